@@ -13,17 +13,48 @@ from benchmarks import promises
 from benchmarks.results import all_of
 
 _MODULES = (
-    *("latency", "limits", "virtual", "rounds", "adaptive", "chaos", "kills", "cap", "check", "coverage"),
-    *("hedging", "large", "prefix", "report", "ways", "ray_scale", "hundred_million", "install", "steps"),
+    *(
+        "latency",
+        "limits",
+        "virtual",
+        "rounds",
+        "adaptive",
+        "chaos",
+        "kills",
+        "cap",
+        "check",
+        "coverage",
+    ),
+    *(
+        "hedging",
+        "large",
+        "prefix",
+        "report",
+        "ways",
+        "ray_scale",
+        "hundred_million",
+        "install",
+        "steps",
+    ),
 )
 
 
 def _main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller files and fewer repeats, for CI")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON as well")
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller files and fewer repeats, for CI"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the table as JSON as well"
+    )
     options = parser.parse_args()
-    measures = [promises.starts, promises.tokens, promises.speed, promises.passes, promises.memory]
+    measures = [
+        promises.starts,
+        promises.tokens,
+        promises.speed,
+        promises.passes,
+        promises.memory,
+    ]
     measures += [import_module(f"benchmarks.{name}").measure for name in _MODULES]
     results, code = all_of(measures, options.quick)
     if options.json:

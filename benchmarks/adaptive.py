@@ -29,12 +29,19 @@ class _Case:
     @property
     def name(self) -> str:
         """The case's name in the table."""
-        reported = "" if self.retry_after is None else f", Retry-After {self.retry_after:g} s"
+        reported = (
+            "" if self.retry_after is None else f", Retry-After {self.retry_after:g} s"
+        )
         return f"hidden capacity {'→'.join(f'{self.capacity * f:g}' for f in self.factors)}{reported}"
 
 
 # The largest runs alone, with a slow judge: the client's CPU must not be the limit.
-_TOGETHER = (_Case(8, 0.2), _Case(64, 0.5), _Case(64, 0.5, 1.0), _Case(64, 0.5, factors=(1.0, 0.5, 1.0)))
+_TOGETHER = (
+    _Case(8, 0.2),
+    _Case(64, 0.5),
+    _Case(64, 0.5, 1.0),
+    _Case(64, 0.5, factors=(1.0, 0.5, 1.0)),
+)
 _ALONE = (_Case(400, 1.0),)
 
 
@@ -53,11 +60,19 @@ def _measure(folder: Path, seconds: float, case: _Case) -> list[Result]:
     here.mkdir()
     mean_capacity = case.capacity * sum(case.factors) / len(case.factors)
     groups = int(mean_capacity / case.latency * seconds)
-    schedule = [[seconds * n / len(case.factors), int(case.capacity * f)] for n, f in enumerate(case.factors)]
-    source, output = write_small(here / "small.jsonl", groups, "line"), here / "scored.jsonl"
+    schedule = [
+        [seconds * n / len(case.factors), int(case.capacity * f)]
+        for n, f in enumerate(case.factors)
+    ]
+    source, output = (
+        write_small(here / "small.jsonl", groups, "line"),
+        here / "scored.jsonl",
+    )
     conduct = {"retry_after": case.retry_after, "schedule": schedule}
     with JudgeServer(case.latency, SERVER_LIFETIME, **conduct) as server:
-        end = ended(command(source, output, server.base, summary=here / "summary.json"), 0, 1)
+        end = ended(
+            command(source, output, server.base, summary=here / "summary.json"), 0, 1
+        )
         stats = server.stats()
     return list(_rows(case, groups, end.cost.cpu / end.cost.wall, stats))
 
@@ -65,12 +80,24 @@ def _measure(folder: Path, seconds: float, case: _Case) -> list[Result]:
 def _rows(case: _Case, groups: int, cpu: float, stats: Any) -> Iterator[Result]:
     warm_up, *phases = stats["phases"]
     spans = [phase["until"] - phase["began"] for phase in phases]
-    offered = [span * phase["capacity"] for span, phase in zip(spans, phases, strict=True)]
+    offered = [
+        span * phase["capacity"] for span, phase in zip(spans, phases, strict=True)
+    ]
     if not sum(offered):
-        yield Result(None, f"{case.name}: used", None, f"no 429 in {warm_up['until']:.0f} s", ">=")
+        yield Result(
+            None,
+            f"{case.name}: used",
+            None,
+            f"no 429 in {warm_up['until']:.0f} s",
+            ">=",
+        )
         return
-    each = [(phase["used"] or 0.0) * o for phase, o in zip(phases, offered, strict=True)]
-    shares = ", ".join(f"{phase['capacity']}: {phase['used'] or 0:.0%}" for phase in phases)
+    each = [
+        (phase["used"] or 0.0) * o for phase, o in zip(phases, offered, strict=True)
+    ]
+    shares = ", ".join(
+        f"{phase['capacity']}: {phase['used'] or 0:.0%}" for phase in phases
+    )
     detail = f"{shares}; {sum(spans):.0f} s after {warm_up['until']:.1f} s of warm-up; {cpu:.0%} CPU"
     yield Result(None, f"{case.name}: used", sum(each) / sum(offered), detail, ">=")
     refused = sum(phase["refused"] for phase in stats["phases"])

@@ -43,17 +43,43 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     yield from _worst(folder, "--max-cost, 2 judges, 2 passes", _PANEL, number)
 
 
-def _worst(folder: Path, what: str, options: dict[str, object], number: int) -> Iterator[Result]:
+def _worst(
+    folder: Path, what: str, options: dict[str, object], number: int
+) -> Iterator[Result]:
     with ThreadPoolExecutor(2) as pool:
         runs = list(pool.map(partial(_run, folder, options), range(number)))
     name = f"{what}, {len(runs)} runs"
     detail = f"left at most {-min(run.over for run in runs):.1f} calls, used {_shares(runs)} of the cap"
-    yield Result(7, f"{name}: worst overspend in calls", max(run.over for run in runs), detail, "<=", 1.0)
+    yield Result(
+        7,
+        f"{name}: worst overspend in calls",
+        max(run.over for run in runs),
+        detail,
+        "<=",
+        1.0,
+    )
     codes = [run.code for run in runs]
-    yield Result(7, f"{name}: ended with 4", codes.count(4) / len(runs), f"{sorted(set(codes))}", ">=", 1.0)
-    whole, paid_again = sum(run.complete for run in runs), sum(run.paid_again for run in runs)
+    yield Result(
+        7,
+        f"{name}: ended with 4",
+        codes.count(4) / len(runs),
+        f"{sorted(set(codes))}",
+        ">=",
+        1.0,
+    )
+    whole, paid_again = (
+        sum(run.complete for run in runs),
+        sum(run.paid_again for run in runs),
+    )
     detail = f"{paid_again} calls paid twice"
-    yield Result(7, f"{name}: rerun ends", whole / len(runs), "all scored, exit code 0", ">=", 1.0)
+    yield Result(
+        7,
+        f"{name}: rerun ends",
+        whole / len(runs),
+        "all scored, exit code 0",
+        ">=",
+        1.0,
+    )
     yield Result(7, f"{name}: rerun pays again", float(paid_again), detail, "<=", 0.0)
 
 
@@ -71,7 +97,10 @@ def _run(folder: Path, options: dict[str, object], number: int) -> _Run:
     groups = 30 + 5 * calls // (2 if options else 1)
     source = write_uneven(here / "uneven.jsonl", groups, number)
     output, ledger = here / "scored.jsonl", here / "ledger.sqlite"
-    dollars = 10 ** dice.uniform(-1, 1.3), 10 ** dice.uniform(-0.5, 1.9)  # per million tokens
+    dollars = (
+        10 ** dice.uniform(-1, 1.3),
+        10 ** dice.uniform(-0.5, 1.9),
+    )  # per million tokens
     conduct = {
         "completion": 10 ** dice.uniform(1.5, 3),
         "completion_spread": dice.uniform(0, 0.8),
@@ -79,12 +108,28 @@ def _run(folder: Path, options: dict[str, object], number: int) -> _Run:
         "latency_spread": 0.5,
         "seed": number,
     }
-    prompt = source.stat().st_size / groups / conduct["bytes_per_token"] + _RUBRIC_TOKENS
-    whole = per_group * groups * (prompt * dollars[0] + conduct["completion"] * dollars[1]) / 1e6
+    prompt = (
+        source.stat().st_size / groups / conduct["bytes_per_token"] + _RUBRIC_TOKENS
+    )
+    whole = (
+        per_group
+        * groups
+        * (prompt * dollars[0] + conduct["completion"] * dollars[1])
+        / 1e6
+    )
     cap = round(whole * dice.uniform(0.05, 0.6), 6)
     with JudgeServer(0.05, SERVER_LIFETIME, **conduct) as server:
         price = ",".join(f"{each:.4f}" for each in dollars)
-        line = partial(command, source, output, server.base, c=calls, price=price, ledger=ledger, **options)
+        line = partial(
+            command,
+            source,
+            output,
+            server.base,
+            c=calls,
+            price=price,
+            ledger=ledger,
+            **options,
+        )
         end = ended(line(max_cost=f"{cap:.6f}"), 0, 1, 4)
         books = server.stats()["books"]
         spent, answered = _spent(books, price), books["answered"]["calls"]
@@ -98,7 +143,12 @@ def _run(folder: Path, options: dict[str, object], number: int) -> _Run:
 def _spent(books: Any, price: str) -> float:
     prompt, completion = (float(each) / 1e6 for each in price.split(","))
     columns = books["answered"], books["abandoned"]
-    return float(sum(column["prompt"] * prompt + column["completion"] * completion for column in columns))
+    return float(
+        sum(
+            column["prompt"] * prompt + column["completion"] * completion
+            for column in columns
+        )
+    )
 
 
 if __name__ == "__main__":

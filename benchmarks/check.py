@@ -39,8 +39,17 @@ def _checked(folder: Path, shape: Shape, small: int, large: int) -> Iterator[Res
     source.unlink()
     detail = f"{many.cpu:.2f} / {bare.cpu:.2f} s CPU, {many.wall:.2f} / {bare.wall:.2f} s wall"
     what = f"{shape}, {large // _MB} MB"
-    limit = 0.5 if large >= _PROMISED else None  # with less, the cost of the start is too large a share
-    yield Result(8, f"speed of check / orjson.loads, {what}", bare.cpu / many.cpu, detail, ">=", limit)
+    limit = (
+        0.5 if large >= _PROMISED else None
+    )  # with less, the cost of the start is too large a share
+    yield Result(
+        8,
+        f"speed of check / orjson.loads, {what}",
+        bare.cpu / many.cpu,
+        detail,
+        ">=",
+        limit,
+    )
     detail = f"{many.peak / _MIB:.1f} / {few.peak / _MIB:.1f} MiB"
     what = f"peak memory of check, {shape}, {large // _MB} / {small // _MB} MB"
     yield Result(8, what, many.peak / few.peak, detail, "<=", 1.1)
@@ -61,12 +70,21 @@ def _tiny(folder: Path, groups: int) -> Result:
     def cost(order: Order) -> Cost:
         return _score(write_small(folder / "small.jsonl", groups, order))
 
-    return _ratio(f"{groups:,} groups of 2 short ones", cost("adjacent"), cost("scattered"))
+    return _ratio(
+        f"{groups:,} groups of 2 short ones", cost("adjacent"), cost("scattered")
+    )
 
 
 def _ratio(what: str, adjacent: Cost, scattered: Cost) -> Result:
     detail = f"{scattered.cpu:.1f} / {adjacent.cpu:.1f} s CPU; peak {scattered.peak / _MIB:.1f} MiB"
-    return Result(8, f"score, scattered / adjacent, {what}", scattered.cpu / adjacent.cpu, detail, "<=", 2.5)
+    return Result(
+        8,
+        f"score, scattered / adjacent, {what}",
+        scattered.cpu / adjacent.cpu,
+        detail,
+        "<=",
+        2.5,
+    )
 
 
 def _score(source: Path) -> Cost:

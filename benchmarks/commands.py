@@ -62,7 +62,11 @@ class Child:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
         self.began = time.perf_counter()
         self._process = subprocess.Popen(
-            command, cwd=ROOT, env=_environment(), stdout=self._output, stderr=self._output
+            command,
+            cwd=ROOT,
+            env=_environment(),
+            stdout=self._output,
+            stderr=self._output,
         )
         self._killer = threading.Timer(LIMIT, self._process.kill)
         self._killer.start()
@@ -86,16 +90,24 @@ class Child:
             output.seek(0)
             tail = output.read()[-2000:].decode(errors="replace")
         unit = 1 if sys.platform == "darwin" else 1024
-        return End(code, Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit), tail)
+        return End(
+            code, Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit), tail
+        )
 
 
-def command(source: Path, output: Path, base: str | None, **options: object) -> list[str]:
+def command(
+    source: Path, output: Path, base: str | None, **options: object
+) -> list[str]:
     """Return the command line of `ruler score`; an option's underscores become dashes, `c` and `m` are short.
 
     True is a flag without a value, a tuple the same option several times. `base` is the endpoint, if any.
     """
     line = [PYTHON, "-m", "ruler_cli", "score", str(source), str(output)]
-    given: dict[str, object] = {"-m": "openai/good", "--progress": "none", "--ledger": "none"}
+    given: dict[str, object] = {
+        "-m": "openai/good",
+        "--progress": "none",
+        "--ledger": "none",
+    }
     if base is not None:
         given["--api-base"] = base
     for name, value in options.items():
@@ -123,7 +135,9 @@ def run(module: str, *words: object) -> Cost:
 def printed(module: str, *words: object) -> Any:
     """Run a module and parse the JSON that it prints."""
     line = [PYTHON, "-m", module, *map(str, words)]
-    return json.loads(subprocess.check_output(line, cwd=ROOT, env=_environment(), timeout=LIMIT))
+    return json.loads(
+        subprocess.check_output(line, cwd=ROOT, env=_environment(), timeout=LIMIT)
+    )
 
 
 def seconds_to_first_byte(command: Sequence[str]) -> float:
@@ -133,13 +147,17 @@ def seconds_to_first_byte(command: Sequence[str]) -> float:
         base = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         began = time.perf_counter()
         quiet = subprocess.DEVNULL
-        process = subprocess.Popen([*command, base], cwd=ROOT, env=_environment(), stdout=quiet, stderr=quiet)
+        process = subprocess.Popen(
+            [*command, base], cwd=ROOT, env=_environment(), stdout=quiet, stderr=quiet
+        )
         try:
             connection, _ = listener.accept()
             with connection:
                 connection.settimeout(LIMIT)
                 if not connection.recv(1):
-                    raise SystemExit(f"{' '.join(command)} closed its connection without a request")
+                    raise SystemExit(
+                        f"{' '.join(command)} closed its connection without a request"
+                    )
                 return time.perf_counter() - began
         finally:
             process.kill()
@@ -168,5 +186,14 @@ def digest(output: Path) -> str:
 
 def _environment() -> dict[str, str]:
     """Return the environment without options and proxies; litellm needs no network at import."""
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("RULER_")}
-    return {**variables, "NO_PROXY": "*", "no_proxy": "*", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RULER_")
+    }
+    return {
+        **variables,
+        "NO_PROXY": "*",
+        "no_proxy": "*",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }

@@ -28,7 +28,9 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     groups = _QUICK if quick else _GROUPS
     source = write_rich(folder / "in.jsonl", groups)
     with JudgeServer(lifetime=600) as server:
-        share = printed("benchmarks.coverage", source, folder / "out.jsonl", server.base)
+        share = printed(
+            "benchmarks.coverage", source, folder / "out.jsonl", server.base
+        )
     detail = f"{groups} groups, share of the run"
     yield Result(None, "CPU: what is shown of the text", share, detail, "<=", 0.01)
 
@@ -44,7 +46,18 @@ def _one(source: str, output: str, base: str) -> None:
         spent += time.thread_time() - begin
 
     Coverage.add = timed  # type: ignore[method-assign]  # the clock of this measurement
-    sys.argv = ["ruler", "score", source, output, "-m", "openai/good", "--api-base", base, "-c", "32"]
+    sys.argv = [
+        "ruler",
+        "score",
+        source,
+        output,
+        "-m",
+        "openai/good",
+        "--api-base",
+        base,
+        "-c",
+        "32",
+    ]
     sys.argv += ["--progress", "none", "--ledger", f"{output}.ledger"]
     try:
         main()

@@ -19,10 +19,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ruler_cli.answer import reply_of
 from ruler_cli.ledger.database import TABLES, files_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import Reply
+from ruler_cli.types import Reply, reply_of
 
 _MANY, _FEW = 20_000, 2_000
 """The number of look-ups that are measured, and of rows in one import."""
@@ -57,7 +56,10 @@ def _fill(path: Path, rows: int) -> list[bytes]:
     for statement in (TABLES[1], "COMMIT", "PRAGMA wal_checkpoint(TRUNCATE)"):
         db.execute(statement).fetchall()
     some = random.Random(rows).sample(range(1, rows + 1), min(rows, _MANY))
-    keys = [db.execute("SELECT key FROM replies WHERE id = ?", (id,)).fetchone()[0] for id in some]
+    keys = [
+        db.execute("SELECT key FROM replies WHERE id = ?", (id,)).fetchone()[0]
+        for id in some
+    ]
     db.close()
     return keys
 
@@ -90,14 +92,20 @@ def measure(folder: Path, rows: int) -> dict[str, float]:
 
         figures = {
             "find": _cpu(lambda: [ledger.find(key) for key in keys], len(keys)),
-            "missing": _cpu(lambda: [ledger.find(os.urandom(16)) for _ in range(_MANY)], _MANY),
+            "missing": _cpu(
+                lambda: [ledger.find(os.urandom(16)) for _ in range(_MANY)], _MANY
+            ),
             "keep": _cpu(keep_each, _FEW),
             "import": _cpu(import_all, _MANY),
         }
     for file in files_of(path):
         file.unlink(missing_ok=True)
     unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
-    return {**figures, "bytes": size, "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit}
+    return {
+        **figures,
+        "bytes": size,
+        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit,
+    }
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ def _text(task: int, trial: int) -> Record:
     question = _lines(task_dice, 16)
     return {
         "input": f"system\nReason step by step.\nuser\nProblem {task}. {question}\nassistant\n",
-        "output": _lines(dice, dice.randint(100, 280)) + f"\n#### {dice.randrange(100)}",
+        "output": _lines(dice, dice.randint(100, 280))
+        + f"\n#### {dice.randrange(100)}",
         "gts": str(task_dice.randrange(100)),
         "score": float(dice.randrange(2)),
         "step": 17,
@@ -68,7 +69,12 @@ def _chat(task: int, trial: int) -> Record:
             {"role": "tool", "tool_call_id": call["id"], "content": flights_found},
             {"role": "assistant", "content": f"{turn}. {_lines(dice, 3)}"},
         ]
-    return {"task_id": task, "trial": trial, "messages": messages, "reward": float(dice.randrange(2))}
+    return {
+        "task_id": task,
+        "trial": trial,
+        "messages": messages,
+        "reward": float(dice.randrange(2)),
+    }
 
 
 def _lines(dice: random.Random, number: int) -> str:

@@ -30,14 +30,26 @@ def completion(judge: Judge, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _openai(judge: Judge, row: dict[str, Any]) -> dict[str, Any]:
-    response = {"status_code": 200, "request_id": "r", "body": completion(judge, row["body"])}
-    return {"id": "b", "custom_id": row["custom_id"], "response": response, "error": None}
+    response = {
+        "status_code": 200,
+        "request_id": "r",
+        "body": completion(judge, row["body"]),
+    }
+    return {
+        "id": "b",
+        "custom_id": row["custom_id"],
+        "response": response,
+        "error": None,
+    }
 
 
 def _anthropic(judge: Judge, row: dict[str, Any]) -> dict[str, Any]:
     params = row["params"]
     message = message_of(params, completion(judge, chat_of(params)))
-    return {"custom_id": row["custom_id"], "result": {"type": "succeeded", "message": message}}
+    return {
+        "custom_id": row["custom_id"],
+        "result": {"type": "succeeded", "message": message},
+    }
 
 
 def _ray(judge: Judge, row: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +76,9 @@ def answer(form: str, requests: Path, replies: Path) -> int:
     offsets: list[tuple[int, bytes]] = []
     with requests.open("rb") as lines:
         for number, line in enumerate(lines):
-            offsets.append((number, orjson.dumps(FORMS[form](judge, orjson.loads(line))) + b"\n"))
+            offsets.append(
+                (number, orjson.dumps(FORMS[form](judge, orjson.loads(line))) + b"\n")
+            )
     random.Random(len(offsets)).shuffle(offsets)
     with replies.open("wb") as out:
         out.writelines(line for _, line in offsets)

@@ -28,10 +28,15 @@ def prompt(group: dict[str, Any]) -> list[dict[str, str]]:
     """Dump every trajectory whole, as most loops do."""
     parts = ["Trajectories:"]
     for number, rollout in enumerate(group["trajectories"]):
-        parts.append(f'<trajectory id="{number}">\n{json.dumps(rollout["messages"])}\n</trajectory>')
+        parts.append(
+            f'<trajectory id="{number}">\n{json.dumps(rollout["messages"])}\n</trajectory>'
+        )
     labels = [str(number) for number in range(len(group["trajectories"]))]
     parts.append("trajectory_ids to score: " + json.dumps(labels))
-    return [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": "\n".join(parts)}]
+    return [
+        {"role": "system", "content": _SYSTEM},
+        {"role": "user", "content": "\n".join(parts)},
+    ]
 
 
 def attach(group: dict[str, Any], content: str) -> bytes:
@@ -46,14 +51,18 @@ async def _run(lines: BinaryIO, output: BinaryIO, base: str, in_flight: int) -> 
     numbered = enumerate(lines)
     ready: dict[int, bytes] = {}
     written = 0
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0)
+    ) as session:
 
         async def work() -> None:
             nonlocal written
             for number, line in numbered:
                 group = orjson.loads(line)
                 body = orjson.dumps({"model": "good", "messages": prompt(group)})
-                async with session.post(f"{base}/chat/completions", data=body) as response:
+                async with session.post(
+                    f"{base}/chat/completions", data=body
+                ) as response:
                     reply = orjson.loads(await response.read())
                 ready[number] = attach(group, reply["choices"][0]["message"]["content"])
                 while written in ready:

@@ -10,11 +10,11 @@ from pathlib import Path
 import anyio
 
 from benchmarks.results import Result, alone
-from ruler_cli.config import JudgeSettings, PoolSettings
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging.panel import open_caller
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.retries import Caller, CallStats
+from ruler_cli.settings.models import JudgeSettings, PoolSettings
 from tests.virtual import ASKED, World, flood, virtually
 
 _STEP, _STEPS, _QUICK = 64, 1_000, 200
@@ -42,32 +42,43 @@ def _steps(spread: float, at_most: float, number: int) -> Iterator[Result]:
                 for _ in range(_STEP):
                     tasks.start_soon(caller.call, ASKED)
 
-    (usual, _), (hedged, stats) = (_run(spread, _STEP, hedge, 0, work) for hedge in (False, True))
+    (usual, _), (hedged, stats) = (
+        _run(spread, _STEP, hedge, 0, work) for hedge in (False, True)
+    )
     name = f"--hedge, steps of {_STEP} calls, deviation {spread}"
     detail = f"{usual / number:.1f} s a step without, {number} steps"
     yield Result(None, f"{name}: time", hedged / usual, detail, "<=", at_most)
     more = stats.hedged / (_STEP * number)
-    yield Result(None, f"{name}: more calls", more, f"{stats.calls:,} calls", "<=", 0.06)
+    yield Result(
+        None, f"{name}: more calls", more, f"{stats.calls:,} calls", "<=", 0.06
+    )
 
 
 def _dumps(spread: float, number: int) -> Result:
     async def work(caller: Caller) -> None:
         await flood(caller, math.inf, calls=_DUMP)
 
-    runs = [[_run(spread, _PLACES, hedge, seed, work) for hedge in (False, True)] for seed in range(number)]
+    runs = [
+        [_run(spread, _PLACES, hedge, seed, work) for hedge in (False, True)]
+        for seed in range(number)
+    ]
     usual, hedged = (sum(run[hedge][0] for run in runs) for hedge in (False, True))
     more = sum(stats.hedged for _, (_, stats) in runs) / (number * _DUMP)
     name = f"--hedge, {_DUMP:,} calls in {_PLACES} places, deviation {spread}: time"
     return Result(None, name, hedged / usual, f"{more:.2%} more calls, {number} runs")
 
 
-def _run(spread: float, places: int, hedge: bool, seed: int, work: Work) -> tuple[float, CallStats]:
+def _run(
+    spread: float, places: int, hedge: bool, seed: int, work: Work
+) -> tuple[float, CallStats]:
     """Return the virtual seconds and the counts of a pool's work."""
 
     async def main() -> tuple[float, CallStats]:
         world = World(latency=2.0, spread=spread, seed=2 * seed + hedge)
         settings = PoolSettings(concurrency=places, hedge=hedge)
-        caller = open_caller(ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal())
+        caller = open_caller(
+            ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal()
+        )
         await work(caller)
         return anyio.current_time(), caller.stats
 

@@ -18,7 +18,18 @@ from pathlib import Path
 
 from benchmarks import stages
 from benchmarks.commands import printed
-from benchmarks.projection import MEASURED, MODELS, PRICES, SOURCES, Given, Row, project, read, shown, table
+from benchmarks.projection import (
+    MEASURED,
+    MODELS,
+    PRICES,
+    SOURCES,
+    Given,
+    Row,
+    project,
+    read,
+    shown,
+    table,
+)
 from benchmarks.results import Result
 from benchmarks.stages import Stages
 from ruler_cli.judges.pricing import listed_batch_price, model_info
@@ -35,22 +46,34 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     """Measure the growth of CPU a group, memory and look-ups with the file and the ledger."""
     for kind, result in _measured(folder, quick).items():
         for stage, growth in result.growth.items():
-            limit = None if quick else _GROWTH_LIMIT  # with less, the fixed cost is too large a share
+            limit = (
+                None if quick else _GROWTH_LIMIT
+            )  # with less, the fixed cost is too large a share
             reported = f"{result.ms[stage]:.2f} ms"
             yield Result(
-                None, f"{kind}, {stage}: CPU a group, larger / smaller", growth, reported, limit=limit
+                None,
+                f"{kind}, {stage}: CPU a group, larger / smaller",
+                growth,
+                reported,
+                limit=limit,
             )
         few, many = result.peaks[1], result.peaks[-1]
         reported = f"{many:.1f} / {few:.1f} MiB"
         yield Result(
-            None, f"{kind}: peak memory, larger / smaller", many / few, reported, limit=_GROWTH_LIMIT
+            None,
+            f"{kind}: peak memory, larger / smaller",
+            many / few,
+            reported,
+            limit=_GROWTH_LIMIT,
         )
     rows = _rows(quick)
     small, large = (_crowd(folder, number) for number in rows)
     for what in ("find", "missing", "keep", "import"):
         reported = f"{large[what]:.1f} / {small[what]:.1f} µs"
         which = f"{rows[1]:,} / {rows[0]:,} rows"
-        yield Result(None, f"ledger, {what}: CPU, {which}", large[what] / small[what], reported)
+        yield Result(
+            None, f"ledger, {what}: CPU, {which}", large[what] / small[what], reported
+        )
 
 
 def _rows(quick: bool) -> tuple[int, int]:
@@ -59,7 +82,10 @@ def _rows(quick: bool) -> tuple[int, int]:
 
 def _measured(folder: Path, quick: bool) -> dict[str, Stages]:
     sizes = _QUICK if quick else _SIZES
-    return {kind: stages.measure(folder, write, sizes[kind]) for kind, write in stages.kinds().items()}
+    return {
+        kind: stages.measure(folder, write, sizes[kind])
+        for kind, write in stages.kinds().items()
+    }
 
 
 def _crowd(folder: Path, rows: int) -> dict[str, float]:
@@ -88,7 +114,9 @@ def _prices() -> dict[str, float]:
     for model, name in MODELS.items():
         price, halved = model_info(name).price, listed_batch_price(name)
         if price is None or (halved is not None and halved != price.halved):
-            raise SystemExit(f"{name}: litellm's list has no price, or not half of it in a batch")
+            raise SystemExit(
+                f"{name}: litellm's list has no price, or not half of it in a batch"
+            )
         result[f"{model}_prompt"] = read(shown(price.prompt * 1e6))
         result[f"{model}_completion"] = read(shown(price.completion * 1e6))
     return result
@@ -99,7 +127,9 @@ def report(folder: Path, quick: bool) -> str:
     few, many = (_crowd(folder, rows) for rows in _rows(quick=False))
     result = _measured(folder, quick)
     prices = _prices()
-    given = [{**_rounded_figures(each, few, many), **prices} for each in result.values()]
+    given = [
+        {**_rounded_figures(each, few, many), **prices} for each in result.values()
+    ]
     sizes = _QUICK if quick else _SIZES
 
     def row(key: str, title: str, origin: str) -> Row:
@@ -111,12 +141,16 @@ def report(folder: Path, quick: bool) -> str:
         *(row(key, title, listed) for key, title in PRICES.items()),
         *project(given),
     ]
-    heads = [f"{kind} ({sizes[kind][1]:,} to {sizes[kind][2]:,} groups)" for kind in result]
+    heads = [
+        f"{kind} ({sizes[kind][1]:,} to {sizes[kind][2]:,} groups)" for kind in result
+    ]
     return f"{table(heads, rows)}\n{SOURCES}"
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.hundred_million", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.hundred_million", description=__doc__
+    )
     parser.add_argument("--quick", action="store_true", help="smaller files")
     quick = parser.parse_args().quick
     with tempfile.TemporaryDirectory(prefix="ruler-bench-") as folder:

@@ -90,7 +90,10 @@ def _rollout_of(task: dict[str, Any], answer: str) -> dict[str, Any]:
 
 def _small(groups: int, layout: Layout) -> Iterator[dict[str, Any]]:
     if layout == "line":
-        yield from (_group(number, [_rollout(number, trial) for trial in (0, 1)]) for number in range(groups))
+        yield from (
+            _group(number, [_rollout(number, trial) for trial in (0, 1)])
+            for number in range(groups)
+        )
         return
     for number, trial in in_order(groups, 2, layout):
         yield {"group_id": f"task-{number}", **_rollout(number, trial)}
@@ -100,7 +103,10 @@ def in_order(groups: int, trials: int, order: Order) -> Iterator[tuple[int, int]
     """Return the numbers of groups and trials: a group's trials adjacent, or trial after trial."""
     if order == "adjacent":
         return itertools.product(range(groups), range(trials))
-    return ((number, trial) for trial, number in itertools.product(range(trials), range(groups)))
+    return (
+        (number, trial)
+        for trial, number in itertools.product(range(trials), range(groups))
+    )
 
 
 def _rollout(number: int, trial: int) -> dict[str, Any]:
@@ -115,7 +121,11 @@ def _turns(dice: random.Random) -> list[dict[str, Any]]:
         call = tool_call(dice, name)
         turns += [
             {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": call["id"], "content": json.dumps({"found": flights(dice, 3)})},
+            {
+                "role": "tool",
+                "tool_call_id": call["id"],
+                "content": json.dumps({"found": flights(dice, 3)}),
+            },
         ]
     turns.append({"role": "assistant", "content": _text(dice, 30)})
     turns.append({"role": "user", "content": f'Yes.\nPlease do "{_text(dice, 8)}".'})
@@ -125,15 +135,25 @@ def _turns(dice: random.Random) -> list[dict[str, Any]]:
 
 def tool_call(dice: random.Random, name: str) -> dict[str, Any]:
     """Make a call of a tool, with its own id."""
-    arguments = json.dumps({"user_id": f"u_{dice.randrange(9999)}", "date": "2024-05-20"})
+    arguments = json.dumps(
+        {"user_id": f"u_{dice.randrange(9999)}", "date": "2024-05-20"}
+    )
     function = {"name": name, "arguments": arguments}
-    return {"id": f"call_{dice.getrandbits(64):x}", "type": "function", "function": function}
+    return {
+        "id": f"call_{dice.getrandbits(64):x}",
+        "type": "function",
+        "function": function,
+    }
 
 
 def flights(dice: random.Random, number: int) -> list[dict[str, Any]]:
     """Make so many flights, as a search finds them."""
     return [
-        {"flight_number": f"HAT{dice.randrange(300):03}", "price": dice.randrange(400), "seats": 9}
+        {
+            "flight_number": f"HAT{dice.randrange(300):03}",
+            "price": dice.randrange(400),
+            "seats": 9,
+        }
         for _ in range(number)
     ]
 

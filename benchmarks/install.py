@@ -26,7 +26,9 @@ from benchmarks.results import Result, alone
 
 _DEMO = f"make demo PYTHON={shlex.quote(PYTHON)}"
 _PIP = f"{shlex.quote(PYTHON)} -m venv .venv && .venv/bin/python -m pip install -qq ."
-_UNTRACKED = shutil.ignore_patterns(".git", ".venv", "build", "dist", "__pycache__", ".hypothesis")
+_UNTRACKED = shutil.ignore_patterns(
+    ".git", ".venv", "build", "dist", "__pycache__", ".hypothesis"
+)
 _MB = 10**6
 
 
@@ -44,21 +46,40 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     for _ in range(0 if quick else 1):
         demo, pip = min(demo, _cost(folder, _DEMO)), min(pip, _cost(folder, _PIP))
     what = "make demo / pip install ."
-    yield Result(10, f"{what}, CPU", demo.cpu / pip.cpu, f"{demo.cpu:.1f} / {pip.cpu:.1f} s", "<=", 1.3)
+    yield Result(
+        10,
+        f"{what}, CPU",
+        demo.cpu / pip.cpu,
+        f"{demo.cpu:.1f} / {pip.cpu:.1f} s",
+        "<=",
+        1.3,
+    )
     detail = f"{demo.size / _MB:.0f} / {pip.size / _MB:.0f} MB in .venv"
     yield Result(10, f"{what}, size", demo.size / pip.size, detail, "<=", 1.3)
-    yield Result(10, f"{what}, wall", demo.wall / pip.wall, f"{demo.wall:.1f} / {pip.wall:.1f} s")
+    yield Result(
+        10, f"{what}, wall", demo.wall / pip.wall, f"{demo.wall:.1f} / {pip.wall:.1f} s"
+    )
 
 
 def _cost(folder: Path, command: str) -> _Cost:
     """Return the cost of a command in a fresh copy of the checkout."""
     checkout, cache = folder / "checkout", folder / "pip-cache"
     shutil.copytree(ROOT, checkout, ignore=_UNTRACKED)
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PYTHON"))}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MAKE", "PYTHON"))
+    }
     environment = inherited | {"PIP_CACHE_DIR": str(cache)}
     try:
         began, spent = time.perf_counter(), _cpu_of_children()
-        subprocess.run(["sh", "-ec", command], cwd=checkout, env=environment, check=True, stdout=sys.stderr)
+        subprocess.run(
+            ["sh", "-ec", command],
+            cwd=checkout,
+            env=environment,
+            check=True,
+            stdout=sys.stderr,
+        )
         cpu, wall = _cpu_of_children() - spent, time.perf_counter() - began
         files = (path.lstat() for path in (checkout / ".venv").rglob("*"))
         return _Cost(cpu, wall, sum(file.st_blocks * 512 for file in files))

@@ -35,35 +35,59 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     groups = 400 if quick else 1_600
     kinds = {"kill -9": (signal.SIGKILL, 25), "SIGTERM": (signal.SIGTERM, 10)}
     for name, (signal_number, times) in kinds.items():
-        yield from _killed(folder, name, signal_number, times if not quick else times // 2, groups, {})
+        yield from _killed(
+            folder, name, signal_number, times if not quick else times // 2, groups, {}
+        )
     name = "kill -9 of 3 passes, 2 judges"
-    yield from _killed(folder, name, signal.SIGKILL, 5 if quick else 12, groups // 8, _PANEL)
+    yield from _killed(
+        folder, name, signal.SIGKILL, 5 if quick else 12, groups // 8, _PANEL
+    )
 
 
 def _killed(
-    folder: Path, name: str, signal_number: int, times: int, groups: int, options: dict[str, object]
+    folder: Path,
+    name: str,
+    signal_number: int,
+    times: int,
+    groups: int,
+    options: dict[str, object],
 ) -> Iterator[Result]:
     here = folder / name.replace(" ", "-")
     here.mkdir()
     source = write_small(here / "small.jsonl", groups, "line")
-    output, whole, ledger = here / "scored.jsonl", here / "whole.jsonl", here / "ledger.sqlite"
+    output, whole, ledger = (
+        here / "scored.jsonl",
+        here / "whole.jsonl",
+        here / "ledger.sqlite",
+    )
     with JudgeServer(_LATENCY, SERVER_LIFETIME) as server:
         ended(command(source, whole, server.base, c=_CALLS, **options))
     with JudgeServer(_LATENCY, SERVER_LIFETIME) as server:
         line = command(source, output, server.base, c=_CALLS, ledger=ledger, **options)
         judges, per_group = (2, 6) if options else (1, 1)
-        tally = _interrupt(line, server, signal_number, times, groups * per_group, judges * _CALLS)
+        tally = _interrupt(
+            line, server, signal_number, times, groups * per_group, judges * _CALLS
+        )
         books = server.stats()["books"]
     same = digest(output) == digest(whole)
     what = f"{name} at {tally.signals} moments: output equals"
-    yield Result(7, what, float(same), f"the uninterrupted one; {tally.codes}", ">=", 1.0)
+    yield Result(
+        7, what, float(same), f"the uninterrupted one; {tally.codes}", ">=", 1.0
+    )
     what = f"{name}: paid again / in flight"
     detail = f"{books['paid_again']} calls of {books['contents']:,}, {tally.in_flight} in flight"
-    yield Result(7, what, books["paid_again"] / max(1, tally.in_flight), detail, "<=", 1.0)
+    yield Result(
+        7, what, books["paid_again"] / max(1, tally.in_flight), detail, "<=", 1.0
+    )
 
 
 def _interrupt(
-    line: list[str], server: JudgeServer, signal_number: int, times: int, calls: int, most: int
+    line: list[str],
+    server: JudgeServer,
+    signal_number: int,
+    times: int,
+    calls: int,
+    most: int,
 ) -> _Tally:
     """Interrupt the command: four in five times while judges are asked, else at the start or the end."""
     dice, tally, codes = random.Random(signal_number), _Tally(), set()
@@ -95,17 +119,23 @@ def _until_answered(server: JudgeServer, child: Child, calls: float) -> None:
     end = time.monotonic() + _LONGEST
     while child.running() and server.stats()["books"]["answered"]["calls"] < calls:
         if time.monotonic() > end:
-            raise SystemExit(f"{child.command} does not come as far as {calls:.0f} calls")
+            raise SystemExit(
+                f"{child.command} does not come as far as {calls:.0f} calls"
+            )
         time.sleep(0.01)
 
 
 def _freeze(server: JudgeServer, child: Child, most: int) -> int:
     """Stop the command; count its calls that are not answered, or answered too lately to be in the ledger."""
     before = server.stats()["books"]["answered"]["calls"]
-    time.sleep(_LAG * (most // _CALLS) ** 2)  # many replies at once take longer to arrive
+    time.sleep(
+        _LAG * (most // _CALLS) ** 2
+    )  # many replies at once take longer to arrive
     child.send(signal.SIGSTOP)
     stats = server.stats()
-    return int(min(most, stats["in_flight"] + stats["books"]["answered"]["calls"] - before))
+    return int(
+        min(most, stats["in_flight"] + stats["books"]["answered"]["calls"] - before)
+    )
 
 
 if __name__ == "__main__":

@@ -76,7 +76,9 @@ def _millions(outputs: tuple[int, ...]) -> str:
 
 
 def _measure(folder: Path, case: _Case) -> Iterator[Result]:
-    source, output, summary = (folder / name for name in ("large.jsonl", "scored.jsonl", "summary.json"))
+    source, output, summary = (
+        folder / name for name in ("large.jsonl", "scored.jsonl", "summary.json")
+    )
     truths = _write(source, case)
     server_options: dict[str, Any] = {
         "context": _CONTEXT,
@@ -86,8 +88,15 @@ def _measure(folder: Path, case: _Case) -> Iterator[Result]:
     with JudgeServer(0.2, SERVER_LIFETIME, **server_options) as server:
         line = command(source, output, server.base, c=32, passes=2, summary=summary)
         if case.listed:  # a context is known by name only without an endpoint
-            line = command(source, output, None, m=_LISTED, c=32, passes=2, summary=summary)
-            line = ["env", f"OPENAI_BASE_URL={server.base}", "OPENAI_API_KEY=none", *line]
+            line = command(
+                source, output, None, m=_LISTED, c=32, passes=2, summary=summary
+            )
+            line = [
+                "env",
+                f"OPENAI_BASE_URL={server.base}",
+                "OPENAI_API_KEY=none",
+                *line,
+            ]
         cost = ended(line, 0, 1).cost
         record = _record(source, server.root, case)
     scored = json.loads(output.read_text(encoding="utf-8"))
@@ -98,12 +107,21 @@ def _measure(folder: Path, case: _Case) -> Iterator[Result]:
     yield Result(None, f"{case.name}: peak memory / input", cost.peak / size, detail)
 
 
-def _score_rows(case: _Case, result: Any, rollouts: list[Any], truths: list[float]) -> Iterator[Result]:
+def _score_rows(
+    case: _Case, result: Any, rollouts: list[Any], truths: list[float]
+) -> Iterator[Result]:
     """Rows for the scores of the group."""
     name = case.name
-    scores = [each["ruler"]["score"] for each in rollouts if each["ruler"]["status"] == "scored"]
+    scores = [
+        each["ruler"]["score"]
+        for each in rollouts
+        if each["ruler"]["status"] == "scored"
+    ]
     failed = len(rollouts) - len(scores)
-    detail = result.get("reason") or f"{result.get('windows', 1)} windows a pass, {result['passes']} passes"
+    detail = (
+        result.get("reason")
+        or f"{result.get('windows', 1)} windows a pass, {result['passes']} passes"
+    )
     yield Result(None, f"{name}: rollouts without a score", failed, detail, "<=", 0)
     if not failed:
         detail = f"of {len(scores)}; reliability {result['reliability']:.2f}"
@@ -121,17 +139,38 @@ def _request_rows(case: _Case, record: dict[str, Any]) -> Iterator[Result]:
     """Rows for the requests that the server received."""
     name, largest = case.name, record["largest"]
     detail = f"{largest:,} / {_CONTEXT:,} tokens; {record['answered']} calls, {record['tokens']:,} tokens"
-    yield Result(None, f"{name}: largest prompt / context", largest / _CONTEXT, detail, "<=", 1.0)
-    detail = f"of {record['answered'] + record['refused']}"
-    yield Result(None, f"{name}: calls refused as too long", record["refused"], detail, "<=", case.refusals)
-    detail = f"at most {record['most']}"
-    yield Result(None, f"{name}: windows of each rollout, at least", record["fewest"], detail, ">=", 2)
-    detail = "first user messages and final answers that a request does not hold whole"
-    yield Result(None, f"{name}: what must be whole and is not", record["broken"], detail, "<=", 0)
-    others = [at for at in record["cut"] if at >= case.giants]
-    detail = (
-        f"{len(record['cut'])} shortened, of {case.giants} that fit no window, to {record['left']:,} bytes"
+    yield Result(
+        None, f"{name}: largest prompt / context", largest / _CONTEXT, detail, "<=", 1.0
     )
+    detail = f"of {record['answered'] + record['refused']}"
+    yield Result(
+        None,
+        f"{name}: calls refused as too long",
+        record["refused"],
+        detail,
+        "<=",
+        case.refusals,
+    )
+    detail = f"at most {record['most']}"
+    yield Result(
+        None,
+        f"{name}: windows of each rollout, at least",
+        record["fewest"],
+        detail,
+        ">=",
+        2,
+    )
+    detail = "first user messages and final answers that a request does not hold whole"
+    yield Result(
+        None,
+        f"{name}: what must be whole and is not",
+        record["broken"],
+        detail,
+        "<=",
+        0,
+    )
+    others = [at for at in record["cut"] if at >= case.giants]
+    detail = f"{len(record['cut'])} shortened, of {case.giants} that fit no window, to {record['left']:,} bytes"
     yield Result(None, f"{name}: shortened without need", len(others), detail, "<=", 0)
 
 
@@ -139,27 +178,42 @@ def _write(path: Path, case: _Case) -> list[float]:
     """Write the group; return its truths, in input order."""
     dice = random.Random(1)
     texts = " ".join(dice.choices(_PROSE.split(), k=200_000))
-    question = {"role": "user", "content": 'Find out what "went wrong":\n' + texts[:2000]}
+    question = {
+        "role": "user",
+        "content": 'Find out what "went wrong":\n' + texts[:2000],
+    }
     truths, rollouts = [], []
     for number, tokens in enumerate(case.outputs):
         start = dice.randrange(len(texts))
         text = "".join([texts[start:], texts])[: int(tokens * 3.8)]
         truth = round(min(0.98, max(0.02, dice.gauss(0.5, 0.12))), 4)
         truths.append(truth)
-        call = {"id": "1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        call = {
+            "id": "1",
+            "type": "function",
+            "function": {"name": "read", "arguments": "{}"},
+        }
         messages = [
             question,
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "1", "content": text},
-            {"role": "assistant", "content": f"It was cause {number}: " + text[:200] + f" truth={truth}"},
+            {
+                "role": "assistant",
+                "content": f"It was cause {number}: " + text[:200] + f" truth={truth}",
+            },
         ]
         rollouts.append({"messages": messages})
-    path.write_text(json.dumps({"group_id": case.name, "trajectories": rollouts}) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps({"group_id": case.name, "trajectories": rollouts}) + "\n",
+        encoding="utf-8",
+    )
     return truths
 
 
 def _record(source: Path, root: str, case: _Case) -> dict[str, Any]:
-    result: dict[str, Any] = printed("benchmarks.record", source, root, _CONTEXT, case.bytes_per_token)
+    result: dict[str, Any] = printed(
+        "benchmarks.record", source, root, _CONTEXT, case.bytes_per_token
+    )
     return result
 
 

@@ -40,9 +40,13 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
         source = write_small(folder / "small.jsonl", groups, "line")
         bare = _run(_floor, source, calls, latency, 3)
         run = _run(_ruler, source, calls, latency, 3)
-        if (scored := statuses(folder / "scored-small.jsonl").get("scored", 0)) != 2 * groups:
+        if (
+            scored := statuses(folder / "scored-small.jsonl").get("scored", 0)
+        ) != 2 * groups:
             raise SystemExit(f"only {scored} of {2 * groups} rollouts were scored")
-        yield _row(f"{1000 * latency:g} ms, {calls} in flight, {groups:,} groups", run, bare)
+        yield _row(
+            f"{1000 * latency:g} ms, {calls} in flight, {groups:,} groups", run, bare
+        )
     for name in list(_SEVERAL)[-1:] if quick else _SEVERAL:
         yield _several(folder, name)
 
@@ -54,17 +58,33 @@ def _several(folder: Path, name: str) -> Result:
     """
     calls, judges, options = _SEVERAL[name]
     source = write_trios(folder / "trios.jsonl", _GROUPS)
-    many = write_small(folder / "many.jsonl", _GROUPS * int(str(options["passes"])), "line")
+    many = write_small(
+        folder / "many.jsonl", _GROUPS * int(str(options["passes"])), "line"
+    )
     with ThreadPoolExecutor(1) as pool:
         beside = pool.submit(_run, _floor, many, calls, _LATENCY, 2, noise=0.075)
-        run = _run(partial(_ruler, options=options), source, calls, _LATENCY, 2, judges, noise=0.075)
+        run = _run(
+            partial(_ruler, options=options),
+            source,
+            calls,
+            _LATENCY,
+            2,
+            judges,
+            noise=0.075,
+        )
         bare = beside.result()
     what = f"{1000 * _LATENCY:g} ms, {calls} in flight, {_GROUPS:,} groups, {name}"
     return _row(what, run, bare, f"; {run[3]:,} calls")
 
 
 def _run(
-    make: Make, source: Path, calls: int, latency: float, starts: int, judges: int = 1, **errors: float
+    make: Make,
+    source: Path,
+    calls: int,
+    latency: float,
+    starts: int,
+    judges: int = 1,
+    **errors: float,
 ) -> _Run:
     """Return cost, start-up, ideal seconds and requests; start-up is the best run of one group, less L.
 
@@ -74,7 +94,10 @@ def _run(
     one = write_small(source.with_name(f"one-{source.name}"), 1, "line")
     output = source.with_name(f"scored-{source.name}")
     with JudgeServer(latency, SERVER_LIFETIME, errors=errors or None) as server:
-        walls = [ended(make(one, output, server.base, calls)).cost.wall for _ in range(starts)]
+        walls = [
+            ended(make(one, output, server.base, calls)).cost.wall
+            for _ in range(starts)
+        ]
         server.reset()
         cost = ended(make(source, output, server.base, calls)).cost
         stats = server.stats()
@@ -86,15 +109,29 @@ def _row(what: str, run: _Run, bare: _Run, more: str = "") -> Result:
     (cost, start, ideal, _), (floor, floor_start, floor_ideal, _) = run, bare
     detail = f"{cost.wall:.2f} s, start-up {start:.2f}, ideal {ideal:.2f}; {cost.cpu / cost.wall:.0%} CPU"
     detail += f"{more}; bare loop {(floor.wall - floor_start) / floor_ideal:.3f}"
-    return Result(2, f"wall time / ideal, {what}", (cost.wall - start) / ideal, detail, "<=", 1.03)
+    return Result(
+        2, f"wall time / ideal, {what}", (cost.wall - start) / ideal, detail, "<=", 1.03
+    )
 
 
 def _floor(source: Path, output: Path, base: str, calls: int) -> list[str]:
-    return [PYTHON, "-m", "benchmarks.floor", str(source), str(output), base, str(calls)]
+    return [
+        PYTHON,
+        "-m",
+        "benchmarks.floor",
+        str(source),
+        str(output),
+        base,
+        str(calls),
+    ]
 
 
 def _ruler(
-    source: Path, output: Path, base: str, calls: int, options: Mapping[str, object] | None = None
+    source: Path,
+    output: Path,
+    base: str,
+    calls: int,
+    options: Mapping[str, object] | None = None,
 ) -> list[str]:
     return command(source, output, base, c=calls, **(options or {}))
 

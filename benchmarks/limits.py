@@ -23,7 +23,10 @@ _TEXT = {"completion": 150, "completion_spread": 0.5}
 _CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "--rpm": ("requests", {}),
     "--tpm": ("tokens", _TEXT),
-    "--tpm, a third of the bytes per token": ("tokens", {**_TEXT, "bytes_per_token": 3.8 / 3}),
+    "--tpm, a third of the bytes per token": (
+        "tokens",
+        {**_TEXT, "bytes_per_token": 3.8 / 3},
+    ),
 }
 
 
@@ -45,7 +48,12 @@ def _measure(folder: Path, quick: bool, name: str) -> list[Result]:
         if unit == "tokens":
             pilot = write_uneven(here / "pilot.jsonl", 50, seed=0)
             ended(command(pilot, output, server.base, c=50))
-            groups = _TPM * seconds / 60 / (sum(server.stats()["rates"]["tokens"].values()) / 50)
+            groups = (
+                _TPM
+                * seconds
+                / 60
+                / (sum(server.stats()["rates"]["tokens"].values()) / 50)
+            )
             server.reset()
             source = write_uneven(here / "uneven.jsonl", round(groups), seed=1)
         else:
@@ -53,7 +61,10 @@ def _measure(folder: Path, quick: bool, name: str) -> list[Result]:
         rpm, tpm = (_RPM, _FREE) if unit == "requests" else (_FREE, _TPM)
         ended(command(source, output, server.base, c=200, rpm=rpm, tpm=tpm))
         rates = server.stats()["rates"]
-    mean, fullest = rates["mean"]["rpm" if unit == "requests" else "tpm"], rates["fullest"][unit]
+    mean, fullest = (
+        rates["mean"]["rpm" if unit == "requests" else "tpm"],
+        rates["fullest"][unit],
+    )
     detail = f"{mean:,.0f} of {limit:,} {unit} per minute over {rates['seconds']:.0f} s"
     peak = f"{fullest:,} of {limit:,} {unit} in the fullest sliding minute"
     return list(of_limit(name, limit, (mean, detail), (fullest, peak)))

@@ -19,7 +19,9 @@ from benchmarks.floor import attach, prompt
 
 
 async def _run(lines: list[bytes], base: str, in_flight: int) -> list[bytes]:
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import downloads a list
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = (
+        "True"  # else its import downloads a list
+    )
     import litellm
 
     litellm.suppress_debug_info = True
@@ -41,7 +43,9 @@ async def _run(lines: list[bytes], base: str, in_flight: int) -> list[bytes]:
 
 
 def _main(source: str, target: str, base: str, in_flight: str) -> None:
-    scored = asyncio.run(_run(Path(source).read_bytes().splitlines(), base, int(in_flight)))
+    scored = asyncio.run(
+        _run(Path(source).read_bytes().splitlines(), base, int(in_flight))
+    )
     Path(target).write_bytes(b"".join(scored))
 
 

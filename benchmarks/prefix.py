@@ -16,12 +16,27 @@ from pathlib import Path
 import anyio
 
 from benchmarks.results import Result, alone
-from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging.group_run import JudgeRunner
 from ruler_cli.judging.panel import PanelJudge, open_caller
 from ruler_cli.pool.engine import StopSignal, run
-from ruler_cli.types import Group, GroupResult, Line, Record, Reply, Request, Rollout, Usage
+from ruler_cli.settings.models import (
+    AskSettings,
+    InputSettings,
+    JudgeSettings,
+    PoolSettings,
+    ScoreSettings,
+)
+from ruler_cli.types import (
+    Group,
+    GroupResult,
+    Line,
+    Record,
+    Reply,
+    Request,
+    Rollout,
+    Usage,
+)
 from tests.virtual import World, virtually
 
 _GROUPS, _PASSES, _AT_ONCE, _ROLLOUTS = 60, 4, 32, 8
@@ -50,8 +65,13 @@ class Caching(World):
         self.times.setdefault(head, []).append(anyio.current_time())
         await anyio.sleep(self.latency * random.Random(request.user).uniform(0.5, 1.5))
         self.read.append(head)
-        entries = ",".join(f'{{"trajectory_id":"{label}","score":0.5}}' for label in request.labels)
-        return Reply(f'{{"scores":[{entries}]}}', Usage(len(request.user) // _CHARACTERS, 100, tokens, 1))
+        entries = ",".join(
+            f'{{"trajectory_id":"{label}","score":0.5}}' for label in request.labels
+        )
+        return Reply(
+            f'{{"scores":[{entries}]}}',
+            Usage(len(request.user) // _CHARACTERS, 100, tokens, 1),
+        )
 
 
 def measure(_: Path, __: bool) -> Iterator[Result]:
@@ -60,15 +80,24 @@ def measure(_: Path, __: bool) -> Iterator[Result]:
     virtually(lambda: _score_groups(world))
     most = (_PASSES - 1) / _PASSES * world.shared
     detail = f"{_GROUPS} groups, {_PASSES} passes, {_AT_ONCE} calls at once; 1 is all that there is"
-    yield Result(None, "prefix cache: used by further passes", world.cached / most, detail, ">=")
+    yield Result(
+        None, "prefix cache: used by further passes", world.cached / most, detail, ">="
+    )
     spans = [max(times) - min(times) for times in world.times.values()]
     mean = sum(spans) / len(spans) / world.latency
-    yield Result(None, "prefix cache: first to last pass of a group", mean, "in latencies of a call")
+    yield Result(
+        None,
+        "prefix cache: first to last pass of a group",
+        mean,
+        "in latencies of a call",
+    )
 
 
 async def _score_groups(world: World) -> None:
     settings = PoolSettings(concurrency=_AT_ONCE)
-    caller = open_caller(ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal())
+    caller = open_caller(
+        ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal()
+    )
     passes = ScoreSettings(InputSettings("-"), "-", ask=AskSettings(passes=_PASSES))
     runner = JudgeRunner(passes, [PanelJudge(caller)])
     groups = iter([_group(number) for number in range(_GROUPS)])
@@ -82,7 +111,9 @@ async def _score_groups(world: World) -> None:
     async def deliver(_: Group, __: GroupResult) -> None:
         """Drop the result."""
 
-    await run(pull, work, deliver, lambda group: group.size, caller.gate.wait_for_demand)
+    await run(
+        pull, work, deliver, lambda group: group.size, caller.gate.wait_for_demand
+    )
 
 
 def _common_length(one: str, other: str) -> int:
@@ -98,10 +129,14 @@ def _group(number: int) -> Group:
 
     task = {"role": "user", "content": text(_CONTEXT)}
     rollouts = [
-        Rollout([task, {"role": "assistant", "content": text(_ANSWER)}], ("trajectories", i))
+        Rollout(
+            [task, {"role": "assistant", "content": text(_ANSWER)}], ("trajectories", i)
+        )
         for i in range(_ROLLOUTS)
     ]
-    return Group(str(number), (Record(Line(number + 1, 0, b""), tuple(rollouts), str(number)),))
+    return Group(
+        str(number), (Record(Line(number + 1, 0, b""), tuple(rollouts), str(number)),)
+    )
 
 
 if __name__ == "__main__":

@@ -90,7 +90,12 @@ def _hours(rpm: int, tpm: float) -> Callable[[Given], float]:
 def _cost(model: str, share: float) -> Callable[[Given], float]:
     def usd(given: Given) -> float:
         parts = ("prompt", "completion")
-        return share * REQUESTS * sum(given[part] * given[f"{model}_{part}"] for part in parts) / 1e6
+        return (
+            share
+            * REQUESTS
+            * sum(given[part] * given[f"{model}_{part}"] for part in parts)
+            / 1e6
+        )
 
     return usd
 
@@ -100,32 +105,65 @@ def _of_stage(stage: str, shards: int) -> Callable[[Given], float]:
 
 
 _QUEUE = "15 billion prompt tokens may wait ([tier 5][limits])"
-_TIERS = ((10_000, 30_000_000, "an example"), (30_000, 150_000_000, "gpt-4o-mini, [tier 5][limits]"))
+_TIERS = (
+    (10_000, 30_000_000, "an example"),
+    (30_000, 150_000_000, "gpt-4o-mini, [tier 5][limits]"),
+)
 _SPEED = 29_800
 """Tokens a second, prompt and completion, of one H100."""
 COMPUTED = (
-    _Computed("requests of one pass, millions", "100 million rollouts / 8", lambda _: REQUESTS / 1e6),
-    _Computed("tokens, billions", "requests × estimated tokens", lambda g: _tokens(g) / _BILLION),
-    _Computed("INPUT, TB", "measured × 100 million", lambda g: ROLLOUTS * g["input"] / _TB),
-    _Computed("request files for OpenAI, TB", "requests × line", lambda g: REQUESTS * g["openai"] / _TB),
-    _Computed("request files for Anthropic, TB", "the same", lambda g: REQUESTS * g["anthropic"] / _TB),
+    _Computed(
+        "requests of one pass, millions",
+        "100 million rollouts / 8",
+        lambda _: REQUESTS / 1e6,
+    ),
+    _Computed(
+        "tokens, billions",
+        "requests × estimated tokens",
+        lambda g: _tokens(g) / _BILLION,
+    ),
+    _Computed(
+        "INPUT, TB", "measured × 100 million", lambda g: ROLLOUTS * g["input"] / _TB
+    ),
+    _Computed(
+        "request files for OpenAI, TB",
+        "requests × line",
+        lambda g: REQUESTS * g["openai"] / _TB,
+    ),
+    _Computed(
+        "request files for Anthropic, TB",
+        "the same",
+        lambda g: REQUESTS * g["anthropic"] / _TB,
+    ),
     _Computed(
         "reply files, TB",
         "requests × line, and 4 bytes for each token that is estimated beyond the server's",
         lambda g: REQUESTS * (g["reply"] + _more(g)) / _TB,
     ),
-    _Computed("ledgers, TB", "the same", lambda g: REQUESTS * (g["ledger"] + _more(g)) / _TB),
+    _Computed(
+        "ledgers, TB", "the same", lambda g: REQUESTS * (g["ledger"] + _more(g)) / _TB
+    ),
     _Computed(
         "OUTPUT, TB",
         "measured × 100 million, and twice these 4 bytes: an explanation stands there twice",
         lambda g: (ROLLOUTS * g["output"] + REQUESTS * 2 * _more(g)) / _TB,
     ),
-    _Computed("batches at OpenAI", "50,000 requests or 200 MB", _batches("openai", 50_000, 200_000_000)),
     _Computed(
-        "batches at Anthropic", "100,000 requests or 256 MB", _batches("anthropic", 100_000, 256_000_000)
+        "batches at OpenAI",
+        "50,000 requests or 200 MB",
+        _batches("openai", 50_000, 200_000_000),
+    ),
+    _Computed(
+        "batches at Anthropic",
+        "100,000 requests or 256 MB",
+        _batches("anthropic", 100_000, 256_000_000),
     ),
     *(
-        _Computed(f"{_NAMES[stage]}, hours of one core", "requests × measured", _of_stage(stage, 1))
+        _Computed(
+            f"{_NAMES[stage]}, hours of one core",
+            "requests × measured",
+            _of_stage(stage, 1),
+        )
         for stage in STAGES
     ),
     *(
@@ -155,7 +193,11 @@ COMPUTED = (
         lambda _: math.ceil(REQUESTS / 500_000),
     ),
     *(
-        _Computed(f"{name}, {how}, thousand USD", origin, lambda g, m=model, s=share: _cost(m, s)(g) / 1000)  # type: ignore[misc]  # bound now
+        _Computed(
+            f"{name}, {how}, thousand USD",
+            origin,
+            lambda g, m=model, s=share: _cost(m, s)(g) / 1000,  # type: ignore[misc]  # bound now
+        )
         for model, name in MODELS.items()
         for how, origin, share in (
             ("list price", "tokens × price, no prompt read from a cache", 1.0),
@@ -186,13 +228,19 @@ def read(cell: str) -> float:
 
 def project(given: Sequence[Given]) -> list[Row]:
     """Compute rows, with a value for each kind of group, from rows of MEASURED and PRICES by name."""
-    return [Row(each.title, tuple(map(each.of, given)), f"computed: {each.origin}") for each in COMPUTED]
+    return [
+        Row(each.title, tuple(map(each.of, given)), f"computed: {each.origin}")
+        for each in COMPUTED
+    ]
 
 
 def table(kinds: Sequence[str], rows: Sequence[Row]) -> str:
     """Write rows as Markdown."""
     head = f"| figure | {' | '.join(kinds)} | from |\n| --- |{' ---: |' * len(kinds)} --- |\n"
-    cells = (f"| {row.title} | {' | '.join(map(shown, row.values))} | {row.origin} |\n" for row in rows)
+    cells = (
+        f"| {row.title} | {' | '.join(map(shown, row.values))} | {row.origin} |\n"
+        for row in rows
+    )
     return head + "".join(cells)
 
 
@@ -203,7 +251,10 @@ def wrong(rows: Sequence[Sequence[str]]) -> list[str]:
     if missing := [title for title in names.values() if title not in cells]:
         return [f"there is no row {title!r}" for title in missing]
     kinds = range(len(cells[MEASURED["input"]]))
-    given = [{key: read(cells[title][kind]) for key, title in names.items()} for kind in kinds]
+    given = [
+        {key: read(cells[title][kind]) for key, title in names.items()}
+        for kind in kinds
+    ]
     return [
         f"{row.title}: {cells.get(row.title)}, and what was measured makes {[*map(shown, row.values)]}"
         for row in project(given)

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.commands import PYTHON, ROOT, Cost, command, ended, printed, run, seconds_to_first_byte
+from benchmarks.commands import (
+    PYTHON,
+    ROOT,
+    Cost,
+    command,
+    ended,
+    printed,
+    run,
+    seconds_to_first_byte,
+)
 from benchmarks.inputs import Layout, write_rich, write_small
 from benchmarks.results import Result
 from tests.judge_server import JudgeServer
@@ -32,7 +41,12 @@ class Sizes:
 
 
 QUICK = Sizes(
-    direct=(100, 500), litellm=(20, 100), memory=(1_000, 10_000), several=(1_000, 3_000), repeats=1, starts=3
+    direct=(100, 500),
+    litellm=(20, 100),
+    memory=(1_000, 10_000),
+    several=(1_000, 3_000),
+    repeats=1,
+    starts=3,
 )
 
 
@@ -43,22 +57,32 @@ def speed(folder: Path, quick: bool) -> Iterator[Result]:
     yield from _speed(folder, sizes, rollouts=8, size="22 kB", floors=2.5)
 
 
-def _speed(folder: Path, sizes: Sizes, rollouts: int, size: str, floors: float) -> Iterator[Result]:
+def _speed(
+    folder: Path, sizes: Sizes, rollouts: int, size: str, floors: float
+) -> Iterator[Result]:
     contenders: dict[str, tuple[Make, tuple[int, int]]] = {
         "floor": (partial(_loop, "floor"), sizes.direct),
         "ruler": (_score, sizes.direct),
         "litellm": (partial(_loop, "litellm_loop"), sizes.litellm),
     }
     needed = sorted({*sizes.direct, *sizes.litellm})
-    files = {n: write_rich(folder / f"rich-{rollouts}-{n}.jsonl", n, rollouts) for n in needed}
+    files = {
+        n: write_rich(folder / f"rich-{rollouts}-{n}.jsonl", n, rollouts)
+        for n in needed
+    }
     costs: dict[tuple[str, int], list[Cost]] = {}
     with JudgeServer(lifetime=3600) as server:
         for _ in range(sizes.repeats):
             for name, (make, groups) in contenders.items():
                 for n in groups:
-                    costs.setdefault((name, n), []).append(_run_to_the_end(make, files[n], n, server.base))
+                    costs.setdefault((name, n), []).append(
+                        _run_to_the_end(make, files[n], n, server.base)
+                    )
     ms, rate = dict[str, float](), dict[str, float]()
-    for name, (_, (few, many)) in contenders.items():  # the least of several: only noise makes one slower
+    for name, (
+        _,
+        (few, many),
+    ) in contenders.items():  # the least of several: only noise makes one slower
         cpu, wall = (
             {n: min(getattr(c, kind) for c in costs[name, n]) for n in (few, many)}
             for kind in ("cpu", "wall")
@@ -69,7 +93,9 @@ def _speed(folder: Path, sizes: Sizes, rollouts: int, size: str, floors: float) 
     detail = f"{ms['ruler']:.2f} / {ms['floor']:.2f} ms"
     yield Result(1, name, ms["ruler"] / ms["floor"], detail, "<=", floors)
     name = f"groups of {size} per second, ruler / litellm loop"
-    detail = f"{rate['ruler']:.0f} / {rate['litellm']:.0f} per s; floor {rate['floor']:.0f}"
+    detail = (
+        f"{rate['ruler']:.0f} / {rate['litellm']:.0f} per s; floor {rate['floor']:.0f}"
+    )
     yield Result(1, name, rate["ruler"] / rate["litellm"], detail, ">=", 5.0)
 
 
@@ -82,7 +108,9 @@ def passes(folder: Path, quick: bool) -> Iterator[Result]:
     with JudgeServer(lifetime=3600) as server:
         for number in (1, 4):
             make = partial(_score, passes=number)
-            short, long = (_run_to_the_end(make, files[n], n, server.base) for n in (few, many))
+            short, long = (
+                _run_to_the_end(make, files[n], n, server.base) for n in (few, many)
+            )
             cpu.append(1000 * (long.cpu - short.cpu) / (many - few))
     one, four = cpu
     detail = f"{four / 4:.2f} / {one:.2f} ms; {four:.2f} ms per group"
@@ -96,7 +124,9 @@ def memory(folder: Path, quick: bool) -> Iterator[Result]:
         yield _peaks(folder, sizes.memory, "line", "server", _score, server.base)
     layouts: tuple[Layout, ...] = ("line", "adjacent", "scattered")
     for layout in layouts:
-        yield _peaks(folder, sizes.memory, layout, "offline", partial(_score, m="offline"))
+        yield _peaks(
+            folder, sizes.memory, layout, "offline", partial(_score, m="offline")
+        )
     several: dict[str, Make] = {
         "2 passes to a file": partial(_score, m="simulated", passes=2),
         "4 passes --adaptive to stdout": _piped,
@@ -106,12 +136,21 @@ def memory(folder: Path, quick: bool) -> Iterator[Result]:
 
 
 def _peaks(
-    folder: Path, numbers: tuple[int, int], layout: Layout, judge: str, make: Make, base: str | None = None
+    folder: Path,
+    numbers: tuple[int, int],
+    layout: Layout,
+    judge: str,
+    make: Make,
+    base: str | None = None,
 ) -> Result:
     costs = []
     for groups in numbers:
         path = write_small(folder / "small.jsonl", groups, layout)
-        costs.append(_run_to_the_end(make, path, groups if layout == "line" else 2 * groups, base))
+        costs.append(
+            _run_to_the_end(
+                make, path, groups if layout == "line" else 2 * groups, base
+            )
+        )
         path.unlink()
     few, many = costs
     detail = f"{many.peak / _MIB:.1f} / {few.peak / _MIB:.1f} MiB; {many.wall:.0f} s"
@@ -126,13 +165,17 @@ def starts(folder: Path, quick: bool) -> Iterator[Result]:
     shown = min(run("ruler_cli", "--help").wall for _ in times)
     typer = min(ended([PYTHON, "-c", "import typer"]).cost.wall for _ in times)
     detail = f"{1000 * shown:.0f} / {1000 * typer:.0f} ms"
-    yield Result(5, "start, ruler --help / import typer", shown / typer, detail, "<=", 2.0)
+    yield Result(
+        5, "start, ruler --help / import typer", shown / typer, detail, "<=", 2.0
+    )
     source = write_rich(folder / "rich-1.jsonl", 1)
     line = [*_score(source, folder / "scored.jsonl", None), "--api-base"]
     first = min(seconds_to_first_byte(line) for _ in times)
     litellm = min(ended([PYTHON, "-c", "import litellm"]).cost.wall for _ in times)
     detail = f"{1000 * first:.0f} / {1000 * litellm:.0f} ms"
-    yield Result(5, "start, first request / import litellm", first / litellm, detail, "<=", 0.1)
+    yield Result(
+        5, "start, first request / import litellm", first / litellm, detail, "<=", 0.1
+    )
 
 
 def tokens(_folder: Path, _quick: bool) -> Iterator[Result]:
@@ -147,16 +190,30 @@ def tokens(_folder: Path, _quick: bool) -> Iterator[Result]:
 
 
 def _loop(module: str, source: Path, output: Path, base: str) -> list[str]:
-    return [PYTHON, "-m", f"benchmarks.{module}", str(source), str(output), base, str(_IN_FLIGHT)]
+    return [
+        PYTHON,
+        "-m",
+        f"benchmarks.{module}",
+        str(source),
+        str(output),
+        base,
+        str(_IN_FLIGHT),
+    ]
 
 
-def _score(source: Path, output: Path, base: str | None, **options: object) -> list[str]:
-    return command(source, output, base, c=_IN_FLIGHT, ledger=f"{output}.ledger", **options)
+def _score(
+    source: Path, output: Path, base: str | None, **options: object
+) -> list[str]:
+    return command(
+        source, output, base, c=_IN_FLIGHT, ledger=f"{output}.ledger", **options
+    )
 
 
 def _piped(source: Path, output: Path, base: None) -> list[str]:
     """Write to stdout, which a shell redirects before it becomes the command itself."""
-    line = command(source, Path("-"), base, c=_IN_FLIGHT, m="simulated", passes=4, adaptive=True)
+    line = command(
+        source, Path("-"), base, c=_IN_FLIGHT, m="simulated", passes=4, adaptive=True
+    )
     return ["sh", "-c", 'exec "$@" >"$0"', str(output), *line]
 
 
@@ -165,7 +222,9 @@ def _run_to_the_end(make: Make, source: Path, lines: int, base: str | None) -> C
     output = source.with_name("scored.jsonl")
     line = make(source, output, base)
     cost = ended(line).cost
-    for ledger_file in source.parent.glob("*.ledger*"):  # so that the next run asks again
+    for ledger_file in source.parent.glob(
+        "*.ledger*"
+    ):  # so that the next run asks again
         ledger_file.unlink()
     with output.open("rb") as file:
         written = sum(1 for _ in file)

@@ -44,14 +44,25 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
         f"{start[0]:.1f} s, alone {bare[0]:.1f} s",
     )
     rates = [groups / (one[0] - bare[0]), groups / (two[0] - start[0])]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count()
+    )
     detail = f"{rates[1]:.0f} / {rates[0]:.0f} per s on {cores} processors, 20 kB each, without the starts"
-    yield Result(None, "Ray: 2 workers / one process, groups per second", rates[1] / rates[0], detail)
+    yield Result(
+        None,
+        "Ray: 2 workers / one process, groups per second",
+        rates[1] / rates[0],
+        detail,
+    )
     same = one[1] == two[1] and bare[1] == start[1]
     yield Result(None, "Ray: output equals one process's", float(same), "", ">=", 1.0)
 
 
-def _run(source: Path, server: JudgeServer, folder: Path, **options: object) -> tuple[float, str]:
+def _run(
+    source: Path, server: JudgeServer, folder: Path, **options: object
+) -> tuple[float, str]:
     """Return the seconds of a run, and the digest of its output."""
     output, ledger = folder / "out.jsonl", folder / "ledger.sqlite"
     for old in folder.glob("ledger.sqlite*"):

@@ -18,12 +18,20 @@ from typing import Any
 from ruler_cli.judges.offline import blocks
 
 
-def summarize(source: Path, requests: list[Any], most: int, bytes_per_token: float) -> dict[str, Any]:
+def summarize(
+    source: Path, requests: list[Any], most: int, bytes_per_token: float
+) -> dict[str, Any]:
     """Count the windows and cuts of each rollout; requests of more than `most` tokens were refused."""
     rollouts = json.loads(source.read_text(encoding="utf-8"))["trajectories"]
     first = json.dumps(rollouts[0]["messages"][0]["content"], ensure_ascii=False)
-    last = [json.dumps(each["messages"][-1]["content"], ensure_ascii=False) for each in rollouts]
-    outputs = [json.dumps(each["messages"][2]["content"], ensure_ascii=False) for each in rollouts]
+    last = [
+        json.dumps(each["messages"][-1]["content"], ensure_ascii=False)
+        for each in rollouts
+    ]
+    outputs = [
+        json.dumps(each["messages"][2]["content"], ensure_ascii=False)
+        for each in rollouts
+    ]
     number = {text: at for at, text in enumerate(last)}
     sizes: list[int] = []
     times: Counter[int] = Counter()
@@ -64,7 +72,9 @@ def _main(source: str, root: str, most: str, bytes_per_token: str) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f"{root}/requests", timeout=60) as reply:
         requests = json.load(reply)
-    print(json.dumps(summarize(Path(source), requests, int(most), float(bytes_per_token))))
+    print(
+        json.dumps(summarize(Path(source), requests, int(most), float(bytes_per_token)))
+    )
 
 
 if __name__ == "__main__":

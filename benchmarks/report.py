@@ -79,7 +79,13 @@ def _one(folder: Path, groups: int, browser: Browser) -> Result:
         f"{sizes}, written in {cost.wall:.1f} s and {cost.peak / 2**20:.0f} MiB; late frames {late:.1%} by "
         f"the wheel, the longest {longest:.0f} ms; {through:.1%} and {most:.0f} ms from top to end"
     )
-    return Result(None, f"report of {groups:,} groups, seconds until open", opened, detail, limit=SOON)
+    return Result(
+        None,
+        f"report of {groups:,} groups, seconds until open",
+        opened,
+        detail,
+        limit=SOON,
+    )
 
 
 def _open(browser: Browser, report: Path) -> float:
@@ -114,13 +120,19 @@ def _group(number: int, dice: random.Random) -> dict[str, Any]:
         return " ".join(dice.choices(_WORDS, k=dice.randint(least, most)))
 
     prompt = [
-        {"role": "system", "content": f"You are the help desk of an airline. {words(80, 80)}"},
+        {
+            "role": "system",
+            "content": f"You are the help desk of an airline. {words(80, 80)}",
+        },
         {"role": "user", "content": f"Task {number}: {words(12, 12)}"},
     ]
     return {
         "group_id": f"task-{number}",
         "trajectories": [
-            {"messages": [*prompt, *_turns(dice, words)], "reward": float(dice.random() < 0.5)}
+            {
+                "messages": [*prompt, *_turns(dice, words)],
+                "reward": float(dice.random() < 0.5),
+            }
             for _ in range(8)
         ],
     }
@@ -128,10 +140,17 @@ def _group(number: int, dice: random.Random) -> dict[str, Any]:
 
 def _turns(dice: random.Random, words: Any) -> Iterator[dict[str, Any]]:
     for turn in range(dice.randint(2, 7)):
-        call = {"id": f"c{turn}", "type": "function", "function": {"name": "get_order", "arguments": "{}"}}
+        call = {
+            "id": f"c{turn}",
+            "type": "function",
+            "function": {"name": "get_order", "arguments": "{}"},
+        }
         yield {"role": "assistant", "content": words(5, 25), "tool_calls": [call]}
         yield {"role": "tool", "tool_call_id": f"c{turn}", "content": words(5, 40)}
-    yield {"role": "assistant", "content": f"Done: truth={dice.random():.2f} {words(8, 12)}"}
+    yield {
+        "role": "assistant",
+        "content": f"Done: truth={dice.random():.2f} {words(8, 12)}",
+    }
 
 
 if __name__ == "__main__":

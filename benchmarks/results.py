@@ -27,7 +27,11 @@ class Result:
         """Tell if the promise holds; None without a promise or a measurement."""
         if self.ratio is None or self.limit is None:
             return None
-        return self.ratio <= self.limit if self.relation == "<=" else self.ratio >= self.limit
+        return (
+            self.ratio <= self.limit
+            if self.relation == "<="
+            else self.ratio >= self.limit
+        )
 
 
 def table(results: list[Result]) -> str:
@@ -47,7 +51,9 @@ def of_limit(
 ) -> Iterator[Result]:
     """Promise 3 for a limit per minute: the mean and the fullest sliding minute, each with its detail."""
     yield Result(3, f"{name}: used", mean[0] / limit, mean[1], ">=", 0.98)
-    yield Result(3, f"{name}: fullest minute", fullest[0] / limit, fullest[1], "<=", 1.0)
+    yield Result(
+        3, f"{name}: fullest minute", fullest[0] / limit, fullest[1], "<=", 1.0
+    )
 
 
 Measure = Callable[[Path, bool], Iterator[Result]]

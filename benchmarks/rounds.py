@@ -90,7 +90,9 @@ def _limited(minutes: int) -> tuple[Case, Case]:
 def _run(folder: Path, case: Case) -> list[dict[str, Any]]:
     """Run the case in a child process; return each judge's record."""
     with tempfile.TemporaryDirectory(dir=folder) as here:
-        result: list[dict[str, Any]] = printed("benchmarks.timeless", here, json.dumps(asdict(case)))
+        result: list[dict[str, Any]] = printed(
+            "benchmarks.timeless", here, json.dumps(asdict(case))
+        )
     return result
 
 
@@ -116,7 +118,12 @@ def _tail(case: Case, judge: dict[str, Any]) -> Result:
     """The latencies that a run with fewer groups than calls in flight takes."""
     least = -(-judge["asked"] // case.calls)
     detail = f"{judge['asked']} calls, at most {judge['most']} in flight; {least} if none waited for another"
-    return Result(None, f"virtual latencies of {case.groups} groups, {case.name}", judge["end"], detail)
+    return Result(
+        None,
+        f"virtual latencies of {case.groups} groups, {case.name}",
+        judge["end"],
+        detail,
+    )
 
 
 def _limits(case: Case, judges: list[dict[str, Any]], minutes: int) -> Iterator[Result]:

@@ -49,7 +49,9 @@ class Sizes:
 
 QUICK = Sizes(groups=100, seeds=3, large=12)
 Series = dict[tuple[str, ...], list[Any]]
-Task = tuple[tuple[str, ...], Callable[..., dict[str, Any]], tuple[Any, ...], dict[str, Any]]
+Task = tuple[
+    tuple[str, ...], Callable[..., dict[str, Any]], tuple[Any, ...], dict[str, Any]
+]
 
 
 def simulated(sizes: Sizes, workers: int) -> Series:
@@ -61,13 +63,18 @@ def simulated(sizes: Sizes, workers: int) -> Series:
             for uneven in (False, True):
                 costs = "uneven" if uneven else "even"
                 given = (seed, kind, sizes.groups, AVERAGES)
-                tasks.append((("spending", kind, costs), spending, given, {"uneven": uneven}))
+                tasks.append(
+                    (("spending", kind, costs), spending, given, {"uneven": uneven})
+                )
         tasks.append((("aggregates",), aggregates, (seed, sizes.groups), {}))
         tasks.append((("panels",), panels, (seed, sizes.groups), {}))
     tasks += [(("large",), large, (seed,), {}) for seed in range(sizes.large)]
     result: Series = defaultdict(list)
     with ProcessPoolExecutor(workers) as pool:
-        waiting = [(key, pool.submit(work, *values, **named)) for key, work, values, named in tasks]
+        waiting = [
+            (key, pool.submit(work, *values, **named))
+            for key, work, values, named in tasks
+        ]
         for key, future in waiting:
             for name, value in future.result().items():
                 result[*key, name].append(value)
@@ -87,7 +94,13 @@ def beside(result: Series, sizes: Sizes) -> Iterable[tuple[str, list[Beside]]]:
 
     for kind, column in zip(KINDS, (0, 1), strict=True):
         rows = [
-            Beside(name, metric, mean("passes", kind, name, metric=metric), theirs[column][i], stated)
+            Beside(
+                name,
+                metric,
+                mean("passes", kind, name, metric=metric),
+                theirs[column][i],
+                stated,
+            )
             for name, theirs in PASSES.items()
             for i, metric in enumerate(METRICS)
         ]
@@ -117,22 +130,36 @@ def adaptive(result: Series) -> Iterable[tuple[str, bool]]:
     """Return lines about `--adaptive`, each with True if it is no worse than uniform passes at equal cost."""
     for kind in KINDS:
         for costs in ("even", "uneven"):
-            uniform, own = (result["spending", kind, costs, f"{how} 4"] for how in ("uniform", "adaptive"))
+            uniform, own = (
+                result["spending", kind, costs, f"{how} 4"]
+                for how in ("uniform", "adaptive")
+            )
             change = {
                 metric: Mean.of(
                     [
-                        100 * (getattr(a.measured, metric) / getattr(u.measured, metric) - 1)
+                        100
+                        * (
+                            getattr(a.measured, metric) / getattr(u.measured, metric)
+                            - 1
+                        )
                         for u, a in zip(uniform, own, strict=True)
                     ]
                 )
                 for metric in (*METRICS, "worst")
             }
-            text = ", ".join(f"{metric} {m.value:+.2f} ± {m.error:.2f} %" for metric, m in change.items())
+            text = ", ".join(
+                f"{metric} {m.value:+.2f} ± {m.error:.2f} %"
+                for metric, m in change.items()
+            )
             spent = {
-                what: Mean.of([getattr(a, what) for a in own]) for what in ("passes", "tokens", "rounds")
+                what: Mean.of([getattr(a, what) for a in own])
+                for what in ("passes", "tokens", "rounds")
             }
             equal = gains.at_equal_error(
-                uniform, result["spending", kind, costs, "adaptive 3"], own, ("passes", "tokens")
+                uniform,
+                result["spending", kind, costs, "adaptive 3"],
+                own,
+                ("passes", "tokens"),
             )
             yield (
                 f"  {_truth(kind)}, {costs} costs: {text}\n"
@@ -150,21 +177,34 @@ def _truth(kind: Kind) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Simulate and print; return 1 if a row of the product differs."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.simulate", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few seeds: coarse, for tests")
-    parser.add_argument("--workers", type=int, default=2, help="processes; they change only the time")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.simulate", description=__doc__
+    )
     parser.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="write the table of benchmarks/README.md there as well"
+        "--quick", action="store_true", help="few seeds: coarse, for tests"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=2, help="processes; they change only the time"
+    )
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        metavar="FILE",
+        help="write the table of benchmarks/README.md there as well",
     )
     options = parser.parse_args(arguments)
     sizes = QUICK if options.quick else Sizes()
     result = simulated(sizes, options.workers)
-    print(f"A simulation: {sizes.groups} groups of 8, {sizes.seeds} seeds; no judge was asked.")
+    print(
+        f"A simulation: {sizes.groups} groups of 8, {sizes.seeds} seeds; no judge was asked."
+    )
     failed = 0
     for title, rows in beside(result, sizes):
         print(f"\n{shown(title, rows)}")
         failed += sum(row.checked and not row.holds for row in rows)
-    print(f"\n--adaptive --passes 4 against 4 passes for all (the specification: {ADAPTIVE})")
+    print(
+        f"\n--adaptive --passes 4 against 4 passes for all (the specification: {ADAPTIVE})"
+    )
     for line, holds in adaptive(result):
         print(line + ("" if holds else "\n    NO: worse than the same passes for all"))
         failed += not holds

@@ -60,8 +60,12 @@ def write_tau_bench(path: Path, groups: int) -> Path:
     The file's 50 groups have 4 rollouts: each is written twice, with another end, and every 50 groups the
     policy at the head of all conversations names another case.
     """
-    result = [json.loads(line) for line in TAU_BENCH.read_text(encoding="utf-8").splitlines()]
-    rollouts: dict[tuple[int, int], dict[str, Any]] = {(r["task_id"], r["trial"]): r for r in result}
+    result = [
+        json.loads(line) for line in TAU_BENCH.read_text(encoding="utf-8").splitlines()
+    ]
+    rollouts: dict[tuple[int, int], dict[str, Any]] = {
+        (r["task_id"], r["trial"]): r for r in result
+    }
     tasks = sorted({task for task, _ in rollouts})
     trials = sorted({trial for _, trial in rollouts})
     with path.open("w", encoding="utf-8") as file:
@@ -71,8 +75,16 @@ def write_tau_bench(path: Path, groups: int) -> Path:
                 source = rollouts[tasks[task], trials[trial % len(trials)]]
                 first, *rest, last = source["traj"]
                 first = {**first, "content": f"{first['content']}\nCase {copy}."}
-                last = {**last, "content": f"{last['content']}{' Bye.' * (trial // len(trials))}"}
-                record = {**source, "task_id": number, "trial": trial, "traj": [first, *rest, last]}
+                last = {
+                    **last,
+                    "content": f"{last['content']}{' Bye.' * (trial // len(trials))}",
+                }
+                record = {
+                    **source,
+                    "task_id": number,
+                    "trial": trial,
+                    "traj": [first, *rest, last],
+                }
                 file.write(json.dumps(record) + "\n")
     return path
 
@@ -84,13 +96,18 @@ def measure(folder: Path, write: Write, sizes: tuple[int, int, int]) -> Stages:
     ms: dict[str, float] = {}
     growth: dict[str, float] = {}
     for stage in files[0].cost:
-        steps = [large.cost[stage].cpu - small.cost[stage].cpu for small, large in pairwise(files)]
+        steps = [
+            large.cost[stage].cpu - small.cost[stage].cpu
+            for small, large in pairwise(files)
+        ]
         groups = [large.groups - small.groups for small, large in pairwise(files)]
         ms[stage] = 1000 * steps[-1] / groups[-1]
         if stage != "shard" and steps[0] >= _LEAST_CPU:
             growth[stage] = ms[stage] / (1000 * steps[0] / groups[0])
     ms["foreign"] = (SHARDS * ms.pop("shard") - ms["render"]) / (SHARDS - 1)
-    peaks = tuple(max(cost.peak for cost in each.cost.values()) / (1 << 20) for each in files)
+    peaks = tuple(
+        max(cost.peak for cost in each.cost.values()) / (1 << 20) for each in files
+    )
     counts = {**files[-1].counts, "anthropic": _anthropic_line(folder, write)}
     return Stages(ms, growth, peaks, counts)
 
@@ -114,7 +131,9 @@ def _run_all(result: FileCosts, here: Path, source: Path, base: str) -> None:
     common = ("-m", _MODEL, "--ledger", ledger)
     counts["input"] = source.stat().st_size / groups / SIZE
     cost["check"] = run("ruler_cli", "check", source, *common)
-    cost["render"] = run("ruler_cli", "render", source, here / "requests.jsonl", *common)
+    cost["render"] = run(
+        "ruler_cli", "render", source, here / "requests.jsonl", *common
+    )
     parts = sorted(here.glob("requests*.jsonl"))
     counts["openai"] = sum(part.stat().st_size for part in parts) / groups
     replies = [part.with_suffix(".replies") for part in parts]
@@ -123,29 +142,42 @@ def _run_all(result: FileCosts, here: Path, source: Path, base: str) -> None:
         part.unlink()
     counts["reply"] = sum(each.stat().st_size for each in replies) / groups
     shard = here / "shard.jsonl"
-    cost["shard"] = run("ruler_cli", "render", source, shard, *common, "--shard", f"1/{SHARDS}")
+    cost["shard"] = run(
+        "ruler_cli", "render", source, shard, *common, "--shard", f"1/{SHARDS}"
+    )
     cost["import"] = run("ruler_cli", "ledger", "import", *replies, "--ledger", ledger)
     line = command(source, out, None, m=_MODEL, ledger=ledger, cached_only=True)
     cost["cached"] = ended(line).cost
     counts["ledger"] = ledger.stat().st_size / groups
     counts["output"] = out.stat().st_size / groups / SIZE
-    cost["live"] = ended(command(source, here / "live.jsonl", base, m=_MODEL, ledger=live)).cost
+    cost["live"] = ended(
+        command(source, here / "live.jsonl", base, m=_MODEL, ledger=live)
+    ).cost
 
 
 def _count_tokens(counts: dict[str, float], source: Path, ledger: Path) -> None:
     """Count the tokens of a request: as the judge server counts them, and as `check` estimates them."""
-    reported = printed("ruler_cli", "ledger", "stats", "--ledger", ledger, "--json")["models"][0]
+    reported = printed("ruler_cli", "ledger", "stats", "--ledger", ledger, "--json")[
+        "models"
+    ][0]
     requests = reported["rows"]["answer"]
     counts["server_prompt"] = reported["prompt_tokens"] / requests
     counts["server_completion"] = reported["completion_tokens"] / requests
-    estimate = printed("ruler_cli", "check", source, "-m", _MODEL, "--ledger", "none", "--json")["estimate"]
+    estimate = printed(
+        "ruler_cli", "check", source, "-m", _MODEL, "--ledger", "none", "--json"
+    )["estimate"]
     for part in ("prompt", "completion"):
-        counts[part] = estimate[f"{part}_tokens"]["expected"] / estimate["calls"]["expected"]
+        counts[part] = (
+            estimate[f"{part}_tokens"]["expected"] / estimate["calls"]["expected"]
+        )
 
 
 def _anthropic_line(folder: Path, write: Write) -> float:
     """Return the bytes of one request in Anthropic's form."""
-    source, requests = write(folder / "few.jsonl", _LINES), folder / "few.requests.jsonl"
+    source, requests = (
+        write(folder / "few.jsonl", _LINES),
+        folder / "few.requests.jsonl",
+    )
     run("ruler_cli", "render", source, requests, "-m", _ANTHROPIC, "--ledger", "none")
     size = requests.stat().st_size / _LINES
     source.unlink()

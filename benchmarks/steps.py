@@ -21,10 +21,10 @@ from benchmarks.commands import SERVER_LIFETIME
 from benchmarks.floor import prompt
 from benchmarks.results import Result, alone
 from ruler_cli import JudgeSettings, Scorer, ScoreSettings
-from ruler_cli.config import PoolSettings
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging.panel import open_caller
 from ruler_cli.pool.engine import StopSignal
+from ruler_cli.settings.models import PoolSettings
 from ruler_cli.types import CallError, Reply, Request
 from tests.judge_server import JudgeServer
 from tests.virtual import World, flood, virtually
@@ -38,7 +38,12 @@ _CALLS, _REFUSED = 1_000, 0.05
 # the judge's name, its further conduct, and the limits of the first and the second step
 _JUDGES: dict[str, tuple[str, dict[str, Any], float | None, float | None]] = {
     "engine that queues": ("hosted_vllm/good", {}, 1.5, 1.1),
-    "rate-limit headers": ("openai/good", {"rpm": _RPM, "tpm": _TPM, "tells": True}, None, 1.1),
+    "rate-limit headers": (
+        "openai/good",
+        {"rpm": _RPM, "tpm": _TPM, "tells": True},
+        None,
+        1.1,
+    ),
     "any other judge": ("openai/good", {}, None, None),
 }
 
@@ -53,7 +58,11 @@ def measure(_: Path, quick: bool) -> Iterator[Result]:
 
 
 def _steps(
-    what: str, model: str, conduct: dict[str, Any], limits: list[float | None], anew: bool
+    what: str,
+    model: str,
+    conduct: dict[str, Any],
+    limits: list[float | None],
+    anew: bool,
 ) -> Iterator[Result]:
     """Time steps of one Scorer, or of one for each step."""
     with JudgeServer(_SECONDS, SERVER_LIFETIME, **conduct) as server:
@@ -61,7 +70,9 @@ def _steps(
         server.reset()
         steps = asyncio.run(_scored(model, server.base, anew))
     name = f"step of {_GROUPS} groups, {_SECONDS:g} s a call, {what}{', a Scorer each' * anew}"
-    for number, (seconds, limit) in enumerate(zip(steps, [*limits, limits[1]], strict=True), 1):
+    for number, (seconds, limit) in enumerate(
+        zip(steps, [*limits, limits[1]], strict=True), 1
+    ):
         detail = f"{seconds:.2f} s, gather {gather:.2f} s"
         yield Result(4, f"{name}: step {number}", seconds / gather, detail, "<=", limit)
 
@@ -71,7 +82,15 @@ def _groups(step: int) -> list[dict[str, Any]]:
     return [
         {
             "trajectories": [
-                {"messages": [task, {"role": "assistant", "content": f"truth={truth} {step} {number}"}]}
+                {
+                    "messages": [
+                        task,
+                        {
+                            "role": "assistant",
+                            "content": f"truth={truth} {step} {number}",
+                        },
+                    ]
+                }
                 for truth in (0.2, 0.9)
             ]
         }
@@ -81,8 +100,13 @@ def _groups(step: int) -> list[dict[str, Any]]:
 
 async def _gather(base: str) -> float:
     """Post the calls of a step at once; return the seconds of the second time, with open connections."""
-    bodies = [orjson.dumps({"model": "good", "messages": prompt(group)}) for group in _groups(0)]
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+    bodies = [
+        orjson.dumps({"model": "good", "messages": prompt(group)})
+        for group in _groups(0)
+    ]
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0)
+    ) as session:
 
         async def post(body: bytes) -> bytes:
             async with session.post(f"{base}/chat/completions", data=body) as response:
@@ -110,7 +134,9 @@ async def _scored(model: str, base: str, anew: bool) -> list[float]:
                 judged = await asyncio.gather(*map(scorer.score, _groups(step)))
                 seconds.append(time.perf_counter() - began)
             if any(each.failed for each in judged):
-                raise SystemExit(f"a group failed: {next(each.reason for each in judged if each.failed)}")
+                raise SystemExit(
+                    f"a group failed: {next(each.reason for each in judged if each.failed)}"
+                )
     return seconds
 
 
@@ -138,7 +164,9 @@ class Metered(World):
         self.refused += 1
         wait = self.recent[0] + self.window - now if self.asks else None
         await anyio.sleep(0.01)
-        return CallError("transport", "429", "call", retry_after=wait, rate=True, billed=False)
+        return CallError(
+            "transport", "429", "call", retry_after=wait, rate=True, billed=False
+        )
 
 
 def _worlds() -> Iterator[World]:
@@ -149,7 +177,9 @@ def _worlds() -> Iterator[World]:
         for asks in (True, False):
             named = "names the wait" if asks else "names no wait"
             name = f"refuses beyond {limit} in {window:g} s, {named}"
-            yield Metered(_SECONDS, spread=0.3, limit=limit, window=window, asks=asks, name=name)
+            yield Metered(
+                _SECONDS, spread=0.3, limit=limit, window=window, asks=asks, name=name
+            )
 
 
 def _refused(world: World) -> Result:
@@ -158,14 +188,26 @@ def _refused(world: World) -> Result:
     async def main() -> float:
         settings = PoolSettings(retries=2)
         caller = open_caller(
-            ResolvedJudge(world, None, None), JudgeSettings(world.name), settings, StopSignal()
+            ResolvedJudge(world, None, None),
+            JudgeSettings(world.name),
+            settings,
+            StopSignal(),
         )
         await flood(caller, math.inf, calls=_CALLS)
         return anyio.current_time()
 
     seconds = virtually(main)
-    detail = f"{world.refused:,} of {world.asked:,} requests in {seconds:,.0f} virtual s"
-    return Result(4, f"a judge that {world.name}", world.refused / world.asked, detail, "<=", _REFUSED)
+    detail = (
+        f"{world.refused:,} of {world.asked:,} requests in {seconds:,.0f} virtual s"
+    )
+    return Result(
+        4,
+        f"a judge that {world.name}",
+        world.refused / world.asked,
+        detail,
+        "<=",
+        _REFUSED,
+    )
 
 
 if __name__ == "__main__":

@@ -16,10 +16,16 @@ from unittest.mock import patch
 
 from benchmarks.inputs import write_trios
 from benchmarks.rounds import Case
-from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judges.simulated import SimulatedModel, score
-from ruler_cli.run import score as run
+from ruler_cli.runs.file import score as run
+from ruler_cli.settings.models import (
+    AskSettings,
+    InputSettings,
+    JudgeSettings,
+    PoolSettings,
+    ScoreSettings,
+)
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.virtual import World, virtually
 
@@ -33,7 +39,10 @@ class _Judge(World):
         if isinstance(output, CallError):
             return output
         scores = score(SimulatedModel(seed=self.seed), request)
-        entries = [{"trajectory_id": k, "explanation": "Drawn.", "score": v} for k, v in scores.items()]
+        entries = [
+            {"trajectory_id": k, "explanation": "Drawn.", "score": v}
+            for k, v in scores.items()
+        ]
         return Reply(json.dumps({"scores": entries}), output.usage)
 
 
@@ -41,7 +50,11 @@ def run_case(folder: Path, case: Case) -> list[dict[str, Any]]:
     """Run the case and return each judge's record; SystemExit unless every group was scored."""
     judges = {
         f"judge-{n}": _Judge(
-            latency, spread=case.spread, usage=Usage(1000, 200, 0, 1), seed=n, name=f"judge-{n}"
+            latency,
+            spread=case.spread,
+            usage=Usage(1000, 200, 0, 1),
+            seed=n,
+            name=f"judge-{n}",
         )
         for n, latency in enumerate(case.latencies)
     }
@@ -60,7 +73,10 @@ def run_case(folder: Path, case: Case) -> list[dict[str, Any]]:
     async def main() -> bool:
         return (await run(settings)).summary.complete
 
-    with patch("ruler_cli.run.resolve", lambda judge: ResolvedJudge(judges[judge.model], None, None)):
+    with patch(
+        "ruler_cli.runs.file.resolve",
+        lambda judge: ResolvedJudge(judges[judge.model], None, None),
+    ):
         if not virtually(main):
             raise SystemExit("not every group was scored")
     return [_report(judge) for judge in judges.values()]
@@ -80,8 +96,13 @@ def _report(judge: World) -> dict[str, Any]:
         "end": max(until for _, until in judge.busy) - first,
         "work": sum(until - since for since, until in judge.busy),
         "minutes": minutes,
-        "mean": {"rpm": len(later) / minutes, "tpm": sum(later) / minutes} if minutes > 0 else None,
-        "fullest": {"rpm": judge.fullest_minute(), "tpm": judge.fullest_minute(tokens=True)},
+        "mean": {"rpm": len(later) / minutes, "tpm": sum(later) / minutes}
+        if minutes > 0
+        else None,
+        "fullest": {
+            "rpm": judge.fullest_minute(),
+            "tpm": judge.fullest_minute(tokens=True),
+        },
     }
 
 

@@ -19,9 +19,9 @@ from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 
-from ruler_cli.config import AskSettings, InputSettings
+from ruler_cli.files.input import open_input
 from ruler_cli.prompting.prompt import build_layout, write_prompt
-from ruler_cli.reading.input import open_input
+from ruler_cli.settings.models import AskSettings, InputSettings
 from ruler_cli.types import Group
 
 _ENCODINGS = ("o200k_base", "cl100k_base")
@@ -35,7 +35,10 @@ def counter() -> tuple[str, Callable[[str], int]]:
         folder = Path(location, "litellm_core_utils", "tokenizers")
         for name in _ENCODINGS:
             # tiktoken would download a missing file of this name
-            if (folder / sha1(_ORIGIN.format(name).encode(), usedforsecurity=False).hexdigest()).exists():
+            if (
+                folder
+                / sha1(_ORIGIN.format(name).encode(), usedforsecurity=False).hexdigest()
+            ).exists():
                 import tiktoken
 
                 os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
@@ -59,11 +62,15 @@ def dumped(group: Group) -> list[str]:
     prompt = write_prompt(build_layout(group, AskSettings()), AskSettings())
     all_messages = [rollout.messages for rollout in group.rollouts]
     columns = zip(*all_messages, strict=False)
-    shared = len(list(takewhile(lambda column: all(m == column[0] for m in column), columns)))
+    shared = len(
+        list(takewhile(lambda column: all(m == column[0] for m in column), columns))
+    )
     parts = [f"<context>\n{json.dumps(all_messages[0][:shared])}\n</context>"]
     labels = [*prompt.shown, *map(str, range(len(all_messages) - len(prompt.shown)))]
     for label, messages in zip(labels, all_messages, strict=True):
-        parts.append(f'<trajectory id="{label}">\n{json.dumps(messages[shared:])}\n</trajectory>')
+        parts.append(
+            f'<trajectory id="{label}">\n{json.dumps(messages[shared:])}\n</trajectory>'
+        )
     parts.append("trajectory_ids to score: " + json.dumps(labels))
     return [prompt.system, "\n".join(parts)]
 

@@ -8,15 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.results import Result, alone, of_limit
-from ruler_cli.config import JudgeSettings, PoolSettings
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging.panel import open_caller
 from ruler_cli.pool.engine import StopSignal
+from ruler_cli.settings.models import JudgeSettings, PoolSettings
 from ruler_cli.types import Usage
 from tests.virtual import World, flood, virtually
 
 _RPM, _RPM_QUICK = (10, 60, 500, 5000), (10, 60, 500)
-_TPM, _TPM_QUICK = ({60_000: 1, 1_000_000: 1, 10_000_000: 3}), ({60_000: 1, 1_000_000: 1})
+_TPM, _TPM_QUICK = (
+    ({60_000: 1, 1_000_000: 1, 10_000_000: 3}),
+    ({60_000: 1, 1_000_000: 1}),
+)
 """Tokens per minute, and the factor on the usual tokens of a call."""
 _MINUTES = 12
 _SPREAD = 0.5
@@ -40,12 +43,16 @@ def measure(_: Path, quick: bool) -> Iterator[Result]:
             yield from _adaptive(capacity, latency, _ROUNDS_QUICK if quick else _ROUNDS)
 
 
-def _flood(world: World, until: float, limits: dict[str, float], calls: int | None = None) -> None:
+def _flood(
+    world: World, until: float, limits: dict[str, float], calls: int | None = None
+) -> None:
     """Send calls to a world until a time or a number of them, without `-c`."""
 
     async def main() -> None:
         settings = PoolSettings(retries=2, **limits)  # type: ignore[arg-type]  # by keyword
-        caller = open_caller(ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal())
+        caller = open_caller(
+            ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal()
+        )
         await flood(caller, until, calls=calls)
 
     virtually(main)
@@ -54,9 +61,14 @@ def _flood(world: World, until: float, limits: dict[str, float], calls: int | No
 def _limited(limit: float, usage: Usage, unit: str) -> Iterator[Result]:
     world, seconds = World(latency=2.0, spread=_SPREAD, usage=usage), 60.0 * _MINUTES
     _flood(world, seconds, {unit: limit})
-    world.sent = [(at, n) for at, n in world.sent if at < seconds]  # the other calls had been queued
+    world.sent = [
+        (at, n) for at, n in world.sent if at < seconds
+    ]  # the other calls had been queued
     tokens = unit == "tpm"
-    name, taken = f"virtual --{unit} {limit:,}", sum(n if tokens else 1 for at, n in world.sent if at >= 60)
+    name, taken = (
+        f"virtual --{unit} {limit:,}",
+        sum(n if tokens else 1 for at, n in world.sent if at >= 60),
+    )
     mean, fullest = taken / (_MINUTES - 1), world.fullest_minute(tokens)
     detail = f"{mean:,.0f} per minute in {_MINUTES - 1} virtual minutes after the first"
     peak = f"{fullest:,.0f} in the fullest sliding minute"

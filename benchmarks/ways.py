@@ -24,7 +24,15 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import engine
-from benchmarks.commands import PYTHON, ROOT, SERVER_LIFETIME, command, digest, ended, run
+from benchmarks.commands import (
+    PYTHON,
+    ROOT,
+    SERVER_LIFETIME,
+    command,
+    digest,
+    ended,
+    run,
+)
 from benchmarks.inputs import write_rich
 from benchmarks.promises import TAU_BENCH
 from benchmarks.results import Result, alone
@@ -46,14 +54,18 @@ class _Scene:
     def score(self, output: str, ledger: str, model: str, *more: str | Path) -> Path:
         """Score into a file of the folder, with a ledger in it."""
         out = self.folder / output
-        line = command(self.source, out, None, m=model, ledger=self.folder / ledger, price=_PRICE)
+        line = command(
+            self.source, out, None, m=model, ledger=self.folder / ledger, price=_PRICE
+        )
         ended([*line, *map(str, more)])
         return out
 
     def live(self, model: str) -> Path:
         """Score in one process that asks the live judge."""
         name = model.partition("/")[0]
-        base = self.base if name == "openai" else self.base.removesuffix("/v1")  # litellm adds it
+        base = (
+            self.base if name == "openai" else self.base.removesuffix("/v1")
+        )  # litellm adds it
         return self.score(f"{name}.jsonl", f"{name}.sqlite", model, "--api-base", base)
 
     def files(self, form: str, target: str, model: str) -> Path:
@@ -63,7 +75,16 @@ class _Scene:
         common = ("-m", model, "--ledger", ledger)
         # the form of an answer depends on the endpoint, and the tokens on the form
         base = ("--api-base", self.base) if target == "openai" else ()
-        run("ruler_cli", "render", self.source, requests, "--target", target, *common, *base)
+        run(
+            "ruler_cli",
+            "render",
+            self.source,
+            requests,
+            "--target",
+            target,
+            *common,
+            *base,
+        )
         parts = sorted(self.folder.glob(f"{form}.requests*.jsonl"))
         for part in parts:
             replies = part.with_suffix(".replies")
@@ -77,7 +98,9 @@ class _Scene:
         """Submit batches, collect them, and score without a call."""
         ledger = self.folder / f"batch.{api}.sqlite"
         serve = [PYTHON, "-m", "tests.batch_server"]
-        with subprocess.Popen(serve, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        with subprocess.Popen(
+            serve, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as server:
             assert server.stdin is not None and server.stdout is not None
             base = json.loads(server.stdout.readline())[api]
             asked = ("-m", model, "--api-base", base, "--ledger", ledger)
@@ -95,14 +118,22 @@ class _Scene:
 
         def one(i: int) -> None:
             part = self.score(
-                f"part-{i}.jsonl", ledgers[i - 1], model, "--shard", f"{i}/{_SHARDS}", "--api-base", self.base
+                f"part-{i}.jsonl",
+                ledgers[i - 1],
+                model,
+                "--shard",
+                f"{i}/{_SHARDS}",
+                "--api-base",
+                self.base,
             )
             part.unlink()
 
         with ThreadPoolExecutor(2) as at_once:
             list(at_once.map(one, range(1, _SHARDS + 1)))
         others = [word for name in ledgers for word in ("--ledger", self.folder / name)]
-        return self.score("shards.out.jsonl", "merged.sqlite", model, *others, "--cached-only")
+        return self.score(
+            "shards.out.jsonl", "merged.sqlite", model, *others, "--cached-only"
+        )
 
     def ray(self, model: str) -> Path:
         """Score with two workers of Ray on this machine."""
@@ -116,18 +147,32 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     for source in (TAU_BENCH, rich):
         if source.exists():
             with JudgeServer(lifetime=SERVER_LIFETIME) as server:
-                yield from _rows(_Scene(source, folder / source.stem, server.base), quick)
+                yield from _rows(
+                    _Scene(source, folder / source.stem, server.base), quick
+                )
 
 
 def _rows(scene: _Scene, quick: bool) -> Iterator[Result]:
     scene.folder.mkdir()
-    live = {model: _timed(partial(scene.live, model)) for model in (_OPENAI, _ANTHROPIC)}
-    groups = "tau-bench" if scene.source == TAU_BENCH else f"{500 if quick else 20_000:,} groups"
+    live = {
+        model: _timed(partial(scene.live, model)) for model in (_OPENAI, _ANTHROPIC)
+    }
+    groups = (
+        "tau-bench"
+        if scene.source == TAU_BENCH
+        else f"{500 if quick else 20_000:,} groups"
+    )
     for name, model, route in _routes(scene):
         seconds, written = _timed(route)
         first, wanted = live[model]
         reported = f"{seconds:.1f} s, live {first:.1f} s; sha256 {written[:12]}, live {wanted[:12]}"
-        yield Result(None, f"{groups}, {name}: unlike", float(written != wanted), reported, limit=0)
+        yield Result(
+            None,
+            f"{groups}, {name}: unlike",
+            float(written != wanted),
+            reported,
+            limit=0,
+        )
     shutil.rmtree(scene.folder)
 
 
@@ -136,9 +181,17 @@ def _routes(scene: _Scene) -> Iterator[tuple[str, str, Callable[[], Path]]]:
     for form, target in (("openai", "openai"), ("vllm", "vllm"), ("ray", "vllm")):
         name = f"file of {form}" if form != "ray" else "file of texts"
         yield name, _OPENAI, partial(scene.files, form, target, _OPENAI)
-    yield "file of anthropic", _ANTHROPIC, partial(scene.files, "anthropic", "anthropic", _ANTHROPIC)
+    yield (
+        "file of anthropic",
+        _ANTHROPIC,
+        partial(scene.files, "anthropic", "anthropic", _ANTHROPIC),
+    )
     yield "batch API of openai", _OPENAI, partial(scene.batch, "openai", _OPENAI)
-    yield "batch API of anthropic", _ANTHROPIC, partial(scene.batch, "anthropic", _ANTHROPIC)
+    yield (
+        "batch API of anthropic",
+        _ANTHROPIC,
+        partial(scene.batch, "anthropic", _ANTHROPIC),
+    )
     yield f"{_SHARDS} shards", _OPENAI, partial(scene.shards, _OPENAI)
     if importlib.util.find_spec("ray") is not None:
         yield "ray, 2 workers", _OPENAI, partial(scene.ray, _OPENAI)

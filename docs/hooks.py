@@ -20,7 +20,9 @@ PAGES = {
 }
 """Pages outside `docs/`, and their names in the site. README.md is not among its pages; docs/index.md is."""
 _LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
-_LOADS = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)="?(https?:[^"\s>]+)""")
+_LOADS = re.compile(
+    r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)="?(https?:[^"\s>]+)"""
+)
 
 
 def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
@@ -35,21 +37,25 @@ def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(
+    markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files
+) -> str:
     """Lead links to files outside `docs/` to their places in the site."""
     name = page.file.src_uri
-    outside = {inside: source for source, inside in PAGES.items() if inside != "index.md"}
+    outside = {
+        inside: source for source, inside in PAGES.items() if inside != "index.md"
+    }
     source = outside.get(name, f"docs/{name}")
 
     def moved(match: re.Match[str]) -> str:
         goal = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[2]))
         goal = PAGES.get(goal, goal.removeprefix("docs/"))
-        return (
-            f"{match[1]}{posixpath.relpath(goal, posixpath.dirname(name) or '.')}{match[3] or ''}{match[4]}"
-        )
+        return f"{match[1]}{posixpath.relpath(goal, posixpath.dirname(name) or '.')}{match[3] or ''}{match[4]}"
 
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
-    return "".join(part if part.startswith("```") else _LINK.sub(moved, part) for part in parts)
+    return "".join(
+        part if part.startswith("```") else _LINK.sub(moved, part) for part in parts
+    )
 
 
 def on_post_page(output: str, /, *, page: Page, config: MkDocsConfig) -> str:

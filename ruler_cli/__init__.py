@@ -6,16 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ruler_cli.api import NotScoredError, TrajectoryScore, ruler, score_file, score_group, score_groups
-    from ruler_cli.config import (
-        AskSettings,
-        CombineSettings,
-        InputSettings,
-        JudgeSettings,
-        MaxFailures,
-        PoolSettings,
-        ScoreSettings,
-    )
     from ruler_cli.errors import (
         CapReached,
         RefusedError,
@@ -24,14 +14,34 @@ if TYPE_CHECKING:
         UsageError,
         WrongShapeError,
     )
-    from ruler_cli.object_groups import GroupWithoutScores, GroupWithScores, JudgedGroup
-    from ruler_cli.observer import Observer, Status, Summary
-    from ruler_cli.options import SettingsOptions
+    from ruler_cli.formats.output_fields import GroupFields, TrajectoryFields
     from ruler_cli.prompting.templates import DEFAULT_RUBRIC
-    from ruler_cli.run_settings import settings
-    from ruler_cli.scorer import Scorer
-    from ruler_cli.types import JudgeRequest, Kind, Problem
-    from ruler_cli.writing.fields import GroupFields, TrajectoryFields
+    from ruler_cli.runs.api import (
+        NotScoredError,
+        TrajectoryScore,
+        ruler,
+        score_file,
+        score_group,
+        score_groups,
+    )
+    from ruler_cli.runs.object_groups import (
+        GroupWithoutScores,
+        GroupWithScores,
+        JudgedGroup,
+    )
+    from ruler_cli.runs.scorer import Scorer
+    from ruler_cli.settings.load import load_settings
+    from ruler_cli.settings.models import (
+        AskSettings,
+        CombineSettings,
+        InputSettings,
+        JudgeSettings,
+        MaxFailures,
+        PoolSettings,
+        ScoreSettings,
+    )
+    from ruler_cli.settings.options import SettingsOptions
+    from ruler_cli.types import JudgeRequest, Kind, Observer, Problem, Status, Summary
 
 __version__ = "0.1.0"
 __all__ = [
@@ -65,24 +75,23 @@ __all__ = [
     "UsageError",
     "WrongShapeError",
     "__version__",
+    "load_settings",
     "ruler",
     "score_file",
     "score_group",
     "score_groups",
-    "settings",
 ]
 _MODULES = (
-    "config",
+    "settings.models",
     "errors",
     "types",
-    "observer",
-    "options",
+    "settings.options",
     "prompting.templates",
-    "writing.fields",
-    "object_groups",
-    "scorer",
-    "run_settings",
-    "api",
+    "formats.output_fields",
+    "runs.object_groups",
+    "runs.scorer",
+    "settings.load",
+    "runs.api",
 )
 """The modules that define these names: the ones that import little come first."""
 

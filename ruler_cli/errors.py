@@ -77,7 +77,9 @@ class _Fields(dict[str, object]):
 def _filled(template: str, values: Mapping[str, object], names: Names) -> str:
     fields = _Fields(
         {
-            name: named(value, names) if isinstance(value, Sentence | RulerError) else value
+            name: named(value, names)
+            if isinstance(value, Sentence | RulerError)
+            else value
             for name, value in values.items()
         }
     )
@@ -87,7 +89,9 @@ def _filled(template: str, values: Mapping[str, object], names: Names) -> str:
 
 def _in_python(field: str, value: str) -> str:
     """Return an option as Python names it, e.g. `max_cost=5`; a word in capitals stands for a value."""
-    name = {"param": "params", "order_by_outcome": "by_outcome"}.get(field, field.strip("_"))
+    name = {"param": "params", "order_by_outcome": "by_outcome"}.get(
+        field, field.strip("_")
+    )
     if not value:
         return name
     if value == "yes" or (field, value) == ("ledger", "none"):
@@ -118,11 +122,19 @@ class RulerError(Exception):
     """The same command goes on."""
 
     def __init__(
-        self, problem: str, remedy: str = "", *, option: str = "", value: object = "", place: str = ""
+        self,
+        problem: str,
+        remedy: str = "",
+        *,
+        option: str = "",
+        value: object = "",
+        place: str = "",
     ) -> None:
         """Take the parts; the problem alone may be the whole sentence."""
         super().__init__()
-        self.set(problem=problem, remedy=remedy, option=option, value=value, place=place)
+        self.set(
+            problem=problem, remedy=remedy, option=option, value=value, place=place
+        )
 
     problem: str
     remedy: str
@@ -157,12 +169,20 @@ class RulerError(Exception):
         """The sentence, without the word that says that a run stopped."""
         if self.place != _STOPPED:
             return self.sentence
-        return Sentence("{problem}; {remedy}", **self._parts) if self.remedy else self.problem
+        return (
+            Sentence("{problem}; {remedy}", **self._parts)
+            if self.remedy
+            else self.problem
+        )
 
     @property
     def sentence(self) -> str:
         """The whole sentence."""
-        return str(self) if not self.args or not isinstance(self.args[0], Sentence) else self.args[0]
+        return (
+            str(self)
+            if not self.args or not isinstance(self.args[0], Sentence)
+            else self.args[0]
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep the sentence in a copy or a pickle: `__init__` of some errors makes it from numbers."""
@@ -225,7 +245,11 @@ class NoUsableReply(RefusedError):  # noqa: N818 - the judge answered
     def __init__(self, groups: int, reason: str = "", first: int = 1) -> None:
         """`reason` is that of the last of so many `groups`; the `first` of them has this number in INPUT."""
         none = f"none of the first {groups} groups that were asked about got a score"
-        why = Sentence("{none}, the last because {reason}", none=none, reason=reason) if reason else none
+        why = (
+            Sentence("{none}, the last because {reason}", none=none, reason=reason)
+            if reason
+            else none
+        )
         super().__init__(why, place=_STOPPED)
         self.first = first
 
@@ -240,8 +264,12 @@ class TooManyFailures(RulerError):  # noqa: N818 - the run stops as the user ask
     def __init__(self, allowed: str) -> None:
         """`allowed` is the bound, as given."""
         super().__init__(
-            Sentence("more failed than {max_failures:{allowed}} allows", allowed=allowed),
-            Sentence("allow more, or have what failed asked again with {retry_failed:yes}"),
+            Sentence(
+                "more failed than {max_failures:{allowed}} allows", allowed=allowed
+            ),
+            Sentence(
+                "allow more, or have what failed asked again with {retry_failed:yes}"
+            ),
             place=_STOPPED,
         )
 
@@ -251,7 +279,9 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
 
     exit_code = 4
 
-    def __init__(self, cap: float, left: int, cut: int = 0, least: float | None = None) -> None:
+    def __init__(
+        self, cap: float, left: int, cut: int = 0, least: float | None = None
+    ) -> None:
         """`cap` in USD; `left` groups could not be judged for it, `cut` lack some of their passes.
 
         `least` is what one call may cost, in USD, if the cap let none go: another run would do the same.
@@ -265,7 +295,10 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
             reached = "less than one call may cost"
             way_out = f"give {1.1 * least:.2g} or more"  # two digits, never rounded to less than the call
         problem = f"{reached}: {groups} not scored{fewer}"
-        super().__init__(Sentence("{max_cost:{cap:g}} is {problem}", cap=cap, problem=problem), way_out)
+        super().__init__(
+            Sentence("{max_cost:{cap:g}} is {problem}", cap=cap, problem=problem),
+            way_out,
+        )
 
 
 class ReaderGone(RulerError):  # noqa: N818 - the end of a pipe is no error
@@ -296,4 +329,6 @@ class UnreadableError(Exception):
     @property
     def reason(self) -> str:
         """The message, with the options that it names."""
-        return self.args[0] if self.args and isinstance(self.args[0], str) else str(self)
+        return (
+            self.args[0] if self.args and isinstance(self.args[0], str) else str(self)
+        )

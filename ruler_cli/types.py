@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
-Kind = Literal["reply", "transport", "refused", "too_long", "input", "budget", "interrupted"]
+import orjson
+
+Kind = Literal[
+    "reply", "transport", "refused", "too_long", "input", "budget", "interrupted"
+]
 """The kinds of failure of a group, or of a call."""
 Path = tuple[str | int, ...]
 
@@ -210,7 +218,10 @@ class JudgeRequest:
     @property
     def messages(self) -> list[dict[str, str]]:
         """The two messages, as a chat completion takes them."""
-        return [{"role": "system", "content": self.system}, {"role": "user", "content": self.user}]
+        return [
+            {"role": "system", "content": self.system},
+            {"role": "user", "content": self.user},
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +296,10 @@ class Judge(Protocol):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         """Close them."""
         return
@@ -439,3 +453,568 @@ class GroupScores:
     def scores(self) -> tuple[float | None, ...]:
         """The score of each rollout."""
         return tuple([rollout.score for rollout in self.rollouts])
+
+
+_EVERY, _LASTS = 60.0, 5.0
+"""Seconds between two reports of a wait for a judge, and those after which another wait is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class PositionBin:
+    """Scores of the rollouts shown between positions `start` and `stop`, from 0 (first) to 1 (last).
+
+    `mean` is the mean of their scores less that of all shown with them, `error` its standard error,
+    `scores` their number.
+    """
+
+    start: float
+    stop: float
+    mean: float
+    error: float | None
+    scores: int
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Scores against length, within groups.
+
+    `slope` is the score that a rollout of twice the bytes gets more, `error` its standard error, with a
+    group as the unit. `correlation` is that of the score with the logarithm of the length. `groups` counts
+    groups whose rollouts differ in length.
+    """
+
+    slope: float
+    error: float
+    correlation: float
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two judges that scored the same rollouts.
+
+    `correlation` is that of their scores within groups, over `rollouts`. `errors` is that of the residuals
+    once the original reward is taken out of both, over the `rewarded` rollouts that have one: no panel
+    corrects errors that its judges share. Each is None if there are too few rollouts.
+    """
+
+    judges: tuple[str, str]
+    correlation: float | None
+    rollouts: int
+    errors: float | None
+    rewarded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A rollout whose score contradicts its outcome: its group's key, its number there from 1, its score."""
+
+    group: str
+    rollout: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFigures:
+    """Statistics over the scores of a batch.
+
+    `groups` were scored, `mean_score` is the mean of all their scores. `tie_rate` is the share of them
+    without relative signal, `degraded` the number with a failed pass. `slot_curve` is the position bias
+    over `slot_groups` groups; `debiased` tells that it was subtracted. `reliability` counts groups by
+    tenths of it, 0.0 to 0.1 first; `reliability_median` is over those. `noise` is the standard
+    deviation of one score over passes, all groups together. `flawed` rollouts passed their check with a
+    score below 0.5, `near_misses` failed with one from 0.5 on: the most extreme are listed.
+    `without_outcome` counts rollouts without an outcome, if others have one or if outcomes were asked
+    for.
+    """
+
+    groups: int = 0
+    mean_score: float | None = None
+    tie_rate: float | None = None
+    degraded: int = 0
+    slot_curve: tuple[PositionBin, ...] = ()
+    slot_groups: int = 0
+    debiased: bool = False
+    length: Length | None = None
+    judges: tuple[Pair, ...] = ()
+    reliability: tuple[int, ...] = (0,) * 10
+    reliability_median: float | None = None
+    noise: float | None = None
+    flawed: int = 0
+    flawed_listed: tuple[Contradiction, ...] = ()
+    near_misses: int = 0
+    near_misses_listed: tuple[Contradiction, ...] = ()
+    without_outcome: int = 0
+
+
+@dataclass(slots=True)
+class Summary:
+    """The numbers of a run.
+
+    `total` is the number of groups in the input, None for a stream; `groups` counts those that are done.
+    `failed` counts groups by the kind of their failure, `failed_before` those of them that failed in an
+    earlier run and were not asked again, `kept` groups that needed no call. `degraded` groups lack a
+    pass, `cut` groups lack one because of the cap, `windowed` groups were shown in parts, `escalated` groups
+    were scored by the stronger judge. `tied` groups have no relative signal: among them `alone` groups have
+    one distinct rollout, and `one_score` groups have several with one score. Of the `explained` replies,
+    those about several rollouts, `same_explanations` have one text for all. `asked` counts calls with all
+    their tries, `hedged` second calls beside a slow one, `retried` tries by their reason, `unanswered`
+    requests that the ledger does not answer if no judge is asked. `usage` and `cost_usd` are of this run,
+    `kept_usd` is the earlier cost of cached replies, `unsure_usd` the possible cost of calls without a reply.
+    `figures` are there at the end of a run.
+
+    `rubric_texts` are the first rubrics of the run by their digest, and `more_rubrics` counts groups with
+    others; `params_texts` are the parameters of its judges. `served` counts groups by the models that judges
+    say that they are.
+    """
+
+    total: int | None = None
+    groups: int = 0
+    scored: int = 0
+    kept: int = 0
+    rollouts: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+    failed_before: int = 0
+    unreadable: int = 0
+    tied: int = 0
+    alone: int = 0
+    one_score: int = 0
+    explained: int = 0
+    same_explanations: int = 0
+    suspect: int = 0
+    rescaled: int = 0
+    unknown_ids: int = 0
+    shortened: int = 0
+    degraded: int = 0
+    cut: int = 0
+    windowed: int = 0
+    escalated: int = 0
+    written: int = 0
+    asked: int = 0
+    hedged: int = 0
+    retried: dict[str, int] = field(default_factory=dict)
+    unanswered: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    kept_usd: float | None = 0.0
+    unsure_usd: float | None = 0.0
+    most_in_flight: int = 0
+    seconds: float = 0.0
+    stopped: str | None = None
+    figures: BatchFigures | None = None
+    rubric_texts: dict[str, str] = field(default_factory=dict)
+    more_rubrics: int = 0
+    params_texts: dict[str, str] = field(default_factory=dict)
+    served: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parts: Sequence[Summary]) -> Summary:
+        """Return the sums over parts of one run; None if a part does not know its number."""
+        whole = cls()
+        for part in parts:
+            for name in (each.name for each in fields(cls)):
+                one, other = getattr(whole, name), getattr(part, name)
+                if name in (
+                    "total",
+                    "stopped",
+                    "figures",
+                    "rubric_texts",
+                    "more_rubrics",
+                    "params_texts",
+                ):
+                    continue
+                if isinstance(one, dict):
+                    setattr(
+                        whole,
+                        name,
+                        dict(sorted((Counter(one) + Counter(other)).items())),
+                    )
+                else:
+                    setattr(
+                        whole,
+                        name,
+                        None if one is None or other is None else one + other,
+                    )
+        return whole
+
+    @property
+    def complete(self) -> bool:
+        """True if every group and every trajectory of the input has its score."""
+        return not (self.failed or self.unreadable or self.unanswered)
+
+
+def duration(seconds: float) -> str:
+    """Write seconds for people."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+
+
+def wait_sentence(why: str, seconds: float) -> str:
+    """Return the sentence on calls that wait for a judge, at most so many seconds."""
+    end = f"for up to {duration(seconds)}" if seconds < math.inf else "until it answers"
+    return f"{why}; calls wait {end}"
+
+
+def answer_sentence(judge: str, seconds: float) -> str:
+    """Return the sentence on a judge that answers again after so many seconds."""
+    return f"{judge or 'the judge'} answers again after {duration(seconds)}"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeWait:
+    """A wait of all calls to a judge, because of `why`; it ends when the judge answers.
+
+    `seconds` is how long it may still last: then calls are given up, or go if the judge asked for the wait.
+    """
+
+    judge: str
+    why: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of the pool at one moment.
+
+    No call will go for `waiting` seconds, because of `why`; if `why` alone is given, the seconds are not
+    known. Numbers per minute are of the last one. `retrying` calls failed, and wait to be tried again.
+    `waits` are those for judges that are down, or that asked for a long wait.
+    """
+
+    in_flight: int = 0
+    limit: int = 0
+    queued: int = 0
+    requests_per_minute: float = 0.0
+    tokens_per_minute: float = 0.0
+    waiting: float = 0.0
+    why: str = ""
+    retrying: int = 0
+    waits: tuple[JudgeWait, ...] = ()
+
+    @property
+    def outage(self) -> str:
+        """The causes of the waits for judges; empty if none is waited for."""
+        return "; ".join(dict.fromkeys(wait.why for wait in self.waits))
+
+    @classmethod
+    def of(cls, each: Sequence[Status]) -> Status:
+        """Return the sum of several, with the longest wait of any, and of all for one judge."""
+        longest = max(
+            each, key=lambda status: (status.waiting, status.why), default=cls()
+        )
+        waits = sorted(
+            (wait for s in each for wait in s.waits), key=lambda wait: wait.seconds
+        )
+        return cls(
+            sum(s.in_flight for s in each),
+            sum(s.limit for s in each),
+            sum(s.queued for s in each),
+            sum(s.requests_per_minute for s in each),
+            sum(s.tokens_per_minute for s in each),
+            longest.waiting,
+            longest.why,
+            sum(s.retrying for s in each),
+            tuple({wait.judge: wait for wait in waits}.values()),
+        )
+
+
+class Observer:
+    """A receiver of a run's events.
+
+    Inherit from it and write the methods that you need. From Python, notes, warnings, failures and replies
+    that it has no method for go to the logger `ruler_cli`.
+    """
+
+    def note(self, sentence: str) -> None:
+        """Take a sentence that a person should know, once."""
+
+    def warn(self, sentence: str) -> None:
+        """Take a warning: the run goes on."""
+
+    def problem(self, problem: Problem) -> None:
+        """Take a part of the input that could not be read."""
+
+    def failed(self, group: str, kind: str, reason: str) -> None:
+        """Take a group that could not be scored."""
+
+    def scored(
+        self, group: str, scores: Sequence[float | None], fields: Mapping[str, Any]
+    ) -> None:
+        """Take the final scores of a group by its key, once, also if its replies were cached.
+
+        A rollout that cannot be judged has None. `fields` is the group's `ruler` object of OUTPUT.
+        """
+
+    def started(self, groups: int | None) -> None:
+        """Note that judging begins; `groups` is None if their number is not known."""
+
+    def advanced(self, summary: Summary) -> None:
+        """Note that a group is done and written."""
+
+    def tick(self, summary: Summary, status: Status) -> None:
+        """Note that a second has passed."""
+
+    def waiting(self, judge: str, why: str, seconds: float) -> None:
+        """Note that calls wait for a judge, at most `seconds`: it is down, or asks for it. Warns of it.
+
+        Called when the wait begins, and then once a minute.
+        """
+        self.warn(wait_sentence(why, seconds))
+
+    def answering(self, judge: str, seconds: float) -> None:
+        """Note that a judge answers again, after so many seconds. Warns of it, since a wait was warned of."""
+        self.warn(answer_sentence(judge, seconds))
+
+    def stopping(self, in_flight: int, grace: float) -> None:
+        """Note that the run stops, and waits at most `grace` seconds for `in_flight` calls."""
+
+    def replied(self, group: str, text: str) -> None:
+        """Take the text of a judge's reply to a group."""
+
+
+class WaitReports:
+    """Reports the waits for judges to an observer: each when it begins, once a minute, and at its end.
+
+    One that begins within a minute of an earlier report is reported once it has lasted for some seconds.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._since, self._reported = dict[str, float](), dict[str, float]()
+
+    def look(self, now: float, status: Status) -> None:
+        """Report what has changed until `now`, in seconds of any clock."""
+        waits = {wait.judge: wait for wait in status.waits}
+        for judge in [judge for judge in self._since if judge not in waits]:
+            since = self._since.pop(judge)
+            if self._reported.get(judge, -math.inf) >= since:
+                self._observer.answering(judge, now - since)
+        busy = status.in_flight or status.queued or status.retrying
+        for judge, wait in waits.items():
+            reported, begun = (
+                self._reported.get(judge, -math.inf),
+                judge not in self._since,
+            )
+            since = self._since.setdefault(judge, now)
+            due = now >= reported + _EVERY or (
+                since > reported and now >= since + _LASTS
+            )
+            if due and (busy or begun):
+                self._reported[judge] = now
+                self._observer.waiting(judge, wait.why, wait.seconds)
+
+
+FORM = """\
+Answer with one JSON object and nothing else: \
+{"scores": [{"trajectory_id": "...", "explanation": "...", "score": 0.0}]}. Give exactly one entry \
+for every id in the last line of the request, copy the id as it stands there, write the \
+explanation (one or two sentences) before the score, and give the score as a plain number from 0 \
+to 1.\
+"""
+
+_KEYED = """\
+Answer with one JSON object and nothing else: \
+{"scores": {"ID": {"explanation": "...", "score": "..."}}}. Give "scores" exactly one member for \
+every id in the last line of the request, in their order, with the id as its key as it stands \
+there, write the explanation (one or two sentences) before the score, and give the score as a \
+number from 0 to 1 with up to two decimals, in quotes.\
+"""
+CHARACTERS_PER_TOKEN = 3.8
+"""Ratio by which tokens are estimated where nobody counts them."""
+EXPLANATION = 300
+"""Characters of an explanation, if the form can bound them: one or two sentences."""
+
+_LIST: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "scores": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "trajectory_id": {"type": "string"},
+                    "explanation": {"type": "string"},
+                    "score": {"type": "number"},
+                },
+                "required": ["trajectory_id", "explanation", "score"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["scores"],
+    "additionalProperties": False,
+}
+"""Schema of an answer with a list: the same for every group, so that providers compile it once."""
+
+
+def list_schema(size: int = 0) -> dict[str, Any]:
+    """The schema of an answer with a list of entries, `size` of them if that is not 0."""
+    if not size:
+        return _LIST
+    scores = {**_LIST["properties"]["scores"], "minItems": size, "maxItems": size}
+    return {**_LIST, "properties": {"scores": scores}}
+
+
+@lru_cache(4)
+def keyed(system: str) -> str:
+    """The system message for an object with the ids as keys, made of the one for a list."""
+    return system.removesuffix(FORM) + _KEYED if system.endswith(FORM) else system
+
+
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
+"""Fields of a message with thoughts beside the answer."""
+BOM = b"\xef\xbb\xbf"
+"""Byte order mark, with which some servers begin a response."""
+SHORTEST_KEY = 8
+"""A shorter key is a placeholder for a server without keys: `x`, `none` and `1` are words of any answer."""
+_LOGIN = re.compile(r"(?<=://)[^/@\s]{1,200}@")
+_OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
+_CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+"
+)
+_KEY = re.compile(r"\b(?:sk|pk|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}|\bBearer\s+\S+")
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+"""Pairs of surrogates as JSON writes them, lone ones, and other escapes."""
+_SENTENCE = 300
+"""Characters of foreign text in a sentence."""
+
+
+def readable_text(text: str) -> str:
+    """Return text that can be encoded as UTF-8: a lone surrogate becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def parse_foreign(data: bytes) -> Any:
+    """Parse JSON of a judge's; a lone surrogate becomes U+FFFD. JSONDecodeError as orjson raises it."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        if b"\\ud" not in data and b"\\uD" not in data:
+            raise
+        return orjson.loads(
+            _ESCAPES.sub(
+                lambda escape: b"\\ufffd" if escape["lone"] else escape[0], data
+            )
+        )
+
+
+def without_key(data: bytes, key: str | None) -> bytes:
+    """Foreign JSON with the key removed, also with escapes; unless it is so short that it may be any word."""
+    if not key or len(key) < SHORTEST_KEY:
+        return data
+    data = data.replace(key.encode(), b"[key]")
+    if b"\\u00" in data or b"\\/" in data:
+        return _escaped(key).sub(b"[key]", data)
+    return data
+
+
+@lru_cache(16)
+def _escaped(key: str) -> re.Pattern[bytes]:
+    """A pattern of a key in which JSON, or JSON text inside JSON text, may escape any character."""
+    each = ((re.escape(one), ord(one)) for one in key)
+    return re.compile(
+        "".join(
+            rf"(?:\\{{0,8}}{one}|\\{{1,8}}u(?i:{number:04x}))" for one, number in each
+        ).encode()
+    )
+
+
+def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
+    """Read a chat completion, from the network or from the ledger; the key is removed from the result.
+
+    Never raises: a body that is no chat completion gives a CallError that holds it.
+    """
+    body = without_key(body, key).removeprefix(BOM)
+    try:
+        value = parse_foreign(body)
+        choice = value["choices"][0]
+        message = choice["message"]
+        content = message.get("content")
+    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
+        return CallError(
+            "transport",
+            "the endpoint's answer is no chat completion",
+            "call",
+            body=body,
+        )
+    if isinstance(content, list):
+        texts = (p.get("text") for p in content if isinstance(p, Mapping))
+        content = "".join(text for text in texts if isinstance(text, str))
+    more = message.get("provider_specific_fields")
+    refusal = message.get("refusal") or (
+        more.get("refusal") if isinstance(more, Mapping) else None
+    )
+    reason = choice.get("finish_reason")
+    if reason == "content_filter":
+        refusal = refusal or "its content filter stopped the answer"
+    return Reply(
+        content if isinstance(content, str) else "",
+        usage_of(value.get("usage")),
+        truncated=reason == "length",
+        thought=_thought(message, value.get("usage")),
+        refusal=clean(str(refusal), key) if refusal else None,
+        body=body,
+        model=_model_name(value.get("model")),
+    )
+
+
+@lru_cache(16)
+def _served(name: str) -> str:
+    return clean(name[:_SENTENCE])
+
+
+def _model_name(value: Any) -> str:
+    return _served(value) if isinstance(value, str) else ""
+
+
+def _thought(message: Mapping[str, Any], usage: Any) -> bool:
+    """Tell if a judge has thought before its answer, by the fields of its message and of its usage."""
+    content = message.get("content")
+    if any(message.get(name) for name in _THOUGHTS):
+        return True
+    if isinstance(content, str) and content.lstrip().startswith("<think>"):
+        return True
+    details = (
+        usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
+    )
+    return isinstance(details, Mapping) and _count(details.get("reasoning_tokens")) > 0
+
+
+def usage_of(value: Any) -> Usage:
+    """The tokens of one call, from the `usage` object of the OpenAI protocol."""
+    usage = value if isinstance(value, Mapping) else {}
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
+    return Usage(
+        _count(usage.get("prompt_tokens")),
+        _count(usage.get("completion_tokens")),
+        _count(cached),
+        1,
+    )
+
+
+_UNCOUNTED = 1 << 40
+"""Tokens from which a number is an error of the endpoint and counts as 0."""
+
+
+def _count(value: Any) -> int:
+    return (
+        value
+        if isinstance(value, int)
+        and not isinstance(value, bool)
+        and 0 < value < _UNCOUNTED
+        else 0
+    )
+
+
+def clean(text: str, key: str | None = None) -> str:
+    """Foreign text for one line of a terminal, log or report: short, without keys and control characters."""
+    text = readable_text(text.replace(key, "[key]") if key else text)
+    text = _LOGIN.sub("[key]@", _OBJECT.sub("", _CONTROL.sub(" ", text)))
+    text = _KEY.sub("[key]", text).strip()
+    return text if len(text) <= _SENTENCE else text[:_SENTENCE] + "…"

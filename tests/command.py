@@ -25,7 +25,11 @@ Done = subprocess.CompletedProcess[str]
 
 
 def run_apart(
-    args: list[str], stdin: str, folder: Path, env: dict[str, str], longest: int = _LONGEST
+    args: list[str],
+    stdin: str,
+    folder: Path,
+    env: dict[str, str],
+    longest: int = _LONGEST,
 ) -> Done:
     """Run `ruler ARGS` in `folder`, in a process of its own."""
     return subprocess.run(
@@ -40,7 +44,13 @@ def run_apart(
     )
 
 
-def run_here(args: list[str], stdin: str, folder: Path, env: dict[str, str], longest: int = _LONGEST) -> Done:
+def run_here(
+    args: list[str],
+    stdin: str,
+    folder: Path,
+    env: dict[str, str],
+    longest: int = _LONGEST,
+) -> Done:
     """Do the same in this process, with pipes for its descriptors as a process has them."""
     with pytest.MonkeyPatch.context() as patch, _bounded(longest):
         patch.chdir(folder)
@@ -83,7 +93,10 @@ def _pipes(stdin: bytes) -> Iterator[dict[int, str]]:
     output: dict[int, str] = {}
 
     def give(to: int) -> None:
-        with suppress(BrokenPipeError), os.fdopen(to, "wb") as file:  # it may need no more
+        with (
+            suppress(BrokenPipeError),
+            os.fdopen(to, "wb") as file,
+        ):  # it may need no more
             file.write(stdin)
 
     def take(number: int, source: int) -> None:
@@ -92,7 +105,10 @@ def _pipes(stdin: bytes) -> Iterator[dict[int, str]]:
 
     sys.stdout.flush()
     sys.stderr.flush()
-    before, saved = (sys.stdin, sys.stdout, sys.stderr), [os.dup(number) for number in range(3)]
+    before, saved = (
+        (sys.stdin, sys.stdout, sys.stderr),
+        [os.dup(number) for number in range(3)],
+    )
     (source, giving), (taking, out), (errors, err) = os.pipe(), os.pipe(), os.pipe()
     for number, end in enumerate((source, out, err)):
         os.dup2(end, number)
@@ -105,7 +121,9 @@ def _pipes(stdin: bytes) -> Iterator[dict[int, str]]:
     ours = (
         os.fdopen(0, encoding="utf-8", closefd=False),
         os.fdopen(1, "w", encoding="utf-8", closefd=False),
-        os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False),
+        os.fdopen(
+            2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False
+        ),
     )
     sys.stdin, sys.stdout, sys.stderr = ours
     for thread in threads:

@@ -32,7 +32,9 @@ def seconds_of_folders(reports: Iterable[object]) -> dict[str, float]:
     """Return the seconds of each top-level folder of `tests/`, set-up and tear-down included."""
     seconds: dict[str, float] = defaultdict(float)
     for report in reports:
-        if type(report) is pytest.TestReport:  # not a subtest, whose time is in that of its test
+        if (
+            type(report) is pytest.TestReport
+        ):  # not a subtest, whose time is in that of its test
             parts = report.nodeid.partition("::")[0].split("/")
             folder = "/".join(parts[:2]) if len(parts) > 2 else f"{parts[0]}/*.py"
             seconds[folder] += report.duration
@@ -41,7 +43,9 @@ def seconds_of_folders(reports: Iterable[object]) -> dict[str, float]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the time of each folder; workers run side by side, so the run itself took less than the sum."""
-    seconds = seconds_of_folders(report for reports in terminalreporter.stats.values() for report in reports)
+    seconds = seconds_of_folders(
+        report for reports in terminalreporter.stats.values() for report in reports
+    )
     if len(seconds) > 1:
         terminalreporter.section("seconds of each folder, added up over the workers")
         for folder, spent in sorted(seconds.items(), key=lambda item: -item[1]):
@@ -57,7 +61,9 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def judge_process() -> Iterator[JudgeServer]:
     """The judge server, a process of its own on loopback."""
-    with JudgeServer(lifetime=1800) as server:  # a slow machine takes long for all tests
+    with JudgeServer(
+        lifetime=1800
+    ) as server:  # a slow machine takes long for all tests
         yield server
 
 
@@ -72,14 +78,20 @@ def server(judge_process: JudgeServer) -> JudgeServer:
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test finds a key or an option in a variable, so it can pay for nothing."""
     for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_API_BASE", "_BASE_URL")) or name.startswith("RULER_"):
+        if name.endswith(("_API_KEY", "_API_BASE", "_BASE_URL")) or name.startswith(
+            "RULER_"
+        ):
             monkeypatch.delenv(name)
 
 
 @pytest.fixture(autouse=True)
-def no_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def no_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """No test writes into a user's cache directory, or finds a reply that another test cached."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / f"cache-{uuid4().hex}"))
+    monkeypatch.setenv(
+        "XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / f"cache-{uuid4().hex}")
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +107,9 @@ Ruler = Callable[..., "subprocess.CompletedProcess[str]"]
 def ruler(tmp_path: Path) -> Ruler:
     """Run the command in `tmp_path`, in this process."""
 
-    def run(*args: object, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *args: object, stdin: str = "", **env: str
+    ) -> subprocess.CompletedProcess[str]:
         return run_here([*map(str, args)], stdin, tmp_path, env)
 
     return run
@@ -105,7 +119,9 @@ def ruler(tmp_path: Path) -> Ruler:
 def process(tmp_path: Path) -> Ruler:
     """Run the command in `tmp_path`, in a process of its own, for tests of a start or an end."""
 
-    def run(*args: object, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *args: object, stdin: str = "", **env: str
+    ) -> subprocess.CompletedProcess[str]:
         return run_apart([*map(str, args)], stdin, tmp_path, env)
 
     return run
@@ -126,7 +142,9 @@ def group(name: str, *truths: float) -> dict[str, Any]:
     """A native group whose rollouts have these true scores."""
     return {
         "group_id": name,
-        "trajectories": [rollout(t, f"{name}-{i}", reward=float(i)) for i, t in enumerate(truths)],
+        "trajectories": [
+            rollout(t, f"{name}-{i}", reward=float(i)) for i, t in enumerate(truths)
+        ],
     }
 
 

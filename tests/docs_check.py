@@ -49,13 +49,17 @@ def write(pages: list[str], *, everything: bool) -> None:
     fresh = iter(examples.check_examples(fenced, Report()))
     for name in pages:
         new = [next(fresh) for _ in old[name]]
-        (ROOT / name).write_text(rewritten(read(name), old[name], new), encoding="utf-8")
+        (ROOT / name).write_text(
+            rewritten(read(name), old[name], new), encoding="utf-8"
+        )
 
 
 def check(pages: list[str], *, everything: bool) -> Report:
     """Check the examples of some pages, all links, and the tables and samples if asked."""
     report = Report()
-    fenced: list[Block] = [block for name in pages for block in blocks(name, read(name))]
+    fenced: list[Block] = [
+        block for name in pages for block in blocks(name, read(name))
+    ]
     links.check_links(report)
     links.check_markdown(report)
     links.check_navigation(report)
@@ -81,7 +85,10 @@ def main(arguments: list[str]) -> int:
     writes = "--write" in arguments
     chosen = [_name(argument) for argument in arguments if argument != "--write"]
     if unknown := [name for name in chosen if name not in names()]:
-        print(f"docs_check: {unknown[0]} is no page; the pages are {', '.join(names())}", file=sys.stderr)
+        print(
+            f"docs_check: {unknown[0]} is no page; the pages are {', '.join(names())}",
+            file=sys.stderr,
+        )
         return 2
     pages = chosen or names()
     if writes:
@@ -91,7 +98,9 @@ def main(arguments: list[str]) -> int:
         print(f"wrong: {sentence}")
     print("documents: checked " + "; ".join(report.done))
     if report.wrong:
-        print(f"{len(report.wrong)} differences. `python -m tests.docs_check --write` writes outputs anew.")
+        print(
+            f"{len(report.wrong)} differences. `python -m tests.docs_check --write` writes outputs anew."
+        )
     return 1 if report.wrong else 0
 
 

@@ -32,10 +32,15 @@ from typing import Any
 import anyio
 
 from ruler_cli.cli.messages import safe
-from ruler_cli.config import InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.errors import RulerError, UnreadableError
-from ruler_cli.reading.parse import dump, parse
-from ruler_cli.run import score
+from ruler_cli.files.parse import dump, parse
+from ruler_cli.runs.file import score
+from ruler_cli.settings.models import (
+    InputSettings,
+    JudgeSettings,
+    PoolSettings,
+    ScoreSettings,
+)
 from tests.fuzz_containers import KINDS, OUTPUT, fits, pack, unpack
 from tests.fuzz_truths import EXACT, misplaced, plant
 from tests.values import NASTY
@@ -56,7 +61,13 @@ VALUES: tuple[Any, ...] = (
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The path of every value inside a value."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in inner:
         yield (*path, key)
         yield from places(item, (*path, key))
@@ -70,7 +81,9 @@ def _holder(value: Any, path: tuple[Any, ...]) -> Any:
 
 def change_value(record: bytes, rng: random.Random) -> bytes:
     """One value, at any depth, becomes another."""
-    return _at_random(record, rng, lambda holder, key: holder.__setitem__(key, rng.choice(VALUES)))
+    return _at_random(
+        record, rng, lambda holder, key: holder.__setitem__(key, rng.choice(VALUES))
+    )
 
 
 def drop_value(record: bytes, rng: random.Random) -> bytes:
@@ -84,7 +97,13 @@ def wrap_value(record: bytes, rng: random.Random) -> bytes:
     def wrap(holder: Any, key: Any) -> None:
         inner = holder[key]
         holder[key] = rng.choice(
-            ([inner], {"message": inner}, {"role": inner}, json.dumps(inner), [inner] * 3)
+            (
+                [inner],
+                {"message": inner},
+                {"role": inner},
+                json.dumps(inner),
+                [inner] * 3,
+            )
         )
 
     return _at_random(record, rng, wrap)
@@ -95,14 +114,18 @@ def rename_key(record: bytes, rng: random.Random) -> bytes:
 
     def rename(holder: Any, key: Any) -> None:
         if isinstance(holder, dict):
-            holder[rng.choice(("", "messages", "ruler", "reward", "x" * 50, "\ud800", "metrics"))] = (
-                holder.pop(key)
-            )
+            holder[
+                rng.choice(
+                    ("", "messages", "ruler", "reward", "x" * 50, "\ud800", "metrics")
+                )
+            ] = holder.pop(key)
 
     return _at_random(record, rng, rename)
 
 
-def _at_random(record: bytes, rng: random.Random, change: Callable[[Any, Any], None]) -> bytes:
+def _at_random(
+    record: bytes, rng: random.Random, change: Callable[[Any, Any], None]
+) -> bytes:
     try:
         value = json.loads(record)
     except ValueError:  # an example of broken lines
@@ -111,7 +134,9 @@ def _at_random(record: bytes, rng: random.Random, change: Callable[[Any, Any], N
     if result:
         path = rng.choice(result)
         change(_holder(value, path), path[-1])
-    return json.dumps(value, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
+    return json.dumps(value, ensure_ascii=rng.random() < 0.5).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def flip_bytes(record: bytes, rng: random.Random) -> bytes:
@@ -152,9 +177,13 @@ class BrokenLawError(Exception):
     """A law is broken."""
 
 
-def dumps(files: list[Path], rng: random.Random) -> Iterator[tuple[Path, str, list[bytes], int]]:
+def dumps(
+    files: list[Path], rng: random.Random
+) -> Iterator[tuple[Path, str, list[bytes], int]]:
     """Endless damaged dumps: the example, the container's kind, the records, how many are damaged."""
-    examples = {f: plant([r for r in f.read_bytes().split(b"\n") if r.strip()]) for f in files}
+    examples = {
+        f: plant([r for r in f.read_bytes().split(b"\n") if r.strip()]) for f in files
+    }
     while True:
         for file, records in examples.items():
             kind = rng.choice(KINDS) if rng.random() < 0.6 else ".jsonl"
@@ -176,8 +205,12 @@ def dumps(files: list[Path], rng: random.Random) -> Iterator[tuple[Path, str, li
 def bare(value: Any) -> Any:
     """A value without ruler's fields."""
     if isinstance(value, dict):
-        left = {k: bare(v) for k, v in value.items() if k not in OURS and k not in REWARDS}
-        return {k: v for k, v in left.items() if k != "metadata" or v}  # Inspect's, which may hold `ruler`
+        left = {
+            k: bare(v) for k, v in value.items() if k not in OURS and k not in REWARDS
+        }
+        return {
+            k: v for k, v in left.items() if k != "metadata" or v
+        }  # Inspect's, which may hold `ruler`
     return [bare(item) for item in value] if isinstance(value, list) else value
 
 
@@ -199,15 +232,23 @@ def check(source: Path, kind: str, records: list[bytes], folder: Path) -> str:
     for stale in (out, lost):
         stale.unlink(missing_ok=True)
     judge = JudgeSettings("simulated", params=EXACT)
-    settings = ScoreSettings(InputSettings(str(source)), str(out), judge, pool=_POOL, ledger=None)
+    settings = ScoreSettings(
+        InputSettings(str(source)), str(out), judge, pool=_POOL, ledger=None
+    )
     try:
         done = anyio.run(score, settings)
     except RulerError as error:
         if not safe(str(error)).isprintable():
-            raise BrokenLawError(f"a sentence that no terminal should see: {error!r}") from None
+            raise BrokenLawError(
+                f"a sentence that no terminal should see: {error!r}"
+            ) from None
         return "refused"
     written = unpack(out, end) if out.exists() else []
-    failed = Counter(map(bytes.strip, lost.read_bytes().split(b"\n")[:-1])) if lost.exists() else Counter()
+    failed = (
+        Counter(map(bytes.strip, lost.read_bytes().split(b"\n")[:-1]))
+        if lost.exists()
+        else Counter()
+    )
     _nothing_is_lost(records, written, failed)
     _nothing_is_billed(written)
     for sentence in misplaced(records, written):
@@ -218,18 +259,24 @@ def check(source: Path, kind: str, records: list[bytes], folder: Path) -> str:
 _POOL = PoolSettings(concurrency=4)
 
 
-def _nothing_is_lost(records: list[bytes], written: list[bytes], failed: Counter[bytes]) -> None:
+def _nothing_is_lost(
+    records: list[bytes], written: list[bytes], failed: Counter[bytes]
+) -> None:
     at = 0
     for number, record in enumerate(records, 1):
         whole = record.removeprefix(b"\xef\xbb\xbf").strip()
         if not whole:
             continue
-        if at < len(written) and (whole == written[at].strip() or same(whole, written[at])):
+        if at < len(written) and (
+            whole == written[at].strip() or same(whole, written[at])
+        ):
             at += 1
         elif failed[whole]:
             failed[whole] -= 1
         else:
-            raise BrokenLawError(f"record {number} is neither in OUTPUT in its place nor in the failed file")
+            raise BrokenLawError(
+                f"record {number} is neither in OUTPUT in its place nor in the failed file"
+            )
     if at < len(written):
         raise BrokenLawError(f"record {at + 1} of OUTPUT is no record of INPUT")
 
@@ -289,7 +336,9 @@ def main() -> None:
     begun = time.monotonic()
     result = run(reported.files, reported.mutations, reported.seed)
     kinds = {kind: result.pop(kind, 0) for kind in ("scored", "in part", "refused")}
-    print(f"{sum(result.values())} damaged records in {sum(kinds.values())} dumps, seed {reported.seed}:")
+    print(
+        f"{sum(result.values())} damaged records in {sum(kinds.values())} dumps, seed {reported.seed}:"
+    )
     print("  " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))
     for name, count in result.most_common():
         print(f"  {count:>7} {name}")

@@ -8,9 +8,12 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ruler_cli.reading.compression import zstd
+from ruler_cli.files.compression import zstd
 
-LINES, DOCUMENTS = (".jsonl", ".jsonl.gz", ".jsonl.zst"), (".json", ".holder.json", ".eval")
+LINES, DOCUMENTS = (
+    (".jsonl", ".jsonl.gz", ".jsonl.zst"),
+    (".json", ".holder.json", ".eval"),
+)
 KINDS = (*LINES, *DOCUMENTS, "")
 """Endings of a name; none: a directory of shards."""
 OUTPUT = {kind: kind for kind in KINDS} | {".eval": ".jsonl"}
@@ -23,7 +26,9 @@ def fits(kind: str, record: bytes) -> bool:
     if kind in LINES:
         return True
     try:
-        return isinstance(json.loads(record.decode()), dict)  # as other programs read a document
+        return isinstance(
+            json.loads(record.decode()), dict
+        )  # as other programs read a document
     except (ValueError, RecursionError):
         return False
 
@@ -37,7 +42,11 @@ def pack(path: Path, kind: str, records: Sequence[bytes], end: bytes) -> None:
         path.write_bytes(b"[" + (b"," + end).join(records) + b"]")
     elif kind == ".holder.json":
         path.write_bytes(
-            b'{"a": [1],' + end + b' "trajectory_groups": [' + b",".join(records) + b'], "z": {}}'
+            b'{"a": [1],'
+            + end
+            + b' "trajectory_groups": ['
+            + b",".join(records)
+            + b'], "z": {}}'
         )
     elif kind == ".eval":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
@@ -53,14 +62,22 @@ def pack(path: Path, kind: str, records: Sequence[bytes], end: bytes) -> None:
 
 
 def _packed(suffix: str, text: bytes) -> bytes:
-    return gzip.compress(text) if suffix == ".gz" else zstd.compress(text) if suffix == ".zst" else text
+    return (
+        gzip.compress(text)
+        if suffix == ".gz"
+        else zstd.compress(text)
+        if suffix == ".zst"
+        else text
+    )
 
 
 def unpack(path: Path, kind: str) -> list[bytes]:
     """The records of an OUTPUT, blank lines left out."""
     if kind in LINES:
         text = path.read_bytes()
-        text = {".gz": gzip.decompress, ".zst": zstd.decompress}.get(path.suffix, bytes)(text)
+        text = {".gz": gzip.decompress, ".zst": zstd.decompress}.get(
+            path.suffix, bytes
+        )(text)
         return [line for line in text.split(b"\n") if line.strip()]
     if kind:
         whole = json.loads(path.read_bytes())
@@ -68,7 +85,9 @@ def unpack(path: Path, kind: str) -> list[bytes]:
         return [json.dumps(item).encode() for item in items]
     result = []
     for name in _SHARDS:
-        if not (path / name).exists():  # it held no record, and another process has copied it
+        if not (
+            path / name
+        ).exists():  # it held no record, and another process has copied it
             continue
         result += unpack(path / name, name[name.index(".") :])
     return result

@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import RulerError, UnreadableError
+from ruler_cli.files.parse import parse
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.detect import detect
 from ruler_cli.formats.fields import lookup
 from ruler_cli.formats.reader import Reader, rollout_object
 from ruler_cli.judges.simulated import truth
 from ruler_cli.prompting.render import render
-from ruler_cli.reading.parse import parse
+from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Line, Rollout
 
 _TRUTH = re.compile(r"truth=([0-9]{0,3}\.[0-9]{1,17}|[0-9]{1,3})")
@@ -31,7 +31,9 @@ def plant(records: Sequence[bytes]) -> list[bytes]:
         try:
             value = parse(raw)
             rollouts = sorted(
-                (r for part in result.read(Line(number, 0, raw)) for r in part.rollouts) if result else (),
+                (r for part in result.read(Line(number, 0, raw)) for r in part.rollouts)
+                if result
+                else (),
                 key=lambda r: [(str(type(p)), p) for p in r.path],
             )
         except (UnreadableError, RecursionError):
@@ -45,14 +47,25 @@ def plant(records: Sequence[bytes]) -> list[bytes]:
     return out
 
 
-def _plant(value: Any, rollout: Rollout, stated: str, taken: set[tuple[Any, ...]]) -> None:
+def _plant(
+    value: Any, rollout: Rollout, stated: str, taken: set[tuple[Any, ...]]
+) -> None:
     """Put a text behind the last own message that stands in the record, as it is or in JSON text."""
     for message in reversed(rollout.messages):
         text = message.get("content")
-        if not isinstance(text, str) or not text or message.get("role") in ("user", "system"):
+        if (
+            not isinstance(text, str)
+            or not text
+            or message.get("role") in ("user", "system")
+        ):
             continue
-        quoted, leaves = json.dumps(text)[1:-1], [pair for pair in _texts(value) if pair[0] not in taken]
-        result = next(((p, text, stated, "") for p, leaf in leaves if leaf == text), None)
+        quoted, leaves = (
+            json.dumps(text)[1:-1],
+            [pair for pair in _texts(value) if pair[0] not in taken],
+        )
+        result = next(
+            ((p, text, stated, "") for p, leaf in leaves if leaf == text), None
+        )
         for path, leaf in leaves if result is None else ():
             head, there, tail = leaf.rpartition(quoted)
             if there and leaf[:1] in "[{":
@@ -73,7 +86,9 @@ def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[st
         try:
             value = parse(raw)
             rollouts = (
-                [r for part in result.read(Line(number, 0, raw)) for r in part.rollouts] if result else []
+                [r for part in result.read(Line(number, 0, raw)) for r in part.rollouts]
+                if result
+                else []
             )
         except (UnreadableError, RecursionError):
             continue
@@ -94,8 +109,13 @@ def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[st
 
 def _stated(rollout: Rollout) -> set[float]:
     """Every truth in a rollout: of several parts the last shown part counts."""
-    shown = "\n".join(line for part in (rollout.messages, *rollout.histories) for line in render(part))
-    return {round(float(number) * 20) / 20 for number in re.findall(r"truth=([0-9.]*[0-9])", shown)}
+    shown = "\n".join(
+        line for part in (rollout.messages, *rollout.histories) for line in render(part)
+    )
+    return {
+        round(float(number) * 20) / 20
+        for number in re.findall(r"truth=([0-9.]*[0-9])", shown)
+    }
 
 
 def _pair(value: Any, rollout: Rollout, result: Reader) -> tuple[float, float] | None:
@@ -105,7 +125,9 @@ def _pair(value: Any, rollout: Rollout, result: Reader) -> tuple[float, float] |
     own = rollout.messages[
         first_agent_turn(rollout.messages) :
     ]  # earlier messages may be the context of all rollouts
-    shown = "\n".join(line for part in (own, *rollout.histories) for line in render(part))
+    shown = "\n".join(
+        line for part in (own, *rollout.histories) for line in render(part)
+    )
     if not _TRUTH.search(shown):  # a truth that was damaged is none
         return None
     layout = result.format.layout
@@ -114,7 +136,9 @@ def _pair(value: Any, rollout: Rollout, result: Reader) -> tuple[float, float] |
         notes = notes.get("rollouts") if isinstance(notes, dict) else notes
         annotation = notes[int(rollout.path[-1])] if isinstance(notes, list) else None
     else:
-        annotation = lookup(rollout_object(value, rollout), ".".join(map(str, layout.ruler)))
+        annotation = lookup(
+            rollout_object(value, rollout), ".".join(map(str, layout.ruler))
+        )
     score = annotation.get("score") if isinstance(annotation, dict) else None
     return None if score is None else (round(truth(shown) * 20) / 20, score)
 
@@ -128,8 +152,16 @@ def _reader(records: Sequence[bytes]) -> Reader | None:
         return None
 
 
-def _texts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+def _texts(
+    value: Any, path: tuple[Any, ...] = ()
+) -> Iterator[tuple[tuple[Any, ...], str]]:
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in items:
         if isinstance(item, str):
             yield (*path, key), item

@@ -50,7 +50,9 @@ _ROOT = Path(__file__).resolve().parents[1]
 class JudgeServer:
     """The server in a process of its own: `with JudgeServer() as judge: … judge.base …`."""
 
-    def __init__(self, latency: float = 0.0, lifetime: float = 600.0, **conduct: Any) -> None:
+    def __init__(
+        self, latency: float = 0.0, lifetime: float = 600.0, **conduct: Any
+    ) -> None:
         """`conduct` are fields of Conduct; a reset goes back to them."""
         conduct["latency"] = latency
         self.options = ["--lifetime", str(lifetime), "--conduct", json.dumps(conduct)]
@@ -107,7 +109,9 @@ class JudgeServer:
 async def _serve(port: int, conduct: Conduct, lifetime: float) -> None:
     loop, over, judge = asyncio.get_running_loop(), asyncio.Event(), Judge(conduct)
     # A benchmark opens a thousand connections at once.
-    server = await loop.create_server(lambda: Connection(judge), "127.0.0.1", port, backlog=4096)
+    server = await loop.create_server(
+        lambda: Connection(judge), "127.0.0.1", port, backlog=4096
+    )
 
     def watch_stdin() -> None:
         # os.read: sys.stdin has a lock, and a thread that holds it at exit is a fatal error.
@@ -127,14 +131,22 @@ async def _serve(port: int, conduct: Conduct, lifetime: float) -> None:
 def _main() -> None:
     parser = argparse.ArgumentParser(description="A judge that misbehaves on cue.")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--lifetime", type=float, default=600.0, help="seconds until it ends")
-    parser.add_argument("--conduct", type=json.loads, default={}, help="fields of Conduct, as JSON")
+    parser.add_argument(
+        "--lifetime", type=float, default=600.0, help="seconds until it ends"
+    )
+    parser.add_argument(
+        "--conduct", type=json.loads, default={}, help="fields of Conduct, as JSON"
+    )
     options = parser.parse_args()
     # A thousand connections exceed the usual soft limit; macOS allows no more than 10240.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 10240)), hard))
-    with contextlib.suppress(KeyboardInterrupt):  # it reaches every process of a terminal
-        asyncio.run(_serve(options.port, Conduct().with_(options.conduct), options.lifetime))
+    with contextlib.suppress(
+        KeyboardInterrupt
+    ):  # it reaches every process of a terminal
+        asyncio.run(
+            _serve(options.port, Conduct().with_(options.conduct), options.lifetime)
+        )
 
 
 if __name__ == "__main__":

@@ -98,7 +98,9 @@ class Screen:
             self._column = 0
             self._down()
         line = self._cells[self._row].ljust(self._column)
-        self._cells[self._row] = line[: self._column] + character + line[self._column + 1 :]
+        self._cells[self._row] = (
+            line[: self._column] + character + line[self._column + 1 :]
+        )
         self._column += 1
 
     def _down(self) -> None:
@@ -130,7 +132,11 @@ def watched(
     inherited = {name: value for name, value in os.environ.items() if name not in _OURS}
     command = [sys.executable, "-m", "ruler_cli", *map(str, args)]
     source = theirs if stdin is None else subprocess.PIPE
-    screens, screen, decoder = list[list[str]](), Screen(columns), codecs.getincrementaldecoder("utf-8")()
+    screens, screen, decoder = (
+        list[list[str]](),
+        Screen(columns),
+        codecs.getincrementaldecoder("utf-8")(),
+    )
     with subprocess.Popen(
         command, stdin=source, stdout=theirs, stderr=theirs, cwd=folder, start_new_session=True,
         env={**inherited, "TERM": "xterm-256color", "PYTHONPATH": str(_ROOT), **env},
@@ -145,14 +151,18 @@ def watched(
                 stop = lambda _: False  # noqa: E731 - once is enough
                 if resize:
                     screen.columns = resize
-                    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, resize, 0, 0))
+                    fcntl.ioctl(
+                        ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, resize, 0, 0)
+                    )
                 else:
                     process.send_signal(signal.SIGINT)
         os.close(ours)
         return process.wait(_LONGEST), screens
 
 
-def _pieces(ours: int, theirs: int, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+def _pieces(
+    ours: int, theirs: int, process: subprocess.Popen[bytes]
+) -> Iterator[bytes]:
     """Yield what a process prints, until its end."""
     os.close(theirs)
     end = time.monotonic() + _LONGEST

@@ -31,9 +31,7 @@ PICTURES = ROOT / "docs" / "pictures"
 COLUMNS, LINES = 80, 48
 JUDGED, MADE = "2026-11-21T13:37:22Z", "1795269600"
 """The times in scored files and reports: pictures of the same figures are the same."""
-_FRAME = (
-    "body{margin:0;background:#0c0c0c;padding:14px}pre{margin:0;font:14px/1.3 'DejaVu Sans Mono',monospace}"
-)
+_FRAME = "body{margin:0;background:#0c0c0c;padding:14px}pre{margin:0;font:14px/1.3 'DejaVu Sans Mono',monospace}"
 _REPLIES = {
     "Shall I extend it": (
         0.94,
@@ -71,11 +69,19 @@ class _Judge(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = request["messages"][-1]["content"]
         scores = []
-        for label, rollout in re.findall(r'<trajectory id="(.+?)">\n(.+?)\n</trajectory>', text, re.DOTALL):
-            score, explanation = next(reply for words, reply in _REPLIES.items() if words in rollout)
-            scores.append({"trajectory_id": label, "explanation": explanation, "score": score})
+        for label, rollout in re.findall(
+            r'<trajectory id="(.+?)">\n(.+?)\n</trajectory>', text, re.DOTALL
+        ):
+            score, explanation = next(
+                reply for words, reply in _REPLIES.items() if words in rollout
+            )
+            scores.append(
+                {"trajectory_id": label, "explanation": explanation, "score": score}
+            )
         message = {"role": "assistant", "content": json.dumps({"scores": scores})}
-        reply = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+        reply = json.dumps(
+            {"choices": [{"message": message, "finish_reason": "stop"}]}
+        ).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(reply)))
         self.end_headers()
@@ -99,7 +105,16 @@ def take(folder: Path, browser: Browser) -> None:
     run, conversations = folder / "scored.jsonl", folder / "tau_bench.jsonl"
     _score("simulated", run, "-m", "simulated", "--passes", "4")
     with _judge() as base:
-        _score("tau_bench", conversations, "-m", "judge", "--api-base", base, "--ledger", "none")
+        _score(
+            "tau_bench",
+            conversations,
+            "-m",
+            "judge",
+            "--api-base",
+            base,
+            "--ledger",
+            "none",
+        )
     for scored in (run, conversations):
         _ruler("report", scored, "-o", scored.with_suffix(".html"))
     with shown(browser, run.with_suffix(".html"), width=1280) as view:
@@ -111,12 +126,24 @@ def take(folder: Path, browser: Browser) -> None:
     with shown(browser, conversations.with_suffix(".html")) as view:
         view.open("#groups")
         key = view.page.evaluate("opened.rows.key[0]")
-        _picture(view, "group", f"#group={key}", below="[data-rollout='1'] .g-turn:nth-child(3)")
+        _picture(
+            view,
+            "group",
+            f"#group={key}",
+            below="[data-rollout='1'] .g-turn:nth-child(3)",
+        )
     with shown(browser, run.with_suffix(".html"), width=390, height=856) as view:
         _picture(view, "phone-groups", "#groups")
         _picture(view, "phone", "", below="[aria-labelledby=worst-head]")
-    with shown(browser, conversations.with_suffix(".html"), theme="dark", width=390, height=844) as view:
-        _picture(view, "phone-group-dark", f"#group={key}", below="[aria-label='About the group']")
+    with shown(
+        browser, conversations.with_suffix(".html"), theme="dark", width=390, height=844
+    ) as view:
+        _picture(
+            view,
+            "phone-group-dark",
+            f"#group={key}",
+            below="[aria-label='About the group']",
+        )
     _two_judges(folder, run, browser)
     _terminal(folder, run, browser)
 
@@ -134,32 +161,50 @@ def _two_judges(folder: Path, scored: Path, browser: Browser) -> None:
 def _score(sample: str, scored: Path, *judge: str) -> None:
     """Score a sample, as if at the time JUDGED."""
     _ruler("score", ROOT / f"samples/{sample}.jsonl", scored, *judge)
-    scored.write_text(re.sub(r'"judged_at": ?"[^"]+"', f'"judged_at":"{JUDGED}"', scored.read_text()))
+    scored.write_text(
+        re.sub(r'"judged_at": ?"[^"]+"', f'"judged_at":"{JUDGED}"', scored.read_text())
+    )
 
 
 def _ruler(*args: str | Path) -> None:
     command = [sys.executable, "-m", "ruler_cli", *map(str, args)]
-    subprocess.run(command, check=True, cwd=ROOT, timeout=300, env={"SOURCE_DATE_EPOCH": MADE, **os.environ})
+    subprocess.run(
+        command,
+        check=True,
+        cwd=ROOT,
+        timeout=300,
+        env={"SOURCE_DATE_EPOCH": MADE, **os.environ},
+    )
 
 
 def _picture(view: View, name: str, hash_: str, below: str = "") -> None:
     """Save what the window shows; with an element `below`, the page down to it."""
     view.open(hash_)
-    view.until("!document.querySelector('.g-turns div[style*=height]')")  # later parts are built
+    view.until(
+        "!document.querySelector('.g-turns div[style*=height]')"
+    )  # later parts are built
     if below:
-        end = view.find(below).evaluate("element => element.getBoundingClientRect().bottom + scrollY")
-        view.page.set_viewport_size({"width": view.page.evaluate("innerWidth"), "height": round(end) + 6})
+        end = view.find(below).evaluate(
+            "element => element.getBoundingClientRect().bottom + scrollY"
+        )
+        view.page.set_viewport_size(
+            {"width": view.page.evaluate("innerWidth"), "height": round(end) + 6}
+        )
     view.page.screenshot(path=PICTURES / f"{name}.png")
     view.clean()
 
 
 def _terminal(folder: Path, scored: Path, browser: Browser) -> None:
     """The screen of a terminal of 80 columns."""
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    console = Console(
+        record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True
+    )
     console.print(Text("$ ruler report scored.jsonl", style="bold"))
     console.print(Text.from_ansi(_on_terminal(["report", scored.name], folder)))
     page = folder / "terminal.html"
-    page.write_text(console.export_html(inline_styles=True, theme=_THEME), encoding="utf-8")
+    page.write_text(
+        console.export_html(inline_styles=True, theme=_THEME), encoding="utf-8"
+    )
     window = browser.new_context(viewport={"width": 760, "height": 600}).new_page()
     window.goto(page.as_uri())
     window.add_style_tag(content=_FRAME)
@@ -169,11 +214,20 @@ def _terminal(folder: Path, scored: Path, browser: Browser) -> None:
 def _on_terminal(args: list[str], folder: Path) -> str:
     """The output of the command on a terminal."""
     ours, theirs = pty.openpty()
-    env = {**os.environ, "COLUMNS": str(COLUMNS), "LINES": str(LINES), "TERM": "xterm-256color"}
+    env = {
+        **os.environ,
+        "COLUMNS": str(COLUMNS),
+        "LINES": str(LINES),
+        "TERM": "xterm-256color",
+    }
     env |= {"PYTHONPATH": str(ROOT), "PAGER": "cat"}
     env.pop("NO_COLOR", None)
     done = subprocess.Popen(
-        [sys.executable, "-m", "ruler_cli", *args], stdout=theirs, stdin=theirs, cwd=folder, env=env
+        [sys.executable, "-m", "ruler_cli", *args],
+        stdout=theirs,
+        stdin=theirs,
+        cwd=folder,
+        env=env,
     )
     os.close(theirs)
     output = b""
@@ -193,12 +247,18 @@ def _on_terminal(args: list[str], folder: Path) -> str:
 def _main() -> int:
     result = program()
     if result is None:
-        print("pictures: no browser is installed: apt-get install chromium", file=sys.stderr)
+        print(
+            "pictures: no browser is installed: apt-get install chromium",
+            file=sys.stderr,
+        )
         return 1
     from playwright.sync_api import sync_playwright
 
     PICTURES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="ruler-pictures-") as folder, sync_playwright() as driver:
+    with (
+        tempfile.TemporaryDirectory(prefix="ruler-pictures-") as folder,
+        sync_playwright() as driver,
+    ):
         browser = driver.chromium.launch(executable_path=result, args=list(QUIET))
         take(Path(folder), browser)
         browser.close()

@@ -13,17 +13,21 @@ import anyio
 import orjson
 import pytest
 
-from ruler_cli.answer import reply_of
-from ruler_cli.config import AskSettings, CombineSettings, InputSettings, JudgeSettings, PoolSettings
-from ruler_cli.config import ScoreSettings as Settings
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.offline import blocks
 from ruler_cli.judges.pricing import Price, stated_price
 from ruler_cli.judges.resolve import ResolvedJudge
-from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.run import RunResult, score
-from ruler_cli.types import CallError, Reply, Request
+from ruler_cli.runs.file import RunResult, score
+from ruler_cli.settings.models import (
+    AskSettings,
+    CombineSettings,
+    InputSettings,
+    JudgeSettings,
+    PoolSettings,
+)
+from ruler_cli.settings.models import ScoreSettings as Settings
+from ruler_cli.types import CallError, Observer, Reply, Request, reply_of
 from tests.conftest import read, write
 from tests.judging_server.asks import expected_score
 from tests.virtual import virtually
@@ -34,12 +38,18 @@ _LONGEST = 1e6
 
 
 def answer(
-    request: Request, score_of: Callable[[str], float], tokens: tuple[int, int] = (1000, 100)
+    request: Request,
+    score_of: Callable[[str], float],
+    tokens: tuple[int, int] = (1000, 100),
 ) -> Reply:
     """The scores that a function gives the rollouts shown, as a chat completion of so many tokens."""
     shown = blocks(request.user)
     entries = [
-        {"trajectory_id": label, "explanation": f"turn {request.pass_index}", "score": score_of(shown[label])}
+        {
+            "trajectory_id": label,
+            "explanation": f"turn {request.pass_index}",
+            "score": score_of(shown[label]),
+        }
         for label in request.labels
     ]
     return _completion(orjson.dumps({"scores": entries}).decode(), tokens)
@@ -58,7 +68,11 @@ def shifting(request: Request) -> Reply | CallError:
 def given(text: str, pass_index: int) -> float:
     """The score of `shifting` for a rollout in a pass."""
     truth = expected_score(text)
-    return round(truth * (1 - 0.07 * pass_index) + 0.01 * (len(text) % 3) * (pass_index % 2) * (1 - truth), 6)
+    return round(
+        truth * (1 - 0.07 * pass_index)
+        + 0.01 * (len(text) % 3) * (pass_index % 2) * (1 - truth),
+        6,
+    )
 
 
 def noisy(request: Request) -> Reply | CallError:
@@ -76,9 +90,13 @@ def refusing(request: Request) -> Reply | CallError:
     return _completion(None, refusal="I will not.")
 
 
-def _completion(content: str | None, tokens: tuple[int, int] = (1000, 100), **message: Any) -> Reply:
+def _completion(
+    content: str | None, tokens: tuple[int, int] = (1000, 100), **message: Any
+) -> Reply:
     body = {
-        "choices": [{"message": {"content": content, **message}, "finish_reason": "stop"}],
+        "choices": [
+            {"message": {"content": content, **message}, "finish_reason": "stop"}
+        ],
         "usage": {"prompt_tokens": tokens[0], "completion_tokens": tokens[1]},
     }
     reply = reply_of(orjson.dumps(body))
@@ -138,7 +156,10 @@ class Stub:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None: ...
 
     @property
@@ -150,11 +171,17 @@ class Stub:
 class Stage:
     """A folder with an input, judges by their names, and runs over it."""
 
-    def __init__(self, path: Path, patch: pytest.MonkeyPatch, groups: Sequence[Any], *judges: Stub) -> None:
+    def __init__(
+        self,
+        path: Path,
+        patch: pytest.MonkeyPatch,
+        groups: Sequence[Any],
+        *judges: Stub,
+    ) -> None:
         self.path, self.judges = path, {judge.name: judge for judge in judges}
         write(path / "in.jsonl", list(groups))
-        patch.setattr("ruler_cli.run.resolve", self._choose)
-        patch.setattr("ruler_cli.run.cached_only", self._cached_only)
+        patch.setattr("ruler_cli.runs.file.resolve", self._choose)
+        patch.setattr("ruler_cli.runs.file.cached_only", self._cached_only)
 
     def _choose(self, settings: JudgeSettings) -> ResolvedJudge:
         judge = self.judges[settings.model]
@@ -168,8 +195,14 @@ class Stage:
     def settings(self, *names: str, **more: Any) -> Settings:
         """A run of the judges of these names; fields of all settings by their names."""
         kinds = {"ask": AskSettings, "combine": CombineSettings, "pool": PoolSettings}
-        named = {kind: {f.name for f in fields(made)} & set(more) for kind, made in kinds.items()}
-        parts = {kind: made(**{n: more[n] for n in named[kind]}) for kind, made in kinds.items()}
+        named = {
+            kind: {f.name for f in fields(made)} & set(more)
+            for kind, made in kinds.items()
+        }
+        parts = {
+            kind: made(**{n: more[n] for n in named[kind]})
+            for kind, made in kinds.items()
+        }
         for name in set().union(*named.values()):
             del more[name]
         first, *others = map(JudgeSettings, names or [next(iter(self.judges))])
@@ -177,9 +210,17 @@ class Stage:
             more["escalate"] = JudgeSettings(more["escalate"])
         output = str(self.path / more.pop("output", "out.jsonl"))
         ledger = more.pop("ledger", "ledger.sqlite")
-        source = InputSettings(str(self.path / more.pop("source", "in.jsonl")), **more.pop("reading", {}))
+        source = InputSettings(
+            str(self.path / more.pop("source", "in.jsonl")), **more.pop("reading", {})
+        )
         return Settings(
-            source, output, first, panel=tuple(others), ledger=ledger and self.path / ledger, **parts, **more
+            source,
+            output,
+            first,
+            panel=tuple(others),
+            ledger=ledger and self.path / ledger,
+            **parts,
+            **more,
         )
 
     def run(self, *names: str, until: int | None = None, **more: Any) -> RunResult:
@@ -220,11 +261,18 @@ class Stage:
 
     def masked(self, name: str = "out.jsonl") -> bytes:
         """The bytes of the output without its times."""
-        return re.sub(rb'"judged_at": ?"[^"]+"|"cached": ?\w+', b"", (self.path / name).read_bytes())
+        return re.sub(
+            rb'"judged_at": ?"[^"]+"|"cached": ?\w+',
+            b"",
+            (self.path / name).read_bytes(),
+        )
 
     def rewards(self, name: str = "out.jsonl") -> list[list[Any]]:
         """Every record's rewards."""
-        return [[t["reward"] for t in record["trajectories"]] for record in self.records(name)]
+        return [
+            [t["reward"] for t in record["trajectories"]]
+            for record in self.records(name)
+        ]
 
     def parts(self, name: str = "out.jsonl") -> list[Any]:
         """Every record's group annotation."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ruler_cli.batch.request_files import Target
+from ruler_cli.runs.batch.request_files import Target
 
 SAMPLING = ("temperature", "top_k", "top_p")
 """Parameters that Anthropic's API takes for its earlier models and its SDK has no types for since 1.0."""
@@ -21,7 +21,9 @@ def _types(target: Target) -> TypeAdapter[Any]:
         from anthropic.types.messages.batch_create_params import Request
 
         return TypeAdapter(Request)
-    from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+    from openai.types.chat.completion_create_params import (
+        CompletionCreateParamsNonStreaming,
+    )
 
     return TypeAdapter(CompletionCreateParamsNonStreaming)
 
@@ -33,7 +35,9 @@ def assert_typed(target: Target, row: Mapping[str, Any]) -> None:
     so all of it is iterated, and must be unchanged.
     """
     if target == "anthropic":
-        params = {name: each for name, each in row["params"].items() if name not in SAMPLING}
+        params = {
+            name: each for name, each in row["params"].items() if name not in SAMPLING
+        }
         sent: Any = {**row, "params": params}
     else:
         assert set(row) == {"custom_id", "method", "url", "body"}

@@ -88,7 +88,9 @@ async def test_art_object(server: JudgeServer) -> None:
     """An ART-shaped group goes through unchanged and comes back scored, with all its fields."""
     before = art_group()
     original = copy.deepcopy(before)
-    after = await ruler_cli.score_group(before, "openai/good", {"api_base": server.base})
+    after = await ruler_cli.score_group(
+        before, "openai/good", {"api_base": server.base}
+    )
     assert before == original
     assert isinstance(after, TrajectoryGroup)
     assert [t.reward for t in after.trajectories] == [0.2, 0.9, 0.4]
@@ -101,7 +103,10 @@ async def test_art_object(server: JudgeServer) -> None:
         assert trajectory.logs[0] == "log"
         assert trajectory.logs[1].startswith("RULER explanation: ")
         assert trajectory.metadata == {"scenario_id": "s"}
-        assert trajectory.messages_and_choices == original.trajectories[i].messages_and_choices
+        assert (
+            trajectory.messages_and_choices
+            == original.trajectories[i].messages_and_choices
+        )
     assert (after.exceptions, after.metadata, after.metrics) == (
         original.exceptions,
         original.metadata,
@@ -109,7 +114,11 @@ async def test_art_object(server: JudgeServer) -> None:
     )
     assert after.logs == original.logs
     again = await ruler_cli.score_group(after, "openai/good", {"api_base": server.base})
-    assert [t.metrics["independent_reward"] for t in again.trajectories] == [0.0, 1.0, 2.0]
+    assert [t.metrics["independent_reward"] for t in again.trajectories] == [
+        0.0,
+        1.0,
+        2.0,
+    ]
     assert all(len(t.logs) == 2 for t in again.trajectories)
 
 
@@ -120,7 +129,10 @@ async def test_dict() -> None:
     after = await ruler_cli.score_group(before, "offline")
     assert before == original
     assert after["ruler"]["status"] == "scored"
-    assert [t["ruler"]["independent_reward"] for t in after["trajectories"]] == [0.0, 1.0]
+    assert [t["ruler"]["independent_reward"] for t in after["trajectories"]] == [
+        0.0,
+        1.0,
+    ]
     empty: dict[str, list[object]] = {"trajectories": []}
     assert await ruler_cli.score_group(empty, "offline") == empty
 
@@ -128,21 +140,30 @@ async def test_dict() -> None:
 async def test_message_lists(server: JudgeServer) -> None:
     """Scores come back in the order of the conversations."""
     lists = [rollout(t, str(t))["messages"] for t in (0.7, 0.1, 0.4)]
-    result = await ruler_cli.ruler(lists, "openai/good", {"api_base": server.base}, tools=[{"name": "f"}])
+    result = await ruler_cli.ruler(
+        lists, "openai/good", {"api_base": server.base}, tools=[{"name": "f"}]
+    )
     assert [s.score for s in result] == [0.7, 0.1, 0.4]
     assert all(s.explanation for s in result)
     assert await ruler_cli.ruler([]) == []
 
 
-async def test_failures(server: JudgeServer, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_failures(
+    server: JudgeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A group that cannot be scored raises, or gives None with `swallow_exceptions`."""
     bad = group("g", 0.1, 0.9)
     where = {"api_base": server.base}
     with pytest.raises(RulerError, match="reply"):
         await ruler_cli.score_group(bad, "openai/empty", where)
-    assert await ruler_cli.score_group(bad, "openai/empty", where, swallow_exceptions=True) is None
+    assert (
+        await ruler_cli.score_group(bad, "openai/empty", where, swallow_exceptions=True)
+        is None
+    )
     with pytest.raises(RulerError, match="reply"):
-        await ruler_cli.ruler([rollout(0.1)["messages"]], "openai/not-json", where, debug=True)
+        await ruler_cli.ruler(
+            [rollout(0.1)["messages"]], "openai/not-json", where, debug=True
+        )
     assert "judge:" in capsys.readouterr().err
     with pytest.raises(RulerError, match="input"):
         await ruler_cli.ruler([[], rollout(0.1)["messages"]], "offline")
@@ -176,8 +197,15 @@ async def test_swallowed_errors(caplog: pytest.LogCaptureFixture) -> None:
     ):
         caplog.clear()
         model_name: Any = model
-        assert await ruler_cli.score_group(given, model_name, params, swallow_exceptions=True) is None
-        assert ("ruler_cli", "WARNING") in [(record.name, record.levelname) for record in caplog.records]
+        assert (
+            await ruler_cli.score_group(
+                given, model_name, params, swallow_exceptions=True
+            )
+            is None
+        )
+        assert ("ruler_cli", "WARNING") in [
+            (record.name, record.levelname) for record in caplog.records
+        ]
         assert cause in caplog.text
     one["tools"] = [print]
     with pytest.raises(WrongShapeError, match="`tools` holds a value"):
@@ -190,18 +218,32 @@ async def test_without_a_reward(caplog: pytest.LogCaptureFixture) -> None:
     before = art_group()
     before.trajectories.insert(1, Trajectory(messages_and_choices=silent, reward=0.5))
     after = await ruler_cli.score_group(before, "offline")
-    assert [t.metrics["independent_reward"] for t in after.trajectories] == [0.0, 1.0, 2.0]
+    assert [t.metrics["independent_reward"] for t in after.trajectories] == [
+        0.0,
+        1.0,
+        2.0,
+    ]
     assert len(before.trajectories) == 4
-    assert "s: trajectory 2 is left out of the scored copy: has no turn of the agent to judge" in caplog.text
+    assert (
+        "s: trajectory 2 is left out of the scored copy: has no turn of the agent to judge"
+        in caplog.text
+    )
     dicts = group("g", 0.1, 0.9)
     dicts["trajectories"][0]["messages"].pop()
-    assert [t["reward"] is None for t in (await ruler_cli.score_group(dicts, "offline"))["trajectories"]] == [
+    assert [
+        t["reward"] is None
+        for t in (await ruler_cli.score_group(dicts, "offline"))["trajectories"]
+    ] == [
         True,
         False,
     ]
-    async with ruler_cli.Scorer(ScoreSettings(judge=JudgeSettings("offline"), ledger=None)) as scorer:
+    async with ruler_cli.Scorer(
+        ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
+    ) as scorer:
         judged = await scorer.score(before)
-        silenced = await scorer.score(TrajectoryGroup(trajectories=[before.trajectories[1]]))
+        silenced = await scorer.score(
+            TrajectoryGroup(trajectories=[before.trajectories[1]])
+        )
     assert [score is None for score in judged.scores] == [False, True, False, False]
     assert "no turn of the agent" in judged.trajectories[1]["reason"]
     assert (silenced.failed, silenced.group.trajectories) == (True, [])
@@ -220,18 +262,26 @@ async def test_recorded_exchanges() -> None:
         return Recorded(messages_and_choices=[], exchanges=exchanges)
 
     answers = ("Order 17 is cancelled.", "I cannot cancel orders, sorry.")
-    group_of_two = TrajectoryGroup(trajectories=[recorded(answer) for answer in answers])
+    group_of_two = TrajectoryGroup(
+        trajectories=[recorded(answer) for answer in answers]
+    )
     best, worst = (await ruler_cli.score_group(group_of_two, "offline")).trajectories
     assert best.reward > worst.reward
 
 
-async def test_cost_in_the_metrics_of_art(server: JudgeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cost_in_the_metrics_of_art(
+    server: JudgeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The cost of a group is added once to ART's metrics, if they are collected in this context."""
     costs: list[tuple[str, float]] = []
-    step = SimpleNamespace(cost_context="train", add_cost=lambda path, usd: costs.append((path, usd)))
+    step = SimpleNamespace(
+        cost_context="train", add_cost=lambda path, usd: costs.append((path, usd))
+    )
     active = ContextVar[Any]("active")
     builder = SimpleNamespace(get_active=active.get)
-    monkeypatch.setitem(sys.modules, "art.metrics", SimpleNamespace(MetricsBuilder=builder))
+    monkeypatch.setitem(
+        sys.modules, "art.metrics", SimpleNamespace(MetricsBuilder=builder)
+    )
     judge = JudgeSettings("openai/good", api_base=server.base, price=(1.0, 2.0))
     async with ruler_cli.Scorer(ScoreSettings(judge=judge)) as scorer:
         await scorer.score(group("no step is open", 0.1, 0.9))
@@ -245,7 +295,9 @@ async def test_cost_in_the_metrics_of_art(server: JudgeServer, monkeypatch: pyte
     ]
 
 
-@pytest.mark.parametrize("tools", [{"type": "function", "function": {"name": "f"}}, "f", 3, [print]])
+@pytest.mark.parametrize(
+    "tools", [{"type": "function", "function": {"name": "f"}}, "f", 3, [print]]
+)
 async def test_tools_of_a_wrong_shape(tools: Any) -> None:
     """Tools that are no list of dicts are refused."""
     with pytest.raises(WrongShapeError, match="tools"):
@@ -253,17 +305,22 @@ async def test_tools_of_a_wrong_shape(tools: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("paths", "name"), [((5, "o"), "input"), (("i", None), "output"), ((b"i", "o"), "input")]
+    ("paths", "name"),
+    [((5, "o"), "input"), (("i", None), "output"), ((b"i", "o"), "input")],
 )
 async def test_files_of_a_wrong_shape(paths: tuple[Any, Any], name: str) -> None:
     """A file that is not named by a path is refused."""
     with pytest.raises(WrongShapeError, match=f"^{name}: is of type"):
-        await ruler_cli.score_file(*paths, ScoreSettings(judge=JudgeSettings("offline")))
+        await ruler_cli.score_file(
+            *paths, ScoreSettings(judge=JudgeSettings("offline"))
+        )
 
 
 def test_reader_who_leaves(tmp_path: Path) -> None:
     """`score_file` into a pipe that nobody reads to its end returns, as the command ends with exit code 0."""
-    source = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(300)])
+    source = write(
+        tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(300)]
+    )
     program = (
         "import asyncio, sys, ruler_cli as r;"
         f"asyncio.run(r.score_file({str(source)!r}, '-', r.ScoreSettings(judge=r.JudgeSettings('offline'))));"
@@ -279,7 +336,12 @@ def test_reader_who_leaves(tmp_path: Path) -> None:
 
 async def test_litellm_parameters(server: JudgeServer) -> None:
     """A key, an endpoint and retries among the parameters take effect and are never part of the body."""
-    params = {"base_url": server.base, "api_key": "sk-mine-123456", "num_retries": 1, "temperature": 0.1}
+    params = {
+        "base_url": server.base,
+        "api_key": "sk-mine-123456",
+        "num_retries": 1,
+        "temperature": 0.1,
+    }
     await ruler_cli.ruler([rollout(0.1)["messages"]], "openai/once-429", params)
     body = server.requests()[0]
     assert body["temperature"] == 0.1

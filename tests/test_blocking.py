@@ -53,7 +53,10 @@ def test_in_order(server: JudgeServer) -> None:
 def test_many_threads(server: JudgeServer) -> None:
     """Threads share one pool: its limits hold over all of them."""
     server.configure(latency=0.05)
-    with Scorer(at(server, pool=PoolSettings(concurrency=3))) as scorer, ThreadPoolExecutor(8) as threads:
+    with (
+        Scorer(at(server, pool=PoolSettings(concurrency=3))) as scorer,
+        ThreadPoolExecutor(8) as threads,
+    ):
         parts = [many(40)[i : i + 5] for i in range(0, 40, 5)]
         out = list(threads.map(scorer.score_all, parts))
         assert all(judged.scores[:2] == (0.1, 0.9) for part in out for judged in part)
@@ -86,7 +89,9 @@ def test_errors_keep_their_types(server: JudgeServer) -> None:
         with pytest.raises(TimeoutError, match="of the program"):
             scorer.score_all([Remote()])
     with pytest.raises(UsageError, match="NO_SUCH_KEY"):
-        Scorer(ScoreSettings(judge=JudgeSettings("openai/x", api_key_env="NO_SUCH_KEY"))).__enter__()
+        Scorer(
+            ScoreSettings(judge=JudgeSettings("openai/x", api_key_env="NO_SUCH_KEY"))
+        ).__enter__()
 
 
 def test_cap(server: JudgeServer) -> None:
@@ -166,7 +171,9 @@ def test_without_asyncio() -> None:
         score_file("in.jsonl", "out.jsonl", OFFLINE),
     ]
     for one in awaited:
-        with pytest.raises(UsageError, match=r"`scorer.score_all\(groups\)`, under trio in a thread"):
+        with pytest.raises(
+            UsageError, match=r"`scorer.score_all\(groups\)`, under trio in a thread"
+        ):
             one.send(None)
 
 
@@ -254,16 +261,16 @@ with scorer() as one:
 def test_fork_while_opened(server: JudgeServer) -> None:
     """A process that is forked while another thread opens a Scorer opens its own."""
     code = """
-import ruler_cli.scorer
+import ruler_cli.runs.scorer
 
-begun, open_judges = threading.Event(), ruler_cli.scorer.open_judges
+begun, open_judges = threading.Event(), ruler_cli.runs.scorer.open_judges
 
 async def slow(*given):
     begun.set()
     await asyncio.sleep(0.5)
     return await open_judges(*given)
 
-ruler_cli.scorer.open_judges = slow
+ruler_cli.runs.scorer.open_judges = slow
 opens = threading.Thread(target=lambda: scorer().score_all(GROUPS))
 opens.start()
 begun.wait()
@@ -321,5 +328,7 @@ def test_ledger(server: JudgeServer, tmp_path: Path) -> None:
     """A Scorer in a thread of its own keeps replies as any other."""
     for _ in range(2):
         with Scorer(at(server, ledger=tmp_path / "ledger.sqlite")) as scorer:
-            assert [judged.scores for judged in scorer.score_all([group("a", 0.1, 0.9)])] == [(0.1, 0.9)]
+            assert [
+                judged.scores for judged in scorer.score_all([group("a", 0.1, 0.9)])
+            ] == [(0.1, 0.9)]
     assert server.stats()["requests"] == 1

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from ruler_cli.cli import score
-from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.resolve import environment
+from ruler_cli.settings.models import JudgeSettings
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
 
@@ -27,7 +27,9 @@ pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed"),
     pytest.mark.filterwarnings("ignore"),  # Ray warns often
 ]
-_TIMES = re.compile(rb'"judged_at": ?"[^"]+"|"latency_s": ?[0-9.e+-]+|"cached": ?(true|false)')
+_TIMES = re.compile(
+    rb'"judged_at": ?"[^"]+"|"latency_s": ?[0-9.e+-]+|"cached": ?(true|false)'
+)
 _LONGEST = 120.0
 
 
@@ -39,7 +41,11 @@ def cluster() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))  # Ray's processes find this package there
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        small = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
+        small = {
+            "num_cpus": 1,
+            "object_store_memory": 100 << 20,
+            "include_dashboard": False,
+        }
         ray_nodes = Cluster(initialize_head=True, head_node_args=small)
         ray_nodes.add_node(num_cpus=1, object_store_memory=100 << 20)
     yield ray_nodes.address
@@ -54,13 +60,26 @@ def groups(tmp_path: Path) -> Path:
 
 def many(number: int) -> list[Any]:
     """Groups of four rollouts each."""
-    return [group(f"g{i}", *((7 * i + 13 * k) % 100 / 100 for k in range(4))) for i in range(number)]
+    return [
+        group(f"g{i}", *((7 * i + 13 * k) % 100 / 100 for k in range(4)))
+        for i in range(number)
+    ]
 
 
 def arguments(server: JudgeServer, output: str, *more: str) -> list[str]:
     """The arguments of a run with a ledger and a summary beside OUTPUT."""
     files = ["--ledger", f"{output}.sqlite", "--summary", f"{output}.json"]
-    return ["score", "in.jsonl", output, "-m", "openai/fine", "--api-base", server.base, *files, *more]
+    return [
+        "score",
+        "in.jsonl",
+        output,
+        "-m",
+        "openai/fine",
+        "--api-base",
+        server.base,
+        *files,
+        *more,
+    ]
 
 
 def ray_options(*more: str) -> tuple[str, ...]:
@@ -68,10 +87,17 @@ def ray_options(*more: str) -> tuple[str, ...]:
     return ("--engine", "ray", "--ray-workers", "2", *more)
 
 
-def started(folder: Path, server: JudgeServer, requests: int, *more: str) -> subprocess.Popen[str]:
+def started(
+    folder: Path, server: JudgeServer, requests: int, *more: str
+) -> subprocess.Popen[str]:
     """Start a run on Ray in another process, and wait until the judge has received so many requests."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "ruler_cli", *arguments(server, "ray.jsonl", *ray_options(*more))],
+        [
+            sys.executable,
+            "-m",
+            "ruler_cli",
+            *arguments(server, "ray.jsonl", *ray_options(*more)),
+        ],
         cwd=folder,
         stderr=subprocess.PIPE,
         text=True,
@@ -100,7 +126,15 @@ def summary(path: Path) -> dict[str, Any]:
     return {
         name: round(value, 9) if isinstance(value, float) else value
         for name, value in facts.items()
-        if name not in ("seconds", "most_in_flight", "started_at", "ended_at", "settings", "output")
+        if name
+        not in (
+            "seconds",
+            "most_in_flight",
+            "started_at",
+            "ended_at",
+            "settings",
+            "output",
+        )
     }
 
 
@@ -109,7 +143,10 @@ def workers_of(number: int) -> list[int]:
     parents, workers = dict[int, int](), list[int]()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            title, state = (entry / "cmdline").read_bytes(), (entry / "stat").read_text()
+            title, state = (
+                (entry / "cmdline").read_bytes(),
+                (entry / "stat").read_text(),
+            )
         except OSError:
             continue
         parents[int(entry.name)] = int(state.rpartition(")")[2].split()[1])
@@ -124,7 +161,9 @@ def workers_of(number: int) -> list[int]:
     return [each for each in workers if is_descendant(each)]
 
 
-def same_as_one_process(process: Ruler, server: JudgeServer, folder: Path, *more: str) -> None:
+def same_as_one_process(
+    process: Ruler, server: JudgeServer, folder: Path, *more: str
+) -> None:
     """Assert that a run in one process writes the same."""
     server.configure(latency=0.0)
     assert process(*arguments(server, "one.jsonl", *more)).returncode == 0
@@ -132,9 +171,23 @@ def same_as_one_process(process: Ruler, server: JudgeServer, folder: Path, *more
 
 
 @pytest.mark.long
-def test_equality(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+def test_equality(
+    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
+) -> None:
     """Two workers write the bytes of one process, with as many calls, as few in flight, the same summary."""
-    options = ("--passes", "3", "--debias", "-c", "3", "--rpm", "60000", "--max-cost", "9", "--price", "1,2")
+    options = (
+        "--passes",
+        "3",
+        "--debias",
+        "-c",
+        "3",
+        "--rpm",
+        "60000",
+        "--max-cost",
+        "9",
+        "--price",
+        "1,2",
+    )
     there = process(*arguments(server, "ray.jsonl", *ray_options(*options)))
     assert there.returncode == 0, there.stderr
     stats = server.stats()
@@ -151,7 +204,9 @@ def test_options_for_all_groups(
     """Options that need all groups work as in one process, also with workers on two nodes."""
     others = ("-m", "openai/other", "--standardize", "--escalate", "openai/stronger")
     options = ("--adaptive", "--passes", "3", *others)
-    run = arguments(server, "ray.jsonl", *ray_options("--ray-address", cluster, *options))
+    run = arguments(
+        server, "ray.jsonl", *ray_options("--ray-address", cluster, *options)
+    )
     done = process(*run)
     assert done.returncode == 0, done.stderr
     requests, books = server.stats()["requests"], server.stats()["books"]
@@ -169,9 +224,7 @@ def test_node_without_input(
 ) -> None:
     """A worker without INPUT gets a copy of it, and of the ledger's rows for the run's judges."""
     assert process(*arguments(server, "ray.jsonl", "--shard", "1/3")).returncode == 0
-    script = (
-        "import ruler_cli.cluster as run; run.size_of = lambda _: 1; from ruler_cli.cli import main; main()"
-    )
+    script = "import ruler_cli.runs.cluster as run; run.size_of = lambda _: 1; from ruler_cli.cli import main; main()"
     done = subprocess.run(
         [
             sys.executable,
@@ -191,19 +244,27 @@ def test_node_without_input(
 
 
 @pytest.mark.long
-def test_max_cost(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+def test_max_cost(
+    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
+) -> None:
     """The cap is for the whole run: USD that a shard leaves go to another, and the end reports the cap."""
     cap = ("--max-cost", "0.02", "--price", "1,2", "-c", "2")
     done = process(*arguments(server, "ray.jsonl", *ray_options(*cap)))
     assert done.returncode == 4, done.stderr
     assert "--max-cost 0.02 is reached" in done.stderr
     spent = summary(tmp_path / "ray.jsonl")["cost_usd"]
-    assert 0.0165 < spent <= 0.02  # a call costs 0.00067, and the last shards may leave up to five
+    assert (
+        0.0165 < spent <= 0.02
+    )  # a call costs 0.00067, and the last shards may leave up to five
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc")
-def test_killed_worker(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc"
+)
+def test_killed_worker(
+    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
+) -> None:
     """A worker that is killed changes nothing: only its calls in flight are paid for twice."""
     server.configure(latency=0.3)
     run = started(tmp_path, server, 20, "-c", "6")
@@ -217,9 +278,12 @@ def test_killed_worker(process: Ruler, server: JudgeServer, groups: Path, tmp_pa
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc"
+)
 @pytest.mark.parametrize(
-    ("stop_signal", "joined"), [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGKILL, True)]
+    ("stop_signal", "joined"),
+    [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGKILL, True)],
 )
 def test_stopped_driver(
     stop_signal: signal.Signals, joined: bool, process: Ruler, server: JudgeServer, groups: Path,
@@ -249,33 +313,71 @@ def test_stopped_driver(
 
 
 @pytest.mark.long
-def test_too_many_failures(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+def test_too_many_failures(
+    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
+) -> None:
     """More failures than are allowed, by all workers together, stop the run long before its end."""
     server.configure(latency=0.5)
-    model = ("-m", "openai/refusal", "--api-base", server.base, "-c", "2", "--max-failures", "5")
-    done = process("score", "in.jsonl", "out.jsonl", *model, "--ledger", "kept.sqlite", *ray_options())
-    assert (done.returncode, "more failed than --max-failures 5 allows" in done.stderr) == (1, True)
+    model = (
+        "-m",
+        "openai/refusal",
+        "--api-base",
+        server.base,
+        "-c",
+        "2",
+        "--max-failures",
+        "5",
+    )
+    done = process(
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        *model,
+        "--ledger",
+        "kept.sqlite",
+        *ray_options(),
+    )
+    assert (
+        done.returncode,
+        "more failed than --max-failures 5 allows" in done.stderr,
+    ) == (1, True)
     assert server.stats()["requests"] < 40
 
 
 @pytest.mark.long
-def test_no_usable_reply(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+def test_no_usable_reply(
+    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
+) -> None:
     """If no worker gets a score for its first groups, twenty in all, the run stops as in one process."""
     server.configure(latency=0.5)
     model = ("-m", "openai/refusal", "--api-base", server.base, "-c", "2")
-    done = process("score", "in.jsonl", "out.jsonl", *model, "--ledger", "kept.sqlite", *ray_options())
-    assert (done.returncode, "groups that were asked about got a score" in done.stderr) == (3, True)
+    done = process(
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        *model,
+        "--ledger",
+        "kept.sqlite",
+        *ray_options(),
+    )
+    assert (
+        done.returncode,
+        "groups that were asked about got a score" in done.stderr,
+    ) == (3, True)
     assert server.stats()["requests"] < 120
     assert not (tmp_path / "out.jsonl").exists()
 
 
 @pytest.mark.long
-def test_spread(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+def test_spread(
+    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
+) -> None:
     """Under a cap each worker draws from its shard, and one process goes on to the same output."""
     cap = ("--max-cost", "0.02", "--price", "1,2", "-c", "2", "--spend", "spread")
     assert process(*arguments(server, "ray.jsonl", *ray_options(*cap))).returncode == 4
     scored = [
-        record["ruler"]["status"] == "scored" for record in map(json.loads, (tmp_path / "ray.jsonl").open())
+        record["ruler"]["status"] == "scored"
+        for record in map(json.loads, (tmp_path / "ray.jsonl").open())
     ]
     assert all(any(scored[i : i + 40]) for i in (0, 40))
     process(*arguments(server, "ray.jsonl"))
@@ -284,7 +386,9 @@ def test_spread(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Pat
 
 
 @pytest.mark.long
-def test_refused_key(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+def test_refused_key(
+    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
+) -> None:
     """A key that the judge refuses ends the run as in one process."""
     model = ("-m", "openai/401", "--api-base", server.base)
     run = ("score", "in.jsonl", "out.jsonl", *model, "--ledger", "kept.sqlite")
@@ -298,7 +402,11 @@ _REFUSED = (
     ("-", ("--engine", "ray"), "stdin cannot be read by other processes"),
     ("in.fifo", ("--engine", "ray"), "stdin cannot be read by other processes"),
     ("in.jsonl", ray_options("--ray-address", "ray://head:10001"), "ray job submit"),
-    ("in.jsonl", ray_options("--shard", "1/2"), "workers of Ray share the whole input already"),
+    (
+        "in.jsonl",
+        ray_options("--shard", "1/2"),
+        "workers of Ray share the whole input already",
+    ),
     ("in.jsonl", ray_options("--ledger", "none"), "leave out --ledger none"),
     ("in.jsonl", ("--ray-workers", "4"), "give --engine ray too"),
 )
@@ -310,7 +418,14 @@ def test_refused_options(ruler: Ruler, groups: Path, subtests: pytest.Subtests) 
     for source, options, message in _REFUSED:
         with subtests.test(message):
             done = ruler(
-                "score", source, "out.jsonl", "-m", "hosted_vllm/q", "--api-base", "http://h/v1", *options
+                "score",
+                source,
+                "out.jsonl",
+                "-m",
+                "hosted_vllm/q",
+                "--api-base",
+                "http://h/v1",
+                *options,
             )
             assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
@@ -326,7 +441,15 @@ def test_no_ray_at_the_address(
         if listens:
             there.listen()
         address = f"127.0.0.1:{there.getsockname()[1]}"
-        run = ("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", "--api-base", "http://h/v1")
+        run = (
+            "score",
+            "in.jsonl",
+            "out.jsonl",
+            "-m",
+            "hosted_vllm/q",
+            "--api-base",
+            "http://h/v1",
+        )
         done = ruler(*run, *ray_options("--ray-address", address))
         message = f"--ray-address {address}: no Ray answers there"
         assert (done.returncode, message in done.stderr) == (3, True), done.stderr
@@ -334,16 +457,26 @@ def test_no_ray_at_the_address(
         assert (done.returncode, f"RAY_ADDRESS {address}: " in done.stderr) == (3, True)
 
 
-def test_without_ray(ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray(
+    ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If Ray is not installed, the error names the command that installs it, before anything is read."""
     monkeypatch.setattr(score, "find_spec", lambda _: None)
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", *ray_options())
+    done = ruler(
+        "score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", *ray_options()
+    )
     assert (done.returncode, "pip install ray" in done.stderr) == (2, True)
 
 
 def test_no_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers get the keys of the run's judges, and no others."""
-    for name in ("OPENAI_API_KEY", "MINE", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GROQ_API_KEY"):
+    for name in (
+        "OPENAI_API_KEY",
+        "MINE",
+        "ANTHROPIC_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "GROQ_API_KEY",
+    ):
         monkeypatch.setenv(name, name.lower())
     judges = [JudgeSettings("openai/o3"), JudgeSettings("groq/x", api_key_env="MINE")]
     assert set(environment(judges)) == {"OPENAI_API_KEY", "MINE", "GROQ_API_KEY"}

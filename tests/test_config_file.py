@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.cluster import share_of
-from ruler_cli.config import JudgeSettings, PoolSettings
-from ruler_cli.config_file import key_lines
-from ruler_cli.run import score
+from ruler_cli.runs.cluster import share_of
+from ruler_cli.runs.file import score
+from ruler_cli.settings.file import key_lines
+from ruler_cli.settings.models import JudgeSettings, PoolSettings
 from tests.conftest import group
 from tests.runs import Stage, Stub
 from tests.virtual import virtually
@@ -47,7 +47,9 @@ def paths(value: Any, before: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
     """Every path of a parsed document."""
     if not isinstance(value, dict):
         return {before}
-    return {before}.union(*(paths(inner, (*before, key)) for key, inner in value.items()))
+    return {before}.union(
+        *(paths(inner, (*before, key)) for key, inner in value.items())
+    )
 
 
 @given(documents())
@@ -61,12 +63,16 @@ def test_lines_of_keys(text: str) -> None:
     found = dict(key_lines(text))
     assert set(found) <= paths(whole)
     for path, line in found.items():
-        assert tomllib.loads(f'x = "{path[-1]}"')["x"] in lines[line - 1].replace("\\u00e9", "é")
+        assert tomllib.loads(f'x = "{path[-1]}"')["x"] in lines[line - 1].replace(
+            "\\u00e9", "é"
+        )
     tops = {(key,) for key in whole}
     assert tops <= set(found)
 
 
-def run_with(stage: Stage, names: tuple[str, ...], pool: PoolSettings, **own: Any) -> None:
+def run_with(
+    stage: Stage, names: tuple[str, ...], pool: PoolSettings, **own: Any
+) -> None:
     """Run judges of which the first has limits of its own, and no reply is known."""
     stage.forget()
     (stage.path / "ledger.sqlite").unlink(missing_ok=True)
@@ -90,7 +96,10 @@ def test_limits_of_a_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_shares_of_workers() -> None:
     """Workers of Ray share the limits of each judge and of the run: together they have all of them."""
-    judge, pool = JudgeSettings(rpm=10, tpm=900, concurrency=5), PoolSettings(rpm=10, tpm=900, concurrency=5)
+    judge, pool = (
+        JudgeSettings(rpm=10, tpm=900, concurrency=5),
+        PoolSettings(rpm=10, tpm=900, concurrency=5),
+    )
     shares: list[list[Any]] = [
         [share_of(judge, number, 3) for number in range(3)],
         [share_of(pool, number, 3) for number in range(3)],
@@ -103,4 +112,6 @@ def test_shares_of_workers() -> None:
     named = JudgeSettings("m", name="fast", rpm=5)
     own = JudgeSettings(max_outage=0)
     assert PoolSettings(max_outage=9).of(own) == PoolSettings(max_outage=0)
-    assert PoolSettings(rpm=50, tpm=7, max_cost=1).of(named) == PoolSettings(rpm=5, tpm=7, max_cost=1)
+    assert PoolSettings(rpm=50, tpm=7, max_cost=1).of(named) == PoolSettings(
+        rpm=5, tpm=7, max_cost=1
+    )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ruler_cli.batch_scores import RunStats
-from ruler_cli.config import MaxFailures
 from ruler_cli.errors import RulerError
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judging.panel import Panel, PanelJudge
@@ -13,6 +11,8 @@ from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
+from ruler_cli.runs.batch_scores import RunStats
+from ruler_cli.settings.models import MaxFailures
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Kind, Usage
 from tests.virtual import ASKED, World, virtually
 
@@ -25,7 +25,12 @@ def counted(most: MaxFailures | None = None, price: Price | None = None) -> RunS
 
     async def main() -> RunStats:
         stop_signal = StopSignal()
-        caller = Caller(World(usage=SEEN), Gate(ConcurrencyLimit(1), stop_signal), retries=0, timeout=9.0)
+        caller = Caller(
+            World(usage=SEEN),
+            Gate(ConcurrencyLimit(1), stop_signal),
+            retries=0,
+            timeout=9.0,
+        )
         await caller.call(ASKED)
         return RunStats(most, Panel([PanelJudge(caller, price=price)], stop_signal))
 
@@ -35,13 +40,21 @@ def counted(most: MaxFailures | None = None, price: Price | None = None) -> RunS
 def failed(counts: RunStats, kind: Kind) -> None:
     """A group fails."""
     nothing = (Usage(),)
-    counts.add(GROUP, GroupResult((), (), (), used=nothing, paid=nothing), GroupError(kind, "why"))
+    counts.add(
+        GROUP,
+        GroupResult((), (), (), used=nothing, paid=nothing),
+        GroupError(kind, "why"),
+    )
 
 
 def scored(counts: RunStats, *, cached: bool) -> None:
     """A group is scored by one reply."""
     paid = Usage() if cached else SEEN
-    counts.add(GROUP, GroupResult((), (), (), cached=cached, used=(SEEN,), paid=(paid,)), GroupScores(()))
+    counts.add(
+        GROUP,
+        GroupResult((), (), (), cached=cached, used=(SEEN,), paid=(paid,)),
+        GroupScores(()),
+    )
 
 
 def test_unknown_price() -> None:

@@ -30,11 +30,13 @@ from ruler_cli import (
 )
 from ruler_cli.cli.messages import command_words
 from ruler_cli.errors import CapReached, Sentence, TooManyFailures
-from ruler_cli.options import FIELDS, option_names
+from ruler_cli.settings.options import FIELDS, option_names
 from tests.conftest import ROOT, group, rollout, write
 from tests.judge_server import JudgeServer
 
-COMMAND_WORDS = re.compile(r"--[a-z]|(?<!\w)-m |(?<!mkdir )-p |same command|never stands|ruler score")
+COMMAND_WORDS = re.compile(
+    r"--[a-z]|(?<!\w)-m |(?<!mkdir )-p |same command|never stands|ruler score"
+)
 """Words that belong to the command line."""
 
 
@@ -43,7 +45,8 @@ def test_words() -> None:
     error = UsageError(
         Sentence("with {adaptive} most groups get {passes:2} of {{}}"),
         Sentence(
-            "say {order:input}, {ledger:none}, {retry_failed:yes}, {model:{name}} or {param:n=1}", name="a{b}"
+            "say {order:input}, {ledger:none}, {retry_failed:yes}, {model:{name}} or {param:n=1}",
+            name="a{b}",
         ),
         option="min_passes",
         value=3,
@@ -56,13 +59,18 @@ def test_words() -> None:
         "--min-passes 3: with --adaptive most groups get --passes 2 of {}; say --order input, --ledger none, "
         "--retry-failed, -m a{b} or -p n=1"
     )
-    whole = UsageError(Sentence("{first}; and {seed}", first=error), place="ruler.toml line 3")
-    assert command_words(whole).startswith("ruler.toml line 3: --min-passes 3: with --adaptive")
+    whole = UsageError(
+        Sentence("{first}; and {seed}", first=error), place="ruler.toml line 3"
+    )
+    assert command_words(whole).startswith(
+        "ruler.toml line 3: --min-passes 3: with --adaptive"
+    )
     assert command_words("as it is") == "as it is"
 
 
 @pytest.mark.parametrize(
-    "copied", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))]
+    "copied",
+    [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))],
 )
 def test_copies(copied: Callable[[RulerError], RulerError]) -> None:
     """A copy of an error, also in another process, has its parts and all of its words."""
@@ -80,7 +88,10 @@ def templates() -> list[tuple[Path, ast.Call, str]]:
     found = []
     for path in (ROOT / "ruler_cli").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Sentence":
+            if (
+                isinstance(node, ast.Call)
+                and getattr(node.func, "id", "") == "Sentence"
+            ):
                 text = node.args[0] if node.args else None
                 if isinstance(text, ast.Constant):
                     found.append((path, node, str(text.value)))
@@ -104,7 +115,9 @@ def scored(settings: ScoreSettings, *groups: Any) -> list[Any]:
 
     async def main() -> list[Any]:
         async with Scorer(settings) as scorer:
-            return [await scorer.score(each) for each in groups or (group("g", 0.1, 0.9),)]
+            return [
+                await scorer.score(each) for each in groups or (group("g", 0.1, 0.9),)
+            ]
 
     return asyncio.run(main())
 
@@ -112,9 +125,15 @@ def scored(settings: ScoreSettings, *groups: Any) -> list[Any]:
 def of_file(path: Path, more: dict[str, Any] | None = None, **parts: Any) -> Any:
     """Score a file with settings."""
     settings = ScoreSettings(
-        **{"judge": JudgeSettings("offline"), **(more or {}), "input": InputSettings(**parts)}
+        **{
+            "judge": JudgeSettings("offline"),
+            **(more or {}),
+            "input": InputSettings(**parts),
+        }
     )
-    return asyncio.run(ruler_cli.score_file(path, path.with_name("out.jsonl"), settings))
+    return asyncio.run(
+        ruler_cli.score_file(path, path.with_name("out.jsonl"), settings)
+    )
 
 
 def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
@@ -124,17 +143,23 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
     offline, one = JudgeSettings("offline"), group("g", 0.1, 0.9)
     file = write(folder / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(3)])
     odd = write(folder / "odd.jsonl", [{"turns": [1]}])
-    mixed = write(folder / "mixed.jsonl", [{"messages": [], "group_id": "a"}, group("b", 0.1)])
+    mixed = write(
+        folder / "mixed.jsonl", [{"messages": [], "group_id": "a"}, group("b", 0.1)]
+    )
     scorer = Scorer(ScoreSettings(judge=offline, ledger=None))
     art = ruler_cli.score_group
     calls: dict[str, Callable[[], Any]] = {
         # settings, from options and by themselves
         "passe: is no option; did you mean passes?": partial(options, passe=3),
-        "give JudgeSettings(api_key=…)": partial(options, api_key="sk-0123456789abcdef"),
+        "give JudgeSettings(api_key=…)": partial(
+            options, api_key="sk-0123456789abcdef"
+        ),
         "quiet: is for the command": partial(options, quiet=True),
         "param: api_key": partial(options, param={"api_key": "x"}),
         "a key is no parameter": partial(options, param="api_key=x"),
-        "write it as KEY=VALUE, e.g. params={'temperature': 0.2}": partial(options, param="temperature"),
+        "write it as KEY=VALUE, e.g. params={'temperature': 0.2}": partial(
+            options, param="temperature"
+        ),
         "name the endpoint with": partial(options, param="api_base=x"),
         "config='no.toml': no such file": partial(options, config="no.toml"),
         "price: write two numbers": partial(options, price="5"),
@@ -143,25 +168,42 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "no other ledger goes with it": partial(options, ledger=["none", "a"]),
         "no file matches": partial(options, ledger=["a", "*.none"]),
         "no ledger='a' goes with it": partial(options, no_cache=True, ledger="a"),
-        "answers of cached_only are in the ledger": partial(options, no_cache=True, cached_only=True),
-        "answers are in the ledger": partial(of_file, file, {"cached_only": True, "ledger": None}),
+        "answers of cached_only are in the ledger": partial(
+            options, no_cache=True, cached_only=True
+        ),
+        "answers are in the ledger": partial(
+            of_file, file, {"cached_only": True, "ledger": None}
+        ),
         "model='a,b': is no one name": partial(options, model="a,b"),
         "looks like a key": partial(JudgeSettings, "sk-0123456789abcdef"),
-        "takes the name of a variable": partial(JudgeSettings, api_key_env="sk-0123456789abcdef"),
+        "takes the name of a variable": partial(
+            JudgeSettings, api_key_env="sk-0123456789abcdef"
+        ),
         "max_failures='5x'": partial(ScoreSettings, max_failures="5x"),
         "price=2": lambda: JudgeSettings(price="2"),  # type: ignore[arg-type]  # as one may
         "rubric='@no.txt': no such file": partial(AskSettings, rubric="@no.txt"),
         "shard='3/2'": lambda: of_file(file, shard="3/2"),
-        "passes=0: give a number": partial(Scorer, ScoreSettings(ask=AskSettings(passes=0))),
+        "passes=0: give a number": partial(
+            Scorer, ScoreSettings(ask=AskSettings(passes=0))
+        ),
         "adaptive spends 2 passes": partial(Scorer, ScoreSettings(adaptive=True)),
         "no other judge to fall back on": partial(Scorer, ScoreSettings(fallback=True)),
-        "standardize: ": partial(Scorer, ScoreSettings(combine=CombineSettings(standardize=True))),
-        "is more than passes=1": partial(Scorer, ScoreSettings(combine=CombineSettings(min_passes=2))),
+        "standardize: ": partial(
+            Scorer, ScoreSettings(combine=CombineSettings(standardize=True))
+        ),
+        "is more than passes=1": partial(
+            Scorer, ScoreSettings(combine=CombineSettings(min_passes=2))
+        ),
         "leave out order='input'": partial(
-            Scorer, ScoreSettings(ask=AskSettings(order="input"), combine=CombineSettings(debias=True))
+            Scorer,
+            ScoreSettings(
+                ask=AskSettings(order="input"), combine=CombineSettings(debias=True)
+            ),
         ),
         "is named twice": partial(Scorer, ScoreSettings(panel=(JudgeSettings(),))),
-        "the judge has no name": partial(Scorer, ScoreSettings(judge=JudgeSettings(" "))),
+        "the judge has no name": partial(
+            Scorer, ScoreSettings(judge=JudgeSettings(" "))
+        ),
         "`api_key` is no parameter": partial(
             Scorer, ScoreSettings(judge=JudgeSettings(params={"api_key": 1}))
         ),
@@ -178,39 +220,73 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "needs the replies to all groups": partial(
             of_file, file, {"combine": CombineSettings(debias=True)}, shard="1/2"
         ),
-        "says how a file is read": partial(Scorer, ScoreSettings(input=InputSettings(limit=3))),
-        "skip a group whose `failed`": partial(Scorer, ScoreSettings(on_failure="drop")),
+        "says how a file is read": partial(
+            Scorer, ScoreSettings(input=InputSettings(limit=3))
+        ),
+        "skip a group whose `failed`": partial(
+            Scorer, ScoreSettings(on_failure="drop")
+        ),
         # judges
-        "OPENAI_API_KEY is not set": partial(scored, ScoreSettings(judge=JudgeSettings("openai/o3"))),
-        "needs a key (ANTHROPIC": partial(scored, ScoreSettings(judge=JudgeSettings("anthropic/x"))),
-        "no provider is known": partial(scored, ScoreSettings(judge=JudgeSettings("gpt"))),
-        "is a file; serve it": partial(scored, ScoreSettings(judge=JudgeSettings("a.gguf"))),
+        "OPENAI_API_KEY is not set": partial(
+            scored, ScoreSettings(judge=JudgeSettings("openai/o3"))
+        ),
+        "needs a key (ANTHROPIC": partial(
+            scored, ScoreSettings(judge=JudgeSettings("anthropic/x"))
+        ),
+        "no provider is known": partial(
+            scored, ScoreSettings(judge=JudgeSettings("gpt"))
+        ),
+        "is a file; serve it": partial(
+            scored, ScoreSettings(judge=JudgeSettings("a.gguf"))
+        ),
         "where is it? Give api_base=URL": partial(
             scored, ScoreSettings(judge=JudgeSettings("hosted_vllm/x"))
         ),
-        "no http:// or https://": partial(scored, ScoreSettings(judge=JudgeSettings("x", "8000"))),
+        "no http:// or https://": partial(
+            scored, ScoreSettings(judge=JudgeSettings("x", "8000"))
+        ),
         "holds a name or password": partial(
             scored, ScoreSettings(judge=JudgeSettings("x", "http://a:b@c/v1"))
         ),
         "one deployment; write model='azure/b'": partial(
             scored,
-            ScoreSettings(judge=JudgeSettings("x", "https://a.azure.com/openai/deployments/b?api-version=1")),
+            ScoreSettings(
+                judge=JudgeSettings(
+                    "x", "https://a.azure.com/openai/deployments/b?api-version=1"
+                )
+            ),
         ),
         "judge offline takes no": partial(
             scored, ScoreSettings(judge=JudgeSettings("offline", params={"a": 1}))
         ),
         "the price of": partial(
-            scored, ScoreSettings(judge=at("openai/good"), pool=PoolSettings(max_cost=1.0))
+            scored,
+            ScoreSettings(judge=at("openai/good"), pool=PoolSettings(max_cost=1.0)),
         ),
-        "the ledger never caches": partial(scored, ScoreSettings(judge=offline, cached_only=True)),
-        "cannot be used as a ledger": partial(scored, ScoreSettings(judge=at("x"), ledger=odd)),
+        "the ledger never caches": partial(
+            scored, ScoreSettings(judge=offline, cached_only=True)
+        ),
+        "cannot be used as a ledger": partial(
+            scored, ScoreSettings(judge=at("x"), ledger=odd)
+        ),
         "and of several ledgers": partial(
-            scored, ScoreSettings(judge=at("x"), ledger=folder / "a.sqlite", ledgers=(folder / "none",))
+            scored,
+            ScoreSettings(
+                judge=at("x"), ledger=folder / "a.sqlite", ledgers=(folder / "none",)
+            ),
         ),
-        "answered 401": partial(scored, ScoreSettings(judge=at("openai/401"), ledger=None)),
-        "answered 403": partial(scored, ScoreSettings(judge=at("openai/403"), ledger=None)),
-        "answered 404": partial(scored, ScoreSettings(judge=at("openai/404"), ledger=None)),
-        "answered 429": partial(scored, ScoreSettings(judge=at("openai/quota"), ledger=None)),
+        "answered 401": partial(
+            scored, ScoreSettings(judge=at("openai/401"), ledger=None)
+        ),
+        "answered 403": partial(
+            scored, ScoreSettings(judge=at("openai/403"), ledger=None)
+        ),
+        "answered 404": partial(
+            scored, ScoreSettings(judge=at("openai/404"), ledger=None)
+        ),
+        "answered 429": partial(
+            scored, ScoreSettings(judge=at("openai/quota"), ledger=None)
+        ),
         "cannot be reached": partial(
             scored,
             ScoreSettings(
@@ -222,28 +298,42 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "max_cost=1e-09 is less than one call may cost": partial(
             scored,
             ScoreSettings(
-                judge=at("openai/good", price=(9, 9)), pool=PoolSettings(max_cost=1e-9), ledger=None
+                judge=at("openai/good", price=(9, 9)),
+                pool=PoolSettings(max_cost=1e-9),
+                ledger=None,
             ),
             one,
             one,
         ),
         "more failed than max_failures=0 allows": partial(
-            scored, ScoreSettings(judge=at("openai/empty"), max_failures=0, ledger=None), one, one
+            scored,
+            ScoreSettings(judge=at("openai/empty"), max_failures=0, ledger=None),
+            one,
+            one,
         ),
         "give them to `score_groups`": partial(
-            scored, ScoreSettings(judge=offline, combine=CombineSettings(debias=True), ledger=None)
+            scored,
+            ScoreSettings(
+                judge=offline, combine=CombineSettings(debias=True), ledger=None
+            ),
         ),
         "outcome='won': none of the first 20": partial(
             scored,
-            ScoreSettings(judge=offline, input=InputSettings(outcome="won"), ledger=None),
+            ScoreSettings(
+                judge=offline, input=InputSettings(outcome="won"), ledger=None
+            ),
             *[group(f"g{i}", 0.1, 0.9) for i in range(21)],
         ),
         # groups and functions
-        "is of no shape that ruler knows": partial(scored, ScoreSettings(judge=offline, ledger=None), {}),
+        "is of no shape that ruler knows": partial(
+            scored, ScoreSettings(judge=offline, ledger=None), {}
+        ),
         "the Scorer is not open": lambda: asyncio.run(scorer.score(one)),
         "timeout=-1": lambda: asyncio.run(art(one, "offline", {"timeout": -1})),
         "message_lists: is of type str": lambda: asyncio.run(ruler_cli.ruler("text")),
-        "not scored (refused)": lambda: asyncio.run(art(one, "openai/401", {"api_base": server.base})),
+        "not scored (refused)": lambda: asyncio.run(
+            art(one, "openai/401", {"api_base": server.base})
+        ),
         # files
         "no such file": partial(of_file, folder / "none.jsonl"),
         "no rollouts that ruler knows": partial(of_file, odd),
@@ -251,20 +341,33 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "there is no such format": partial(of_file, file, format="trll"),
         "messages='x': none of the first": partial(of_file, odd, messages="x"),
         "group_by='x': none of the first": partial(of_file, file, group_by="x"),
-        "leave format='trl' out, or messages": partial(of_file, file, format="trl", messages="x"),
-        "reward='ruler': is where ruler itself writes": partial(of_file, file, reward="ruler"),
-        "already is a group": partial(of_file, file, grouping="scattered"),
-        "its directory does not exist": partial(of_file, file, {"failed": folder / "no" / "f.jsonl"}),
-        "is INPUT, of which only": lambda: asyncio.run(
-            ruler_cli.score_file(file, file, ScoreSettings(judge=offline, input=InputSettings(limit=1)))
+        "leave format='trl' out, or messages": partial(
+            of_file, file, format="trl", messages="x"
         ),
-        "have each scored by itself": lambda: of_file(write(folder / "single.jsonl", [group("a", 0.5)])),
+        "reward='ruler': is where ruler itself writes": partial(
+            of_file, file, reward="ruler"
+        ),
+        "already is a group": partial(of_file, file, grouping="scattered"),
+        "its directory does not exist": partial(
+            of_file, file, {"failed": folder / "no" / "f.jsonl"}
+        ),
+        "is INPUT, of which only": lambda: asyncio.run(
+            ruler_cli.score_file(
+                file, file, ScoreSettings(judge=offline, input=InputSettings(limit=1))
+            )
+        ),
+        "have each scored by itself": lambda: of_file(
+            write(folder / "single.jsonl", [group("a", 0.5)])
+        ),
     }
     return calls
 
 
 def test_python_words(
-    server: JudgeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: JudgeServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """No error, warning or reason of a call from Python has words of the command line."""
     monkeypatch.chdir(tmp_path)
@@ -287,7 +390,9 @@ def test_reasons(server: JudgeServer) -> None:
     ]
     for cue, more, says in cases:
         judge = JudgeSettings(f"openai/{cue}", server.base, price=(1, 1))
-        settings = ScoreSettings(judge=judge, pool=PoolSettings(retries=0), ledger=None, **more)
+        settings = ScoreSettings(
+            judge=judge, pool=PoolSettings(retries=0), ledger=None, **more
+        )
         (judged,) = scored(settings, of_five)
         assert judged.failed
         assert says in judged.reason
@@ -303,13 +408,26 @@ commands that a report shows."""
 def literals(tree: ast.Module) -> set[str]:
     """Return the texts of a module, without docstrings and without what stands in backticks."""
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in alone]
-    return {re.sub("`[^`]*(`|$)", "", one.value) for one in texts if isinstance(one.value, str)}
+    texts = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and id(node) not in alone
+    ]
+    return {
+        re.sub("`[^`]*(`|$)", "", one.value)
+        for one in texts
+        if isinstance(one.value, str)
+    }
 
 
 def test_no_option_below_the_command_line() -> None:
     """No sentence below the command line names an option by itself: a sentence names its field."""
-    names = {name for field in FIELDS for name in option_names(field) if name.startswith("--")}
+    names = {
+        name
+        for field in FIELDS
+        for name in option_names(field)
+        if name.startswith("--")
+    }
     named_there = [
         f"{path.name}: {text}"
         for path in (ROOT / "ruler_cli").rglob("*.py")

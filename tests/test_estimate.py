@@ -11,14 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.batch.request_files import LIMITS
-from ruler_cli.config import AskSettings
-from ruler_cli.estimate import CALLS, ENTRY, PROMPT, THINKING, Estimate, JudgeEstimate, Range, Totals
-from ruler_cli.estimate import estimate as estimate_all
+from ruler_cli.files.sample import SampleWeight
 from ruler_cli.judges.pricing import ModelInfo, Price
 from ruler_cli.pool.budget import Estimates
-from ruler_cli.prompting.prompt import build_layout, pass_count, requests_of_pass, write_prompt
-from ruler_cli.reading.sample import SampleWeight
+from ruler_cli.prompting.prompt import (
+    build_layout,
+    pass_count,
+    requests_of_pass,
+    write_prompt,
+)
+from ruler_cli.runs.batch.request_files import LIMITS
+from ruler_cli.runs.estimate import (
+    CALLS,
+    ENTRY,
+    PROMPT,
+    THINKING,
+    Estimate,
+    JudgeEstimate,
+    Range,
+    Totals,
+)
+from ruler_cli.runs.estimate import estimate as estimate_all
+from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group
 from tests.values import group, talk
 
@@ -31,21 +45,30 @@ ALIKE = group(talk("same"), talk("same"), talk("same"), key="alike")
 EMPTY = group(key="empty")
 
 
-def estimate(groups: Iterable[Group], judges: Sequence[JudgeEstimate], ask: AskSettings = ASK) -> Estimate:
+def estimate(
+    groups: Iterable[Group], judges: Sequence[JudgeEstimate], ask: AskSettings = ASK
+) -> Estimate:
     """Estimate several judges, each with its own context."""
     for judge in judges:
         judge.ask = replace(ask, context_tokens=judge.model.context)
     return estimate_all(((each, SampleWeight()) for each in groups), judges)
 
 
-def of_one(groups: Iterable[Group], model: ModelInfo = PLAIN, ask: AskSettings = ASK, **more: Any) -> Totals:
+def of_one(
+    groups: Iterable[Group],
+    model: ModelInfo = PLAIN,
+    ask: AskSettings = ASK,
+    **more: Any,
+) -> Totals:
     """Estimate one judge."""
     return estimate(groups, [JudgeEstimate("j", model, **more)], ask).totals
 
 
 def distinct_group(number: int, words: int = 30, key: str = "g") -> Group:
     """Make a group of rollouts that differ; no two groups are alike."""
-    return group(*(talk(f"{key} {i} " + "word " * words) for i in range(number)), key=key)
+    return group(
+        *(talk(f"{key} {i} " + "word " * words) for i in range(number)), key=key
+    )
 
 
 def many(number: int, words: int) -> Iterator[Group]:
@@ -55,7 +78,8 @@ def many(number: int, words: int) -> Iterator[Group]:
 
 drawn_groups = st.builds(
     lambda sizes, words, alike, key: group(
-        *(talk(f"{key} {0 if alike else i} " + "word " * words) for i in range(sizes)), key=str(key)
+        *(talk(f"{key} {0 if alike else i} " + "word " * words) for i in range(sizes)),
+        key=str(key),
     ),
     st.integers(1, 11),
     st.integers(1, 400),
@@ -84,13 +108,24 @@ def requests(groups: Sequence[Group], ask: AskSettings, passes: int = 99) -> int
     count = 0
     for layout in layouts:
         windows = len(requests_of_pass(layout, ask, 0))
-        pass_indices = range(pass_count(layout, ask, windows))[:passes] if windows else range(0)
-        count += sum(len(requests_of_pass(layout, ask, index)) for index in pass_indices)
+        pass_indices = (
+            range(pass_count(layout, ask, windows))[:passes] if windows else range(0)
+        )
+        count += sum(
+            len(requests_of_pass(layout, ask, index)) for index in pass_indices
+        )
     return count
 
 
-@given(groups=st.lists(drawn_groups, max_size=4), ask=ask_settings, model=models, adaptive=st.booleans())
-def test_planned_calls(groups: list[Group], ask: AskSettings, model: ModelInfo, adaptive: bool) -> None:
+@given(
+    groups=st.lists(drawn_groups, max_size=4),
+    ask=ask_settings,
+    model=models,
+    adaptive=st.booleans(),
+)
+def test_planned_calls(
+    groups: list[Group], ask: AskSettings, model: ModelInfo, adaptive: bool
+) -> None:
     """The estimate has the planned calls: at least the certain passes, and all of them as expected calls."""
     result = estimate(groups, [JudgeEstimate("a", model, adaptive=adaptive)], ask)
     own, totals = replace(ask, context_tokens=model.context), result.totals
@@ -98,8 +133,12 @@ def test_planned_calls(groups: list[Group], ask: AskSettings, model: ModelInfo, 
     assert totals.calls.low == requests(groups, own, 2 if adaptive else 99)
     assert totals.calls.high == 2 * totals.calls.expected
     shown = [build_layout(each, own) for each in groups]
-    assert result.widest.too_long == sum(len(requests_of_pass(layout, own, 0)) == 0 for layout in shown)
-    assert result.judges[0].windowed == sum(len(requests_of_pass(layout, own, 0)) > 1 for layout in shown)
+    assert result.widest.too_long == sum(
+        len(requests_of_pass(layout, own, 0)) == 0 for layout in shown
+    )
+    assert result.judges[0].windowed == sum(
+        len(requests_of_pass(layout, own, 0)) > 1 for layout in shown
+    )
     cost = totals.cost_usd
     assert cost is not None
     assert totals.max_cost_usd is not None
@@ -114,17 +153,32 @@ def test_planned_calls(groups: list[Group], ask: AskSettings, model: ModelInfo, 
     assert totals.max_cost_usd >= cost.high
 
 
-@given(groups=st.lists(drawn_groups, min_size=1, max_size=3), ask=ask_settings, small=st.integers(600, 3000))
+@given(
+    groups=st.lists(drawn_groups, min_size=1, max_size=3),
+    ask=ask_settings,
+    small=st.integers(600, 3000),
+)
 def test_contexts_of_a_panel(groups: list[Group], ask: AskSettings, small: int) -> None:
     """A panel's totals are the sums of its judges' totals, for any contexts."""
-    panel = [PLAIN, replace(PLAIN, context=small), replace(PLAIN, context=2 * small, reasoning=True)]
+    panel = [
+        PLAIN,
+        replace(PLAIN, context=small),
+        replace(PLAIN, context=2 * small, reasoning=True),
+    ]
     result = estimate(groups, [JudgeEstimate("j", model) for model in panel], ask)
     alone = [estimate(groups, [JudgeEstimate("j", model)], ask) for model in panel]
     for judge, one in zip(result.judges, alone, strict=True):
         assert judge.totals(PRICE) == one.totals
-        assert (judge.too_long, judge.windowed) == (one.widest.too_long, one.judges[0].windowed)
-    assert result.totals.calls.expected == sum(each.totals.calls.expected for each in alone)
-    assert result.totals.max_cost_usd == pytest.approx(sum(each.totals.max_cost_usd or 0 for each in alone))
+        assert (judge.too_long, judge.windowed) == (
+            one.widest.too_long,
+            one.judges[0].windowed,
+        )
+    assert result.totals.calls.expected == sum(
+        each.totals.calls.expected for each in alone
+    )
+    assert result.totals.max_cost_usd == pytest.approx(
+        sum(each.totals.max_cost_usd or 0 for each in alone)
+    )
     assert result.widest.too_long == 0  # one judge reads everything
 
 
@@ -132,12 +186,22 @@ def test_one_group() -> None:
     """A group is one request, two at most, with the prompt that would be sent; no figure is zero."""
     result, tokens = of_one([PAIR, EMPTY]), build_layout(PAIR, ASK).tokens
     assert result.calls == CALLS == Range(1, 1, 2)
-    assert result.prompt_tokens == Range(round(PROMPT.low * tokens), tokens, round(2 * PROMPT.high * tokens))
-    assert result.completion_tokens == Range(2 * ENTRY.low, 2 * ENTRY.expected, 2 * 2 * ENTRY.high)
+    assert result.prompt_tokens == Range(
+        round(PROMPT.low * tokens), tokens, round(2 * PROMPT.high * tokens)
+    )
+    assert result.completion_tokens == Range(
+        2 * ENTRY.low, 2 * ENTRY.expected, 2 * 2 * ENTRY.high
+    )
     assert result.cost_usd is not None
-    assert result.cost_usd.expected == pytest.approx(tokens * 2e-6 + 2 * ENTRY.expected * 8e-6)
+    assert result.cost_usd.expected == pytest.approx(
+        tokens * 2e-6 + 2 * ENTRY.expected * 8e-6
+    )
     nothing = of_one([EMPTY])
-    assert (nothing.calls, nothing.cost_usd, nothing.max_cost_usd) == (Range(0, 0, 0), Range(0, 0, 0), 0)
+    assert (nothing.calls, nothing.cost_usd, nothing.max_cost_usd) == (
+        Range(0, 0, 0),
+        Range(0, 0, 0),
+        0,
+    )
     both = estimate([PAIR, EMPTY, ALIKE], [JudgeEstimate("j", PLAIN)])
     assert (both.identical_rollouts, both.tied_groups, both.laid_out) == (2, 1, 2)
 
@@ -145,7 +209,11 @@ def test_one_group() -> None:
 def test_answers() -> None:
     """Thinking is billed once a request, and no answer is longer than the parameters or the model allow."""
     entries = Range(2, 2, 2) * ENTRY
-    for reasoning, more in ((True, THINKING), (False, Range(0, 0, 0)), (None, Range(0, 0, THINKING.high))):
+    for reasoning, more in (
+        (True, THINKING),
+        (False, Range(0, 0, 0)),
+        (None, Range(0, 0, THINKING.high)),
+    ):
         answer = of_one([PAIR], ModelInfo(reasoning=reasoning)).completion_tokens
         assert answer == (entries + more) * CALLS
     for params, most, bound in (
@@ -157,7 +225,9 @@ def test_answers() -> None:
         ({"max_tokens": "many"}, 1000, 1000),
         ({"max_tokens": 0}, None, None),
     ):
-        answer = of_one([PAIR], ModelInfo(max_output=most, reasoning=True), params=params).completion_tokens
+        answer = of_one(
+            [PAIR], ModelInfo(max_output=most, reasoning=True), params=params
+        ).completion_tokens
         high = THINKING.high + 2 * ENTRY.high
         assert answer.high == 2 * min(high, bound or high)
 
@@ -167,9 +237,12 @@ def test_cap_of_a_panel() -> None:
     price = Price(1e-9, 1e-3, 1e-9)
     model = ModelInfo(price, reasoning=False)
     result = estimate(
-        [distinct_group(2)], [JudgeEstimate("a", model), JudgeEstimate("b", model, role="escalation")]
+        [distinct_group(2)],
+        [JudgeEstimate("a", model), JudgeEstimate("b", model, role="escalation")],
     ).totals
-    reserved = price.of(Estimates().highest(write_prompt(build_layout(distinct_group(2), ASK), ASK)))
+    reserved = price.of(
+        Estimates().highest(write_prompt(build_layout(distinct_group(2), ASK), ASK))
+    )
     assert result.cost_usd is not None
     assert result.max_cost_usd == pytest.approx(2 * reserved)
     assert 2 * reserved > result.cost_usd.high
@@ -177,7 +250,13 @@ def test_cap_of_a_panel() -> None:
 
 def test_batches() -> None:
     """The number of batches follows from the provider's limits of requests and of bytes."""
-    for number, tokens, least in ((0, 0, 0), (1, 1, 1), (50_000, 1, 1), (50_001, 1, 2), (100, 1e6, 2)):
+    for number, tokens, least in (
+        (0, 0, 0),
+        (1, 1, 1),
+        (50_000, 1, 1),
+        (50_001, 1, 2),
+        (100, 1e6, 2),
+    ):
         judge = JudgeEstimate("j", PLAIN)
         judge.add(Range(tokens, tokens, tokens), 1, Range(number, number, number))
         result = judge.batches(LIMITS["openai"])

@@ -8,10 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.formats.reader import validated
 from ruler_cli.prompting.render import render
-from ruler_cli.run import RunResult, score
+from ruler_cli.runs.file import RunResult, score
+from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.types import Rollout
 from tests.conftest import read, write
 from tests.values import talk
@@ -22,7 +22,10 @@ ASKED = {"role": "user", "content": "What is 6 times 7?"}
 def scored(path: Path, records: list[Any]) -> tuple[RunResult, list[Any]]:
     """Score records with the simulated judge; return its summary and its output."""
     source, out = write(path / "in.jsonl", records), path / "out.jsonl"
-    done = anyio.run(score, ScoreSettings(InputSettings(str(source)), str(out), JudgeSettings("simulated")))
+    done = anyio.run(
+        score,
+        ScoreSettings(InputSettings(str(source)), str(out), JudgeSettings("simulated")),
+    )
     return done, read(out)
 
 
@@ -40,7 +43,9 @@ def scored(path: Path, records: list[Any]) -> tuple[RunResult, list[Any]]:
 )  # fmt: skip
 def test_silent(own: list[Any], reason: str, tmp_path: Path) -> None:
     """A rollout without a message of its agent fails with the reason, and the others are scored."""
-    records: list[Any] = [{"group_id": "a", "messages": talk(text)} for text in ("41", "42")]
+    records: list[Any] = [
+        {"group_id": "a", "messages": talk(text)} for text in ("41", "42")
+    ]
     records.insert(1, {"group_id": "a", "messages": [ASKED, *own], "reward": 1.0})
     done, out = scored(tmp_path, records)
     assert [r["ruler"]["status"] for r in out] == ["scored", "failed", "scored"]
@@ -53,7 +58,10 @@ def test_silent(own: list[Any], reason: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"content": "", "tool_calls": [{"function": {"name": "look", "arguments": "{}"}}]},
+        {
+            "content": "",
+            "tool_calls": [{"function": {"name": "look", "arguments": "{}"}}],
+        },
         {"content": "", "toolCalls": [{"name": "look", "arguments": "{}"}]},
         {"content": [{"type": "tool_use", "id": "1", "name": "look", "input": {}}]},
         {"content": None, "reasoning_content": "Six sevens."},
@@ -68,16 +76,29 @@ def test_something(fields: dict[str, Any], tmp_path: Path) -> None:
     """A message with any content, under any key, is scored, and its line is not empty."""
     message = {"role": "assistant", **fields}
     assert not any(line.endswith(': ""') for line in render([message]))
-    _, out = scored(tmp_path, [{"group_id": "a", "messages": m} for m in (talk("41"), [ASKED, message])])
+    _, out = scored(
+        tmp_path,
+        [{"group_id": "a", "messages": m} for m in (talk("41"), [ASKED, message])],
+    )
     assert [r["ruler"]["status"] for r in out] == ["scored", "scored"]
 
 
 def test_unknown_keys() -> None:
     """A message without content shows the text of its only other field, or all of them as raw JSON."""
     texts = {"role": "assistant", "content": "", "value": "42", "model": "m"}
-    several = {"role": "assistant", "said": "42", "done": ["x"], "tokens": [1, 2], "n": 3}
+    several = {
+        "role": "assistant",
+        "said": "42",
+        "done": ["x"],
+        "tokens": [1, 2],
+        "n": 3,
+    }
     result = {"role": "tool", "tool_call_id": "1", "output": "sunny"}
-    sound = {"role": "assistant", "content": None, "audio": {"transcript": "42", "data": "UklGR" * 100}}
+    sound = {
+        "role": "assistant",
+        "content": None,
+        "audio": {"transcript": "42", "data": "UklGR" * 100},
+    }
     assert render([texts, several, result, sound]) == [
         'assistant: "42"',
         r'assistant: "{\"said\":\"42\",\"done\":[\"x\"]}"',
@@ -93,12 +114,24 @@ LOOK = [{"function": {"name": "look", "arguments": "{}"}}]
 @pytest.mark.parametrize(
     ("message", "lines"),
     [
-        ({"content": "", "reasoning": "Hm.", "text": "42"}, ['assistant thinking: "Hm."', ANSWER]),
-        ({"thinking": "Hm.", "parts": [{"text": "42"}]}, ['assistant thinking: "Hm."', ANSWER]),
+        (
+            {"content": "", "reasoning": "Hm.", "text": "42"},
+            ['assistant thinking: "Hm."', ANSWER],
+        ),
+        (
+            {"thinking": "Hm.", "parts": [{"text": "42"}]},
+            ['assistant thinking: "Hm."', ANSWER],
+        ),
         ({"content": None, "text": "42", "tool_calls": LOOK}, [ANSWER, CALLED]),
-        ({"content": None, "tool_calls": LOOK, "reasoning_details": [{"data": "x"}]}, [CALLED]),
+        (
+            {"content": None, "tool_calls": LOOK, "reasoning_details": [{"data": "x"}]},
+            [CALLED],
+        ),
         ({"role": "tool", "tool_calls": LOOK}, [CALLED]),
-        ({"role": "tool", "content": "sunny", "tool_calls": LOOK}, ['tool: "sunny"', CALLED]),
+        (
+            {"role": "tool", "content": "sunny", "tool_calls": LOOK},
+            ['tool: "sunny"', CALLED],
+        ),
     ],
 )
 def test_text_beside(message: dict[str, Any], lines: list[str]) -> None:
@@ -110,12 +143,12 @@ def test_text_beside(message: dict[str, Any], lines: list[str]) -> None:
 @pytest.mark.parametrize("name", ["name", "toolName"])
 def test_arguments(name: str, key: str) -> None:
     """A call shows its arguments under any of their names, and one of no known shape all it holds."""
-    assert render([{"role": "assistant", "toolCalls": [{name: "look", key: {"at": 1}}]}]) == [
-        'call look: {"at":1}'
-    ]
-    assert render([{"role": "assistant", "tool_calls": [{"id": "1", "said": "look"}]}]) == [
-        'call unknown: {"id":"1","said":"look"}'
-    ]
+    assert render(
+        [{"role": "assistant", "toolCalls": [{name: "look", key: {"at": 1}}]}]
+    ) == ['call look: {"at":1}']
+    assert render(
+        [{"role": "assistant", "tool_calls": [{"id": "1", "said": "look"}]}]
+    ) == ['call unknown: {"id":"1","said":"look"}']
 
 
 @pytest.mark.parametrize("part", [[1.0], ["said"], [ASKED, None], [ASKED, [ASKED]]])

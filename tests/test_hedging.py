@@ -15,7 +15,14 @@ from typing import Any, Literal
 
 import pytest
 
-from ruler_cli import JudgedGroup, JudgeSettings, PoolSettings, Scorer, ScoreSettings, UsageError
+from ruler_cli import (
+    JudgedGroup,
+    JudgeSettings,
+    PoolSettings,
+    Scorer,
+    ScoreSettings,
+    UsageError,
+)
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.values import few
@@ -66,7 +73,9 @@ async def straggle(scorer: Scorer, server: JudgeServer, one: Any) -> JudgedGroup
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("via", few(1, ["http", "litellm"]))
-async def test_straggler(via: Literal["http", "litellm"], server: JudgeServer, tmp_path: Path) -> None:
+async def test_straggler(
+    via: Literal["http", "litellm"], server: JudgeServer, tmp_path: Path
+) -> None:
     """A call that hangs is asked again; the server sees its end, the ledger has one reply, the cap holds."""
     settings = ScoreSettings(
         judge=JudgeSettings("openai/good", server.base, via=via, price=(1.0, 2.0)),
@@ -79,16 +88,22 @@ async def test_straggler(via: Literal["http", "litellm"], server: JudgeServer, t
         before = threads_and_tasks()
         scored = await straggle(scorer, server, GROUPS[KNOWN])
         await until(lambda: server.stats()["in_flight"] == 0)
-        assert all(now <= then for now, then in zip(threads_and_tasks(), before, strict=True))
+        assert all(
+            now <= then for now, then in zip(threads_and_tasks(), before, strict=True)
+        )
         after = await scorer.score(GROUPS[-1])
         summary, stats = scorer.summary(), server.stats()
-    assert [one.scores for one in (scored, after)] == [(0.1, KNOWN / 100, 0.9), (0.1, 0.51, 0.9)]
+    assert [one.scores for one in (scored, after)] == [
+        (0.1, KNOWN / 100, 0.9),
+        (0.1, 0.51, 0.9),
+    ]
     assert (summary.asked, summary.hedged, summary.retried) == (KNOWN + 3, 1, {})
     assert stats["requests"] == KNOWN + 3
     books = stats["books"]
     assert (books["answered"]["calls"], books["abandoned"]["calls"]) == (KNOWN + 2, 1)
     paid, unsure = (
-        (each["prompt"] + 2 * each["completion"]) / 1e6 for each in (books["answered"], books["abandoned"])
+        (each["prompt"] + 2 * each["completion"]) / 1e6
+        for each in (books["answered"], books["abandoned"])
     )
     assert summary.cost_usd == pytest.approx(paid)
     assert summary.unsure_usd is not None and unsure <= summary.unsure_usd < 2 * unsure
@@ -119,11 +134,30 @@ def test_killed(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
     """After `kill -9` with both calls in flight the next run asks once for each lost reply."""
     groups = [group(f"g{i:03}", 0.1, i / 200, 0.9) for i in range(120)]
     write(tmp_path / "in.jsonl", groups)
-    options = ["--api-base", server.base, "--ledger", "ledger.sqlite", "-c", "8", "--hedge"]
-    line = ["score", "in.jsonl", "out.jsonl", "-m", "openai/good", *options, "--summary", "summary.json"]
+    options = [
+        "--api-base",
+        server.base,
+        "--ledger",
+        "ledger.sqlite",
+        "-c",
+        "8",
+        "--hedge",
+    ]
+    line = [
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/good",
+        *options,
+        "--summary",
+        "summary.json",
+    ]
     server.configure(latency=0.15)
     command = [sys.executable, "-m", "ruler_cli", *line]
-    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+    with subprocess.Popen(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as process:
         asyncio.run(until(lambda: server.stats()["requests"] >= len(groups) - 6))
         server.configure(latency=NEVER)
         asyncio.run(until(lambda: server.stats()["requests"] > len(groups)))
@@ -135,7 +169,8 @@ def test_killed(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert server.stats()["requests"] == len(groups) - kept
     written = [
-        [one["ruler"]["score"] for one in each["trajectories"]] for each in read(tmp_path / "out.jsonl")
+        [one["ruler"]["score"] for one in each["trajectories"]]
+        for each in read(tmp_path / "out.jsonl")
     ]
     assert written == [[0.1, i / 200, 0.9] for i in range(len(groups))]
     assert replies(tmp_path / "ledger.sqlite") == len(groups)

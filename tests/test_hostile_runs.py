@@ -16,7 +16,9 @@ from tests.runs import Stage, Stub, answer, refusing, truthful
 
 def score(folder: Path, *options: str) -> Done:
     """Score `in.jsonl` with the embedded judge."""
-    return run_here(["score", "in.jsonl", "out.jsonl", "-m", "offline", *options], "", folder, {})
+    return run_here(
+        ["score", "in.jsonl", "out.jsonl", "-m", "offline", *options], "", folder, {}
+    )
 
 
 def groups(number: int, **each: list[Any]) -> list[dict[str, Any]]:
@@ -40,7 +42,9 @@ def groups(number: int, **each: list[Any]) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("option", ["--blend", "--rpm", "--tpm", "--max-cost", "--timeout"])
+@pytest.mark.parametrize(
+    "option", ["--blend", "--rpm", "--tpm", "--max-cost", "--timeout"]
+)
 def test_nan_is_no_number(tmp_path: Path, option: str) -> None:
     """An option of `nan` is refused before any request: it would pass every bound."""
     write(tmp_path / "in.jsonl", groups(1, reward=[0.0, 1.0]))
@@ -53,11 +57,15 @@ def test_nan_is_no_number(tmp_path: Path, option: str) -> None:
 def test_no_outcome_to_order_by(tmp_path: Path) -> None:
     """If --order-by-outcome finds no outcome, the run reports the number of rollouts; else nothing."""
     write(tmp_path / "in.jsonl", groups(2, reward=[None, None]))
-    assert "4 rollouts without an outcome" in score(tmp_path, "--order-by-outcome").stderr
+    assert (
+        "4 rollouts without an outcome" in score(tmp_path, "--order-by-outcome").stderr
+    )
     assert "outcome" not in score(tmp_path).stderr
 
 
-@pytest.mark.parametrize("options", [(), ("--passes", "2"), ("--debias", "--outcome", "reward")])
+@pytest.mark.parametrize(
+    "options", [(), ("--passes", "2"), ("--debias", "--outcome", "reward")]
+)
 def test_deep_reward(tmp_path: Path, options: tuple[str, ...]) -> None:
     """A reward nested more deeply than Python's stack stays unchanged, also while groups wait."""
     deep = "[" * 800 + "1" + "]" * 800
@@ -67,14 +75,23 @@ def test_deep_reward(tmp_path: Path, options: tuple[str, ...]) -> None:
     done = score(tmp_path, *options)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     out = (tmp_path / "out.jsonl").read_text()
-    assert out.count(f'"independent_reward": {deep}') + out.count(f'"independent_reward":{deep}') == 2 * 2
+    assert (
+        out.count(f'"independent_reward": {deep}')
+        + out.count(f'"independent_reward":{deep}')
+        == 2 * 2
+    )
 
 
-def test_panel_that_scores_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panel_that_scores_positions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two judges that score by position alone leave every group tied, also with one pass."""
 
     def by_place(request: Request) -> Reply:
-        positions = {text: position for position, text in enumerate(blocks(request.user).values())}
+        positions = {
+            text: position
+            for position, text in enumerate(blocks(request.user).values())
+        }
         return answer(request, lambda text: 1 - positions[text] / 3)
 
     stage = Stage(
@@ -91,9 +108,16 @@ def test_panel_that_scores_positions(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("options", "warns"),
-    [(("--passes", "2"), True), (("-m", "simulated"), True), ((), False), (("--passes", "1"), False)],
+    [
+        (("--passes", "2"), True),
+        (("-m", "simulated"), True),
+        ((), False),
+        (("--passes", "1"), False),
+    ],
 )
-def test_passes_in_one_order(tmp_path: Path, options: tuple[str, ...], warns: bool) -> None:
+def test_passes_in_one_order(
+    tmp_path: Path, options: tuple[str, ...], warns: bool
+) -> None:
     """If all passes show the order of the file, a run warns about its reliability."""
     write(tmp_path / "in.jsonl", groups(1, reward=[0.0, 1.0]))
     done = score(tmp_path, "--order", "input", *options)

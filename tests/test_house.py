@@ -16,39 +16,12 @@ from tests.conftest import ROOT
 PACKAGE = Path(ruler_cli.__file__).parent
 LAYERS = (
     {"__main__", "cli"},
-    {
-        "run",
-        "result_writer",
-        "batch_scores",
-        "scorer",
-        "open_scorer",
-        "object_groups",
-        "object_records",
-        "object_values",
-        "api",
-        "run_settings",
-        "batch",
-        "cluster",
-        "estimate",
-        "results",
-    },
+    {"runs", "results"},
     {"judging"},
     {"prompting", "scoring", "pool", "judges", "ledger"},
-    {"reading", "writing", "formats"},
-    {
-        "config",
-        "config_file",
-        "config_values",
-        "options",
-        "contradictions",
-        "observer",
-        "answer",
-        "types",
-        "errors",
-        "keys",
-        "rubric",
-        "suggestions",
-    },
+    {"formats", "files"},
+    {"settings"},
+    {"types", "errors"},
 )
 """Top to bottom. A module imports its own layer and lower ones."""
 INDEPENDENT = LAYERS[3]
@@ -109,11 +82,13 @@ def test_imports_point_down() -> None:
 def test_no_cycles() -> None:
     """No module imports itself through others, not even in a function or for a type."""
     paths = {
-        f"ruler_cli.{name}".removesuffix(".__init__"): path for name, path in zip(NAMES, MODULES, strict=True)
+        f"ruler_cli.{name}".removesuffix(".__init__"): path
+        for name, path in zip(NAMES, MODULES, strict=True)
     }
     del paths["ruler_cli"]  # names of `api`, on demand
     graph = {
-        name: [other for other in dependencies(path, paths) if other in paths] for name, path in paths.items()
+        name: [other for other in dependencies(path, paths) if other in paths]
+        for name, path in paths.items()
     }
     TopologicalSorter(graph).prepare()  # CycleError names the modules
 
@@ -130,12 +105,18 @@ def litellm_imports(path: Path) -> set[str]:
 
 def test_one_file_knows_litellm() -> None:
     """Only the litellm judge imports litellm, and inside a function, because it takes seconds."""
-    assert {path.name: result for path in MODULES if (result := litellm_imports(path))} == {}
+    assert {
+        path.name: result for path in MODULES if (result := litellm_imports(path))
+    } == {}
 
 
 def stdout_calls(path: Path) -> set[str]:
     """Return the calls of a module that write to stdout."""
-    called = {ast.unparse(node.func) for node in ast.walk(tree(path)) if isinstance(node, ast.Call)}
+    called = {
+        ast.unparse(node.func)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+    }
     return called & {"print", "typer.echo", "sys.stdout.write"}
 
 
@@ -148,24 +129,20 @@ def test_only_the_command_line_prints() -> None:
 def test_no_machine_path() -> None:
     """No module contains a path of a developer's machine."""
     folders = ("/home/", "/work/", "/Users/")
-    assert [path.name for path in MODULES if any(folder in path.read_text() for folder in folders)] == []
-
-
-def test_small_modules() -> None:
-    """A module under 80 lines has several importers; one with a single importer stands inside it."""
-    importers: Counter[str] = Counter()
-    for path in MODULES:
-        importers.update({name.removeprefix("ruler_cli.") for name in dependencies(path, KNOWN)})
-    small = [
-        name for name, path in zip(NAMES, MODULES, strict=True) if len(path.read_text().splitlines()) < 80
-    ]
-    assert [name for name in small if "__" not in name and importers[name] < 2] == []
+    assert [
+        path.name
+        for path in MODULES
+        if any(folder in path.read_text() for folder in folders)
+    ] == []
 
 
 def test_class_names() -> None:
     """A class name means one thing in the whole package."""
     classes = [
-        node.name for path in MODULES for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)
+        node.name
+        for path in MODULES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef)
     ]
     assert [name for name, number in Counter(classes).items() if number > 1] == []
 
@@ -174,9 +151,17 @@ def test_docstrings() -> None:
     """A docstring begins with a verb or a noun, and with no clause."""
     clause = re.compile(r"(What|Where|Whether|Who|Whom|Whose|How|Which|When)\b(?!-)")
     wrong = []
-    for path in [p for folder in ("ruler_cli", "tests", "benchmarks") for p in (ROOT / folder).rglob("*.py")]:
+    for path in [
+        p
+        for folder in ("ruler_cli", "tests", "benchmarks")
+        for p in (ROOT / folder).rglob("*.py")
+    ]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 text = node.value.value
-                wrong += [f"{path}: {text}"] if isinstance(text, str) and clause.match(text) else []
+                wrong += (
+                    [f"{path}: {text}"]
+                    if isinstance(text, str) and clause.match(text)
+                    else []
+                )
     assert wrong == []

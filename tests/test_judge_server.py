@@ -30,8 +30,17 @@ def test_load() -> None:
     load.arrive(7.0, 4)
     warm_up, two, four = (phase.report(0.0) for phase in load.phases)
     assert (warm_up["used"], warm_up["requests"], warm_up["refused"]) == (1.0, 2, 0)
-    assert (two["began"], two["until"], two["used"]) == (1.0, 7.0, (2 + 2 * 1 + 2) / (2 * 6))
-    assert (two["requests"], two["refused"], four["requests"], four["capacity"]) == (2, 1, 1, 4)
+    assert (two["began"], two["until"], two["used"]) == (
+        1.0,
+        7.0,
+        (2 + 2 * 1 + 2) / (2 * 6),
+    )
+    assert (two["requests"], two["refused"], four["requests"], four["capacity"]) == (
+        2,
+        1,
+        1,
+        4,
+    )
 
 
 def test_window() -> None:
@@ -53,10 +62,17 @@ def test_books() -> None:
             body = {"model": model, "messages": [{"role": "user", "content": shown}]}
             url = f"{judge.base}/chat/completions"
             request = urllib.request.Request(url, json.dumps(body).encode())
-            with contextlib.suppress(http.client.HTTPException, OSError), judge.opener.open(request) as reply:
+            with (
+                contextlib.suppress(http.client.HTTPException, OSError),
+                judge.opener.open(request) as reply,
+            ):
                 reply.read()
         books = judge.stats()["books"]
-    assert (books["contents"], books["times"], books["paid_again"]) == (5, {"1": 1, "3": 1}, 2)
+    assert (books["contents"], books["times"], books["paid_again"]) == (
+        5,
+        {"1": 1, "3": 1},
+        2,
+    )
     assert (books["answered"]["calls"], books["answered"]["completion"]) == (4, 200)
     assert books["abandoned"]["calls"] == 0
 

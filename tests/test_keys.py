@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.keys import HIDDEN, is_variable_name, looks_like_key, secrets_among, without_keys
+from ruler_cli.settings.keys import (
+    HIDDEN,
+    is_variable_name,
+    looks_like_key,
+    secrets_among,
+    without_keys,
+)
+from ruler_cli.settings.models import JudgeSettings
 
 KEYS = (
     "sk-abcd1234", "sk-proj-abc_DEF-123456789012345678", "sk-ant-api03-AbCd1234", "sk-or-v1-0123abcd",
@@ -63,7 +69,11 @@ def test_model_on_disk() -> None:
 @pytest.mark.parametrize("key", KEYS)
 def test_settings(key: str) -> None:
     """Settings of a judge take no key for a name, and the error does not repeat it."""
-    for model, variable in ((key, None), ("openai/sk-abcd1234", None), ("openai/o3", key)):
+    for model, variable in (
+        (key, None),
+        ("openai/sk-abcd1234", None),
+        ("openai/o3", key),
+    ):
         with pytest.raises(UsageError) as error:
             JudgeSettings(model, api_key_env=variable)
         assert key not in str(error.value)
@@ -74,4 +84,6 @@ def test_settings(key: str) -> None:
 def test_text() -> None:
     """Of a text long keys and all given secrets are left out, and nothing else."""
     text = "task sk-learn-2 has sk-proj-0123456789abcdef and hunter2"
-    assert without_keys(text, ["hunter2"]) == f"task sk-learn-2 has {HIDDEN} and {HIDDEN}"
+    assert (
+        without_keys(text, ["hunter2"]) == f"task sk-learn-2 has {HIDDEN} and {HIDDEN}"
+    )

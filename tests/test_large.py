@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, ScoreSettings
-from ruler_cli.observer import Summary
-from ruler_cli.run import score as run_score
+from ruler_cli.runs.file import score as run_score
+from ruler_cli.settings.models import (
+    AskSettings,
+    InputSettings,
+    JudgeSettings,
+    ScoreSettings,
+)
+from ruler_cli.types import Summary
 from tests.conftest import read, rollout, write
 from tests.judge_server import JudgeServer
 from tests.judging_server.asks import read_ask
@@ -23,12 +28,15 @@ def large(name: str, size: int, words: int = 0) -> dict[str, Any]:
     return {
         "group_id": name,
         "trajectories": [
-            rollout(i / 1000, f"{name}-{i} " + "word " * words, reward=i / 7) for i in range(size)
+            rollout(i / 1000, f"{name}-{i} " + "word " * words, reward=i / 7)
+            for i in range(size)
         ],
     }
 
 
-async def score(path: Path, server: JudgeServer, cue: str = "good", **ask: Any) -> Summary:
+async def score(
+    path: Path, server: JudgeServer, cue: str = "good", **ask: Any
+) -> Summary:
     """Score `in.jsonl` to the end."""
     where = JudgeSettings(f"openai/{cue}", server.base)
     run = ScoreSettings(
@@ -46,15 +54,22 @@ async def score(path: Path, server: JudgeServer, cue: str = "good", **ask: Any) 
 
 def asked(server: JudgeServer) -> list[list[str]]:
     """The rollouts of each request, from the server's record."""
-    return [sorted(read_ask(request).rollouts.values()) for request in server.requests()]
+    return [
+        sorted(read_ask(request).rollouts.values()) for request in server.requests()
+    ]
 
 
 def rewards(path: Path) -> list[list[Any]]:
     """The rewards of the output, per record."""
-    return [[t["reward"] for t in record["trajectories"]] for record in read(path / "out.jsonl")]
+    return [
+        [t["reward"] for t in record["trajectories"]]
+        for record in read(path / "out.jsonl")
+    ]
 
 
-@pytest.mark.parametrize(("size", "most", "windows"), few(2, [(33, 32, 2), (130, 8, 17), (100, 32, 4)]))
+@pytest.mark.parametrize(
+    ("size", "most", "windows"), few(2, [(33, 32, 2), (130, 8, 17), (100, 32, 4)])
+)
 @pytest.mark.parametrize("passes", [1, 3])
 async def test_more_than_a_window(
     size: int, most: int, windows: int, passes: int, tmp_path: Path, server: JudgeServer
@@ -75,7 +90,11 @@ async def test_more_than_a_window(
     assert big == pytest.approx([i / 1000 for i in range(size)], abs=1e-6)
     assert small == [i / 1000 for i in range(5)]
     part = read(tmp_path / "out.jsonl")[0]["ruler"]
-    assert (part["windows"], part["passes"], part["size"]) == (windows, passes_run, size)
+    assert (part["windows"], part["passes"], part["size"]) == (
+        windows,
+        passes_run,
+        size,
+    )
     requests = server.stats()["requests"]
     before = rewards(tmp_path)
     await score(tmp_path, server, passes=passes, group_size=most)
@@ -87,8 +106,15 @@ async def test_context_too_small(cue: str, tmp_path: Path, server: JudgeServer) 
     """A group that leaves too little context for its answer, or that the judge refuses, is windowed."""
     write(tmp_path / "in.jsonl", [large("big", 24, 200), large("small", 4, 20)])
     done = await score(tmp_path, server, cue, passes=2)
-    assert (done.complete, done.windowed, done.shortened, done.degraded) == (True, 1, 0, 0)
-    assert rewards(tmp_path)[0] == pytest.approx([i / 1000 for i in range(24)], abs=1e-6)
+    assert (done.complete, done.windowed, done.shortened, done.degraded) == (
+        True,
+        1,
+        0,
+        0,
+    )
+    assert rewards(tmp_path)[0] == pytest.approx(
+        [i / 1000 for i in range(24)], abs=1e-6
+    )
     assert rewards(tmp_path)[1] == [i / 1000 for i in range(4)]
     assert server.stats()["by_status"].get("400", 0) == (cue == "400-context")
     requests = server.stats()["requests"]
@@ -109,7 +135,9 @@ async def test_window_that_is_lost(tmp_path: Path, server: JudgeServer) -> None:
 
 
 @pytest.mark.parametrize("passes", [1, 3])
-async def test_window_that_does_not_fit(passes: int, tmp_path: Path, server: JudgeServer) -> None:
+async def test_window_that_does_not_fit(
+    passes: int, tmp_path: Path, server: JudgeServer
+) -> None:
     """If a later window does not fit although the first did, the group gets a new layout, once."""
     made = large("big", 40)
     for rollout_ in made["trajectories"][::9]:

@@ -9,9 +9,9 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.config import AskSettings, InputSettings, ScoreSettings
 from ruler_cli.judging.group_run import JudgeRunner
 from ruler_cli.prompting.prompt import build_layout
+from ruler_cli.settings.models import AskSettings, InputSettings, ScoreSettings
 from ruler_cli.types import CallError, GroupResult, Reply, Request, Usage
 from tests.scoring.replies import StubJudge
 from tests.values import group, talk
@@ -38,15 +38,26 @@ class Strict:
         tokens = self.tokens(request)
         if tokens > self.context:
             self.refused += 1
-            return CallError("too_long", "HTTP 400", "group", sent=True, context=(self.context, tokens))
+            return CallError(
+                "too_long",
+                "HTTP 400",
+                "group",
+                sent=True,
+                context=(self.context, tokens),
+            )
         self.answered.append(request)
-        output = [{"trajectory_id": label, "explanation": "", "score": 0.5} for label in request.labels]
+        output = [
+            {"trajectory_id": label, "explanation": "", "score": 0.5}
+            for label in request.labels
+        ]
         return Reply(json.dumps({"scores": output}), Usage(tokens, 10, 0, 1))
 
 
 def result_of(judge: Strict, texts: list[str], known: int | None = None) -> GroupResult:
     """The result of a group of these answers."""
-    runner = JudgeRunner(ScoreSettings(InputSettings("-"), "-"), [StubJudge(judge.call, known)])
+    runner = JudgeRunner(
+        ScoreSettings(InputSettings("-"), "-"), [StubJudge(judge.call, known)]
+    )
     return anyio.run(runner.start(group(*map(talk, texts))).judge)
 
 
@@ -58,7 +69,9 @@ def result_of(judge: Strict, texts: list[str], known: int | None = None) -> Grou
 def test_dense_text(dense: list[bool], known: int | None) -> None:
     """For any token density of the texts, each rollout is scored whole in two passes."""
     judge = Strict(20_000)
-    texts = [f"{n} {DENSE * 130 if each else PLAIN * 180}" for n, each in enumerate(dense)]
+    texts = [
+        f"{n} {DENSE * 130 if each else PLAIN * 180}" for n, each in enumerate(dense)
+    ]
     result = result_of(judge, texts, known)
     assert result.failed_calls == ()
     assert result.shortened == 0
@@ -68,7 +81,9 @@ def test_dense_text(dense: list[bool], known: int | None) -> None:
         for rollout in pass_scores.distinct
     )
     passes = {pass_index for _, pass_index in seen}
-    assert seen == Counter((rollout, pass_index) for rollout in range(len(texts)) for pass_index in passes)
+    assert seen == Counter(
+        (rollout, pass_index) for rollout in range(len(texts)) for pass_index in passes
+    )
     assert len(passes) == 2 or len(judge.answered) == 1
     windows = [(scores.pass_index, scores.window) for scores in result.pass_scores]
     assert len(set(windows)) == len(windows)

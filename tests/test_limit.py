@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.config import InputSettings, shard_of
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.input import open_input
-from ruler_cli.run import RunResult
+from ruler_cli.files.input import open_input
+from ruler_cli.runs.file import RunResult
+from ruler_cli.settings.models import InputSettings, shard_of
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.fuzz_containers import KINDS, OUTPUT, unpack
 from tests.judge_server import JudgeServer
@@ -26,7 +26,11 @@ from tests.test_shards import LIES, bare, laid, staged
 def limited(stage: Stage, kind: str, limit: int | None, **more: Any) -> RunResult:
     """Run over the first groups, with one ledger for all runs."""
     reading = {"limit": limit, **more.pop("reading", {})}
-    names: Any = {"source": f"in{kind}", "output": f"out-{limit}{OUTPUT[kind]}", "ledger": "ledger"}
+    names: Any = {
+        "source": f"in{kind}",
+        "output": f"out-{limit}{OUTPUT[kind]}",
+        "ledger": "ledger",
+    }
     return stage.run(reading=reading, failed=stage.path / "failed", **names, **more)
 
 
@@ -35,11 +39,16 @@ def keys(records: list[bytes]) -> list[str]:
     return list(dict.fromkeys(json.loads(record)["group_id"] for record in records))
 
 
-@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=settings().max_examples // 2,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(
     st.sampled_from(KINDS),
     st.sampled_from(LIES),
-    st.lists(st.integers(1, 3), min_size=1, max_size=6).filter(lambda sizes: max(sizes) > 1),
+    st.lists(st.integers(1, 3), min_size=1, max_size=6).filter(
+        lambda sizes: max(sizes) > 1
+    ),
     st.integers(1, 7),
 )
 def test_first_groups(kind: str, lie: str, sizes: list[int], limit: int) -> None:
@@ -54,29 +63,43 @@ def test_first_groups(kind: str, lie: str, sizes: list[int], limit: int) -> None
         assert stage.asked == first + max(0, len(sizes) - limit)
         alone = unpack(stage.path / f"out-None{OUTPUT[kind]}", OUTPUT[kind])
         wanted = keys(records)[:limit]
-        assert some == [one for one in bare(alone) if json.loads(one)["group_id"] in wanted]
+        assert some == [
+            one for one in bare(alone) if json.loads(one)["group_id"] in wanted
+        ]
 
 
 def opened(path: Path, **settings: Any) -> tuple[list[str], int, list[str]]:
     """The keys of the groups of a file, the records that were read, and the notes."""
     with ExitStack() as stack:
         source = open_input(
-            InputSettings(str(path), **settings), stack, lambda problem: pytest.fail(str(problem))
+            InputSettings(str(path), **settings),
+            stack,
+            lambda problem: pytest.fail(str(problem)),
         )
         assert source.survey is not None
-        return [one.key for one in source.groups], source.survey.records, list(source.notes)
+        return (
+            [one.key for one in source.groups],
+            source.survey.records,
+            list(source.notes),
+        )
 
 
 def test_reads_no_further(tmp_path: Path) -> None:
     """Input behind the first groups is read only if a group may go on there, and a sentence says which."""
-    lines = write(tmp_path / "lines.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(50)])
+    lines = write(
+        tmp_path / "lines.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(50)]
+    )
     rest = "; leave it out for all of them"
     cut = ["limit=3: only the first 3 groups" + rest]
     assert opened(lines, limit=3) == (["g0", "g1", "g2"], 3, cut)
     rows = write(tmp_path / "rows.jsonl", laid([2] * 50, "adjacent"))
     whole = ["limit=3: only the first 3 of 50 groups" + rest]
     assert opened(rows, limit=3) == (["g0", "g1", "g2"], 100, whole)
-    assert opened(rows, limit=3, grouping="consecutive") == (["g0", "g1", "g2"], 100, whole)
+    assert opened(rows, limit=3, grouping="consecutive") == (
+        ["g0", "g1", "g2"],
+        100,
+        whole,
+    )
     apart = write(tmp_path / "apart.jsonl", laid([1, 2, 1], "scattered"))
     with pytest.raises(UsageError, match="are one group with others between"):
         opened(apart, limit=1, grouping="consecutive")
@@ -99,16 +122,25 @@ def test_columns_are_not_cut(tmp_path: Path) -> None:
 def test_limit_before_shard(tmp_path: Path) -> None:
     """Shards share the first groups, so that together they judge them once."""
     path = write(tmp_path / "in.jsonl", laid([2] * 40, "scattered"))
-    parts = [opened(path, limit=10, shard=shard_of(f"{number}/3"))[0] for number in (1, 2, 3)]
-    assert sorted(key for part in parts for key in part) == sorted(f"g{i}" for i in range(10))
+    parts = [
+        opened(path, limit=10, shard=shard_of(f"{number}/3"))[0] for number in (1, 2, 3)
+    ]
+    assert sorted(key for part in parts for key in part) == sorted(
+        f"g{i}" for i in range(10)
+    )
 
 
 def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
     """From stdin the first groups are scored, and the rest may be anything."""
     groups = "".join(json.dumps(group(name, 0.1, 0.9)) + "\n" for name in "abc")
-    done = ruler("score", "-", "-", "-m", "offline", "--limit", "2", stdin=groups + "no JSON\n")
+    done = ruler(
+        "score", "-", "-", "-m", "offline", "--limit", "2", stdin=groups + "no JSON\n"
+    )
     assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["group_id"] for line in done.stdout.splitlines()] == ["a", "b"]
+    assert [json.loads(line)["group_id"] for line in done.stdout.splitlines()] == [
+        "a",
+        "b",
+    ]
     assert done.stderr.count("--limit") == 1
     assert "--limit 2: only the first 2 groups; leave it out" in done.stderr
     rows = "".join(json.dumps(row) + "\n" for row in laid([2, 3, 2], "scattered"))
@@ -122,16 +154,33 @@ def test_group_that_goes_on(ruler: Ruler) -> None:
     """A group of the first ones that comes back behind them is an error; other groups may."""
 
     def rows(names: str) -> str:
-        records = [{"task_id": name, **rollout(0.5, f"{i}")} for i, name in enumerate(names)]
+        records = [
+            {"task_id": name, **rollout(0.5, f"{i}")} for i, name in enumerate(names)
+        ]
         return "".join(json.dumps(record) + "\n" for record in records)
 
-    words = ("score", "-", "-", "-m", "offline", "--group-by", "task_id", "--limit", "2")
+    words = (
+        "score",
+        "-",
+        "-",
+        "-m",
+        "offline",
+        "--group-by",
+        "task_id",
+        "--limit",
+        "2",
+    )
     done = ruler(*words, stdin=rows("aabbcca"))
     assert done.returncode == 2
-    assert "line 7: group 'a' comes back after it ended (it began at line 1)" in done.stderr
+    assert (
+        "line 7: group 'a' comes back after it ended (it began at line 1)"
+        in done.stderr
+    )
     done = ruler(*words, stdin=rows("aabbccdc"))
     assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["task_id"] for line in done.stdout.splitlines()] == list("aabb")
+    assert [json.loads(line)["task_id"] for line in done.stdout.splitlines()] == list(
+        "aabb"
+    )
 
 
 def test_endless_stdin() -> None:
@@ -141,7 +190,7 @@ def test_endless_stdin() -> None:
         yield from (Row(f"g{i}") for i in range(3))
         pytest.fail("it was read on")
 
-    from ruler_cli.reading.grouping import first_groups
+    from ruler_cli.files.grouping import first_groups
 
     class Row:
         part, parts = 0, 1
@@ -160,11 +209,18 @@ def test_other_commands(ruler: Ruler, tmp_path: Path) -> None:
     assert (done.stdout.count("--limit"), done.stderr) == (1, "")
     assert "--limit 4: only the first 4 of 9 groups; " in done.stdout
     facts = json.loads(ruler("check", "in.jsonl", "--limit", "4", "--json").stdout)
-    assert (facts["groups"], facts["rollouts"], facts["estimate"]["calls"]["expected"]) == (4, 8, 4)
+    assert (
+        facts["groups"],
+        facts["rollouts"],
+        facts["estimate"]["calls"]["expected"],
+    ) == (4, 8, 4)
     assert ruler("render", "in.jsonl", "requests.jsonl", "--limit", "4").returncode == 0
     assert len(read(tmp_path / "requests.jsonl")) == 4
     assert ruler("prompt", "in.jsonl", "--group", "g3", "--limit", "4").returncode == 0
-    assert "no group" in ruler("prompt", "in.jsonl", "--group", "g4", "--limit", "4").stderr
+    assert (
+        "no group"
+        in ruler("prompt", "in.jsonl", "--group", "g4", "--limit", "4").stderr
+    )
 
 
 def test_refused(ruler: Ruler, tmp_path: Path) -> None:
@@ -173,22 +229,48 @@ def test_refused(ruler: Ruler, tmp_path: Path) -> None:
     before = path.read_bytes()
     done = ruler("score", "in.jsonl", "in.jsonl", "-m", "offline", "--limit", "1")
     assert (done.returncode, path.read_bytes()) == (2, before)
-    assert "--limit: OUTPUT in.jsonl is INPUT, of which only the first 1 would be left" in done.stderr
+    assert (
+        "--limit: OUTPUT in.jsonl is INPUT, of which only the first 1 would be left"
+        in done.stderr
+    )
     for bad in ("0", "-1", "x"):
-        assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--limit", bad).returncode == 2
+        assert (
+            ruler(
+                "score", "in.jsonl", "out.jsonl", "-m", "offline", "--limit", bad
+            ).returncode
+            == 2
+        )
 
 
 def test_dry_run(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """`score --dry-run` prints what `check` prints, with its exit code; no judge and no file is touched."""
-    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9), {"group_id": "b", "trajectories": [{}]}])
+    write(
+        tmp_path / "in.jsonl",
+        [group("a", 0.1, 0.9), {"group_id": "b", "trajectories": [{}]}],
+    )
     (tmp_path / "out.jsonl").write_text("mine")
-    judge = ("-m", "openai/good", "--api-base", server.base, "--passes", "3", "--price", "1,2")
+    judge = (
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+        "--passes",
+        "3",
+        "--price",
+        "1,2",
+    )
     check = ruler("check", "in.jsonl", *judge)
     dry = ruler("score", "in.jsonl", "out.jsonl", *judge, "--dry-run")
-    assert (dry.returncode, dry.stdout, dry.stderr) == (check.returncode, check.stdout, check.stderr)
+    assert (dry.returncode, dry.stdout, dry.stderr) == (
+        check.returncode,
+        check.stdout,
+        check.stderr,
+    )
     assert check.returncode == 1
     assert server.stats()["requests"] == 0
-    assert [path.name for path in tmp_path.iterdir() if path.name != "in.jsonl"] == ["out.jsonl"]
+    assert [path.name for path in tmp_path.iterdir() if path.name != "in.jsonl"] == [
+        "out.jsonl"
+    ]
     assert (tmp_path / "out.jsonl").read_text() == "mine"
 
 
@@ -196,21 +278,36 @@ def test_quiet(ruler: Ruler, tmp_path: Path) -> None:
     """`-q` is `--progress none`: stderr is empty if nothing is wrong."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     for word in ("-q", "--quiet"):
-        assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", word).stderr == ""
-    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", RULER_QUIET="1").stderr == ""
+        assert (
+            ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", word).stderr == ""
+        )
+    assert (
+        ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", RULER_QUIET="1").stderr
+        == ""
+    )
 
 
 def test_no_cache(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """`--no-cache` keeps and reads no reply; with --ledger or --cached-only it is a contradiction."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    run = ("score", "in.jsonl", "out.jsonl", "--model", "openai/good", "--api-base", server.base)
+    run = (
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "--model",
+        "openai/good",
+        "--api-base",
+        server.base,
+    )
     for number in (1, 2):
         done = ruler(*run, "--no-cache", RULER_LEDGER="ledger")
         assert (done.returncode, server.stats()["requests"]) == (0, number), done.stderr
     assert not (tmp_path / "ledger").exists()
     for words in (("--ledger", "x"), ("--cached-only",)):
         done = ruler(*run, "--no-cache", *words)
-        assert (done.returncode, "leave one out" in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, "leave one out" in done.stderr) == (2, True), (
+            done.stderr
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.config import JudgeSettings, MaxFailures, ScoreSettings
 from ruler_cli.errors import NothingToCompare, NoUsableReply, TooManyFailures
-from ruler_cli.run import score
-from ruler_cli.scorer import Scorer
+from ruler_cli.runs.file import score
+from ruler_cli.runs.scorer import Scorer
+from ruler_cli.settings.models import JudgeSettings, MaxFailures, ScoreSettings
 from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
@@ -19,7 +19,10 @@ from tests.runs import Stage, Stub, failing, group_of, truthful
 from tests.virtual import virtually
 
 ALONE = [group(f"g{i}", 0.5) for i in range(3)]
-ALIKE = [{"group_id": f"h{i}", "trajectories": [group("h", 0.5)["trajectories"][0]] * 2} for i in range(3)]
+ALIKE = [
+    {"group_id": f"h{i}", "trajectories": [group("h", 0.5)["trajectories"][0]] * 2}
+    for i in range(3)
+]
 PAIR = group("pair", 0.1, 0.9)
 
 
@@ -34,7 +37,9 @@ def asking(server: JudgeServer) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("where", ["file", "pipe"])
-def test_nothing_to_compare(ruler: Ruler, tmp_path: Path, server: JudgeServer, where: str) -> None:
+def test_nothing_to_compare(
+    ruler: Ruler, tmp_path: Path, server: JudgeServer, where: str
+) -> None:
     """Groups of one rollout, or of rollouts that are all alike, cost no call, and OUTPUT stays as it was."""
     records = [*ALONE, *ALIKE, {"group_id": "empty", "trajectories": []}]
     write(tmp_path / "in.jsonl", records)
@@ -51,23 +56,34 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path, server: JudgeServer, w
     assert not (tmp_path / "out.jsonl.partial").exists()
 
 
-@pytest.mark.parametrize("command", [("render", "-", "r.jsonl"), ("batch", "submit", "-")])
-def test_nothing_to_submit(ruler: Ruler, tmp_path: Path, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "command", [("render", "-", "r.jsonl"), ("batch", "submit", "-")]
+)
+def test_nothing_to_submit(
+    ruler: Ruler, tmp_path: Path, command: tuple[str, ...]
+) -> None:
     """No request is made or submitted either, if there is nothing to compare."""
     write(tmp_path / "in.jsonl", ALONE)
     for source in ("-", "in.jsonl"):
         words = [source if word == "-" else word for word in command]
-        result = ruler(*words, "-m", "openai/gpt-4o", stdin=lines(ALONE), OPENAI_API_KEY="x" * 20)
+        result = ruler(
+            *words, "-m", "openai/gpt-4o", stdin=lines(ALONE), OPENAI_API_KEY="x" * 20
+        )
         assert (result.returncode, "anything to compare" in result.stderr) == (2, True)
     assert not (tmp_path / "r.jsonl").exists()
 
 
-@pytest.mark.parametrize("more", [["--single", "score"], ["--limit", "2"], ["--shard", "1/2"]])
+@pytest.mark.parametrize(
+    "more", [["--single", "score"], ["--limit", "2"], ["--shard", "1/2"]]
+)
 def test_asked_for(ruler: Ruler, tmp_path: Path, more: list[str]) -> None:
     """Groups of one rollout are scored if that, without a warning, or a part of INPUT is asked for."""
     write(tmp_path / "in.jsonl", ALONE)
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", *more)
-    assert (done.returncode, "nothing can be compared" in done.stderr) == (0, "score" not in more)
+    assert (done.returncode, "nothing can be compared" in done.stderr) == (
+        0,
+        "score" not in more,
+    )
 
 
 def test_nothing_to_ask(ruler: Ruler, tmp_path: Path) -> None:
@@ -75,11 +91,21 @@ def test_nothing_to_ask(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [{"group_id": "empty", "trajectories": []}] * 2)
     assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").returncode == 1
     assert (
-        ruler("score", "-", "-", "-m", "offline", stdin=(tmp_path / "in.jsonl").read_text()).returncode == 1
+        ruler(
+            "score",
+            "-",
+            "-",
+            "-m",
+            "offline",
+            stdin=(tmp_path / "in.jsonl").read_text(),
+        ).returncode
+        == 1
     )
 
 
-@pytest.mark.parametrize(("before", "warned"), [(3, False), (19, False), (20, True), (25, True)])
+@pytest.mark.parametrize(
+    ("before", "warned"), [(3, False), (19, False), (20, True), (25, True)]
+)
 def test_held(ruler: Ruler, before: int, warned: bool) -> None:
     """A pipe holds groups until one compares, or until the 20th, and then sends all of them, in order."""
     records = [*[group(f"g{i}", 0.5) for i in range(before)], PAIR, *ALONE]
@@ -92,7 +118,11 @@ def test_held(ruler: Ruler, before: int, warned: bool) -> None:
 
 def test_scattered_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One comparable group in a file is enough, however its groups lie; cached replies are not."""
-    halves = [{**one, "group_id": f"g{i}"} for i in range(30) for one in group("x", 0.5)["trajectories"]]
+    halves = [
+        {**one, "group_id": f"g{i}"}
+        for i in range(30)
+        for one in group("x", 0.5)["trajectories"]
+    ]
     stage = Stage(tmp_path, monkeypatch, halves, Stub())
     with pytest.raises(NothingToCompare):
         virtually(lambda: score(stage.settings()))
@@ -117,7 +147,9 @@ YESTERDAY = b"yesterday's\n"
 
 
 @pytest.mark.parametrize("groups", [GROUPS, []])
-def test_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: list[Any]) -> None:
+def test_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: list[Any]
+) -> None:
     """A run that scores nothing leaves an OUTPUT that was there, and writes one that was not."""
     stage = Stage(tmp_path, monkeypatch, groups, Stub(say=broken))
     (tmp_path / "out.jsonl").write_bytes(YESTERDAY)
@@ -134,21 +166,36 @@ def test_empty_shard(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", GROUPS[:1])
     for number in (1, 2):
         (tmp_path / f"{number}.jsonl").write_bytes(YESTERDAY)
-        done = ruler("score", "in.jsonl", f"{number}.jsonl", "-m", "offline", "--shard", f"{number}/2")
+        done = ruler(
+            "score",
+            "in.jsonl",
+            f"{number}.jsonl",
+            "-m",
+            "offline",
+            "--shard",
+            f"{number}/2",
+        )
         assert done.returncode == 0, done.stderr
-    assert sorted(len((tmp_path / f"{n}.jsonl").read_text().splitlines()) for n in (1, 2)) == [0, 1]
+    assert sorted(
+        len((tmp_path / f"{n}.jsonl").read_text().splitlines()) for n in (1, 2)
+    ) == [0, 1]
 
 
 @pytest.mark.parametrize("output", ["out.jsonl", "-"])
 @pytest.mark.parametrize("passes", ["1", "2"])
-def test_no_call_fits(ruler: Ruler, server: JudgeServer, tmp_path: Path, output: str, passes: str) -> None:
+def test_no_call_fits(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path, output: str, passes: str
+) -> None:
     """A cap below the price of one call ends the run with 4 before a record is written anywhere."""
     write(tmp_path / "in.jsonl", [{"group_id": "empty", "trajectories": []}, *GROUPS])
     priced = (*asking(server), "--price", "1,1", "--passes", passes)
     result = ruler("score", "in.jsonl", output, *priced, "--max-cost", "0.000001")
     assert result.returncode == 4
     assert "is less than one call may cost" in result.stderr
-    assert (result.stdout, sorted(path.name for path in tmp_path.glob("out*"))) == ("", [])
+    assert (result.stdout, sorted(path.name for path in tmp_path.glob("out*"))) == (
+        "",
+        [],
+    )
     (tmp_path / "out.jsonl").write_bytes(YESTERDAY)
     result = ruler("score", "in.jsonl", "out.jsonl", *priced, "--max-cost", "0.000001")
     assert "nothing was scored: out.jsonl stays as it was" in result.stderr
@@ -161,11 +208,25 @@ def test_kept_replies_fit(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> 
     write(tmp_path / "in.jsonl", GROUPS[2:3])
     assert ruler("score", "in.jsonl", "out.jsonl", *asking(server)).returncode == 0
     write(tmp_path / "in.jsonl", GROUPS)
-    result = ruler("score", "in.jsonl", "-", *asking(server), "--price", "1,1", "--max-cost", "0.000001")
+    result = ruler(
+        "score",
+        "in.jsonl",
+        "-",
+        *asking(server),
+        "--price",
+        "1,1",
+        "--max-cost",
+        "0.000001",
+    )
     assert result.returncode == 4
     records = [json.loads(line) for line in result.stdout.splitlines()]
     assert [record["group_id"] for record in records] == ["g0", "g1", "g2", "g3"]
-    assert [record["ruler"]["status"] for record in records] == ["failed", "failed", "scored", "failed"]
+    assert [record["ruler"]["status"] for record in records] == [
+        "failed",
+        "failed",
+        "scored",
+        "failed",
+    ]
 
 
 def test_kept_directory(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
@@ -174,7 +235,9 @@ def test_kept_directory(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> No
         (tmp_path / name).mkdir()
     write(tmp_path / "in" / "a.jsonl", GROUPS)
     (tmp_path / "out" / "a.jsonl").write_bytes(YESTERDAY)
-    result = ruler("score", "in", "out", "-m", "openai/not-json", "--api-base", server.base)
+    result = ruler(
+        "score", "in", "out", "-m", "openai/not-json", "--api-base", server.base
+    )
     assert result.returncode == 1
     assert "nothing was scored: out stays as it was" in result.stderr
     assert (tmp_path / "out" / "a.jsonl").read_bytes() == YESTERDAY
@@ -187,9 +250,13 @@ def test_no_usable_reply(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
     """If none of the first 20 groups gets a score the run stops, and names the command that shows a reply."""
     write(tmp_path / "in.jsonl", MANY)
     judge = ("-m", "openai/not-json", "--api-base", server.base)
-    result = ruler("score", "in.jsonl", "out.jsonl", *judge, "-c", "1", "-q", "--summary", "s.json")
+    result = ruler(
+        "score", "in.jsonl", "out.jsonl", *judge, "-c", "1", "-q", "--summary", "s.json"
+    )
     assert result.returncode == 3
-    assert "none of the first 20 groups that were asked about got a score" in result.stderr
+    assert (
+        "none of the first 20 groups that were asked about got a score" in result.stderr
+    )
     assert "to go on" not in result.stderr
     assert not (tmp_path / "out.jsonl").exists()
     calls = server.stats()["requests"]
@@ -210,10 +277,15 @@ def test_one_score_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (result.stopped, result.summary.failed) == (None, {"transport": 39})
     judge.say = broken
     stage.forget()
-    stopped = stage.run(ledger=None, max_failures=MaxFailures(30), concurrency=1).stopped
+    stopped = stage.run(
+        ledger=None, max_failures=MaxFailures(30), concurrency=1
+    ).stopped
     assert isinstance(stopped, TooManyFailures)
     assert stage.asked >= 30
-    assert stage.run(ledger=None, max_failures=MaxFailures(100, percent=True)).stopped is None
+    assert (
+        stage.run(ledger=None, max_failures=MaxFailures(100, percent=True)).stopped
+        is None
+    )
     stopped = stage.run(ledger=None, concurrency=1).stopped
     assert isinstance(stopped, NoUsableReply)
     assert (stopped.exit_code, stopped.first) == (3, 1)
@@ -232,19 +304,27 @@ def test_first_of_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_failures_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures of the ledger, and of groups themselves, stop no run; scores of the ledger keep none going."""
-    judge = Stub(say=lambda request: CallError("transport", "400", "group", body=b"kept"))
+    judge = Stub(
+        say=lambda request: CallError("transport", "400", "group", body=b"kept")
+    )
     stage = Stage(tmp_path, monkeypatch, MANY[:18], judge)
     stage.run()
     empty = [{"group_id": f"e{i}", "trajectories": []} for i in range(30)]
     write(tmp_path / "in.jsonl", [*empty, *MANY[:30]])
     result = stage.run()
-    assert (result.stopped, result.summary.failed) == (None, {"input": 30, "transport": 30})
+    assert (result.stopped, result.summary.failed) == (
+        None,
+        {"input": 30, "transport": 30},
+    )
     assert (result.summary.failed_before, result.summary.asked) == (18, 12)
     judge.say = truthful
     write(tmp_path / "in.jsonl", MANY[30:35])
     assert stage.run().summary.scored == 5
     judge.say = broken
-    write(tmp_path / "in.jsonl", [*MANY[30:35], *[group(f"h{i}", 0.2, 0.7) for i in range(30)]])
+    write(
+        tmp_path / "in.jsonl",
+        [*MANY[30:35], *[group(f"h{i}", 0.2, 0.7) for i in range(30)]],
+    )
     stopped = stage.run(concurrency=1).stopped
     assert isinstance(stopped, NoUsableReply)
     assert stopped.first == 6
@@ -256,7 +336,10 @@ async def test_scorer_goes_on(
 ) -> None:
     """A Scorer logs, once, that none of the first groups got a score, and goes on."""
     stage = Stage(tmp_path, monkeypatch, [], Stub(say=broken, latency=0))
-    monkeypatch.setattr("ruler_cli.scorer.resolve_judges", lambda _: [stage._choose(JudgeSettings("one"))])
+    monkeypatch.setattr(
+        "ruler_cli.runs.scorer.resolve_judges",
+        lambda _: [stage._choose(JudgeSettings("one"))],
+    )
     async with Scorer(ScoreSettings(judge=JudgeSettings("one"), ledger=None)) as scorer:
         scored = [one async for one in scorer.score_groups(MANY)]
     assert [one.kind for one in scored] == ["transport"] * 40

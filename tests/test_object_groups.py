@@ -35,9 +35,9 @@ from ruler_cli import (
     UsageError,
     WrongShapeError,
 )
-from ruler_cli.object_groups import read_group
-from ruler_cli.object_records import Readers
-from ruler_cli.object_values import member
+from ruler_cli.runs.object_groups import read_group
+from ruler_cli.runs.object_records import Readers
+from ruler_cli.runs.object_values import member
 from tests.conftest import Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -53,28 +53,58 @@ OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
                 ((-5, -5), "price=-5: give a number of 0 or more"),
                 ((1, float("nan")), "price=nan"),
                 ((0.0, float("inf")), "price=inf"),
-                ((1,), r"settings.judge.price: is of type tuple\[int\]; give tuple\[float, float\] | None"),
+                (
+                    (1,),
+                    r"settings.judge.price: is of type tuple\[int\]; give tuple\[float, float\] | None",
+                ),
                 (5, "settings.judge.price: is of type int"),
             )
         ),
-        ({"judge": {"via": "https"}}, "settings.judge.via: is none of 'auto', 'http', 'litellm'"),
-        ({"judge": {"timeout": None}}, "settings.judge.timeout: is of type NoneType; give float"),
-        ({"judge": {"params": None}}, "settings.judge.params: is of type NoneType; give Mapping"),
+        (
+            {"judge": {"via": "https"}},
+            "settings.judge.via: is none of 'auto', 'http', 'litellm'",
+        ),
+        (
+            {"judge": {"timeout": None}},
+            "settings.judge.timeout: is of type NoneType; give float",
+        ),
+        (
+            {"judge": {"params": None}},
+            "settings.judge.params: is of type NoneType; give Mapping",
+        ),
         (
             {"panel": ("openai/x",)},
             r"panel: is of type tuple\[str\]; give tuple\[JudgeSettings, ...\]",
         ),
-        ({"pool": {"concurrency": 3}}, "settings.pool: is of type dict; give PoolSettings"),
-        ({"pool": PoolSettings(retries=2.5)}, "settings.pool.retries: is of type float"),  # type: ignore[arg-type]
+        (
+            {"pool": {"concurrency": 3}},
+            "settings.pool: is of type dict; give PoolSettings",
+        ),
+        (
+            {"pool": PoolSettings(retries=2.5)},  # type: ignore[arg-type]
+            "settings.pool.retries: is of type float",
+        ),
         ({"grace": None}, "settings.grace: is of type NoneType; give float"),
         ({"grace": -1.0}, "grace=-1: give a number of 0 or more"),
-        ({"max_failures": MaxFailures("5")}, "settings.max_failures.number: is of type str"),  # type: ignore[arg-type]
-        ({"max_failures": MaxFailures(-1)}, "max_failures=-1: give a number of 0 or more"),
-        ({"max_failures": MaxFailures(500, percent=True)}, "max_failures=500: give a number from 0 to 100"),
+        (
+            {"max_failures": MaxFailures("5")},  # type: ignore[arg-type]
+            "settings.max_failures.number: is of type str",
+        ),
+        (
+            {"max_failures": MaxFailures(-1)},
+            "max_failures=-1: give a number of 0 or more",
+        ),
+        (
+            {"max_failures": MaxFailures(500, percent=True)},
+            "max_failures=500: give a number from 0 to 100",
+        ),
         ({"ask": AskSettings(context_tokens=-5)}, "context_tokens=-5"),
         ({"adaptive": "no"}, "settings.adaptive: is of type str; give bool"),
         ({"ledger": 3}, r"settings.ledger: is of type int; give Path \| None"),
-        ({"ledgers": "b.sqlite"}, r"settings.ledgers: is of type str; give tuple\[Path, ...\]"),
+        (
+            {"ledgers": "b.sqlite"},
+            r"settings.ledgers: is of type str; give tuple\[Path, ...\]",
+        ),
         ({"input": InputSettings(outcome=5)}, "settings.input.outcome: is of type int"),  # type: ignore[arg-type]
     ],
 )
@@ -99,7 +129,9 @@ def test_home_of_a_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_single(server: JudgeServer) -> None:
     """`AskSettings(single="score")` alone gives a lone rollout a score that counts."""
     judge = JudgeSettings("openai/good", server.base)
-    settings = ScoreSettings(judge=judge, ask=AskSettings(single="score", passes=2), ledger=None)
+    settings = ScoreSettings(
+        judge=judge, ask=AskSettings(single="score", passes=2), ledger=None
+    )
     async with Scorer(settings) as scorer:
         judged = await scorer.score({"trajectories": [rollout(0.7)]})
     assert (judged.scores, judged.tied, judged.fields["passes"]) == ((0.7,), False, 2)
@@ -118,27 +150,59 @@ def test_errors_of_other_processes(error: RulerError) -> None:
     """An error keeps its sentence, its exit code and its kind in a pickle and in a copy."""
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(other) is type(error)
-        assert (str(other), other.exit_code, vars(other)) == (str(error), error.exit_code, vars(error))
+        assert (str(other), other.exit_code, vars(other)) == (
+            str(error),
+            error.exit_code,
+            vars(error),
+        )
 
 
 def talk(answer: str, **beside: Any) -> dict[str, Any]:
     """A trajectory with fields beside its messages."""
     return {
-        "messages": [{"role": "user", "content": "Fix it."}, {"role": "assistant", "content": answer}],
+        "messages": [
+            {"role": "user", "content": "Fix it."},
+            {"role": "assistant", "content": answer},
+        ],
         **beside,
     }
 
 
 NATIVE = [
-    {"trajectories": [talk("a", system="Be safe.", model_patch=f"diff {n}") for n in range(2)]},
-    {"trajectories": [{"messages": talk("")["messages"][:1], "response": f"Done {n}."} for n in range(2)]},
-    {"trajectories": [talk(f"{n}", info={"submission": f"diff {n}", "seed": 1}) for n in range(2)]},
-    {"trajectories": [talk(f"{n}", system_prompt="Be brief.", tools=[{"name": "f"}]) for n in range(2)]},
+    {
+        "trajectories": [
+            talk("a", system="Be safe.", model_patch=f"diff {n}") for n in range(2)
+        ]
+    },
+    {
+        "trajectories": [
+            {"messages": talk("")["messages"][:1], "response": f"Done {n}."}
+            for n in range(2)
+        ]
+    },
+    {
+        "trajectories": [
+            talk(f"{n}", info={"submission": f"diff {n}", "seed": 1}) for n in range(2)
+        ]
+    },
+    {
+        "trajectories": [
+            talk(f"{n}", system_prompt="Be brief.", tools=[{"name": "f"}])
+            for n in range(2)
+        ]
+    },
     *(
         {"trajectories": [talk(f"{n} {field}", **{field: tools}) for n in range(2)]}
-        for field, tools in (("functions", [{"name": "f"}]), ("info", {"oai_tools": [{"name": "f"}]}))
+        for field, tools in (
+            ("functions", [{"name": "f"}]),
+            ("info", {"oai_tools": [{"name": "f"}]}),
+        )
     ),
-    {"tools": [{"name": "g"}], "rubric": "Be strict.", "trajectories": [talk("x"), talk("y", output="?")]},
+    {
+        "tools": [{"name": "g"}],
+        "rubric": "Be strict.",
+        "trajectories": [talk("x"), talk("y", output="?")],
+    },
 ]
 ART = [
     {
@@ -146,9 +210,15 @@ ART = [
             {
                 "messages_and_choices": [
                     talk("")["messages"][0],
-                    {"finish_reason": "stop", "index": 0, "message": talk(f"{n}")["messages"][1]},
+                    {
+                        "finish_reason": "stop",
+                        "index": 0,
+                        "message": talk(f"{n}")["messages"][1],
+                    },
                 ],
-                "additional_histories": [{"messages_and_choices": talk(f"aside {n}")["messages"]}],
+                "additional_histories": [
+                    {"messages_and_choices": talk(f"aside {n}")["messages"]}
+                ],
                 "tools": [{"name": "f"}],
                 "test_result": {"git_patch": f"diff {n}"},
             }
@@ -161,8 +231,13 @@ ART = [
                 "exchanges": {
                     "chat_completions": [
                         {
-                            "request": {"messages": talk("")["messages"][:1], "tools": [{"name": "f"}]},
-                            "response": {"choices": [{"message": talk(f"{n}")["messages"][1]}]},
+                            "request": {
+                                "messages": talk("")["messages"][:1],
+                                "tools": [{"name": "f"}],
+                            },
+                            "response": {
+                                "choices": [{"message": talk(f"{n}")["messages"][1]}]
+                            },
                         }
                     ]
                 }
@@ -185,7 +260,12 @@ def test_requests_of_the_command(
     settings = ScoreSettings(judge=JudgeSettings("openai/good", server.base))
     objects = [
         types.SimpleNamespace(
-            **{**each, "trajectories": [types.SimpleNamespace(**t) for t in each["trajectories"]]}
+            **{
+                **each,
+                "trajectories": [
+                    types.SimpleNamespace(**t) for t in each["trajectories"]
+                ],
+            }
         )
         for each in groups
     ]
@@ -205,7 +285,9 @@ async def test_changed_while_judged(server: JudgeServer) -> None:
     """A group that its caller changes while it is judged keeps its rollouts, rewards and scores together."""
     given = group("g", 0.1, 0.9, 0.4)
     before = copy.deepcopy(given)
-    async with Scorer(ScoreSettings(judge=JudgeSettings("openai/good", server.base), ledger=None)) as scorer:
+    async with Scorer(
+        ScoreSettings(judge=JudgeSettings("openai/good", server.base), ledger=None)
+    ) as scorer:
         task = asyncio.create_task(scorer.score(given))
         await asyncio.sleep(0)
         for trajectory in given["trajectories"]:
@@ -215,7 +297,9 @@ async def test_changed_while_judged(server: JudgeServer) -> None:
         given["trajectories"].pop()
         judged = await task
     assert judged.scores == (0.1, 0.9, 0.4)
-    for one, other in zip(judged.group["trajectories"], before["trajectories"], strict=True):
+    for one, other in zip(
+        judged.group["trajectories"], before["trajectories"], strict=True
+    ):
         assert one["messages"] == other["messages"]
         assert one["metrics"]["independent_reward"] == other["reward"]
 
@@ -261,19 +345,34 @@ def test_plain_values() -> None:
         {"role": Role.USER, "content": [Part("Fix it.")]},
         types.SimpleNamespace(role=Role.AGENT, content="Done."),
     ]
-    (shown,) = read({"trajectories": [{"messages": collections.deque(messages)}]}).rollouts
+    (shown,) = read(
+        {"trajectories": [{"messages": collections.deque(messages)}]}
+    ).rollouts
     assert shown.messages == [
         {"role": "user", "content": [{"type": "text", "text": "Fix it."}]},
         {"role": "assistant", "content": "Done."},
     ]
-    numbers = (1, True, 1.0, Scalar(1.0), np.float32(1), np.bool_(True), np.array(1.0), Decimal(1))
+    numbers = (
+        1,
+        True,
+        1.0,
+        Scalar(1.0),
+        np.float32(1),
+        np.bool_(True),
+        np.array(1.0),
+        Decimal(1),
+    )
     for number in numbers:
-        (shown,) = read({"trajectories": [talk("a", reward=number, ok=number)]}, outcome="ok").rollouts
+        (shown,) = read(
+            {"trajectories": [talk("a", reward=number, ok=number)]}, outcome="ok"
+        ).rollouts
         assert (shown.reward, shown.outcome) == (1, 1)
         assert type(shown.reward) in (int, float, bool)
 
 
-@pytest.mark.parametrize("value", [b"Done.", object(), len, {1}, iter("a"), Path("a"), ValueError("a")])
+@pytest.mark.parametrize(
+    "value", [b"Done.", object(), len, {1}, iter("a"), Path("a"), ValueError("a")]
+)
 def test_values_without_a_text(value: Any) -> None:
     """A value that JSON has no form for is its trajectory's error, and never shown as an address."""
     one, other = read({"trajectories": [talk(value), talk("Done.")]}).rollouts
@@ -282,7 +381,9 @@ def test_values_without_a_text(value: Any) -> None:
         f"`messages` holds a value that is of type {kind}; give dicts, lists, texts and numbers"
     )
     assert other.error is None
-    with pytest.raises(WrongShapeError, match=r"^group 1: `tools` holds a value that is of type"):
+    with pytest.raises(
+        WrongShapeError, match=r"^group 1: `tools` holds a value that is of type"
+    ):
         read({"tools": [value], "trajectories": [talk("Done.")]})
 
 
@@ -300,7 +401,10 @@ def test_copy_of_the_answer() -> None:
     assert [rollout.error for rollout in read(given).rollouts] == [None, None]
     art = {"messages_and_choices": talk("a")["messages"], "response": object()}
     assert read({"trajectories": [art]}).rollouts[0].error is None
-    for last in ({"role": "user", "content": "And?"}, {"from": "human", "value": "And?"}):
+    for last in (
+        {"role": "user", "content": "And?"},
+        {"from": "human", "value": "And?"},
+    ):
         asked = {"messages": [*talk("a")["messages"], last], "response": object()}
         (rollout,) = read({"trajectories": [asked]}).rollouts
         assert "`response` holds a value that is of type object" in str(rollout.error)
@@ -341,8 +445,12 @@ def test_paths_of_the_command(tmp_path: Path, ruler: Ruler) -> None:
     ):
         done = ruler("check", source, "--outcome", path, "-m", "offline")
         assert (done.returncode == 2) == (value is None), path
-        assert [rollout.outcome for rollout in read(both, outcome=path).rollouts] == [value] * 2
-    assert [rollout.outcome for rollout in read(both, outcome="none").rollouts] == [None] * 2
+        assert [rollout.outcome for rollout in read(both, outcome=path).rollouts] == [
+            value
+        ] * 2
+    assert [rollout.outcome for rollout in read(both, outcome="none").rollouts] == [
+        None
+    ] * 2
 
 
 class Pair(NamedTuple):
@@ -364,7 +472,9 @@ class Guarded:
 @pytest.mark.parametrize("given", [Pair([talk("a")]), {"trajectories": [Guarded()]}])
 async def test_no_copy(server: JudgeServer, given: Any) -> None:
     """A group of which no annotated copy can be made is refused before it is paid for."""
-    async with Scorer(ScoreSettings(judge=JudgeSettings("openai/good", server.base), ledger=None)) as scorer:
+    async with Scorer(
+        ScoreSettings(judge=JudgeSettings("openai/good", server.base), ledger=None)
+    ) as scorer:
         with pytest.raises(WrongShapeError, match="no copy of this"):
             await scorer.score(given)
     assert server.stats()["requests"] == 0
@@ -383,7 +493,10 @@ async def test_kinds_of_dicts(kind: Callable[..., Any]) -> None:
     assert given == kind(trajectories=[kind(talk("Done."))])
 
 
-TASK, ANSWERS = "Cancel order 17.", ("Order 17 is cancelled.", "I cannot cancel orders, sorry.")
+TASK, ANSWERS = (
+    "Cancel order 17.",
+    ("Order 17 is cancelled.", "I cannot cancel orders, sorry."),
+)
 PAIRS = [{"prompt": TASK, "completion": answer} for answer in ANSWERS]
 
 
@@ -411,14 +524,28 @@ class State(dict[str, Any]):
 
 def state(answer: str) -> State:
     """A rollout of verifiers, with what no JSON has a form for."""
-    asked = {"prompt": [Message(role="user", content=TASK)], "example_id": 3, "answer": "yes"}
+    asked = {
+        "prompt": [Message(role="user", content=TASK)],
+        "example_id": 3,
+        "answer": "yes",
+    }
     said = [Message(role="assistant", content=answer)]
-    return State(input=asked, client=object(), completion=said, reward=0.5, metrics={}, error=None)
+    return State(
+        input=asked,
+        client=object(),
+        completion=said,
+        reward=0.5,
+        metrics={},
+        error=None,
+    )
 
 
 def messages_of(answer: str) -> list[Any]:
     """The task and an answer, as messages of a client and as an object with fields."""
-    return [Message(role="user", content=TASK), types.SimpleNamespace(role="assistant", content=answer)]
+    return [
+        Message(role="user", content=TASK),
+        types.SimpleNamespace(role="assistant", content=answer),
+    ]
 
 
 SHAPES: dict[str, Any] = {
@@ -436,8 +563,14 @@ SHAPES: dict[str, Any] = {
     ],
     "states": [state(answer) for answer in ANSWERS],
     "messages": [{"messages": messages_of(answer)} for answer in ANSWERS],
-    "halves": [{"prompt": messages_of(a)[:1], "completion": messages_of(a)[1:]} for a in ANSWERS],
-    "objects": [types.SimpleNamespace(messages=messages_of(answer), reward=None) for answer in ANSWERS],
+    "halves": [
+        {"prompt": messages_of(a)[:1], "completion": messages_of(a)[1:]}
+        for a in ANSWERS
+    ],
+    "objects": [
+        types.SimpleNamespace(messages=messages_of(answer), reward=None)
+        for answer in ANSWERS
+    ],
 }
 
 
@@ -446,7 +579,11 @@ async def test_shapes(subtests: pytest.Subtests) -> None:
     """A group is judged alike whatever its shape, and comes back as its own kind; what was given stays."""
     async with Scorer(OFFLINE) as scorer:
         for name, given in SHAPES.items():
-            before = copy.deepcopy(given) if name != "states" else [dict(each) for each in given]
+            before = (
+                copy.deepcopy(given)
+                if name != "states"
+                else [dict(each) for each in given]
+            )
             with subtests.test(name=name):
                 judged = await scorer.score(given)
                 assert judged.scores == (0.8, 0.724)
@@ -454,12 +591,20 @@ async def test_shapes(subtests: pytest.Subtests) -> None:
                 assert given == before
                 in_dict = judged.group if isinstance(judged.group, dict) else {}
                 each = in_dict.get("trajectories", [] if in_dict else judged.group)
-                assert [member(one, "reward") for one in each] == [0.8, 0.724][: len(each)]
+                assert [member(one, "reward") for one in each] == [0.8, 0.724][
+                    : len(each)
+                ]
                 assert not in_dict or in_dict["ruler"]
-                assert all(isinstance(one, types.SimpleNamespace) or one["ruler"]["score"] for one in each)
+                assert all(
+                    isinstance(one, types.SimpleNamespace) or one["ruler"]["score"]
+                    for one in each
+                )
     states = await _scored(SHAPES["states"])
     assert isinstance(states.group[0]["client"], object)
-    assert (states.fields["key"], states.group[0]["completion"]) == ("3", SHAPES["states"][0]["completion"])
+    assert (states.fields["key"], states.group[0]["completion"]) == (
+        "3",
+        SHAPES["states"][0]["completion"],
+    )
     assert [one["independent_reward"] for one in states.trajectories] == [0.5, 0.5]
     assert (await _scored(SHAPES["trajectories"])).fields["key"] == "g"
 
@@ -478,9 +623,18 @@ async def _scored(given: Any, **paths: Any) -> Any:
             r"`\[0\]`: is of no shape that ruler knows \(its keys: a\); give `messages`, or say where",
         ),
         ({"trajectories": [{"a": "b"}]}, r"`trajectories\[0\]`: is of no shape"),
-        (talk("a")["messages"], r"`\[0\]`: is a message, and a rollout is a dict with a list of them"),
-        (PAIRS[0], r"group: is one trajectory \(prompts with a completion\); give all of one task as a list"),
-        ({"prompt": [TASK], "completion": ["a"]}, "is a batch of columns .*; give each group as a list"),
+        (
+            talk("a")["messages"],
+            r"`\[0\]`: is a message, and a rollout is a dict with a list of them",
+        ),
+        (
+            PAIRS[0],
+            r"group: is one trajectory \(prompts with a completion\); give all of one task as a list",
+        ),
+        (
+            {"prompt": [TASK], "completion": ["a"]},
+            "is a batch of columns .*; give each group as a list",
+        ),
         (
             {"prompt": [TASK, "Else."], "completion": ["a", "b"], "step": [1, 1]},
             r"holds 2 groups \(ms-swift steps\); give each group as a list of its rollouts, a dict each",
@@ -489,11 +643,23 @@ async def _scored(given: Any, **paths: Any) -> Any:
             [PAIRS[0], {"task_id": "1", "traj": talk("a")["messages"]}],
             r"`\[0\]`: looks like .*`\[1\]` like tau-b",
         ),
-        ([{"prompt": TASK, "completions": ["a", "b"]}], r"`\[0\]`: is a whole group .*; give it alone, and"),
-        ([{"prompt": TASK, "completion": object()}], "`completion` holds a value that is of type object"),
+        (
+            [{"prompt": TASK, "completions": ["a", "b"]}],
+            r"`\[0\]`: is a whole group .*; give it alone, and",
+        ),
+        (
+            [{"prompt": TASK, "completion": object()}],
+            "`completion` holds a value that is of type object",
+        ),
         ([TASK], r"`\[0\]` is of type str"),
-        ({"trajectories": PAIRS, "rubric": ["Be kind."]}, "`rubric` is of type list; give text"),
-        ({"trajectories": [talk("a")], "rubric": 5}, "`rubric` is of type int; give text"),
+        (
+            {"trajectories": PAIRS, "rubric": ["Be kind."]},
+            "`rubric` is of type list; give text",
+        ),
+        (
+            {"trajectories": [talk("a")], "rubric": 5},
+            "`rubric` is of type int; give text",
+        ),
     ],
 )
 @pytest.mark.anyio
@@ -518,14 +684,24 @@ async def test_broken_records(caplog: pytest.LogCaptureFixture) -> None:
 
     class Lazy(dict[str, Any]):
         def __getitem__(self, key: str) -> Any:
-            return 1 / 0 if super().__getitem__(key) is None else super().__getitem__(key)
+            return (
+                1 / 0 if super().__getitem__(key) is None else super().__getitem__(key)
+            )
 
-    lazy = [Lazy(PAIRS[0], extra=None), Lazy(PAIRS[1]), Lazy(prompt=TASK, completion=None)]
+    lazy = [
+        Lazy(PAIRS[0], extra=None),
+        Lazy(PAIRS[1]),
+        Lazy(prompt=TASK, completion=None),
+    ]
     judged = await _scored(lazy)
     assert judged.scores == (0.8, 0.724, None)
-    assert "`completion` cannot be read (ZeroDivisionError" in judged.trajectories[2]["reason"]
+    assert (
+        "`completion` cannot be read (ZeroDivisionError"
+        in judged.trajectories[2]["reason"]
+    )
     filters = [
-        {"doc_id": 1, "filter": name, "arguments": [[TASK]], "resps": [[*ANSWERS, ""]]} for name in "ab"
+        {"doc_id": 1, "filter": name, "arguments": [[TASK]], "resps": [[*ANSWERS, ""]]}
+        for name in "ab"
     ]
     judged = await _scored(filters)
     assert judged.scores == (0.8, 0.724, None) * 2
@@ -536,7 +712,10 @@ async def test_broken_records(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.anyio
 async def test_shapes_by_their_paths() -> None:
     """Settings say where messages, task, reward and outcome of a shape stand that is not known by itself."""
-    given = [{"log": answer, "about": {"task": TASK, "score": i}, "x": 1} for i, answer in enumerate(ANSWERS)]
+    given = [
+        {"log": answer, "about": {"task": TASK, "score": i}, "x": 1}
+        for i, answer in enumerate(ANSWERS)
+    ]
     paths = {"messages": "log", "prompt": "about.task", "reward": "about.score"}
     judged = await _scored(given, **paths)
     assert judged.scores == (0.8, 0.724)
@@ -544,7 +723,9 @@ async def test_shapes_by_their_paths() -> None:
     assert [each["independent_reward"] for each in judged.trajectories] == [0, 1]
     assert given[0]["about"] == {"task": TASK, "score": 0}
     assert (await _scored({"trajectories": given}, **paths)).scores == judged.scores
-    with pytest.raises(WrongShapeError, match=r"has nothing at `log` \(its keys: prompt, completion\)"):
+    with pytest.raises(
+        WrongShapeError, match=r"has nothing at `log` \(its keys: prompt, completion\)"
+    ):
         await _scored(PAIRS, messages="log")
     with pytest.raises(WrongShapeError, match="is not of the format trl"):
         await _scored(PAIRS, format="trl")
@@ -555,11 +736,16 @@ async def test_shapes_by_their_paths() -> None:
 async def test_records_changed_while_judged(server: JudgeServer) -> None:
     """Records that their caller fills anew while they are judged keep what was judged."""
     given: list[dict[str, Any]] = [
-        {"prompt": "q", "completion": [{"role": "assistant", "content": f"truth={truth}"}]}
+        {
+            "prompt": "q",
+            "completion": [{"role": "assistant", "content": f"truth={truth}"}],
+        }
         for truth in (0.1, 0.9)
     ]
     before = copy.deepcopy(given)
-    async with Scorer(ScoreSettings(judge=JudgeSettings("openai/good", server.base), ledger=None)) as scorer:
+    async with Scorer(
+        ScoreSettings(judge=JudgeSettings("openai/good", server.base), ledger=None)
+    ) as scorer:
         task = asyncio.create_task(scorer.score(given))
         await asyncio.sleep(0)
         for each in given:
@@ -568,13 +754,17 @@ async def test_records_changed_while_judged(server: JudgeServer) -> None:
         given.pop()
         judged = await task
     assert [(one["completion"], one["reward"]) for one in judged.group] == [
-        (each["completion"], score) for each, score in zip(before, (0.1, 0.9), strict=True)
+        (each["completion"], score)
+        for each, score in zip(before, (0.1, 0.9), strict=True)
     ]
 
 
 SAMPLE = {"task_id": "a", "passed": True}
 ORDERS: dict[str, list[list[dict[str, Any]]]] = {
-    "answers as JSON": [PAIRS, [{"prompt": TASK, "completion": json.dumps(talk("a")["messages"])}] * 2],
+    "answers as JSON": [
+        PAIRS,
+        [{"prompt": TASK, "completion": json.dumps(talk("a")["messages"])}] * 2,
+    ],
     "samples of a benchmark": [
         [{**SAMPLE, "task_id": 3, "prompt": TASK, "completion": "a"}] * 2,
         [{**SAMPLE, "prompt": TASK, "completion": "a"}] * 2,
@@ -602,12 +792,19 @@ async def test_rubric_of_a_group() -> None:
     async def ask(request: JudgeRequest) -> str:
         seen.append(request.system)
         return json.dumps(
-            {"scores": [{"trajectory_id": a, "explanation": "", "score": 0.5} for a in request.labels]}
+            {
+                "scores": [
+                    {"trajectory_id": a, "explanation": "", "score": 0.5}
+                    for a in request.labels
+                ]
+            }
         )
 
     talks = [talk("a"), talk("b")]
     settings = ScoreSettings(
-        judge=JudgeSettings("mine", ask=ask), ask=AskSettings(rubric="By default."), ledger=None
+        judge=JudgeSettings("mine", ask=ask),
+        ask=AskSettings(rubric="By default."),
+        ledger=None,
     )
     objects = types.SimpleNamespace(trajectories=talks, rubric="Of an object.")
     async with Scorer(settings) as scorer:
@@ -622,14 +819,22 @@ async def test_rubric_of_a_group() -> None:
             (PAIRS, "Given.", "Given."),
         )
         digests = [
-            (await scorer.score(given, rubric=rubric)).fields["rubric"] for given, rubric, _ in expected
+            (await scorer.score(given, rubric=rubric)).fields["rubric"]
+            for given, rubric, _ in expected
         ]
-        streamed = [one async for one in scorer.score_groups([given for given, _, _ in expected])]
+        streamed = [
+            one
+            async for one in scorer.score_groups([given for given, _, _ in expected])
+        ]
         texts = scorer.summary().rubric_texts
         with pytest.raises(WrongShapeError, match="`rubric` is of type int"):
             await scorer.score(talks, rubric=5)  # type: ignore[arg-type]  # as a caller may
         with pytest.raises(WrongShapeError, match="rubric: only settings read `@FILE`"):
             await scorer.score(talks, rubric="@rubric.txt")
     assert [texts[digest] for digest in digests] == [text for *_, text in expected]
-    assert all(text in system for (*_, text), system in zip(expected, seen, strict=False))
-    assert [texts[one.fields["rubric"]] for one in streamed[:6]] == [text for *_, text in expected[:6]]
+    assert all(
+        text in system for (*_, text), system in zip(expected, seen, strict=False)
+    )
+    assert [texts[one.fields["rubric"]] for one in streamed[:6]] == [
+        text for *_, text in expected[:6]
+    ]

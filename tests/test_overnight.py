@@ -12,12 +12,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from ruler_cli.files.scratch import Index
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Window
 from ruler_cli.pool.retries import Caller, RetryBudget
-from ruler_cli.reading.scratch import Index
 from ruler_cli.types import CallError, Line, Record, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
@@ -32,7 +32,9 @@ def test_index_closed_while_read() -> None:
         ended: list[Exception] = []
 
         def fill(
-            index: Index = index, ended: list[Exception] = ended, begun: threading.Event = begun
+            index: Index = index,
+            ended: list[Exception] = ended,
+            begun: threading.Event = begun,
         ) -> None:
             try:
                 for number in range(10**6):
@@ -53,11 +55,18 @@ def test_index_closed_while_read() -> None:
 def test_some_never_answered() -> None:
     """Requests that the judge can never answer do not keep others from it."""
     broken = CallError("transport", "the judge answered 500", "call", billed=False)
-    judge = World(error=lambda request, *_: broken if int(request.user) % 10 == 0 else None)
+    judge = World(
+        error=lambda request, *_: broken if int(request.user) % 10 == 0 else None
+    )
 
     async def main() -> int:
         caller, replies = (
-            Caller(judge, Gate(AdaptiveConcurrency(4096), StopSignal()), retries=6, timeout=600.0),
+            Caller(
+                judge,
+                Gate(AdaptiveConcurrency(4096), StopSignal()),
+                retries=6,
+                timeout=600.0,
+            ),
             [],
         )
 
@@ -89,10 +98,20 @@ def test_server_wait_is_no_retry_time() -> None:
     assert tries.wait(asked, 0.1, 0.5) is not None
 
 
-def test_outage_that_is_waited_for(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_outage_that_is_waited_for(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """After `--max-outage` seconds a run ends; its last lines name the error, the judge and the address."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(12)])
-    usual = ("score", "in.jsonl", "out.jsonl", "-m", "openai/500", "--api-base", server.base)
+    usual = (
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/500",
+        "--api-base",
+        server.base,
+    )
     done = ruler(*usual, "--max-outage", "1", "-c", "12", "--summary", "summary.json")
     cause = f"the judge answered 500: The server had an error. (openai/500 at {server.base})"
     assert done.returncode == 3
@@ -104,7 +123,9 @@ def test_outage_that_is_waited_for(ruler: Ruler, server: JudgeServer, tmp_path: 
 
 def test_interrupted_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is interrupted while its judge is down says so at its end, with the cause."""
-    error = CallError("transport", "the judge answered 503: no upstream", "call", billed=False)
+    error = CallError(
+        "transport", "the judge answered 503: no upstream", "call", billed=False
+    )
 
     def say(request: Request) -> Reply | CallError:
         return error if anyio.current_time() > 3 else truthful(request)
@@ -114,7 +135,11 @@ def test_interrupted_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     done = stage.run(until=60, max_outage=1e6)
     assert done.stopped is not None
     cause = "interrupted; the judge is down: the judge answered 503: no upstream (one)"
-    assert (str(done.stopped), done.stopped.exit_code, done.summary.stopped) == (cause, 130, cause)
+    assert (str(done.stopped), done.stopped.exit_code, done.summary.stopped) == (
+        cause,
+        130,
+        cause,
+    )
     stage.judges["one"].say = truthful
     stage.forget()
     whole = stage.run(until=60)
@@ -127,7 +152,10 @@ def test_cap_without_usage() -> None:
 
     async def main() -> int:
         gate = Gate(
-            ConcurrencyLimit(8), StopSignal(), budget=Budget(100.0), cost=lambda usage: usage.prompt * 1e-6
+            ConcurrencyLimit(8),
+            StopSignal(),
+            budget=Budget(100.0),
+            cost=lambda usage: usage.prompt * 1e-6,
         )
         caller = Caller(judge, gate, retries=0, timeout=600.0)
         async with anyio.create_task_group() as tasks:
@@ -141,7 +169,16 @@ def test_cap_without_usage() -> None:
 def test_closed_stderr(server: JudgeServer, tmp_path: Path) -> None:
     """A run goes on if stderr is closed, at once or later."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(10)])
-    score = [sys.executable, "-m", "ruler_cli", "score", "in.jsonl", "out.jsonl", "-m", "openai/400"]
+    score = [
+        sys.executable,
+        "-m",
+        "ruler_cli",
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/400",
+    ]
     score += ["--api-base", server.base, "--ledger", "none"]
     for shell in ('"$@" 2>&1 >/dev/null | head -1', '"$@" 2>&-'):
         (tmp_path / "out.jsonl").unlink(missing_ok=True)
@@ -160,9 +197,16 @@ def test_share_of_a_file(ruler: Ruler, tmp_path: Path) -> None:
     """--max-failures P% is a share of the whole file, also of the lines that its first reading finds."""
     records = "".join(json.dumps(group(f"g{i}", 0.1, 0.9)) + "\n" for i in range(100))
     (tmp_path / "in.jsonl").write_text(records + "no JSON\n" * 4)
-    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--max-failures", "5%").returncode == 1
+    assert (
+        ruler(
+            "score", "in.jsonl", "out.jsonl", "-m", "offline", "--max-failures", "5%"
+        ).returncode
+        == 1
+    )
     assert len(read(tmp_path / "out.jsonl")) == 100
-    done = ruler("score", "in.jsonl", "two.jsonl", "-m", "offline", "--max-failures", "3%")
+    done = ruler(
+        "score", "in.jsonl", "two.jsonl", "-m", "offline", "--max-failures", "3%"
+    )
     assert "--max-failures 3%" in done.stderr
     assert not (tmp_path / "two.jsonl").exists()
 
@@ -170,7 +214,15 @@ def test_share_of_a_file(ruler: Ruler, tmp_path: Path) -> None:
 def test_what_cannot_be_sent(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A parameter that cannot be sent is bad usage, reported before any call."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    usual = ("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base)
+    usual = (
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+    )
     assert ruler(*usual, "-p", "seed=99999999999999999999").returncode == 2
     assert server.stats()["requests"] == 0
 
@@ -178,7 +230,16 @@ def test_what_cannot_be_sent(ruler: Ruler, server: JudgeServer, tmp_path: Path) 
 def test_few_files(server: JudgeServer, tmp_path: Path) -> None:
     """A system that allows few open files makes a run slow or is reported; the run never hangs."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    score = [sys.executable, "-m", "ruler_cli", "score", "in.jsonl", "out.jsonl", "-m", "openai/good"]
+    score = [
+        sys.executable,
+        "-m",
+        "ruler_cli",
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/good",
+    ]
     score += ["--api-base", server.base, "--ledger", "none"]
     for more, code in (([], 0), (["-c", "500"], 2)):
         done = subprocess.run(

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.projection import MEASURED, PRICES, Row, project, read, shown, table, wrong
+from benchmarks.projection import (
+    MEASURED,
+    PRICES,
+    Row,
+    project,
+    read,
+    shown,
+    table,
+    wrong,
+)
 
 _TITLES = {**MEASURED, **PRICES}
 _GIVEN = {key: float(3 + number) for number, key in enumerate(_TITLES)}
-_GIVEN |= {"prompt": 3450.0, "completion": 480.0, "server_completion": 180.0, "openai": 14_100.0}
+_GIVEN |= {
+    "prompt": 3450.0,
+    "completion": 480.0,
+    "server_completion": 180.0,
+    "openai": 14_100.0,
+}
 
 
 def _computed(**changed: float) -> dict[str, float]:
@@ -53,6 +67,10 @@ def test_half_in_batches() -> None:
 
 def test_cell() -> None:
     """A cell has three digits that count, and reads back as what it shows."""
-    for value, cell in ((12_500_000, "12,500,000"), (0.01234, "0.0123"), (999.6, "1,000")):
+    for value, cell in (
+        (12_500_000, "12,500,000"),
+        (0.01234, "0.0123"),
+        (999.6, "1,000"),
+    ):
         assert shown(value) == cell
         assert shown(read(cell)) == cell

@@ -26,12 +26,16 @@ def _polars(path: Path) -> Rows:
 def _duckdb(path: Path) -> Rows:
     with pytest.importorskip("duckdb").connect() as database:
         # as JSON: Python's times of a zone would need one more package
-        rows = database.sql(f"SELECT to_json(one) FROM (SELECT * FROM '{path}') one").fetchall()
+        rows = database.sql(
+            f"SELECT to_json(one) FROM (SELECT * FROM '{path}') one"
+        ).fetchall()
         return [json.loads(row) for (row,) in rows]
 
 
 def _pandas(path: Path) -> Rows:
-    rows: Rows = pytest.importorskip("pandas").read_json(path, lines=True).to_dict("records")
+    rows: Rows = (
+        pytest.importorskip("pandas").read_json(path, lines=True).to_dict("records")
+    )
     return rows
 
 
@@ -44,7 +48,10 @@ def _datasets(path: Path) -> Rows:
     datasets = pytest.importorskip("datasets")
     datasets.disable_progress_bars()
     loaded = datasets.load_dataset(
-        "json", data_files=str(path), split="train", cache_dir=str(path.parent / "cache")
+        "json",
+        data_files=str(path),
+        split="train",
+        cache_dir=str(path.parent / "cache"),
     )
     rows: Rows = loaded.to_list()
     return rows
@@ -54,7 +61,11 @@ def _datasets(path: Path) -> Rows:
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """OUTPUT of GROUPS groups of which the last one fails, by a judge without a price: by shape of record."""
     groups = [group(f"g{i}", i % 100 / 100, 0.5) for i in range(GROUPS)]
-    flat = [{**each, "group_id": one["group_id"]} for one in groups for each in one["trajectories"]]
+    flat = [
+        {**each, "group_id": one["group_id"]}
+        for one in groups
+        for each in one["trajectories"]
+    ]
     made = {}
     for name, records in {"groups": groups, "trajectories": flat}.items():
         folder = tmp_path_factory.mktemp(name)
@@ -62,18 +73,32 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         with pytest.MonkeyPatch.context() as patch:
             stage = Stage(folder, patch, records, judge)
             done = stage.run(ledger=None)
-        assert (done.summary.scored, done.summary.failed) == (GROUPS - 1, {"transport": 1})
+        assert (done.summary.scored, done.summary.failed) == (
+            GROUPS - 1,
+            {"transport": 1},
+        )
         made[name] = folder / "out.jsonl"
     return made
 
 
 def told(rows: Rows) -> list[Any]:
     """The values that a reader is to find of each rollout, with the group's part."""
-    pairs = [(each["ruler"], row["ruler"]) for row in rows for each in row.get("trajectories", [row])]
+    pairs = [
+        (each["ruler"], row["ruler"])
+        for row in rows
+        for each in row.get("trajectories", [row])
+    ]
     return [
         (
-            own["score"] and round(own["score"], 9),  # pandas reads a number to 15 digits
-            *(own["reason"], own["schema"], part["status"], part["tied"], part["cost_usd"]),
+            own["score"]
+            and round(own["score"], 9),  # pandas reads a number to 15 digits
+            *(
+                own["reason"],
+                own["schema"],
+                part["status"],
+                part["tied"],
+                part["cost_usd"],
+            ),
         )
         for own, part in ((own, own.get("group", part)) for own, part in pairs)
     ]
@@ -82,7 +107,10 @@ def told(rows: Rows) -> list[Any]:
 @pytest.mark.parametrize("shape", ["groups", "trajectories"])
 @pytest.mark.parametrize("reader", [_polars, _duckdb, _pandas, _pyarrow, _datasets])
 def test_readers(
-    outputs: dict[str, Path], shape: str, reader: Callable[[Path], Rows], monkeypatch: pytest.MonkeyPatch
+    outputs: dict[str, Path],
+    shape: str,
+    reader: Callable[[Path], Rows],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every library finds all records, scores and failures, though the only failure stands at the end."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

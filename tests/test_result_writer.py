@@ -15,11 +15,17 @@ from typing import Any
 import anyio
 import pytest
 
-from ruler_cli.config import AskSettings, CombineSettings, InputSettings, JudgeSettings, OnFailure
-from ruler_cli.config import ScoreSettings as Settings
 from ruler_cli.errors import OutputError
-from ruler_cli.reading.scratch import Scratch
-from ruler_cli.run import RunResult, score
+from ruler_cli.files.scratch import Scratch
+from ruler_cli.runs.file import RunResult, score
+from ruler_cli.settings.models import (
+    AskSettings,
+    CombineSettings,
+    InputSettings,
+    JudgeSettings,
+    OnFailure,
+)
+from ruler_cli.settings.models import ScoreSettings as Settings
 from tests.conftest import ROOT, group, write
 from tests.formats.test_every_format import EXAMPLES, LAYOUTS
 from tests.runs import Stage, Stub, failing, group_of, noisy
@@ -27,7 +33,8 @@ from tests.values import FULL, needs_full_device
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 EVERY = sorted(
-    {p for p in SAMPLES.glob("*.jsonl") if ".scored" not in p.name} | {EXAMPLES[name] for name in LAYOUTS}
+    {p for p in SAMPLES.glob("*.jsonl") if ".scored" not in p.name}
+    | {EXAMPLES[name] for name in LAYOUTS}
 )
 OF_THE_BATCH = re.compile(
     rb'"(?:tied|reliability|weight|passes_for_0.9)": ?[^,}]+,? ?|"judged_at": ?"[^"]+"|"latency_s": ?[0-9.]+'
@@ -36,7 +43,11 @@ OF_THE_BATCH = re.compile(
 
 
 def simulated(
-    source: Path, output: str | Path, passes: int = 2, on_failure: OnFailure = "null", **how: Any
+    source: Path,
+    output: str | Path,
+    passes: int = 2,
+    on_failure: OnFailure = "null",
+    **how: Any,
 ) -> RunResult:
     """Score a file with the simulated judge."""
     ask, combine = AskSettings(passes=passes), CombineSettings(**how)
@@ -73,11 +84,15 @@ def test_file_and_pipe_are_the_same(
     assert OF_THE_BATCH.sub(b"", source.read_bytes()) == OF_THE_BATCH.sub(b"", filed)
 
 
-def test_one_pass_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_pass_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If no score needs the batch no result waits on disk; if one does, all do."""
     held = []
     monkeypatch.setattr(Scratch, "put", lambda _, waiting: held.append(waiting[0].key))
-    stage = Stage(tmp_path, monkeypatch, [group(f"g{i}", 0.1, 0.9) for i in range(5)], Stub())
+    stage = Stage(
+        tmp_path, monkeypatch, [group(f"g{i}", 0.1, 0.9) for i in range(5)], Stub()
+    )
     stage.run(passes=1)
     assert held == []
     assert len(stage.records()) == 5
@@ -91,22 +106,36 @@ def test_on_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     It then stands unchanged in the failed file, once.
     """
     groups = [group(f"g{i}", 0.1, 0.9) for i in range(6)]
-    judge = Stub(say=failing(lambda r: group_of(r) in ("g1", "g4") or r.pass_index == 2))
+    judge = Stub(
+        say=failing(lambda r: group_of(r) in ("g1", "g4") or r.pass_index == 2)
+    )
     stage = Stage(tmp_path, monkeypatch, groups, judge)
     lines = (tmp_path / "in.jsonl").read_bytes().splitlines(keepends=True)
     stage.run(passes=3, on_failure="keep", output="kept.jsonl")
-    assert [t["reward"] for t in stage.records("kept.jsonl")[1]["trajectories"]] == [0.0, 1.0]
+    assert [t["reward"] for t in stage.records("kept.jsonl")[1]["trajectories"]] == [
+        0.0,
+        1.0,
+    ]
     done = stage.run(passes=3, on_failure="drop", output="in.jsonl")
     assert done.summary.failed == {"transport": 2}
-    assert [record["group_id"] for record in stage.records("in.jsonl")] == ["g0", "g2", "g3", "g5"]
+    assert [record["group_id"] for record in stage.records("in.jsonl")] == [
+        "g0",
+        "g2",
+        "g3",
+        "g5",
+    ]
     assert (tmp_path / "in.jsonl.failed.jsonl").read_bytes() == lines[1] + lines[4]
 
 
 def test_deep_reward_waits(tmp_path: Path) -> None:
     """A reward that is nested deeper than Python's stack waits as any other, and stays in its place."""
     deep = b"[" * 900 + b"]" * 900
-    lines = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(2)]).read_bytes()
-    (tmp_path / "in.jsonl").write_bytes(lines.replace(b'"reward": 0.0', b'"reward": ' + deep))
+    lines = write(
+        tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(2)]
+    ).read_bytes()
+    (tmp_path / "in.jsonl").write_bytes(
+        lines.replace(b'"reward": 0.0', b'"reward": ' + deep)
+    )
     assert simulated(tmp_path / "in.jsonl", tmp_path / "out.jsonl").summary.complete
     assert (tmp_path / "out.jsonl").read_bytes().count(deep) >= 2
 
@@ -119,26 +148,34 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(tmp_path, monkeypatch, groups, Stub(say=noisy))
     with monkeypatch.context() as patch:
         patch.setattr(
-            "ruler_cli.reading.scratch.tempfile.TemporaryFile", lambda buffering: FULL.open("w+b", buffering)
+            "ruler_cli.files.scratch.tempfile.TemporaryFile",
+            lambda buffering: FULL.open("w+b", buffering),
         )
         done = stage.run(passes=2)
     assert isinstance(done.stopped, OutputError)
-    assert "a temporary file cannot be written: No space left on device; make room" in str(done.stopped)
+    assert (
+        "a temporary file cannot be written: No space left on device; make room"
+        in str(done.stopped)
+    )
     assert not (tmp_path / "out.jsonl").exists()
     assert stage.run(passes=2).summary.complete
     assert stage.asked == 60
 
 
-def test_no_directory_to_wait_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_directory_to_wait_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A missing directory for temporary files is a sentence too, and one pass needs none."""
     stage = Stage(tmp_path, monkeypatch, [group("g0", 0.1, 0.9)], Stub())
 
     def nowhere(**_: Any) -> None:
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
 
-    monkeypatch.setattr("ruler_cli.reading.scratch.tempfile.TemporaryFile", nowhere)
-    monkeypatch.setattr("ruler_cli.reading.scratch.tempfile.tempdir", None)
-    monkeypatch.setattr("ruler_cli.reading.scratch.tempfile._get_default_tempdir", nowhere)
+    monkeypatch.setattr("ruler_cli.files.scratch.tempfile.TemporaryFile", nowhere)
+    monkeypatch.setattr("ruler_cli.files.scratch.tempfile.tempdir", None)
+    monkeypatch.setattr(
+        "ruler_cli.files.scratch.tempfile._get_default_tempdir", nowhere
+    )
     done = stage.run(passes=2)
     assert isinstance(done.stopped, OutputError)
     assert "No usable temporary directory" in str(done.stopped)
@@ -151,7 +188,8 @@ def test_memory_is_flat(tmp_path: Path) -> None:
     peaks = []
     for number in (80, 480):
         write(
-            tmp_path / "in.jsonl", [{**group(f"g{i}", 0.2, 0.8), "note": "x" * 20_000} for i in range(number)]
+            tmp_path / "in.jsonl",
+            [{**group(f"g{i}", 0.2, 0.8), "note": "x" * 20_000} for i in range(number)],
         )
         tracemalloc.start()
         simulated(tmp_path / "in.jsonl", tmp_path / "out.jsonl", debias=True)
@@ -179,7 +217,9 @@ def test_line_of_many_groups(tmp_path: Path) -> None:
 
 def columns(path: Path, groups: int) -> Path:
     """One line with two rollouts of each of so many groups, as ms-swift writes a step."""
-    step = json.loads((SAMPLES / "formats" / "ms_swift.jsonl").read_text().splitlines()[0])
+    step = json.loads(
+        (SAMPLES / "formats" / "ms_swift.jsonl").read_text().splitlines()[0]
+    )
     many: dict[str, list[Any]] = {name: [] for name in step}
     for number in range(groups):
         for answer in ("short", "at length " * 50):
@@ -193,8 +233,21 @@ def columns(path: Path, groups: int) -> Path:
 @pytest.mark.long
 def test_reader_that_stops(tmp_path: Path) -> None:
     """A stopped run ends even if nobody reads the rest of a batch that has waited."""
-    write(tmp_path / "in.jsonl", [{**group(f"g{i}", 0.1, 0.9), "note": "x" * 20_000} for i in range(100)])
-    command = [sys.executable, "-m", "ruler_cli", "score", "-", "-", "-m", "simulated", "--debias"]
+    write(
+        tmp_path / "in.jsonl",
+        [{**group(f"g{i}", 0.1, 0.9), "note": "x" * 20_000} for i in range(100)],
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "ruler_cli",
+        "score",
+        "-",
+        "-",
+        "-m",
+        "simulated",
+        "--debias",
+    ]
     process = subprocess.Popen(
         command,
         cwd=tmp_path,

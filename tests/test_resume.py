@@ -41,7 +41,9 @@ def masked(path: Path) -> list[Any]:
     return out
 
 
-def begun(tmp_path: Path, server: JudgeServer, asked: int, *more: str) -> subprocess.Popen[str]:
+def begun(
+    tmp_path: Path, server: JudgeServer, asked: int, *more: str
+) -> subprocess.Popen[str]:
     """A run over GROUPS after so many requests to the judge."""
     write(tmp_path / "in.jsonl", GROUPS)
     process = subprocess.Popen(
@@ -59,7 +61,12 @@ def line(server: JudgeServer, *more: str) -> list[str]:
     """The command line of a run."""
     given = dict(zip(more[::2], more[1::2], strict=True))
     options = {"-m": "openai/good", "--api-base": server.base, "-c": "4", **given}
-    return ["score", "in.jsonl", "out.jsonl", *(text for pair in options.items() for text in pair)]
+    return [
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        *(text for pair in options.items() for text in pair),
+    ]
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -72,7 +79,9 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("how", few(2, [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
-def test_continues(how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_continues(
+    how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """After any end of a run the same command makes the same output; only calls in flight are paid twice."""
     server.configure(latency=0.05)
     (tmp_path / "sum.json").write_text('{"version": 1, "yesterday": true}')
@@ -102,7 +111,9 @@ def test_ledger_deleted(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> No
     assert process.returncode == 1
     reason = "the ledger was deleted or replaced during the run"
     assert reason in output
-    if "stopping:" in output:  # calls are waited for: the reason is not held back until they end
+    if (
+        "stopping:" in output
+    ):  # calls are waited for: the reason is not held back until they end
         assert output.index(reason) < output.index("stopping:")
     assert server.stats()["requests"] < len(GROUPS)
     done = ruler(*line(server, "--ledger", "kept/ledger.sqlite"))
@@ -111,8 +122,12 @@ def test_ledger_deleted(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> No
     assert (books["contents"], books["paid_again"]) == (len(GROUPS), 0)
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_drains(signum: signal.Signals, code: int, server: JudgeServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_drains(
+    signum: signal.Signals, code: int, server: JudgeServer, tmp_path: Path
+) -> None:
     """After a signal calls in flight finish and are cached, none follows, and a message names the way on."""
     server.configure(latency=1.0)
     process = begun(tmp_path, server, 4)
@@ -121,17 +136,25 @@ def test_drains(signum: signal.Signals, code: int, server: JudgeServer, tmp_path
     assert process.returncode == code
     assert "4 calls in flight" in output
     assert "to go on: ruler score in.jsonl" in output
-    assert server.stats()["requests"] == server.stats()["books"]["answered"]["calls"] == 4
+    assert (
+        server.stats()["requests"] == server.stats()["books"]["answered"]["calls"] == 4
+    )
     assert server.stats()["books"]["abandoned"]["calls"] == 0
 
 
 def test_slow_reader(server: JudgeServer, tmp_path: Path) -> None:
     """A run that is stopped while nobody reads its stdout ends it with a whole record."""
-    write(tmp_path / "in.jsonl", [{**group(f"g{i}", 0.1, 0.9), "note": "x" * 300_000} for i in range(9)])
+    write(
+        tmp_path / "in.jsonl",
+        [{**group(f"g{i}", 0.1, 0.9), "note": "x" * 300_000} for i in range(9)],
+    )
     command = [sys.executable, "-m", "ruler_cli", *line(server)]
     command[command.index("out.jsonl")] = "-"
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     until(lambda: server.stats()["requests"] >= 4)
     time.sleep(0.5)
@@ -140,7 +163,9 @@ def test_slow_reader(server: JudgeServer, tmp_path: Path) -> None:
     out = process.communicate(timeout=30)[0]
     assert process.returncode == 143
     assert out.endswith(b"\n")
-    assert all(json.loads(record)["ruler"]["status"] == "scored" for record in out.splitlines())
+    assert all(
+        json.loads(record)["ruler"]["status"] == "scored" for record in out.splitlines()
+    )
 
 
 def test_second_signal(server: JudgeServer, tmp_path: Path) -> None:
@@ -148,14 +173,22 @@ def test_second_signal(server: JudgeServer, tmp_path: Path) -> None:
     server.configure(latency=15.0)
     process = begun(tmp_path, server, 4, "--summary", "sum.json")
     began = json.loads((tmp_path / "sum.json").read_text())
-    assert (began["exit_code"], began["ended_at"], began["output_state"]) == (None, None, None)
+    assert (began["exit_code"], began["ended_at"], began["output_state"]) == (
+        None,
+        None,
+        None,
+    )
     process.send_signal(signal.SIGINT)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=10)
     assert process.returncode == 130
     ended = json.loads((tmp_path / "sum.json").read_text())
-    assert (ended["exit_code"], ended["stopped"], ended["output_state"]) == (130, "interrupted", "kept")
+    assert (ended["exit_code"], ended["stopped"], ended["output_state"]) == (
+        130,
+        "interrupted",
+        "kept",
+    )
     assert ended["started_at"] == began["started_at"] <= ended["ended_at"]
     until(lambda: server.stats()["in_flight"] == 0)
 
@@ -168,7 +201,10 @@ def test_permanent_errors(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> 
     assert server.stats()["requests"] == 5
     done = ruler(*bad)
     assert (done.returncode, server.stats()["requests"]) == (1, 5)
-    assert "5 groups failed in an earlier run, not asked again; --retry-failed does" in done.stderr
+    assert (
+        "5 groups failed in an earlier run, not asked again; --retry-failed does"
+        in done.stderr
+    )
     ruler(*bad, "--retry-failed")
     assert server.stats()["requests"] == 10
 
@@ -213,13 +249,20 @@ def test_cap(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
     assert kinds.count("budget") == summary["failed"]["budget"] > 0
     assert ruler(*line(server, *options, "--max-cost", "9")).returncode == 0
     assert server.stats()["requests"] == len(GROUPS)
-    assert all(t["reward"] is not None for r in read(tmp_path / "out.jsonl") for t in r["trajectories"])
+    assert all(
+        t["reward"] is not None
+        for r in read(tmp_path / "out.jsonl")
+        for t in r["trajectories"]
+    )
 
 
 def test_cap_in_place(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
     """With INPUT = OUTPUT and `drop`, a cap leaves every record for the run that goes on."""
     write(tmp_path / "in.jsonl", GROUPS)
-    run = ["in.jsonl" if text == "out.jsonl" else text for text in line(server, "--price", "2,8")]
+    run = [
+        "in.jsonl" if text == "out.jsonl" else text
+        for text in line(server, "--price", "2,8")
+    ]
     before = read(tmp_path / "in.jsonl")
     assert ruler(*run, "--on-failure", "drop", "--max-cost", "0.05").returncode == 4
     assert read(tmp_path / "in.jsonl") == before
@@ -234,7 +277,9 @@ def test_unwritable_summary(server: JudgeServer, ruler: Ruler, tmp_path: Path) -
     """A summary that cannot be written is reported, and does not hide the reason why the run stopped."""
     write(tmp_path / "in.jsonl", GROUPS)
     (tmp_path / "sum").symlink_to("/dev/full")
-    done = ruler(*line(server, "--price", "2,8", "--max-cost", "0.05", "--summary", "sum"))
+    done = ruler(
+        *line(server, "--price", "2,8", "--max-cost", "0.05", "--summary", "sum")
+    )
     assert done.returncode == 4
     assert "--summary sum: cannot be written" in done.stderr
 
@@ -248,7 +293,9 @@ def test_cap_needs_a_price(server: JudgeServer, ruler: Ruler, tmp_path: Path) ->
     assert server.stats()["requests"] == 0
 
 
-@pytest.mark.parametrize(("most", "code", "asked"), [("3", 1, 30), ("10%", 1, 40), ("100%", 1, 60)])
+@pytest.mark.parametrize(
+    ("most", "code", "asked"), [("3", 1, 30), ("10%", 1, 40), ("100%", 1, 60)]
+)
 def test_max_failures(
     most: str, code: int, asked: int, server: JudgeServer, ruler: Ruler, tmp_path: Path
 ) -> None:
@@ -264,7 +311,12 @@ def test_max_failures(
 def test_max_failures_is_a_number(text: str, ruler: Ruler, tmp_path: Path) -> None:
     """A value that is neither a number nor a share is bad usage."""
     write(tmp_path / "in.jsonl", GROUPS)
-    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--max-failures", text).returncode == 2
+    assert (
+        ruler(
+            "score", "in.jsonl", "out.jsonl", "-m", "offline", "--max-failures", text
+        ).returncode
+        == 2
+    )
 
 
 def test_fatal_drains(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
@@ -287,7 +339,9 @@ def test_equal_requests(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> No
     write(tmp_path / "in.jsonl", [group("same", 0.2, 0.7)] * 10)
     assert ruler(*line(server)).returncode == 0
     assert server.stats()["requests"] == 1
-    rewards = [[t["reward"] for t in r["trajectories"]] for r in read(tmp_path / "out.jsonl")]
+    rewards = [
+        [t["reward"] for t in r["trajectories"]] for r in read(tmp_path / "out.jsonl")
+    ]
     assert rewards == [[0.2, 0.7]] * 10
 
 
@@ -298,12 +352,16 @@ def test_two_runs_share_a_ledger(server: JudgeServer, tmp_path: Path) -> None:
     other = dict(os.environ, PYTHONPATH=str(ROOT))
     command = [sys.executable, "-m", "ruler_cli", *line(server)]
     command[command.index("out.jsonl")] = "other.jsonl"
-    second = subprocess.run(command, cwd=tmp_path, env=other, capture_output=True, timeout=60, check=False)
+    second = subprocess.run(
+        command, cwd=tmp_path, env=other, capture_output=True, timeout=60, check=False
+    )
     first.communicate(timeout=60)
     assert (first.returncode, second.returncode) == (0, 0)
     assert masked(tmp_path / "out.jsonl") == masked(tmp_path / "other.jsonl")
     asked = server.stats()["requests"]
-    subprocess.run(command, cwd=tmp_path, env=other, capture_output=True, timeout=60, check=True)
+    subprocess.run(
+        command, cwd=tmp_path, env=other, capture_output=True, timeout=60, check=True
+    )
     assert server.stats()["requests"] == asked
 
 
@@ -315,10 +373,16 @@ def test_unwritable_ledger() -> None:
             raise OutputError("the ledger is full")
 
     async def main() -> tuple[Reply | CallError, str, Reply | CallError]:
-        caller = Caller(World(), Gate(ConcurrencyLimit(1), StopSignal()), retries=0, timeout=9.0)
+        caller = Caller(
+            World(), Gate(ConcurrencyLimit(1), StopSignal()), retries=0, timeout=9.0
+        )
         judge = PanelJudge(caller, Full(None, "m", {}))
         first = await judge.call(Request("s", "u", ("a",)))
-        return first, str(caller.gate.stop_signal.reason), await judge.call(Request("s", "v", ("a",)))
+        return (
+            first,
+            str(caller.gate.stop_signal.reason),
+            await judge.call(Request("s", "v", ("a",))),
+        )
 
     first, reason, second = virtually(main)
     assert first == Reply("ok", Usage(1000, 200, 0, 1))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ruler_cli import JudgeSettings, Scorer, ScoreSettings, UsageError
-from ruler_cli.config import AskSettings
-from ruler_cli.rubric import other_scale
+from ruler_cli.settings.models import AskSettings
+from ruler_cli.settings.rubric import other_scale
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
 
@@ -90,13 +90,29 @@ async def test_settings(server: JudgeServer) -> None:
 
 def test_commands(tmp_path: Path, ruler: Ruler) -> None:
     """`score` refuses such a rubric, and fails a group that has one; `check` and `prompt` say so first."""
-    write(tmp_path / "in.jsonl", [{**group("a", 0.1, 0.9), "rubric": PERCENT}, group("b", 0.1, 0.9)])
-    refused = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--rubric", PERCENT)
-    assert (refused.returncode, "another scale (0 to 100)" in refused.stderr) == (2, True)
+    write(
+        tmp_path / "in.jsonl",
+        [{**group("a", 0.1, 0.9), "rubric": PERCENT}, group("b", 0.1, 0.9)],
+    )
+    refused = ruler(
+        "score", "in.jsonl", "out.jsonl", "-m", "offline", "--rubric", PERCENT
+    )
+    assert (refused.returncode, "another scale (0 to 100)" in refused.stderr) == (
+        2,
+        True,
+    )
     assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").returncode == 1
-    assert [line["ruler"]["status"] for line in read(tmp_path / "out.jsonl")] == ["failed", "scored"]
+    assert [line["ruler"]["status"] for line in read(tmp_path / "out.jsonl")] == [
+        "failed",
+        "scored",
+    ]
     checked = ruler("check", "in.jsonl", "-m", "offline", "--json")
     assert checked.returncode == 1
-    assert "has a rubric that names another scale" in json.dumps(json.loads(checked.stdout)["bad"])
+    assert "has a rubric that names another scale" in json.dumps(
+        json.loads(checked.stdout)["bad"]
+    )
     shown = ruler("prompt", "in.jsonl", "-m", "offline")
-    assert (shown.returncode, "its rubric names another scale" in shown.stderr) == (2, True)
+    assert (shown.returncode, "its rubric names another scale" in shown.stderr) == (
+        2,
+        True,
+    )

@@ -11,18 +11,27 @@ import anyio
 import pytest
 
 from ruler_cli.cli.progress import Console
-from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.errors import InputChanged, RefusedError
 from ruler_cli.judging.exchange import CORRECTIONS
-from ruler_cli.observer import Observer, Summary
-from ruler_cli.run import score as run_score
-from ruler_cli.types import Group, Rollout
+from ruler_cli.runs.file import score as run_score
+from ruler_cli.settings.models import (
+    AskSettings,
+    InputSettings,
+    JudgeSettings,
+    PoolSettings,
+    ScoreSettings,
+)
+from ruler_cli.types import Group, Observer, Rollout, Summary
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
 
 pytestmark = pytest.mark.anyio
 
-GROUPS = [group("a", 0.1, 0.9, 0.4), group("b", 0.8, 0.2), group("c", 0.5, 0.75, 0.25, 1.0)]
+GROUPS = [
+    group("a", 0.1, 0.9, 0.4),
+    group("b", 0.8, 0.2),
+    group("c", 0.5, 0.75, 0.25, 1.0),
+]
 HARMLESS = """
 good reordered duplicate-same extra fenced think prose decoy list ten percent fraction strings
 schema-refused format-refused 400-context
@@ -44,11 +53,15 @@ async def score(run: ScoreSettings, observer: Observer | None = None) -> Summary
     return done.summary
 
 
-def settings(path: Path, server: JudgeServer, cue: str, **judge: object) -> ScoreSettings:
+def settings(
+    path: Path, server: JudgeServer, cue: str, **judge: object
+) -> ScoreSettings:
     """A run over GROUPS with a cue for the judge."""
     write(path / "in.jsonl", GROUPS)
     values = {"retries": 1, "timeout": 20.0, **judge}
-    pool = {name: values.pop(name) for name in ("retries", "concurrency") if name in values}
+    pool = {
+        name: values.pop(name) for name in ("retries", "concurrency") if name in values
+    }
     return ScoreSettings(
         InputSettings(str(path / "in.jsonl")),
         str(path / "out.jsonl"),
@@ -60,13 +73,18 @@ def settings(path: Path, server: JudgeServer, cue: str, **judge: object) -> Scor
 
 def rewards(path: Path) -> list[list[float | None]]:
     """The rewards of the output, per record."""
-    return [[t["reward"] for t in record["trajectories"]] for record in read(path / "out.jsonl")]
+    return [
+        [t["reward"] for t in record["trajectories"]]
+        for record in read(path / "out.jsonl")
+    ]
 
 
 TRUE = [[0.1, 0.9, 0.4], [0.8, 0.2], [0.5, 0.75, 0.25, 1.0]]
 
 
-async def test_usable(tmp_path: Path, server: JudgeServer, subtests: pytest.Subtests) -> None:
+async def test_usable(
+    tmp_path: Path, server: JudgeServer, subtests: pytest.Subtests
+) -> None:
     """A reply with all scores, at once or after a correction, gives each rollout its score."""
     for cue in [*HARMLESS.split(), *(f"once-{cue}" for cue in MENDED.split())]:
         with subtests.test(cue=cue):
@@ -78,19 +96,27 @@ async def test_usable(tmp_path: Path, server: JudgeServer, subtests: pytest.Subt
                 assert server.stats()["requests"] == 2 * len(GROUPS)
 
 
-async def test_failed(tmp_path: Path, server: JudgeServer, subtests: pytest.Subtests) -> None:
+async def test_failed(
+    tmp_path: Path, server: JudgeServer, subtests: pytest.Subtests
+) -> None:
     """A judge that never answers well leads to errors with a reason: null, never a number."""
     for cue in [c for c in (*MENDED.split(), "400") if c not in LIMITS]:
         with subtests.test(cue=cue):
             server.reset()
             done = await score(settings(tmp_path, server, cue))
             assert sum(done.failed.values()) == len(GROUPS)
-            assert all(reward is None for record in rewards(tmp_path) for reward in record)
+            assert all(
+                reward is None for record in rewards(tmp_path) for reward in record
+            )
             for record in read(tmp_path / "out.jsonl"):
                 assert record["ruler"]["status"] == "failed"
                 assert record["ruler"]["reason"]
                 for i, trajectory in enumerate(record["trajectories"]):
-                    assert trajectory["ruler"]["kind"] in ("reply", "transport", "refused")
+                    assert trajectory["ruler"]["kind"] in (
+                        "reply",
+                        "transport",
+                        "refused",
+                    )
                     assert trajectory["ruler"]["independent_reward"] == float(i)
             assert server.stats()["requests"] <= (1 + CORRECTIONS) * len(GROUPS)
 
@@ -118,7 +144,12 @@ async def test_unreachable(tmp_path: Path, server: JudgeServer) -> None:
     write(tmp_path / "in.jsonl", GROUPS)
     where = JudgeSettings("openai/x", "http://127.0.0.1:9/v1")
     out = str(tmp_path / "out.jsonl")
-    run = ScoreSettings(InputSettings(str(tmp_path / "in.jsonl")), out, where, pool=PoolSettings(retries=0))
+    run = ScoreSettings(
+        InputSettings(str(tmp_path / "in.jsonl")),
+        out,
+        where,
+        pool=PoolSettings(retries=0),
+    )
     with pytest.raises(RefusedError, match=r"127\.0\.0\.1:9"):
         await score(run)
 
@@ -126,7 +157,11 @@ async def test_unreachable(tmp_path: Path, server: JudgeServer) -> None:
 async def test_format_remembered(tmp_path: Path, server: JudgeServer) -> None:
     """An endpoint that refuses schemas is asked with each once per call in flight, not per group."""
     await score(settings(tmp_path, server, "schema-refused", concurrency=1))
-    assert server.stats()["by_format"] == {"json_schema": 2, "json_object": 3, "none": 0}
+    assert server.stats()["by_format"] == {
+        "json_schema": 2,
+        "json_object": 3,
+        "none": 0,
+    }
 
 
 async def test_limits(tmp_path: Path, server: JudgeServer) -> None:
@@ -140,7 +175,10 @@ async def test_limits(tmp_path: Path, server: JudgeServer) -> None:
         server.reset()
         assert (await score(settings(tmp_path, server, cue, concurrency=1))).complete
         assert rewards(tmp_path) == TRUE
-        sent = [{name for name in request if name.startswith("max_")} for request in server.requests()]
+        sent = [
+            {name for name in request if name.startswith("max_")}
+            for request in server.requests()
+        ]
         assert sent == names
 
 
@@ -161,7 +199,9 @@ async def test_on_failure(tmp_path: Path, server: JudgeServer) -> None:
     for _ in range(2):
         await score(replace(run, on_failure="drop"))
     assert read(tmp_path / "out.jsonl") == []
-    assert (tmp_path / "out.jsonl.failed.jsonl").read_text() == (tmp_path / "in.jsonl").read_text()
+    assert (tmp_path / "out.jsonl.failed.jsonl").read_text() == (
+        tmp_path / "in.jsonl"
+    ).read_text()
 
 
 async def test_rescoring(tmp_path: Path, server: JudgeServer) -> None:
@@ -180,7 +220,9 @@ async def test_rescoring(tmp_path: Path, server: JudgeServer) -> None:
 async def test_scattered(tmp_path: Path, server: JudgeServer) -> None:
     """Scattered rollouts of a group are scored together and written in their own places."""
     members = [
-        rollout(t / 10, f"{g}", group_id=g, reward=0.0) for t in range(6) for g in ("x", "y", "z", "w")
+        rollout(t / 10, f"{g}", group_id=g, reward=0.0)
+        for t in range(6)
+        for g in ("x", "y", "z", "w")
     ]
     write(tmp_path / "in.jsonl", members)
     run = ScoreSettings(
@@ -210,7 +252,12 @@ async def test_identical_and_single(tmp_path: Path, server: JudgeServer) -> None
     write(tmp_path / "in.jsonl", groups)
     done = await score(run)
     assert rewards(tmp_path) == [[0.3, 0.3, 0.9], [0.3, 0.3], [0.3], []]
-    assert [r["ruler"]["tied"] for r in read(tmp_path / "out.jsonl")] == [False, True, True, False]
+    assert [r["ruler"]["tied"] for r in read(tmp_path / "out.jsonl")] == [
+        False,
+        True,
+        True,
+        False,
+    ]
     assert server.stats()["requests"] == 3
     assert (done.tied, done.failed) == (2, {"input": 1})
 
@@ -219,10 +266,15 @@ async def test_bad_trajectory_in_group(tmp_path: Path, server: JudgeServer) -> N
     """One trajectory that cannot be read fails alone; its bytes stand in the failed file."""
     bad = {"reward": 7, "messages": None}
     run = settings(tmp_path, server, "good")
-    write(tmp_path / "in.jsonl", [{"trajectories": [rollout(0.3, "a"), bad, rollout(0.6, "b")]}])
+    write(
+        tmp_path / "in.jsonl",
+        [{"trajectories": [rollout(0.3, "a"), bad, rollout(0.6, "b")]}],
+    )
     done = await score(run)
     assert rewards(tmp_path) == [[0.3, None, 0.6]]
-    assert read(tmp_path / "out.jsonl")[0]["trajectories"][1]["ruler"]["kind"] == "input"
+    assert (
+        read(tmp_path / "out.jsonl")[0]["trajectories"][1]["ruler"]["kind"] == "input"
+    )
     assert read(tmp_path / "out.jsonl.failed.jsonl") == [bad]
     assert not done.complete
 
@@ -232,14 +284,20 @@ async def test_summary_counts(tmp_path: Path, server: JudgeServer) -> None:
     done = await score(settings(tmp_path, server, "ten", price=(1.0, 2.0)))
     assert (done.groups, done.scored, done.rollouts, done.written) == (3, 3, 9, 3)
     assert done.usage.calls == 3
-    assert done.cost_usd == pytest.approx((done.usage.prompt + 2 * done.usage.completion) / 1e6)
+    assert done.cost_usd == pytest.approx(
+        (done.usage.prompt + 2 * done.usage.completion) / 1e6
+    )
     assert done.rescaled == 3
 
 
 async def test_input_order(tmp_path: Path, server: JudgeServer) -> None:
     """With `--order input` the judge gets the rollouts in the order of the dump."""
     run = settings(tmp_path, server, "good")
-    await score(ScoreSettings(run.input, run.output, run.judge, AskSettings(order="input"), ledger=None))
+    await score(
+        ScoreSettings(
+            run.input, run.output, run.judge, AskSettings(order="input"), ledger=None
+        )
+    )
     asked = [body["messages"][1]["content"] for body in server.requests()]
     first = next(text for text in asked if "a-0" in text)
     assert first.index("a-0") < first.index("a-1") < first.index("a-2")
@@ -257,13 +315,28 @@ def test_command_with_an_input_that_changes(
     ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command ends with code 1, the place, and how to go on; what it wrote so far is whole."""
-    path = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) | {"note": "x" * 4000} for i in range(200)])
+    path = write(
+        tmp_path / "in.jsonl",
+        [group(f"g{i}", 0.1, 0.2) | {"note": "x" * 4000} for i in range(200)],
+    )
     whole = path.read_bytes()
-    monkeypatch.setattr(Console, "started", lambda *_: path.write_bytes(whole.replace(b"g150-1", b"g151-1")))
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "none")
+    monkeypatch.setattr(
+        Console,
+        "started",
+        lambda *_: path.write_bytes(whole.replace(b"g150-1", b"g151-1")),
+    )
+    done = ruler(
+        "score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "none"
+    )
     assert done.returncode == 1
-    assert "ruler: in.jsonl: changed while it was read (line 151); run again when no" in done.stderr
-    assert "to go on: ruler score in.jsonl out.jsonl" in done.stderr or "begin anew" in done.stderr
+    assert (
+        "ruler: in.jsonl: changed while it was read (line 151); run again when no"
+        in done.stderr
+    )
+    assert (
+        "to go on: ruler score in.jsonl out.jsonl" in done.stderr
+        or "begin anew" in done.stderr
+    )
     assert not (tmp_path / "out.jsonl").exists()
     assert [record["group_id"] for record in read(tmp_path / "out.jsonl.partial")] == [
         f"g{i}" for i in range(150)
@@ -271,10 +344,16 @@ def test_command_with_an_input_that_changes(
 
 
 @pytest.mark.parametrize("change", ["cut", "spoil"])
-async def test_input_that_changes(change: str, tmp_path: Path, server: JudgeServer) -> None:
+async def test_input_that_changes(
+    change: str, tmp_path: Path, server: JudgeServer
+) -> None:
     """A file that changes after its survey ends the run: no line is lost silently."""
-    long = {"note": "x" * 4000}  # so that most of the file is not yet read when judging begins
-    path = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) | long for i in range(500)])
+    long = {
+        "note": "x" * 4000
+    }  # so that most of the file is not yet read when judging begins
+    path = write(
+        tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) | long for i in range(500)]
+    )
     whole = path.read_bytes()
 
     class Meddler(Observer):
@@ -283,9 +362,13 @@ async def test_input_that_changes(change: str, tmp_path: Path, server: JudgeServ
         def started(self, groups: int | None) -> None:
             """Cut the file, or spoil its second half."""
             half = whole[: whole.index(b"\n", len(whole) // 2) + 1]
-            path.write_bytes(half if change == "cut" else half + b"x" * (len(whole) - len(half)))
+            path.write_bytes(
+                half if change == "cut" else half + b"x" * (len(whole) - len(half))
+            )
 
-    run = ScoreSettings(InputSettings(str(path)), str(tmp_path / "out.jsonl"), JudgeSettings("offline"))
+    run = ScoreSettings(
+        InputSettings(str(path)), str(tmp_path / "out.jsonl"), JudgeSettings("offline")
+    )
     with pytest.raises(InputChanged, match="changed while it was read"):
         await score(run, Meddler())
     assert not (tmp_path / "out.jsonl").exists()
@@ -293,13 +376,21 @@ async def test_input_that_changes(change: str, tmp_path: Path, server: JudgeServ
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"ask": AskSettings(passes=3)}, {"panel": (JudgeSettings("offline"),)}, {"adaptive": True}],
+    [
+        {},
+        {"ask": AskSettings(passes=3)},
+        {"panel": (JudgeSettings("offline"),)},
+        {"adaptive": True},
+    ],
     ids=["one pass", "three passes", "two judges", "further passes"],
 )
 async def test_memory_of_a_group(tmp_path: Path, more: dict[str, Any]) -> None:
     """A group that is written is freed at once: no circle of references keeps it."""
     write(tmp_path / "in.jsonl", GROUPS)
-    source, output = InputSettings(str(tmp_path / "in.jsonl")), str(tmp_path / "out.jsonl")
+    source, output = (
+        InputSettings(str(tmp_path / "in.jsonl")),
+        str(tmp_path / "out.jsonl"),
+    )
     gc.collect()
     gc.freeze()  # what was there before is no garbage of this run, and slow to look through
     gc.disable()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.reading.parse import parse
+from ruler_cli.files.parse import parse
 from tests.command import Done, run_here
 
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -54,7 +54,9 @@ def test_records_come_out_in_order(name: str, tmp_path: Path) -> None:
     lost = set(failed.read_bytes().splitlines()) if failed.exists() else set()
     lines = (SAMPLES / f"{name}.jsonl").read_bytes().splitlines()
     assert len(out) == CASES[name][1]
-    assert [bare(record) for record in out] == [bare(parse(line)) for line in lines if line not in lost]
+    assert [bare(record) for record in out] == [
+        bare(parse(line)) for line in lines if line not in lost
+    ]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -74,7 +76,10 @@ def test_score_or_reason(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_check(name: str) -> None:
     """`check` exits with the code of `score`, and sends nothing."""
-    assert ruler("check", SAMPLES / f"{name}.jsonl", "-m", "offline").returncode == CASES[name][0]
+    assert (
+        ruler("check", SAMPLES / f"{name}.jsonl", "-m", "offline").returncode
+        == CASES[name][0]
+    )
 
 
 def test_identical_rollouts(tmp_path: Path) -> None:
@@ -87,7 +92,12 @@ def test_identical_rollouts(tmp_path: Path) -> None:
 def test_rubric_of_a_group() -> None:
     """A group's `rubric` stands in its request, and the one from the command line does not."""
     shown = ruler(
-        "prompt", SAMPLES / "groups.jsonl", "--group", "flaky-date-test", "--rubric", "Shortest wins."
+        "prompt",
+        SAMPLES / "groups.jsonl",
+        "--group",
+        "flaky-date-test",
+        "--rubric",
+        "Shortest wins.",
     ).stdout
     assert "Skipping or weakening a test is worth at most 0.1." in shown
     assert "Shortest wins." not in shown
@@ -112,17 +122,34 @@ def test_scored_file_again(tmp_path: Path) -> None:
     assert ruler("score", once, twice, "-m", "offline").returncode == 0
     again = [parse(line) for line in twice.read_bytes().splitlines()]
     for before, after in zip(first, again, strict=True):
-        for one, other in zip(before["trajectories"], after["trajectories"], strict=True):
-            assert one["ruler"]["independent_reward"] == other["ruler"]["independent_reward"]
+        for one, other in zip(
+            before["trajectories"], after["trajectories"], strict=True
+        ):
+            assert (
+                one["ruler"]["independent_reward"]
+                == other["ruler"]["independent_reward"]
+            )
             assert one.get("logs") == other.get("logs")
 
 
 def test_simulated_sample(tmp_path: Path) -> None:
     """Without errors the simulated judge gives each rollout of its sample the truth in its text."""
     to = tmp_path / "out.jsonl"
-    exact = [text for name in ("persistent", "slot", "noise", "level") for text in ("-p", f"{name}=0")]
-    assert ruler("score", SAMPLES / "simulated.jsonl", to, "-m", "simulated", *exact).returncode == 0
+    exact = [
+        text
+        for name in ("persistent", "slot", "noise", "level")
+        for text in ("-p", f"{name}=0")
+    ]
+    assert (
+        ruler(
+            "score", SAMPLES / "simulated.jsonl", to, "-m", "simulated", *exact
+        ).returncode
+        == 0
+    )
     for line in to.read_bytes().splitlines():
         for trajectory in parse(line)["trajectories"]:
             output = trajectory["messages"][-1]["content"]
-            assert abs(trajectory["reward"] - float(output.partition("truth=")[2])) <= 0.026
+            assert (
+                abs(trajectory["reward"] - float(output.partition("truth=")[2]))
+                <= 0.026
+            )

@@ -8,7 +8,14 @@ import gc
 import json
 import re
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -41,8 +48,7 @@ from ruler_cli import (
     score_file,
     score_groups,
 )
-from ruler_cli.observer import Status
-from ruler_cli.types import CallError, Reply, Request
+from ruler_cli.types import CallError, Reply, Request, Status
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.runs import BROKEN, Stage, Stub, failing, group_of, noisy, truthful
@@ -53,21 +59,32 @@ from tests.virtual import virtually
 class _Fixed:
     """A trajectory whose reward cannot be set."""
 
-    messages = ({"role": "user", "content": "q"}, {"role": "assistant", "content": "truth=0.5"})
+    messages = (
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "truth=0.5"},
+    )
     reward = property(lambda self: 1.0)
 
 
-GROUPS = [group("a", 0.1, 0.9, 0.4), group("b", 0.8, 0.2), group("c", 0.5, 0.75, 0.25, 1.0)]
+GROUPS = [
+    group("a", 0.1, 0.9, 0.4),
+    group("b", 0.8, 0.2),
+    group("c", 0.5, 0.75, 0.25, 1.0),
+]
 TRUE = [(0.1, 0.9, 0.4), (0.8, 0.2), (0.5, 0.75, 0.25, 1.0)]
 OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
 GONE = CallError("transport", "nobody listens", "call", sent=False, billed=False)
-UPSTREAM = CallError("transport", "the judge answered 503: no healthy upstream", "call", billed=False)
+UPSTREAM = CallError(
+    "transport", "the judge answered 503: no healthy upstream", "call", billed=False
+)
 REFUSED = CallError("refused", "the key is wrong", "run", billed=False)
 
 
 def at(server: JudgeServer, cue: str = "good", **more: Any) -> ScoreSettings:
     """Settings for a judge of the server."""
-    return ScoreSettings(judge=JudgeSettings(f"openai/{cue}", server.base), **{"ledger": None, **more})
+    return ScoreSettings(
+        judge=JudgeSettings(f"openai/{cue}", server.base), **{"ledger": None, **more}
+    )
 
 
 async def collect(
@@ -86,7 +103,9 @@ async def collect(
 def timeless(value: Any) -> Any:
     """A JSON value without what depends on the time."""
     text = json.dumps(value)
-    return json.loads(re.sub(r'"(judged_at|latency_s)": ("[^"]*"|[0-9.e-]+)', r'"\1": 0', text))
+    return json.loads(
+        re.sub(r'"(judged_at|latency_s)": ("[^"]*"|[0-9.e-]+)', r'"\1": 0', text)
+    )
 
 
 def many(number: int) -> list[Any]:
@@ -97,7 +116,17 @@ def many(number: int) -> list[Any]:
 def test_like_the_command(tmp_path: Path, server: JudgeServer, ruler: Ruler) -> None:
     """A stream gives each dict what the command writes, in order, and changes none of its arguments."""
     source = write(tmp_path / "in.jsonl", GROUPS)
-    ruler("score", source, "out.jsonl", "-m", "openai/good", "--api-base", server.base, "--ledger", "none")
+    ruler(
+        "score",
+        source,
+        "out.jsonl",
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+        "--ledger",
+        "none",
+    )
     given = copy.deepcopy(GROUPS)
     out, error = asyncio.run(collect(given, at(server)))
     assert error is None
@@ -105,33 +134,53 @@ def test_like_the_command(tmp_path: Path, server: JudgeServer, ruler: Ruler) -> 
     assert [one.scores for one in out] == TRUE
     assert [one.index for one in out] == [0, 1, 2]
     assert not any(one.failed for one in out)
-    assert timeless([one.group for one in out]) == timeless(read(tmp_path / "out.jsonl"))
+    assert timeless([one.group for one in out]) == timeless(
+        read(tmp_path / "out.jsonl")
+    )
     assert out[0].fields == out[0].group["ruler"]
     assert [each["score"] for each in out[0].trajectories] == [0.1, 0.9, 0.4]
 
 
-def test_file_like_the_command(tmp_path: Path, server: JudgeServer, ruler: Ruler) -> None:
+def test_file_like_the_command(
+    tmp_path: Path, server: JudgeServer, ruler: Ruler
+) -> None:
     """`score_file` writes the bytes that the command writes, and returns its counts."""
     source = write(tmp_path / "in.jsonl", [*GROUPS, {"trajectories": 3}])
     options = ("--passes", "2", "--api-base", server.base, "--ledger", "none")
     ruler("score", source, "one.jsonl", "-m", "openai/good", *options)
     settings = at(server, ask=AskSettings(passes=2))
     summary = asyncio.run(score_file(source, str(tmp_path / "two.jsonl"), settings))
-    assert timeless(read(tmp_path / "one.jsonl")) == timeless(read(tmp_path / "two.jsonl"))
+    assert timeless(read(tmp_path / "one.jsonl")) == timeless(
+        read(tmp_path / "two.jsonl")
+    )
     pattern = rb'"(judged_at|latency_s)": ?("[^"]*"|[0-9.e-]+)'
-    one, two = (re.sub(pattern, b"", (tmp_path / f"{name}.jsonl").read_bytes()) for name in ("one", "two"))
+    one, two = (
+        re.sub(pattern, b"", (tmp_path / f"{name}.jsonl").read_bytes())
+        for name in ("one", "two")
+    )
     assert one == two
     assert isinstance(summary, Summary)
-    assert (summary.groups, summary.scored, summary.unreadable, summary.asked) == (3, 3, 1, 6)
+    assert (summary.groups, summary.scored, summary.unreadable, summary.asked) == (
+        3,
+        3,
+        1,
+        6,
+    )
     with pytest.raises(RefusedError, match="key"):
         asyncio.run(score_file(source, tmp_path / "three.jsonl", at(server, "401")))
     with pytest.raises(UsageError, match="nothing"):
-        asyncio.run(score_file(tmp_path / "nothing", tmp_path / "three.jsonl", at(server)))
+        asyncio.run(
+            score_file(tmp_path / "nothing", tmp_path / "three.jsonl", at(server))
+        )
     with pytest.raises(UsageError, match="adaptive"):
-        asyncio.run(score_file(source, tmp_path / "three.jsonl", at(server, adaptive=True)))
+        asyncio.run(
+            score_file(source, tmp_path / "three.jsonl", at(server, adaptive=True))
+        )
 
 
-def test_ledger_of_the_command(tmp_path: Path, server: JudgeServer, ruler: Ruler) -> None:
+def test_ledger_of_the_command(
+    tmp_path: Path, server: JudgeServer, ruler: Ruler
+) -> None:
     """Replies go into the command's ledger by default: none is paid for twice, whoever asks."""
     source = write(tmp_path / "in.jsonl", GROUPS[:2])
     ruler("score", source, "out.jsonl", "-m", "openai/good", "--api-base", server.base)
@@ -149,7 +198,9 @@ def test_ledger_of_the_command(tmp_path: Path, server: JudgeServer, ruler: Ruler
 
     asyncio.run(alone())
     assert server.stats()["requests"] == 3
-    asyncio.run(score_file(source, tmp_path / "out.jsonl", replace(settings, ledger=None)))
+    asyncio.run(
+        score_file(source, tmp_path / "out.jsonl", replace(settings, ledger=None))
+    )
     assert server.stats()["requests"] == 5
 
 
@@ -164,7 +215,11 @@ async def test_objects(server: JudgeServer) -> None:
     out, _ = await collect(groups(), at(server))
     for one in out:
         assert isinstance(one.group, TrajectoryGroup)
-        assert [t.reward for t in one.group.trajectories] == [0.2, 0.9, 0.4] == list(one.scores)
+        assert (
+            [t.reward for t in one.group.trajectories]
+            == [0.2, 0.9, 0.4]
+            == list(one.scores)
+        )
         assert one.fields["key"] == "s"
         assert one.trajectories[1]["independent_reward"] == 1.0
     assert server.stats()["requests"] == 3
@@ -174,7 +229,9 @@ async def test_objects(server: JudgeServer) -> None:
 
         model_config = ConfigDict(frozen=True)
 
-    before = TrajectoryGroup(trajectories=[Frozen(**vars(t)) for t in art_group().trajectories])
+    before = TrajectoryGroup(
+        trajectories=[Frozen(**vars(t)) for t in art_group().trajectories]
+    )
     original = copy.deepcopy(before)
     async with Scorer(at(server)) as scorer:
         after = await scorer.score(before)
@@ -186,7 +243,9 @@ async def test_objects(server: JudgeServer) -> None:
 async def test_failures_are_values(server: JudgeServer) -> None:
     """A group without scores is yielded with its kind and reason, at its place, and has no reward."""
     nothing: dict[str, Any] = {"trajectories": []}
-    unreadable = {"trajectories": [{"messages": []}, group("d", 0.3)["trajectories"][0]]}
+    unreadable = {
+        "trajectories": [{"messages": []}, group("d", 0.3)["trajectories"][0]]
+    }
     out, error = await collect([GROUPS[0], nothing, unreadable], at(server))
     assert error is None
     assert [one.kind for one in out] == [None, "input", None]
@@ -200,11 +259,17 @@ async def test_failures_are_values(server: JudgeServer) -> None:
             assert (one.kind, set(one.scores)) == ("reply", {None})
             assert one.reason == one.fields["reason"] == one.trajectories[0]["reason"]
             assert one.group["trajectories"][1]["reward"] == reward
-            assert one.group["trajectories"][1]["metrics"] == {"independent_reward": 1.0}
-    for again in [one.group for one in out]:  # a second try finds the rewards that were there first
+            assert one.group["trajectories"][1]["metrics"] == {
+                "independent_reward": 1.0
+            }
+    for again in [
+        one.group for one in out
+    ]:  # a second try finds the rewards that were there first
         async with Scorer(at(server)) as scorer:
             scored = await scorer.score(again)
-        assert [t["ruler"]["independent_reward"] for t in scored.group["trajectories"]][:2] == [0.0, 1.0]
+        assert [t["ruler"]["independent_reward"] for t in scored.group["trajectories"]][
+            :2
+        ] == [0.0, 1.0]
 
 
 @pytest.mark.anyio
@@ -215,7 +280,10 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
         ("group", "of type str"),
         (None, "of type NoneType"),
         (GROUPS[0]["trajectories"][0], "one trajectory"),
-        ({"rollouts": []}, r"is of no shape that ruler knows \(its keys: rollouts\); give `messages`"),
+        (
+            {"rollouts": []},
+            r"is of no shape that ruler knows \(its keys: rollouts\); give `messages`",
+        ),
         ({"trajectories": None}, "`trajectories` is of type NoneType"),
         ({"trajectories": {"messages": []}}, "`trajectories` is of type dict"),
         ({"trajectories": "abc"}, "`trajectories` is of type str"),
@@ -223,22 +291,36 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
             {"trajectories": [GROUPS[0]["trajectories"][0]["messages"]]},
             r"`trajectories\[0\]` is of type list",
         ),
-        ({"trajectories": [ValueError("a rollout failed")]}, r"`trajectories\[0\]` is of type ValueError"),
+        (
+            {"trajectories": [ValueError("a rollout failed")]},
+            r"`trajectories\[0\]` is of type ValueError",
+        ),
         (object(), "of type object"),
-        ({"trajectories": [_Fixed()]}, "no copy of this _Fixed can be annotated .*reward"),
+        (
+            {"trajectories": [_Fixed()]},
+            "no copy of this _Fixed can be annotated .*reward",
+        ),
         *(
             (
                 {"trajectories": [{**GROUPS[0]["trajectories"][0], name: value}]},
                 rf"`{name}` is of type {kind}",
             )
-            for name, value, kind in (("metrics", 5, "int"), ("metrics", [1], "list"), ("logs", "abc", "str"))
+            for name, value, kind in (
+                ("metrics", 5, "int"),
+                ("metrics", [1], "list"),
+                ("logs", "abc", "str"),
+            )
         ),
     ]
     for shape, sentence in shapes:
         with subtests.test(shape=str(shape)[:40]):
             with pytest.raises(WrongShapeError, match=sentence):
-                await ruler_cli.score_group(shape, "openai/good", {"api_base": server.base})
-            with pytest.raises(TypeError, match=sentence):  # it is the program that is wrong, not the judge
+                await ruler_cli.score_group(
+                    shape, "openai/good", {"api_base": server.base}
+                )
+            with pytest.raises(
+                TypeError, match=sentence
+            ):  # it is the program that is wrong, not the judge
                 await ruler_cli.score_group(shape, "offline", swallow_exceptions=True)
             async with Scorer(at(server)) as scorer:
                 with pytest.raises(WrongShapeError, match=sentence):
@@ -262,7 +344,9 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
 
 
 @pytest.mark.anyio
-async def test_settings_that_cannot_be(server: JudgeServer, subtests: pytest.Subtests) -> None:
+async def test_settings_that_cannot_be(
+    server: JudgeServer, subtests: pytest.Subtests
+) -> None:
     """Settings that contradict one another, or that say how a file is read, are refused before a call."""
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"combine": CombineSettings(standardize=True)}, "standardize"),
@@ -283,7 +367,10 @@ async def test_settings_that_cannot_be(server: JudgeServer, subtests: pytest.Sub
         ({"input": InputSettings(limit=3)}, "limit"),
         ({"on_failure": "drop"}, "skip"),
         ({"on_failure": "kepp"}, "on_failure: is none of"),
-        ({"max_failures": [3]}, r"max_failures: is of type list\[int\]; give MaxFailures"),
+        (
+            {"max_failures": [3]},
+            r"max_failures: is of type list\[int\]; give MaxFailures",
+        ),
         ({"judge": "offline"}, "judge: is of type str"),
         ({"ask": AskSettings(order="inpt")}, "order: is none of"),  # type: ignore[arg-type]  # as one may
     ]
@@ -319,7 +406,10 @@ async def test_paths(server: JudgeServer) -> None:
 
 
 def staged(
-    path: Path, patch: pytest.MonkeyPatch, main: Callable[[Stage], Awaitable[None]], *judges: Stub
+    path: Path,
+    patch: pytest.MonkeyPatch,
+    main: Callable[[Stage], Awaitable[None]],
+    *judges: Stub,
 ) -> None:
     """Run with judges that are functions, in virtual time."""
     stage = Stage(path, patch, GROUPS, *judges)
@@ -339,7 +429,9 @@ def test_back_pressure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def main(stage: Stage) -> None:
         taken, ahead = 0, 0
-        async with aclosing(score_groups(endless(), stage.settings(ledger=None))) as stream:
+        async with aclosing(
+            score_groups(endless(), stage.settings(ledger=None))
+        ) as stream:
             async for one in stream:
                 assert one.index == taken
                 taken += 1
@@ -390,7 +482,9 @@ def test_one_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (summary.groups, summary.scored, summary.asked) == (130, 130, 130)
         assert judge.most <= 4
         times = [begun for begun, _ in judge.times]
-        assert max(sum(start <= at < start + 60 for at in times) for start in times) <= 60
+        assert (
+            max(sum(start <= at < start + 60 for at in times) for start in times) <= 60
+        )
         assert times[-1] - times[0] > 120
 
     staged(tmp_path, monkeypatch, main, judge)
@@ -409,19 +503,25 @@ def test_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert {one.kind for one in out if one.failed} == {"budget"}
         assert 10 <= len(scored) == len(judge.asked) <= 17
         judge.asked.clear()
-        async with Scorer(settings) as scorer:  # the scored ones are in the ledger, and cost nothing
+        async with Scorer(
+            settings
+        ) as scorer:  # the scored ones are in the ledger, and cost nothing
             again = []
             with pytest.raises(CapReached, match=": 2 groups are not scored;"):
                 for one in many(40):
                     again.append(await scorer.score(one))
-            assert not (await scorer.score(many(1)[0])).failed  # the ledger answers it still
+            assert not (
+                await scorer.score(many(1)[0])
+            ).failed  # the ledger answers it still
             summary = scorer.summary()
         assert [one.kind for one in again] == [None] * (len(again) - 1) + ["budget"]
         assert len(again) - 1 == len(scored) + len(judge.asked)
         assert summary.cost_usd is not None
         assert 0 < summary.cost_usd <= 0.05
         assert isinstance(summary.stopped, str)
-        async with Scorer(replace(settings, ledger=None)) as scorer:  # calls that are paid for come back
+        async with Scorer(
+            replace(settings, ledger=None)
+        ) as scorer:  # calls that are paid for come back
             together = await asyncio.gather(*[scorer.score(one) for one in many(40)])
             assert {one.kind for one in together} == {None, "budget"}
             with pytest.raises(CapReached):
@@ -431,7 +531,9 @@ def test_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("number", [10**6, 60])
-def test_endless_at_the_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_endless_at_the_cap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     """At the cap no iterator is read on, even one that waits; a stream that lacks nothing raises nothing."""
 
     async def groups() -> AsyncIterator[Any]:
@@ -443,14 +545,18 @@ def test_endless_at_the_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num
         settings = stage.settings(max_cost=0.05)
         async with Scorer(settings) as scorer:
             out = []
-            with pytest.raises(CapReached, match=r": (.*) groups? (is|are) not scored") as caught:
+            with pytest.raises(
+                CapReached, match=r": (.*) groups? (is|are) not scored"
+            ) as caught:
                 async for one in scorer.score_groups(groups()):
                     out.append(one)
             left = sum(one.kind == "budget" for one in out)
             assert f" {left} group" in str(caught.value)
             assert 1 <= left <= 50
             cached = [group(f"e{i}", 0.1, 0.9) for i in range(5)]
-            assert not any([one.failed async for one in scorer.score_groups(iter(cached))])
+            assert not any(
+                [one.failed async for one in scorer.score_groups(iter(cached))]
+            )
 
     staged(tmp_path, monkeypatch, main, Stub(price=(2.0, 8.0)))
 
@@ -462,7 +568,10 @@ async def test_batches() -> None:
     settings = replace(OFFLINE, panel=panel, combine=combine)
     low = [group(f"a{i}", 0.0, 0.2, 0.1) for i in range(20)]
     high = [group(f"b{i}", 0.7, 0.9, 0.8) for i in range(20)]
-    alone = [[one.scores for one in (await collect(groups, settings))[0]] for groups in (low, high)]
+    alone = [
+        [one.scores for one in (await collect(groups, settings))[0]]
+        for groups in (low, high)
+    ]
     async with Scorer(settings) as scorer:
 
         async def scores(groups: list[Any]) -> list[Any]:
@@ -479,7 +588,9 @@ async def test_missing_outcome(caplog: pytest.LogCaptureFixture) -> None:
     settings = replace(OFFLINE, input=replace(OFFLINE.input, outcome="m.won"))
     groups = [group(f"o{i}", 0.1, 0.9) for i in range(30)]
     async with Scorer(settings) as scorer:
-        with pytest.raises(UsageError, match=r"outcome='m.won': none of the first 20 groups has it"):
+        with pytest.raises(
+            UsageError, match=r"outcome='m.won': none of the first 20 groups has it"
+        ):
             async for _ in scorer.score_groups(groups):
                 pass
     with caplog.at_level("WARNING", logger="ruler_cli"):
@@ -509,11 +620,16 @@ def test_observer_that_fails(
 
     async def main(stage: Stage) -> None:
         groups = [*many(10), {"trajectories": []}]
-        async with Scorer(stage.settings(ledger=None, debug=True), observer=failing_observer) as scorer:
+        async with Scorer(
+            stage.settings(ledger=None, debug=True), observer=failing_observer
+        ) as scorer:
             await scorer.score(many(1)[0])
             out = [one async for one in scorer.score_groups(groups)]
         assert [one.failed for one in out] == [False] * 10 + [True]
-        files, settings = (tmp_path / "in.jsonl", tmp_path / "o.jsonl"), stage.settings(ledger=None)
+        files, settings = (
+            (tmp_path / "in.jsonl", tmp_path / "o.jsonl"),
+            stage.settings(ledger=None),
+        )
         summary = await score_file(*files, settings, observer=failing_observer)
         assert summary.scored == len(GROUPS)
 
@@ -521,7 +637,15 @@ def test_observer_that_fails(
     logged = [each.getMessage() for each in caplog.records if each.exc_info]
     assert len(logged) == len(caplog.records)
     once = {line.split("`")[1] for line in logged}
-    assert {"started", "tick", "advanced", "failed", "replied", "waiting", "answering"} <= once
+    assert {
+        "started",
+        "tick",
+        "advanced",
+        "failed",
+        "replied",
+        "waiting",
+        "answering",
+    } <= once
     assert len(logged) < 2 * len(once)  # the file is another run
 
 
@@ -541,7 +665,8 @@ async def test_observer_that_disturbs(caplog: pytest.LogCaptureFixture) -> None:
     assert (len(out), error) == (3, None)
     assert [one.fields["key"] for one in out] == ["a", "b", "c"]
     assert [each.getMessage() for each in caplog.records] == [
-        f"`{name}` of the observer failed; the run goes on" for name in ("advanced", "scored")
+        f"`{name}` of the observer failed; the run goes on"
+        for name in ("advanced", "scored")
     ]
 
 
@@ -560,9 +685,15 @@ def test_logged(caplog: pytest.LogCaptureFixture) -> None:
     asyncio.run(one())
     asyncio.run(collect([hidden(i) for i in range(25)], OFFLINE))
     text = "judges are shown [0-9]% of the text in the first 20 groups; not shown: scratch.*body"
-    (warning,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    (warning,) = [
+        each.message for each in caplog.records if each.levelname == "WARNING"
+    ]
     assert re.match(text, warning)
-    replies = [each.message for each in caplog.records if each.message.startswith("judge on group h0: ")]
+    replies = [
+        each.message
+        for each in caplog.records
+        if each.message.startswith("judge on group h0: ")
+    ]
     assert len(replies) == 1
 
 
@@ -614,7 +745,9 @@ def test_events_without_a_method(caplog: pytest.LogCaptureFixture) -> None:
     groups = [GROUPS[0], {"group_id": "d", "trajectories": []}]
     asyncio.run(collect(groups, settings, observer))
     assert observer.kinds == ["input"]
-    assert [each.message.split(":")[0] for each in caplog.records] == ["judge on group a"]
+    assert [each.message.split(":")[0] for each in caplog.records] == [
+        "judge on group a"
+    ]
 
 
 @pytest.mark.parametrize("wrong", [print, Observer, {}])
@@ -631,7 +764,9 @@ def test_scored(tmp_path: Path, server: JudgeServer) -> None:
         def __init__(self) -> None:
             self.taken: list[tuple[str, tuple[float | None, ...], str]] = []
 
-        def scored(self, group: str, scores: Sequence[float | None], fields: Mapping[str, Any]) -> None:
+        def scored(
+            self, group: str, scores: Sequence[float | None], fields: Mapping[str, Any]
+        ) -> None:
             self.taken.append((group, tuple(scores), fields["judge"]))
 
         def failed(self, group: str, kind: str, reason: str) -> None:
@@ -640,8 +775,13 @@ def test_scored(tmp_path: Path, server: JudgeServer) -> None:
     groups: list[Any] = [*copy.deepcopy(GROUPS), {"group_id": "d", "trajectories": []}]
     groups[0]["trajectories"].append({"messages": []})
     expected = [("a", (*TRUE[0], None)), ("b", TRUE[1]), ("c", TRUE[2]), ("d", ())]
-    judges = JudgeSettings("openai/good", server.base), JudgeSettings("openai/second", server.base)
-    settings = ScoreSettings(judge=judges[0], panel=judges[1:], combine=CombineSettings(standardize=True))
+    judges = (
+        JudgeSettings("openai/good", server.base),
+        JudgeSettings("openai/second", server.base),
+    )
+    settings = ScoreSettings(
+        judge=judges[0], panel=judges[1:], combine=CombineSettings(standardize=True)
+    )
 
     async def one_by_one(observer: Observer) -> None:
         async with Scorer(at(server), observer=observer) as scorer:
@@ -663,7 +803,9 @@ def test_scored(tmp_path: Path, server: JudgeServer) -> None:
     assert [(key, scores) for key, scores, _ in takers[0].taken] == expected
     for taker in takers[1:]:
         taken = sorted(taker.taken)
-        assert [scores for _, scores, _ in taken[:3]] == streamed[0][:3] == streamed[1][:3]
+        assert (
+            [scores for _, scores, _ in taken[:3]] == streamed[0][:3] == streamed[1][:3]
+        )
         assert [key for key, *_ in taken] == ["a", "b", "c", "d"]
         assert taken[3] == ("d", (), "input")
         assert taken[0][2] == "openai/good, openai/second"
@@ -702,7 +844,11 @@ def test_refused_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_refused_for_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: CallError, most: int, pool: PoolSettings
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: CallError,
+    most: int,
+    pool: PoolSettings,
 ) -> None:
     """After a refusal of all calls later groups are asked about again: first one, and all if it is scored."""
 
@@ -716,7 +862,9 @@ def test_refused_for_now(
 
             async def step() -> list[Any]:
                 began = len(judge.asked)
-                ends = await asyncio.gather(*[scorer.score(one) for one in groups], return_exceptions=True)
+                ends = await asyncio.gather(
+                    *[scorer.score(one) for one in groups], return_exceptions=True
+                )
                 asked.append(len(judge.asked) - began)
                 return ends
 
@@ -750,7 +898,9 @@ def test_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A judge that never answers about two groups, and late about one."""
 
         async def ask(self, request: Request) -> Reply | CallError:
-            await anyio.sleep({"g001": 1e5, "g002": 20, "g004": 1e5}.get(group_of(request), 0))
+            await anyio.sleep(
+                {"g001": 1e5, "g002": 20, "g004": 1e5}.get(group_of(request), 0)
+            )
             return await super().ask(request)
 
     def say(request: Request) -> Reply | CallError:
@@ -781,7 +931,9 @@ def test_max_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert BROKEN.scope == "group"
 
     async def main(stage: Stage) -> None:
-        settings = stage.settings(concurrency=1, max_failures=MaxFailures(3), ledger=None)
+        settings = stage.settings(
+            concurrency=1, max_failures=MaxFailures(3), ledger=None
+        )
         out, error = await collect(many(40), settings)
         assert isinstance(error, TooManyFailures)
         assert 4 <= len(out) <= 6
@@ -821,7 +973,9 @@ async def test_cancelled_task_of_the_caller() -> None:
 
     out = []
     with pytest.raises(asyncio.CancelledError):
-        async for judged in score_groups(groups(), ScoreSettings(judge=JudgeSettings("offline"))):
+        async for judged in score_groups(
+            groups(), ScoreSettings(judge=JudgeSettings("offline"))
+        ):
             out.append(judged.index)
     assert out == list(range(len(GROUPS[:3])))
 
@@ -860,7 +1014,9 @@ async def test_task_group_of_the_caller(server: JudgeServer) -> None:
     ],
     ids=str,
 )
-def test_all_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]) -> None:
+def test_all_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
     """Passes, panel, windows and all that needs the batch give the rewards that a file gets."""
     judges = [Stub("one", noisy), Stub("two", truthful), Stub("strong", truthful)]
     names = ("one", "two") if more.keys() & {"standardize", "fallback"} else ("one",)
@@ -869,10 +1025,14 @@ def test_all_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict
     stage.forget()
 
     async def main() -> None:
-        out, error = await collect(many(70), stage.settings(*names, ledger=None, **more))
+        out, error = await collect(
+            many(70), stage.settings(*names, ledger=None, **more)
+        )
         assert error is None
         assert [list(one.scores) for one in out] == stage.rewards()
-        assert [one.fields["passes"] for one in out] == [part["passes"] for part in stage.parts()]
+        assert [one.fields["passes"] for one in out] == [
+            part["passes"] for part in stage.parts()
+        ]
 
     virtually(main)
 
@@ -901,7 +1061,11 @@ def test_judge_that_comes_back(
 
     with caplog.at_level("WARNING", "ruler_cli"):
         staged(tmp_path, monkeypatch, main, Stub(say=say))
-    lines = [record.getMessage() for record in caplog.records if "judge" in record.getMessage()]
+    lines = [
+        record.getMessage()
+        for record in caplog.records
+        if "judge" in record.getMessage()
+    ]
     down = "the judge is down: the judge answered 503: no healthy upstream (one); calls wait for up to "
     assert [line[: len(down)] for line in lines] == [down] * len(lines)
     assert lines[0].endswith("5 minutes")
@@ -909,7 +1073,9 @@ def test_judge_that_comes_back(
     assert caplog.records[-1].getMessage().startswith("one answers again after ")
 
 
-def test_no_outage_ends_a_patient_scorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_outage_ends_a_patient_scorer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With `max_outage` infinite a Scorer waits for the judge as long as it takes."""
 
     def say(request: Request) -> Reply | CallError:
@@ -920,7 +1086,9 @@ def test_no_outage_ends_a_patient_scorer(tmp_path: Path, monkeypatch: pytest.Mon
         async with Scorer(replace(stage.settings(ledger=None), pool=pool)) as scorer:
             await scorer.score(GROUPS[0])
             await anyio.sleep(10)
-            assert not [one async for one in scorer.score_groups(many(20)) if one.failed]
+            assert not [
+                one async for one in scorer.score_groups(many(20)) if one.failed
+            ]
             assert anyio.current_time() > 10_000
 
     staged(tmp_path, monkeypatch, main, Stub(say=say))
@@ -930,7 +1098,9 @@ def test_alone_and_adaptive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Single groups decide on their own further passes and wait for no others."""
 
     async def main(stage: Stage) -> None:
-        async with Scorer(stage.settings(passes=6, adaptive=True, ledger=None)) as scorer:
+        async with Scorer(
+            stage.settings(passes=6, adaptive=True, ledger=None)
+        ) as scorer:
             out = [await scorer.score(one) for one in many(3)]
         assert all(2 <= one.fields["passes"] <= 6 for one in out)
 
@@ -998,11 +1168,15 @@ def test_two_loops(server: JudgeServer) -> None:
     for _ in range(2):
         out, _ = asyncio.run(collect(GROUPS, at(server)))
         assert [one.scores for one in out] == TRUE
-        scored = asyncio.run(ruler_cli.score_group(GROUPS[1], "openai/good", {"api_base": server.base}))
+        scored = asyncio.run(
+            ruler_cli.score_group(GROUPS[1], "openai/good", {"api_base": server.base})
+        )
         assert [t["reward"] for t in scored["trajectories"]] == [0.8, 0.2]
 
     async def ends(after: int, passes: int) -> None:
-        async for one in score_groups(many(200), at(server, ask=AskSettings(passes=passes))):
+        async for one in score_groups(
+            many(200), at(server, ask=AskSettings(passes=passes))
+        ):
             if one.index == after:
                 return  # and the loop ends while requests begin
 
@@ -1012,12 +1186,18 @@ def test_two_loops(server: JudgeServer) -> None:
     gc.collect()
 
 
-def test_generators_of_a_loop_that_ends(server: JudgeServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_generators_of_a_loop_that_ends(
+    server: JudgeServer, caplog: pytest.LogCaptureFixture
+) -> None:
     """A stream that is held when its loop ends is closed without an error."""
     held = []
 
     async def ends(scorer: Scorer | None) -> None:
-        stream = score_groups(many(50), at(server)) if scorer is None else scorer.score_groups(many(50))
+        stream = (
+            score_groups(many(50), at(server))
+            if scorer is None
+            else scorer.score_groups(many(50))
+        )
         held.append(stream)
         async for _ in stream:
             return
@@ -1054,7 +1234,9 @@ async def test_one_loop_at_a_time() -> None:
             await scorer.__aenter__()
         stream = scorer.score_groups(many(100))
         await anext(stream)
-        judged = await anyio.to_thread.run_sync(lambda: asyncio.run(scorer.score(GROUPS[0])))
+        judged = await anyio.to_thread.run_sync(
+            lambda: asyncio.run(scorer.score(GROUPS[0]))
+        )
         assert not judged.failed
     with pytest.raises(UsageError, match="closed"):
         [one async for one in stream]

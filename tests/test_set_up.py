@@ -17,7 +17,9 @@ def text_of(name: str) -> str:
 
 def pins(name: str) -> set[tuple[str, str]]:
     """Return each package of a lock, as `name==version`, with its hashes."""
-    entries = re.findall(r"^([\w.-]+==\S+).*\n((?: +--hash=.*\n)+)", text_of(name), re.MULTILINE)
+    entries = re.findall(
+        r"^([\w.-]+==\S+).*\n((?: +--hash=.*\n)+)", text_of(name), re.MULTILINE
+    )
     return {(package, hashes.rstrip()) for package, hashes in entries}
 
 
@@ -29,7 +31,16 @@ def test_one_environment() -> None:
 
 def test_demo_installs_no_more() -> None:
     """`make demo` installs no package that only tests, extras or documents need."""
-    needless = {"ray", "pyarrow", "playwright", "mkdocs", "pytest", "mypy", "pandas", "s3fs"}
+    needless = {
+        "ray",
+        "pyarrow",
+        "playwright",
+        "mkdocs",
+        "pytest",
+        "mypy",
+        "pandas",
+        "s3fs",
+    }
     names = {package.partition("==")[0] for package, _ in pins("constraints-run.txt")}
     assert "litellm" in names
     assert names.isdisjoint(needless)
@@ -38,8 +49,12 @@ def test_demo_installs_no_more() -> None:
 def test_seconds_of_folders() -> None:
     """The seconds of a folder are those of all phases of its tests, in every file."""
 
-    def report(nodeid: str, when: Literal["setup", "call"], seconds: float) -> pytest.TestReport:
-        return pytest.TestReport(nodeid, ("", 0, ""), {}, "passed", None, when, (), seconds)
+    def report(
+        nodeid: str, when: Literal["setup", "call"], seconds: float
+    ) -> pytest.TestReport:
+        return pytest.TestReport(
+            nodeid, ("", 0, ""), {}, "passed", None, when, (), seconds
+        )
 
     reports = [
         report("tests/cli/test_a.py::test_one", "setup", 1.0),
@@ -54,9 +69,17 @@ def test_seconds_of_folders() -> None:
 def test_targets() -> None:
     """Each target of make that a page or CI names exists."""
     targets = set(re.findall(r"^([a-z0-9-]+):", text_of("Makefile"), re.MULTILINE))
-    for name in ("README.md", "CONTRIBUTING.md", "docs/index.md", ".ci/run", ".github/workflows/check.yml"):
+    for name in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/index.md",
+        ".ci/run",
+        ".github/workflows/check.yml",
+    ):
         commands = re.findall(
-            r"(?:^ *(?:- run: )?|`)make ((?: ?[a-z][a-z0-9-]*)+)", text_of(name), re.MULTILINE
+            r"(?:^ *(?:- run: )?|`)make ((?: ?[a-z][a-z0-9-]*)+)",
+            text_of(name),
+            re.MULTILINE,
         )
         named = {target for command in commands for target in command.split()}
         assert named, name

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.config import MaxFailures, Shard, shard_of
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.scratch import digest
-from ruler_cli.run import RunResult, score
+from ruler_cli.files.scratch import digest
+from ruler_cli.runs.file import RunResult, score
+from ruler_cli.settings.models import MaxFailures, Shard, shard_of
 from ruler_cli.types import Request
 from tests.conftest import ROOT, group, rollout
 from tests.fuzz_containers import KINDS, OUTPUT, pack, unpack
@@ -57,7 +57,9 @@ def whole(stage: Stage, kind: str, ledger: str, *others: str, **more: Any) -> Ru
     """Run over the whole, with more ledgers to look things up in."""
     ledgers = tuple(stage.path / name for name in others)
     given = {"source": f"in{kind}", "output": f"whole{OUTPUT[kind]}", **more}
-    return stage.run(ledger=ledger, ledgers=ledgers, failed=stage.path / "failed-whole", **given)
+    return stage.run(
+        ledger=ledger, ledgers=ledgers, failed=stage.path / "failed-whole", **given
+    )
 
 
 def refused(stage: Stage, **more: Any) -> None:
@@ -76,7 +78,11 @@ def bare(records: list[bytes]) -> list[str]:
 
     def timeless(value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: timeless(v) for k, v in value.items() if k not in ("judged_at", "cached", "latency_s")}
+            return {
+                k: timeless(v)
+                for k, v in value.items()
+                if k not in ("judged_at", "cached", "latency_s")
+            }
         return [timeless(item) for item in value] if isinstance(value, list) else value
 
     return [json.dumps(timeless(json.loads(record))) for record in records]
@@ -85,25 +91,44 @@ def bare(records: list[bytes]) -> list[str]:
 def laid(sizes: list[int], lie: str) -> list[dict[str, Any]]:
     """Groups of these sizes as records: a group each, or a rollout each, adjacent or far apart."""
     if lie == "line":
-        return [group(f"g{i}", *(0.1 + j / 10 for j in range(size))) for i, size in enumerate(sizes)]
-    places = [(j, i) if lie == "scattered" else (i, j) for i, size in enumerate(sizes) for j in range(size)]
+        return [
+            group(f"g{i}", *(0.1 + j / 10 for j in range(size)))
+            for i, size in enumerate(sizes)
+        ]
+    places = [
+        (j, i) if lie == "scattered" else (i, j)
+        for i, size in enumerate(sizes)
+        for j in range(size)
+    ]
     numbers = [place[::-1] if lie == "scattered" else place for place in sorted(places)]
-    return [rollout(0.1 + j / 10, f"g{i}-{j}", group_id=f"g{i}", reward=j) for i, j in numbers]
+    return [
+        rollout(0.1 + j / 10, f"g{i}-{j}", group_id=f"g{i}", reward=j)
+        for i, j in numbers
+    ]
 
 
 @st.composite
 def dumps(draw: st.DrawFn) -> tuple[str, list[bytes]]:
     """A container and its records, in scattered groups, with damaged ones between."""
-    kind, sizes = draw(st.sampled_from(KINDS)), draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    kind, sizes = (
+        draw(st.sampled_from(KINDS)),
+        draw(st.lists(st.integers(1, 4), min_size=1, max_size=6)),
+    )
     sizes[0] += 1  # an input without anything to compare is refused
-    records = [json.dumps(record).encode() for record in laid(sizes, draw(st.sampled_from(LIES)))]
+    records = [
+        json.dumps(record).encode()
+        for record in laid(sizes, draw(st.sampled_from(LIES)))
+    ]
     bad = DAMAGED if kind in (".jsonl", ".jsonl.gz", ".jsonl.zst") else DAMAGED[2:]
     for _ in range(draw(st.integers(0, 3))):
         records.insert(draw(st.integers(1, len(records))), draw(st.sampled_from(bad)))
     return kind, records
 
 
-@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=settings().max_examples // 2,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(dumps(), st.integers(2, 4), st.sampled_from([1, 2]))
 def test_together(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
     """All shards together read, ask, count and refuse exactly as one process does, each thing once.
@@ -121,7 +146,10 @@ def test_together(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
         whole(stage, kind, "ledger-whole", passes=passes)
         again = bare(unpack(stage.path / f"whole{OUTPUT[kind]}", OUTPUT[kind]))
         stage.forget()
-        shards = [run_shard(stage, kind, number, of, passes=passes).summary for number in range(1, of + 1)]
+        shards = [
+            run_shard(stage, kind, number, of, passes=passes).summary
+            for number in range(1, of + 1)
+        ]
         assert stage.asked == asked
         result = [
             bare(unpack(stage.path / f"out-{number}{OUTPUT[kind]}", OUTPUT[kind]))
@@ -133,11 +161,18 @@ def test_together(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
                 assert all(record in rest for record in part)
             assert Counter(itertools.chain(*result)) == Counter(alone)
         for name in ("total", "groups", "scored", "rollouts", "written", "unreadable"):
-            assert sum(getattr(each, name) for each in shards) == getattr(one, name), name
-        assert sum((failed(stage, number) for number in range(1, of + 1)), Counter()) == lost
+            assert sum(getattr(each, name) for each in shards) == getattr(one, name), (
+                name
+            )
+        assert (
+            sum((failed(stage, number) for number in range(1, of + 1)), Counter())
+            == lost
+        )
         stage.forget()
         others = [f"ledger-{number}" for number in range(1, of + 1)]
-        summary = whole(stage, kind, "main", *others, passes=passes, output=f"merged{OUTPUT[kind]}").summary
+        summary = whole(
+            stage, kind, "main", *others, passes=passes, output=f"merged{OUTPUT[kind]}"
+        ).summary
         assert (stage.asked, summary.kept) == (0, summary.groups)
         assert bare(unpack(stage.path / f"merged{OUTPUT[kind]}", OUTPUT[kind])) == again
 
@@ -154,13 +189,19 @@ def test_each_group_in_one_shard() -> None:
             assert sum(shard.holds(digest(key)) for shard in shards) == 1
         for line in (0, 1, 2, 10**9):
             assert sum(shard.tells(line) for shard in shards) == 1
-        counts = [sum(shard.holds(digest(f"task-{i}")) for i in range(3200)) for shard in shards]
+        counts = [
+            sum(shard.holds(digest(f"task-{i}")) for i in range(3200))
+            for shard in shards
+        ]
         assert min(counts) > 3200 / of * 0.7
 
 
 def test_same_everywhere() -> None:
     """A group is in the same shard in every process, on every machine and in every version."""
-    result = [next(n for n in range(1, 17) if Shard(n, 16).holds(digest(f"task-{i}"))) for i in range(8)]
+    result = [
+        next(n for n in range(1, 17) if Shard(n, 16).holds(digest(f"task-{i}")))
+        for i in range(8)
+    ]
     assert result == [2, 6, 2, 8, 2, 3, 3, 10]
 
 
@@ -168,11 +209,16 @@ def test_resumed() -> None:
     """Shards that are stopped go on where they were, and no group is asked about twice."""
     with staged(LINES) as stage:
         for number in (1, 2, 3):
-            assert run_shard(stage, ".jsonl", number, 3, until=2, concurrency=1).stopped is not None
+            assert (
+                run_shard(stage, ".jsonl", number, 3, until=2, concurrency=1).stopped
+                is not None
+            )
         for number in (1, 2, 3):
             assert run_shard(stage, ".jsonl", number, 3).stopped is None
         assert stage.asked == len(GROUPS)
-        assert Counter(map(group_of, stage.judges["one"].asked)) == Counter(f"g{i}" for i in range(24))
+        assert Counter(map(group_of, stage.judges["one"].asked)) == Counter(
+            f"g{i}" for i in range(24)
+        )
 
 
 def test_what_is_missing_is_asked() -> None:
@@ -192,9 +238,17 @@ def test_asked_further(how: str) -> None:
     """Requests that all groups decide together are sent by the last run alone, and no cached one again."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         unsure = groups(48)
-        stage = Stage(Path(folder), patch, unsure, Stub(say=drawing(0.12)), Stub("strong", say=drawing(0.02)))
+        stage = Stage(
+            Path(folder),
+            patch,
+            unsure,
+            Stub(say=drawing(0.12)),
+            Stub("strong", say=drawing(0.02)),
+        )
         further: dict[str, Any] = (
-            {"adaptive": True, "passes": 4} if how == "adaptive" else {"escalate": "strong", "passes": 2}
+            {"adaptive": True, "passes": 4}
+            if how == "adaptive"
+            else {"escalate": "strong", "passes": 2}
         )
         whole(stage, ".jsonl", "ledger-whole", **further)
         needed, alone = stage.asked, stage.masked("whole.jsonl")
@@ -228,7 +282,10 @@ def test_dropped() -> None:
         return group_of(request) in ("g3", "g4", "g5", "g6")
 
     with staged(LINES, say=failing(broken)) as stage:
-        written = [run_shard(stage, ".jsonl", n, 3, on_failure="drop").summary.written for n in (1, 2, 3)]
+        written = [
+            run_shard(stage, ".jsonl", n, 3, on_failure="drop").summary.written
+            for n in (1, 2, 3)
+        ]
         assert sum(written) == len(GROUPS) - 4
         together = failed(stage, 1) + failed(stage, 2) + failed(stage, 3)
         assert together == Counter(LINES[3:7])
@@ -236,7 +293,9 @@ def test_dropped() -> None:
 
 def test_columns() -> None:
     """A record whose groups belong to several shards is refused with a way out."""
-    records = (ROOT / "samples" / "formats" / "ms_swift.jsonl").read_bytes().splitlines()
+    records = (
+        (ROOT / "samples" / "formats" / "ms_swift.jsonl").read_bytes().splitlines()
+    )
     with staged(records) as stage, pytest.raises(UsageError, match="split -n"):
         refused(stage, reading={"shard": Shard(1, 2)})
 
@@ -251,6 +310,8 @@ def test_in_place(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (tmp_path / "in").mkdir()
         (tmp_path / "in.jsonl").rename(tmp_path / "in" / "a.jsonl")
     source = {"in/": "in/*.jsonl", ".": "*.jsonl"}.get(output, "in.jsonl")
-    with pytest.raises(UsageError, match="is INPUT, of which only shard 1 of 2 would be left"):
+    with pytest.raises(
+        UsageError, match="is INPUT, of which only shard 1 of 2 would be left"
+    ):
         refused(stage, source=source, output=output, reading={"shard": Shard(1, 2)})
     assert many or stage.records("in.jsonl") == GROUPS

@@ -26,7 +26,14 @@ def test_quick_run(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
     written = tmp_path / "gain.md"
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.simulate", "--quick", "--markdown", str(written)],
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.simulate",
+            "--quick",
+            "--markdown",
+            str(written),
+        ],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -100,21 +107,31 @@ def test_equal_error() -> None:
     def spent(passes: float, rmse: float) -> list[Spent]:
         return [Spent(passes, 2 * passes, 1, 4, Measured(rmse, 0, 0, 0, 0))]
 
-    result = at_equal_error(spent(4, 0.6), spent(2, 0.9), spent(8, 0.4), ("passes", "tokens"))
-    assert result == pytest.approx({"passes": 4.0, "tokens": 8.0})
-    assert at_equal_error(spent(4, 0.5), spent(3, 0.6), spent(4, 0.5), ("passes",)) == pytest.approx(
-        {"passes": 4.0}
+    result = at_equal_error(
+        spent(4, 0.6), spent(2, 0.9), spent(8, 0.4), ("passes", "tokens")
     )
+    assert result == pytest.approx({"passes": 4.0, "tokens": 8.0})
+    assert at_equal_error(
+        spent(4, 0.5), spent(3, 0.6), spent(4, 0.5), ("passes",)
+    ) == pytest.approx({"passes": 4.0})
 
 
 def test_pass_scores_of_a_case() -> None:
     """Pass scores hold the rollouts in the order shown, and stand on the judge's grid."""
     case: Case = cases(0, "graded", 1)[0]
     pass_scores = case.ask([3, 1, 2], 5, window=2)
-    assert (pass_scores.distinct, pass_scores.pass_index, pass_scores.window, pass_scores.judge) == (
+    assert (
+        pass_scores.distinct,
+        pass_scores.pass_index,
+        pass_scores.window,
+        pass_scores.judge,
+    ) == (
         (3, 1, 2),
         5,
         2,
         0,
     )
-    assert all(round(20 * score, 9).is_integer() and 0 <= score <= 1 for score in pass_scores.scores)
+    assert all(
+        round(20 * score, 9).is_integer() and 0 <= score <= 1
+        for score in pass_scores.scores
+    )

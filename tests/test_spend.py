@@ -28,16 +28,24 @@ def capped(stage: Stage, calls: float, spend: str = "spread", **more: Any) -> li
     more = {"ledger": None, "max_cost": calls * CALL, "spend": spend, **more}
     stopped = stage.run(**more).stopped
     assert isinstance(stopped, CapReached)
-    scored = (record["group_id"] for record in stage.records() if record["ruler"]["status"] == "scored")
+    scored = (
+        record["group_id"]
+        for record in stage.records()
+        if record["ruler"]["status"] == "scored"
+    )
     return list(dict.fromkeys(scored))
 
 
 @pytest.mark.parametrize("seed", few(2, range(6)))
-def test_fair_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_fair_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     """Of a sorted file the mean of a spread sample is near that of all, and the mean of the first is not."""
     draw = random.Random(0)
     means = sorted(draw.random() for _ in range(200))
-    groups = [group(f"g{i:03}", mean * 0.8, mean * 0.8 + 0.2) for i, mean in enumerate(means)]
+    groups = [
+        group(f"g{i:03}", mean * 0.8, mean * 0.8 + 0.2) for i, mean in enumerate(means)
+    ]
     stage = Stage(tmp_path, monkeypatch, groups, Stub(price=PRICE))
     stage.run(ledger=None)
     full = fmean(map(fmean, stage.rewards()))
@@ -81,12 +89,18 @@ def test_same_in_the_end(
     stage = Stage(tmp_path, monkeypatch, [], judge)
     records = laid([2, 3, 4] * 10, how)
     make(records, tmp_path / "in.json")
-    names: dict[str, Any] = {"source": "in.json", "output": "out.jsonl", "passes": passes}
+    names: dict[str, Any] = {
+        "source": "in.json",
+        "output": "out.jsonl",
+        "passes": passes,
+    }
     one = capped(stage, 8, ledger="one", **names)
     assert 0 < len(one) < 20
     two = capped(stage, 8, ledger="one", **names)
     assert set(one) < set(two)
-    assert [record.get("group_id") for record in stage.records()] == [each["group_id"] for each in records]
+    assert [record.get("group_id") for record in stage.records()] == [
+        each["group_id"] for each in records
+    ]
     last = stage.run(max_cost=99.0, spend="spread", ledger="one", **names)
     assert (last.stopped, last.summary.scored) == (None, 30)
     assert stage.asked == 30 * passes
@@ -105,10 +119,14 @@ def test_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "in.jsonl", groups[::-1])
     assert set(capped(stage, 30)) == more
     assert set(capped(stage, 30, seed=1)) != more
-    assert set(capped(stage, 10, reading={"limit": 20})) <= {f"g{i}" for i in range(40, 60)}
+    assert set(capped(stage, 10, reading={"limit": 20})) <= {
+        f"g{i}" for i in range(40, 60)
+    }
 
 
-def test_large_groups_are_no_rarer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_groups_are_no_rarer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A group of many records is drawn as often as one of two."""
     sizes = [2, 20] * 60
     records = [
@@ -129,7 +147,9 @@ def steps(number: int) -> list[dict[str, Any]]:
             "global_step": [step] * 4,
             "id": [f"{name}{step}" for name in "abab"],
             "prompt": [f"Task {name}{step}." for name in "abab"],
-            "responses": [f"{name}{step}x-{i} truth={i / 10}" for i, name in enumerate("abab")],
+            "responses": [
+                f"{name}{step}x-{i} truth={i / 10}" for i, name in enumerate("abab")
+            ],
             "scores": [0.0] * 4,
         }
         for step in range(number)
@@ -143,7 +163,9 @@ def test_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(stopped, CapReached)
     records = stage.records()
     assert [record["global_step"][0] for record in records] == [*range(20)]
-    scored = [sum(score is not None for score in record["scores"]) for record in records]
+    scored = [
+        sum(score is not None for score in record["scores"]) for record in records
+    ]
     assert {*scored[5:]} >= {0, 4}
     assert scored.count(2) <= 1
     stage.run(max_cost=99.0, spend="spread")
@@ -156,14 +178,35 @@ def test_refused(ruler: Ruler, tmp_path: Path) -> None:
     """A pipe, and options that rest on neighbours, are refused; without a cap a sentence names the cap."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
     text = (tmp_path / "in.jsonl").read_text()
-    run = ("score", "-", "out.jsonl", "-m", "offline", "--spend", "spread", "--max-cost", "1")
+    run = (
+        "score",
+        "-",
+        "out.jsonl",
+        "-m",
+        "offline",
+        "--spend",
+        "spread",
+        "--max-cost",
+        "1",
+    )
     piped = ruler(*run, stdin=text)
     assert piped.returncode == 2
-    assert "--spend spread: groups are drawn from all of INPUT, and stdin is read once" in piped.stderr
+    assert (
+        "--spend spread: groups are drawn from all of INPUT, and stdin is read once"
+        in piped.stderr
+    )
     assert ruler(*run, "--grouping", "scattered", stdin=text).returncode == 2
     adaptive = ruler(*run, "--passes", "4", "--adaptive")
-    assert (adaptive.returncode, "--adaptive decides over groups" in adaptive.stderr) == (2, True)
-    uncapped = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--spend", "spread")
+    assert (
+        adaptive.returncode,
+        "--adaptive decides over groups" in adaptive.stderr,
+    ) == (2, True)
+    uncapped = ruler(
+        "score", "in.jsonl", "out.jsonl", "-m", "offline", "--spend", "spread"
+    )
     assert (uncapped.returncode, "with --max-cost only" in uncapped.stderr) == (0, True)
     assert ruler("score", "in.jsonl", "out.jsonl", *run[3:]).returncode == 0
-    assert ruler("score", "in.jsonl", "s.jsonl", *run[3:], "--shard", "1/1").returncode == 0
+    assert (
+        ruler("score", "in.jsonl", "s.jsonl", *run[3:], "--shard", "1/1").returncode
+        == 0
+    )

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ruler_cli import suggestions
+from ruler_cli.settings import suggestions
 
 
 def test_word() -> None:
     """Case, `-` and `_` are ignored; then the word nearest in spelling is suggested, or none."""
     known = ["max-cost", "passes", "min_passes"]
-    suggested = {"max_cost": "max-cost", "MAXCOST": "max-cost", "pases": "passes", "zebra": None, "": None}
+    suggested = {
+        "max_cost": "max-cost",
+        "MAXCOST": "max-cost",
+        "pases": "passes",
+        "zebra": None,
+        "": None,
+    }
     assert {word: suggestions.nearest(word, known) for word in suggested} == suggested
     assert suggestions.question("a") == "; did you mean a?"
     assert not suggestions.question(None)
@@ -18,7 +24,12 @@ def test_word() -> None:
 
 def test_file(tmp_path: Path) -> None:
     """A missing file or folder gets a suggestion by its name, and text that is no path gets none."""
-    for name in ("rollouts.jsonl", "rollouts.jsonl.partial", "rollouts.txt", "runs/one.jsonl"):
+    for name in (
+        "rollouts.jsonl",
+        "rollouts.jsonl.partial",
+        "rollouts.txt",
+        "runs/one.jsonl",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     suggested = {
@@ -42,8 +53,15 @@ def test_path() -> None:
     """A path is searched for in records and in the rollouts of a group, then by its last part alone."""
     members: list[dict[str, object]] = [{"reward": 1}]
     records = ({"task_id": 1, "meta": {"passed": True}}, {"trajectories": members})
-    paths = {"task-id": "task_id", "meta.pased": "meta.passed", "passed": "meta.passed", "rewrad": "reward"}
-    assert {dotted: suggestions.suggest_path(dotted, records) for dotted in paths} == paths
+    paths = {
+        "task-id": "task_id",
+        "meta.pased": "meta.passed",
+        "passed": "meta.passed",
+        "rewrad": "reward",
+    }
+    assert {
+        dotted: suggestions.suggest_path(dotted, records) for dotted in paths
+    } == paths
     assert suggestions.suggest_path("zebra", records) is None
 
 

@@ -18,11 +18,19 @@ import numpy as np
 import pytest
 
 import ruler_cli
-from ruler_cli import AskSettings, CombineSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli import (
+    AskSettings,
+    CombineSettings,
+    InputSettings,
+    JudgeSettings,
+    PoolSettings,
+    ScoreSettings,
+)
 from ruler_cli.cli.parse_options import read_options
-from ruler_cli.contradictions import refuse_contradictions
 from ruler_cli.errors import UsageError
-from ruler_cli.options import (
+from ruler_cli.settings.contradictions import refuse_contradictions
+from ruler_cli.settings.load import score_settings
+from ruler_cli.settings.options import (
     COMMAND_ONLY,
     COMMANDS,
     HINTS,
@@ -31,7 +39,6 @@ from ruler_cli.options import (
     variables_of,
     without_aliases,
 )
-from ruler_cli.run_settings import score_settings
 from tests.conftest import ROOT
 
 PROGRAM = """
@@ -42,7 +49,7 @@ before = dir(ruler_cli)
 values = [getattr(ruler_cli, name) for name in before]
 assert before == dir(ruler_cli) == sorted(ruler_cli.__all__), dir(ruler_cli)
 assert None not in values
-ruler_cli.settings(model="offline", config="none")
+ruler_cli.load_settings(model="offline", config="none")
 print([name for name in sys.modules if name.startswith(("ruler_cli.cli", "typer"))])
 """
 
@@ -50,14 +57,20 @@ print([name for name in sys.modules if name.startswith(("ruler_cli.cli", "typer"
 def test_names() -> None:
     """`dir` shows the public names only, and neither they nor `settings` need the command line."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=ROOT, check=False
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def documented() -> set[str]:
     """Return the names at the top of modules that a string follows."""
-    bodies = [ast.parse(path.read_text()).body for path in (ROOT / "ruler_cli").rglob("*.py")]
+    bodies = [
+        ast.parse(path.read_text()).body for path in (ROOT / "ruler_cli").rglob("*.py")
+    ]
     return {
         ast.unparse(target)
         for body in bodies
@@ -81,7 +94,19 @@ def test_docstrings() -> None:
     assert constants <= documented()
 
 
-TEXTS = ("3", "0.5", "nan", "-1", "yes", "OFF", "input", "2,8", "a=1 b=2", "x", "openai/a openai/b")
+TEXTS = (
+    "3",
+    "0.5",
+    "nan",
+    "-1",
+    "yes",
+    "OFF",
+    "input",
+    "2,8",
+    "a=1 b=2",
+    "x",
+    "openai/a openai/b",
+)
 """Texts of variables, of which each is right for some options and wrong for others."""
 
 
@@ -106,7 +131,10 @@ def test_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             for text in TEXTS:
                 with monkeypatch.context() as patch:
                     patch.setenv(variable, text)
-                    assert read(ruler_cli.settings) == read(of_command), (variable, text)
+                    assert read(ruler_cli.load_settings) == read(of_command), (
+                        variable,
+                        text,
+                    )
 
 
 FORMS = {
@@ -132,8 +160,10 @@ def test_signature() -> None:
         del types[name]
     expected = {name: FORMS.get(name, hint) | None for name, hint in types.items()}
     assert get_type_hints(SettingsOptions) == expected | {"config": str | Path | None}
-    shown = inspect.signature(ruler_cli.settings).parameters
-    assert {name: each.annotation for name, each in shown.items()} == get_type_hints(SettingsOptions)
+    shown = inspect.signature(ruler_cli.load_settings).parameters
+    assert {name: each.annotation for name, each in shown.items()} == get_type_hints(
+        SettingsOptions
+    )
 
 
 VALUES: dict[str, tuple[Any, ...]] = {
@@ -202,7 +232,15 @@ HOMES = {
 }
 NAMES = {"param": "params", "order_by_outcome": "by_outcome"}
 """Fields that are not named as their options are."""
-OTHER_FORM = {"judge_model", "fallback", "escalate", "adaptive", "standardize", "no_cache", "config"}
+OTHER_FORM = {
+    "judge_model",
+    "fallback",
+    "escalate",
+    "adaptive",
+    "standardize",
+    "no_cache",
+    "config",
+}
 """Options without a field of the same form: another name of one, several judges, the file."""
 
 
@@ -227,9 +265,15 @@ def test_one_rule(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     options: Any = ruler_cli.settings
     for option, values in VALUES.items():
         for value in values:
-            assert made_with(option, value) == options(**{option: value}), (option, value)
+            assert made_with(option, value) == options(**{option: value}), (
+                option,
+                value,
+            )
     for option, values in WRONG.items():
         for value in values:
-            for make in (partial(made_with, option, value), partial(options, **{option: value})):
+            for make in (
+                partial(made_with, option, value),
+                partial(options, **{option: value}),
+            ):
                 with pytest.raises(UsageError):
                     make()

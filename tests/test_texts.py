@@ -13,12 +13,12 @@ import pytest
 
 import ruler_cli
 from ruler_cli import JudgeSettings, Scorer, ScoreSettings, Summary
-from ruler_cli.batch_scores import RunTexts
+from ruler_cli.formats.output_fields import Digests, GroupFields
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.ledger.texts import texts
 from ruler_cli.prompting import templates
+from ruler_cli.runs.batch_scores import RunTexts
 from ruler_cli.types import Group, Line, Record
-from ruler_cli.writing.fields import Digests, GroupFields
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -31,11 +31,21 @@ def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def test_a_group_names_what_made_its_score(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_a_group_names_what_made_its_score(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """The group's part has digests of rubric and parameters, the version, and the model in the replies."""
     own = {**group("own", 0.2, 0.8), "rubric": "Only colour counts."}
     write(tmp_path / "in.jsonl", [group("usual", 0.1, 0.9), own])
-    command = ["score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base]
+    command = [
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+    ]
     command += ["-p", "temperature=0.2", "--ledger", "ledger.sqlite"]
     for _ in range(2):  # asked, then cached
         done = ruler(*command)
@@ -47,13 +57,24 @@ def test_a_group_names_what_made_its_score(ruler: Ruler, server: JudgeServer, tm
         assert usual["params"] == other["params"] == sha(params)
         assert usual["version"] == ruler_cli.__version__
         assert usual["served"] == ["good"]
-    kept = texts([tmp_path / "ledger.sqlite"], [usual["rubric"], other["rubric"], usual["params"], "0" * 16])
-    assert kept == {sha(text): text for text in (templates.DEFAULT_RUBRIC, "Only colour counts.", params)}
-    write(tmp_path / "flat.jsonl", [{**rollout(truth), "group_id": "flat"} for truth in (0.3, 0.6)])
-    ruler("score", "flat.jsonl", "flat.out.jsonl", *command[3:], "--rubric", "Be brief.")
-    assert [line["ruler"]["group"]["rubric"] for line in read(tmp_path / "flat.out.jsonl")] == [
-        sha("Be brief.")
-    ] * 2
+    kept = texts(
+        [tmp_path / "ledger.sqlite"],
+        [usual["rubric"], other["rubric"], usual["params"], "0" * 16],
+    )
+    assert kept == {
+        sha(text): text
+        for text in (templates.DEFAULT_RUBRIC, "Only colour counts.", params)
+    }
+    write(
+        tmp_path / "flat.jsonl",
+        [{**rollout(truth), "group_id": "flat"} for truth in (0.3, 0.6)],
+    )
+    ruler(
+        "score", "flat.jsonl", "flat.out.jsonl", *command[3:], "--rubric", "Be brief."
+    )
+    assert [
+        line["ruler"]["group"]["rubric"] for line in read(tmp_path / "flat.out.jsonl")
+    ] == [sha("Be brief.")] * 2
 
 
 def test_a_scorer_keeps_texts(server: JudgeServer, tmp_path: Path) -> None:
@@ -69,7 +90,9 @@ def test_a_scorer_keeps_texts(server: JudgeServer, tmp_path: Path) -> None:
     fields, summary = asyncio.run(main())
     assert fields["rubric"] == sha(templates.DEFAULT_RUBRIC)
     assert summary.rubric_texts == {fields["rubric"]: templates.DEFAULT_RUBRIC}
-    assert texts([tmp_path / "ledger.sqlite"], [fields["params"]]) == summary.params_texts
+    assert (
+        texts([tmp_path / "ledger.sqlite"], [fields["params"]]) == summary.params_texts
+    )
 
 
 def with_rubric(text: str) -> Group:
@@ -77,12 +100,18 @@ def with_rubric(text: str) -> Group:
     return Group("g", (Record(Line(1, 0, b""), (), rubric=text),))
 
 
-def test_secrets_are_in_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_secrets_are_in_no_text(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A key is removed from rubric and parameters, wherever it stands, before their digest is taken."""
     monkeypatch.setenv("MY_KEY", SECRET)
 
     def kept(key: str, other: str) -> tuple[Summary, Digests]:
-        more = {"metadata": [f"of {other}", key], "proxy": f"http://me:{key}@host/", "max_tokens": 7}
+        more = {
+            "metadata": [f"of {other}", key],
+            "proxy": f"http://me:{key}@host/",
+            "max_tokens": 7,
+        }
         params = {"api_key": key, "extra_headers": {"X-Auth-Token": other}, **more}
         judge = JudgeSettings("openai/good", api_key_env="MY_KEY", params=params)
         rubric = f"Ask {other}; the key is {key}."
@@ -106,9 +135,20 @@ def test_secrets_are_in_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 @pytest.mark.parametrize(
     "param",
     [
-        {"extra_headers": {"Cookie": "session=hunter2", "helicone-auth": "Bearer hunter2"}},
+        {
+            "extra_headers": {
+                "Cookie": "session=hunter2",
+                "helicone-auth": "Bearer hunter2",
+            }
+        },
         {"default_headers": {"X-Anything": "hunter2"}},
-        {"extra_body": {"accessToken": "hunter2", "clientSecret": "hunter2", "passphrase": "hunter2"}},
+        {
+            "extra_body": {
+                "accessToken": "hunter2",
+                "clientSecret": "hunter2",
+                "passphrase": "hunter2",
+            }
+        },
         {"proxy_auth": ["me", "hunter2"]},
         {"metadata": '{"kind": "x", "api_key": "hunter2"}'},
     ],
@@ -130,9 +170,19 @@ def test_a_summary_has_few_texts(tmp_path: Path) -> None:
         made = RunTexts(ScoreSettings(), summary := Summary(), ledger)
         for number in [*range(50), *range(50)]:
             made.add(with_rubric(f"rubric {number}"))
-    assert list(summary.rubric_texts.values()) == [f"rubric {number}" for number in range(20)]
+    assert list(summary.rubric_texts.values()) == [
+        f"rubric {number}" for number in range(20)
+    ]
     assert summary.more_rubrics == 60
-    assert len(texts([tmp_path / "ledger.sqlite"], [sha(f"rubric {number}") for number in range(50)])) == 50
+    assert (
+        len(
+            texts(
+                [tmp_path / "ledger.sqlite"],
+                [sha(f"rubric {number}") for number in range(50)],
+            )
+        )
+        == 50
+    )
 
 
 def test_texts_of_no_ledger(tmp_path: Path) -> None:
@@ -144,7 +194,10 @@ def test_texts_of_no_ledger(tmp_path: Path) -> None:
         assert texts([path], [sha("text")]) == {}
     with closing(sqlite3.connect(old)) as file, file:
         file.execute("CREATE TABLE texts (digest TEXT PRIMARY KEY, kind TEXT, text)")
-        file.executemany("INSERT INTO texts VALUES (?, 'rubric', ?)", [(sha("a"), "b"), (sha("c"), 7)])
+        file.executemany(
+            "INSERT INTO texts VALUES (?, 'rubric', ?)",
+            [(sha("a"), "b"), (sha("c"), 7)],
+        )
     assert texts([old], [sha("a"), sha("c")]) == {}
 
 

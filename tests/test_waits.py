@@ -14,8 +14,15 @@ import anyio
 import pytest
 
 from ruler_cli import JudgedGroup, JudgeSettings, PoolSettings, Scorer, ScoreSettings
-from ruler_cli.observer import JudgeWait, Observer, Status, WaitReports
-from ruler_cli.types import CallError, Reply, Request
+from ruler_cli.types import (
+    CallError,
+    JudgeWait,
+    Observer,
+    Reply,
+    Request,
+    Status,
+    WaitReports,
+)
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.runs import Say, Stage, Stub, truthful
@@ -39,7 +46,9 @@ class Heard(Observer):
 
 def down(*judges: str, why: str = "down", queued: int = 1) -> Status:
     """The state while calls wait for these judges."""
-    return Status(queued=queued, waits=tuple(JudgeWait(judge, why, 9.0) for judge in judges))
+    return Status(
+        queued=queued, waits=tuple(JudgeWait(judge, why, 9.0) for judge in judges)
+    )
 
 
 def reported(*looks: tuple[float, Status]) -> list[str]:
@@ -53,7 +62,10 @@ def reported(*looks: tuple[float, Status]) -> list[str]:
 
 def test_changes() -> None:
     """Begin and end are reported at once, and the wait between them once a minute, with its cause then."""
-    looks = [(float(now), down("one", why="503" if now < 30 else "refused")) for now in range(130)]
+    looks = [
+        (float(now), down("one", why="503" if now < 30 else "refused"))
+        for now in range(130)
+    ]
     assert reported((0.0, Status()), *looks, (130.0, Status()), (131.0, Status())) == [
         "one 503 9",
         "one refused 9",
@@ -64,7 +76,9 @@ def test_changes() -> None:
 
 def test_flapping() -> None:
     """Waits that come and go within a minute of a report are one report; one that lasts is reported."""
-    often = [(float(now), down("one") if now % 2 == 0 else Status()) for now in range(40)]
+    often = [
+        (float(now), down("one") if now % 2 == 0 else Status()) for now in range(40)
+    ]
     assert reported(*often) == ["one down 9", "one back after 1"]
     stays = [(float(now), down("one")) for now in range(40, 70)]
     assert reported(*often, *stays, (70.0, Status())) == [
@@ -73,7 +87,9 @@ def test_flapping() -> None:
         "one down 9",
         "one back after 30",
     ]
-    again = [(float(now), Status() if 12 <= now < 20 else down("one")) for now in range(32)]
+    again = [
+        (float(now), Status() if 12 <= now < 20 else down("one")) for now in range(32)
+    ]
     assert reported(*again, (32.0, Status())) == [
         "one down 9",
         "one back after 12",
@@ -84,7 +100,12 @@ def test_flapping() -> None:
 
 def test_each_judge() -> None:
     """Each judge of a panel is reported for itself."""
-    assert reported((0.0, down("one")), (1.0, down("one", "two")), (2.0, down("two")), (3.0, Status())) == [
+    assert reported(
+        (0.0, down("one")),
+        (1.0, down("one", "two")),
+        (2.0, down("two")),
+        (3.0, Status()),
+    ) == [
         "one down 9",
         "two down 9",
         "one back after 2",
@@ -100,7 +121,9 @@ def test_idle() -> None:
 
 def test_of_workers() -> None:
     """Workers that wait for one judge are one wait, the longest."""
-    one, other = (Status(waits=(JudgeWait("one", "down", seconds),)) for seconds in (3.0, 8.0))
+    one, other = (
+        Status(waits=(JudgeWait("one", "down", seconds),)) for seconds in (3.0, 8.0)
+    )
     assert Status.of([other, one]).waits == (JudgeWait("one", "down", 8.0),)
     assert Status.of([one, other]).outage == "down"
 
@@ -139,11 +162,25 @@ def test_never_up(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     judge = ("-m", "openai/good", "--api-base", f"http://127.0.0.1:{free_port()}/v1")
     began = time.monotonic()
-    done = ruler("score", "in.jsonl", "out.jsonl", *judge, "--wait-for-judge", "1.5", "--retries", "0")
+    done = ruler(
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        *judge,
+        "--wait-for-judge",
+        "1.5",
+        "--retries",
+        "0",
+    )
     assert done.returncode == 3
     assert time.monotonic() - began > 1.5
-    assert "warning: the judge is not up yet: the judge at http://127.0.0.1" in done.stderr
-    assert "the judge has answered no call for 2 s; the last time: the judge at" in done.stderr
+    assert (
+        "warning: the judge is not up yet: the judge at http://127.0.0.1" in done.stderr
+    )
+    assert (
+        "the judge has answered no call for 2 s; the last time: the judge at"
+        in done.stderr
+    )
 
 
 @pytest.mark.anyio
@@ -163,7 +200,9 @@ async def test_up_later() -> None:
     try:
         async with Scorer(settings, observer=observer) as scorer:
             groups = [scorer.score(group(f"g{i}", 0.1, 0.9)) for i in range(64)]
-            assert {judged.scores for judged in await asyncio.gather(*groups)} == {(0.1, 0.9)}
+            assert {judged.scores for judged in await asyncio.gather(*groups)} == {
+                (0.1, 0.9)
+            }
     finally:
         server.__exit__()
     begin, end = observer.words
@@ -187,7 +226,11 @@ def told(
             await scorer.score(group("first", 0.1, 0.9))
             await anyio.sleep_until(10.0)
             groups = [scorer.score(group(f"g{i}", 0.1, 0.9)) for i in range(64)]
-            return heard.words, await asyncio.gather(*groups), anyio.current_time() - 10.0
+            return (
+                heard.words,
+                await asyncio.gather(*groups),
+                anyio.current_time() - 10.0,
+            )
 
     return virtually(main)
 
@@ -215,7 +258,9 @@ def test_short_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def say(request: Request, error: CallError = error) -> Reply | CallError:
             return error if 9.0 < anyio.current_time() < 22.0 else truthful(request)
 
-        words, out, seconds = told(tmp_path, monkeypatch, say, PoolSettings(concurrency=64))
+        words, out, seconds = told(
+            tmp_path, monkeypatch, say, PoolSettings(concurrency=64)
+        )
         assert not any(judged.failed for judged in out)
         assert words[0] == "11: one the judge is down: the judge answered 503 (one) 900"
         assert len(words) == 2
@@ -223,10 +268,14 @@ def test_short_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert seconds < 12.0 * 1.3 + 3.0  # a try, and a call after it
 
 
-def test_wait_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A wait that the judge asks all calls for is told if it is long."""
     for asked, number in ((20.0, 2), (2.0, 0)):
-        limit = CallError("transport", "429", "call", retry_after=asked, rate=True, billed=False)
+        limit = CallError(
+            "transport", "429", "call", retry_after=asked, rate=True, billed=False
+        )
 
         def say(request: Request, limit: CallError = limit) -> Reply | CallError:
             return limit if 9.0 < anyio.current_time() < 11.5 else truthful(request)
@@ -234,7 +283,9 @@ def test_wait_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         words, out, _ = told(tmp_path, monkeypatch, say, PoolSettings())
         assert not any(judged.failed for judged in out)
         assert len(words) == number
-        assert not number or words[0].startswith("11: one the judge asks all calls to wait: 429 (one) 20")
+        assert not number or words[0].startswith(
+            "11: one the judge asks all calls to wait: 429 (one) 20"
+        )
 
 
 def test_patience_of_a_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +294,13 @@ def test_patience_of_a_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def say(request: Request) -> Reply | CallError:
         return DOWN if anyio.current_time() > 9.0 else truthful(request)
 
-    for pool, own, most in ((900.0, 30.0, 30.0), (30.0, None, 30.0), (10.0, 60.0, 60.0)):
-        _, out, seconds = told(tmp_path, monkeypatch, say, PoolSettings(max_outage=pool), max_outage=own)
+    for pool, own, most in (
+        (900.0, 30.0, 30.0),
+        (30.0, None, 30.0),
+        (10.0, 60.0, 60.0),
+    ):
+        _, out, seconds = told(
+            tmp_path, monkeypatch, say, PoolSettings(max_outage=pool), max_outage=own
+        )
         assert {judged.kind for judged in out} == {"transport"}
         assert most <= seconds <= most + 3.0

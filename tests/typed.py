@@ -27,10 +27,10 @@ from ruler_cli import (
     Status,
     Summary,
     TrajectoryFields,
+    load_settings,
     score_file,
     score_group,
     score_groups,
-    settings,
 )
 
 
@@ -40,17 +40,28 @@ class Group:
 
 def options() -> None:
     """`settings` takes the options of the command, by name and type."""
-    settings(
-        model="offline", passes=3, price=(2, 8), param={"temperature": 0}, ledger=None, max_failures="5%"
+    load_settings(
+        model="offline",
+        passes=3,
+        price=(2, 8),
+        param={"temperature": 0},
+        ledger=None,
+        max_failures="5%",
     )
-    settings(judge_model=["fast", "strong"], price=["2,8", (1, 2)], format="trl", config="none", rpm=None)
+    load_settings(
+        judge_model=["fast", "strong"],
+        price=["2,8", (1, 2)],
+        format="trl",
+        config="none",
+        rpm=None,
+    )
     given: SettingsOptions = {"passes": 4, "max_cost": 20}
-    settings(**given)
-    settings(passe=3)  # type: ignore[call-arg]
-    settings(passes="3")  # type: ignore[arg-type]
-    settings(order="reverse")  # type: ignore[arg-type]
-    settings(api_key="sk-1")  # type: ignore[call-arg]
-    settings(quiet=True)  # type: ignore[call-arg]
+    load_settings(**given)
+    load_settings(passe=3)  # type: ignore[call-arg]
+    load_settings(passes="3")  # type: ignore[arg-type]
+    load_settings(order="reverse")  # type: ignore[arg-type]
+    load_settings(api_key="sk-1")  # type: ignore[call-arg]
+    load_settings(quiet=True)  # type: ignore[call-arg]
 
 
 def run() -> ScoreSettings:
@@ -87,7 +98,7 @@ async def groups() -> None:
             assert_type(judged.reason, None)
             assert_type(judged.scores, tuple[float | None, ...])
         judged.reason.upper()  # type: ignore[union-attr]
-    async for each in score_groups([Group()], settings(model="offline")):
+    async for each in score_groups([Group()], load_settings(model="offline")):
         assert_type(each, JudgedGroup[Group])
 
 

@@ -10,22 +10,26 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from ruler_cli.config import InputSettings
 from ruler_cli.formats.detect import detect
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.resolve import ResolvedJudge
+from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Judge, Line, Record, Rollout
 
 FULL = Path("/dev/full")
 """A device that is a full disk; macOS has none."""
-needs_full_device = pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is full")
+needs_full_device = pytest.mark.skipif(
+    not FULL.exists(), reason="this system has no device that is full"
+)
 
 
 def few(number: int, cases: Iterable[Any]) -> list[Any]:
     """Cases of a test: the first few always run, the others among the long tests."""
     every = list(cases)
     rest = [case if isinstance(case, tuple) else (case,) for case in every[number:]]
-    return every[:number] + [pytest.param(*case, marks=pytest.mark.long) for case in rest]
+    return every[:number] + [
+        pytest.param(*case, marks=pytest.mark.long) for case in rest
+    ]
 
 
 NASTY = (
@@ -47,11 +51,19 @@ NASTY = (
 )
 """Text that would break a careless reader or writer."""
 
-texts = st.sampled_from(NASTY) | st.text(st.characters(codec=None, exclude_categories=()), max_size=12)
-numbers = st.integers() | st.floats() | st.sampled_from([10**30, -(10**19), 2**64, 2**63, 0, -0.0])
+texts = st.sampled_from(NASTY) | st.text(
+    st.characters(codec=None, exclude_categories=()), max_size=12
+)
+numbers = (
+    st.integers()
+    | st.floats()
+    | st.sampled_from([10**30, -(10**19), 2**64, 2**63, 0, -0.0])
+)
 values = st.recursive(
     st.none() | st.booleans() | numbers | texts,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -91,7 +103,9 @@ def reader(*records: Any, **reported: Any) -> Reader:
 def read(*records: Any, **reported: Any) -> list[Record]:
     """Records as their format reads them."""
     result = reader(*records, **reported)
-    return [record for i, r in enumerate(records, 1) for record in result.read(line(r, i))]
+    return [
+        record for i, r in enumerate(records, 1) for record in result.read(line(r, i))
+    ]
 
 
 def group(*conversations: Any, key: str = "g", **of_record: Any) -> Group:
@@ -102,7 +116,10 @@ def group(*conversations: Any, key: str = "g", **of_record: Any) -> Group:
 
 def talk(answer: str, question: str = "What is 2+2?") -> list[dict[str, Any]]:
     """A question and an answer."""
-    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    return [
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": answer},
+    ]
 
 
 def opened(resolved: ResolvedJudge) -> Judge:

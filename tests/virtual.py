@@ -92,7 +92,12 @@ class World:
             self.refused += 1
             await anyio.sleep(0.01)
             return CallError(
-                "transport", "429", "call", retry_after=self.retry_after, rate=True, billed=False
+                "transport",
+                "429",
+                "call",
+                retry_after=self.retry_after,
+                rate=True,
+                billed=False,
             )
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
@@ -111,18 +116,27 @@ class World:
         times = [at for at, _ in self.sent]
         total = [0.0, *accumulate(n if tokens else 1 for _, n in self.sent)]
         return max(
-            (total[bisect_left(times, at + 60.0)] - total[i] for i, at in enumerate(times)), default=0.0
+            (
+                total[bisect_left(times, at + 60.0)] - total[i]
+                for i, at in enumerate(times)
+            ),
+            default=0.0,
         )
 
     def used(self, start: float, end: float) -> float:
         """The mean number of calls in work between two times."""
-        return sum(max(0.0, min(b, end) - max(a, start)) for a, b in self.busy) / (end - start)
+        return sum(max(0.0, min(b, end) - max(a, start)) for a, b in self.busy) / (
+            end - start
+        )
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None: ...
 
 
@@ -158,14 +172,18 @@ class Gateway(World):
         self.refused += 1
         await anyio.sleep(self.latency if self.late else 0.01)
         self.asks.setdefault(request.user, []).append(anyio.current_time() + seconds)
-        return CallError("transport", "429", "call", retry_after=seconds, rate=True, billed=False)
+        return CallError(
+            "transport", "429", "call", retry_after=seconds, rate=True, billed=False
+        )
 
 
 ASKED = Request("s" * 3000, "u" * 800, ("a",))
 """A thousand tokens of prompt, by the estimate before the first reply."""
 
 
-async def flood(caller: Caller, until: float, request: Request = ASKED, calls: int | None = None) -> None:
+async def flood(
+    caller: Caller, until: float, request: Request = ASKED, calls: int | None = None
+) -> None:
     """Have the engine send requests as fast as the pool allows, until that time or for so many calls."""
     left = itertools.count() if calls is None else iter(range(calls))
 

@@ -21,7 +21,11 @@ OPTIONS = (
     ("`--passes 8`", "8 balanced"),
 )
 LARGE = (
-    ("`--passes 1` or `2`: two windows for each rollout", "two random windows each", 16),
+    (
+        "`--passes 1` or `2`: two windows for each rollout",
+        "two random windows each",
+        16,
+    ),
     ("`--passes 3`: three windows", "three random windows each", 24),
 )
 
@@ -53,14 +57,18 @@ def markdown(result: Series, groups: int, seeds: int, large: int) -> str:
         "| | calls per group | rank correlation |",
         "| --- | --- | --- |",
     ]
-    lines += [f"| {option} | {calls} | {fmean(result['large', name]):.2f} |" for option, name, calls in LARGE]
+    lines += [
+        f"| {option} | {calls} | {fmean(result['large', name]):.2f} |"
+        for option, name, calls in LARGE
+    ]
     return "\n".join(lines) + "\n"
 
 
 def _share(result: Series, kind: str, costs: str, what: str) -> str:
     """Return the cost of adaptive spending at the error of 4 passes for all, in percent of theirs."""
     uniform, fewer, more = (
-        result["spending", kind, costs, name] for name in ("uniform 4", "adaptive 3", "adaptive 4")
+        result["spending", kind, costs, name]
+        for name in ("uniform 4", "adaptive 3", "adaptive 4")
     )
     return f"{25 * at_equal_error(uniform, fewer, more, (what,))[what]:.0f} %"
 
@@ -76,18 +84,28 @@ def _calls(name: str) -> str:
 
 
 def _cell(values: Sequence[Any]) -> str:
-    rmse, rank, wrong = (fmean(getattr(v, m) for v in values) for m in ("rmse", "spearman", "wrong_sign"))
+    rmse, rank, wrong = (
+        fmean(getattr(v, m) for v in values) for m in ("rmse", "spearman", "wrong_sign")
+    )
     return f"{rmse:.2f} / {rank:.2f} / {100 * wrong:.1f} %"
 
 
 def at_equal_error(
-    uniform: Sequence[Any], fewer: Sequence[Any], more: Sequence[Any], spent: Sequence[str]
+    uniform: Sequence[Any],
+    fewer: Sequence[Any],
+    more: Sequence[Any],
+    spent: Sequence[str],
 ) -> dict[str, float]:
     """Return the cost of adaptive spending at the RMSE of uniform passes, interpolated on log scales."""
-    wanted, low, high = (math.log(fmean(s.measured.rmse for s in side)) for side in (uniform, fewer, more))
+    wanted, low, high = (
+        math.log(fmean(s.measured.rmse for s in side))
+        for side in (uniform, fewer, more)
+    )
     part = (wanted - low) / (high - low)
     result = {}
     for what in spent:
-        a, b = (math.log(fmean(getattr(s, what) for s in side)) for side in (fewer, more))
+        a, b = (
+            math.log(fmean(getattr(s, what) for s in side)) for side in (fewer, more)
+        )
         result[what] = math.exp(a + part * (b - a))
     return result

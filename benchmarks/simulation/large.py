@@ -55,7 +55,10 @@ def _windows(case: Case) -> list[list[PassScores]]:
         assert made is not None
         dealt.append(made)
     return [
-        [case.ask(window, pass_index, window=number, new_noise=True) for number, window in enumerate(windows)]
+        [
+            case.ask(window, pass_index, window=number, new_noise=True)
+            for number, window in enumerate(windows)
+        ]
         for pass_index, windows in enumerate(dealt)
     ]
 
@@ -68,7 +71,9 @@ def _combined(case: Case, passes: Sequence[Sequence[PassScores]]) -> list[float]
 
 
 def _standardised(all_scores: Sequence[PassScores]) -> list[float]:
-    standard = [replace(one, scores=tuple(standardised(one.scores))) for one in all_scores]
+    standard = [
+        replace(one, scores=tuple(standardised(one.scores))) for one in all_scores
+    ]
     return [round(score, 9) for score in by_rollout(standard)]
 
 
@@ -81,7 +86,11 @@ def _anchored(case: Case, anchors: int) -> list[float]:
         window = [*fixed, *rest[start : start + size]]
         pass_scores = case.ask(case.rng.sample(window, len(window)), 0, new_noise=True)
         seen.append((pass_scores.distinct, pass_scores.scores))
-    return [round(score, 9) for score in window_shifts.fit(seen, SIZE).scores if score is not None]
+    return [
+        round(score, 9)
+        for score in window_shifts.fit(seen, SIZE).scores
+        if score is not None
+    ]
 
 
 def _sliding(case: Case) -> list[float]:
@@ -89,7 +98,10 @@ def _sliding(case: Case) -> list[float]:
     order = case.random_order()
     for start in range(SIZE - WINDOW, -1, -STEP):
         pass_scores = case.ask(order[start : start + WINDOW], 0, new_noise=True)
-        ranked = sorted(zip(pass_scores.scores, pass_scores.distinct, strict=True), key=lambda pair: -pair[0])
+        ranked = sorted(
+            zip(pass_scores.scores, pass_scores.distinct, strict=True),
+            key=lambda pair: -pair[0],
+        )
         order[start : start + WINDOW] = [index for _, index in ranked]
     scores = [0.0] * SIZE
     for position, index in enumerate(order):

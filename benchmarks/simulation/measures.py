@@ -35,16 +35,22 @@ def measured(pairs: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Measur
     wrong = whole = 0.0
     sizes: list[float] = []
     for truths, scores in pairs:
-        given = [round(score, _ROUND) for score in scores]  # equal means are equal, in any order
+        given = [
+            round(score, _ROUND) for score in scores
+        ]  # equal means are equal, in any order
         estimated = advantages(given)
         if deviation(truths) <= TIE:
             sizes.append(fmean(map(abs, estimated)))
             continue
         true = advantages(truths)
-        squares.append(fmean((a - b) ** 2 for a, b in zip(true, estimated, strict=True)))
+        squares.append(
+            fmean((a - b) ** 2 for a, b in zip(true, estimated, strict=True))
+        )
         correlations.append(spearman(truths, given))
         whole += sum(map(abs, true))
-        wrong += sum(abs(a) for a, b in zip(true, estimated, strict=True) if _sign(a) != _sign(b))
+        wrong += sum(
+            abs(a) for a, b in zip(true, estimated, strict=True) if _sign(a) != _sign(b)
+        )
     worst = sorted(squares)[-max(1, round(_WORST * len(squares))) :]
     return Measured(
         math.sqrt(fmean(squares)),
@@ -88,7 +94,9 @@ def spearman(one: Sequence[float], other: Sequence[float]) -> float:
     a, b = ranks(one), ranks(other)
     middle = (len(a) + 1) / 2
     product = sum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
-    scale = math.sqrt(sum((x - middle) ** 2 for x in a) * sum((y - middle) ** 2 for y in b))
+    scale = math.sqrt(
+        sum((x - middle) ** 2 for x in a) * sum((y - middle) ** 2 for y in b)
+    )
     return product / scale if scale else 0.0
 
 

@@ -66,7 +66,10 @@ class Mean:
         """Compute the mean of one value per seed, two at least."""
         number = len(values)
         mean = math.fsum(values) / number
-        return cls(mean, math.sqrt(sum((v - mean) ** 2 for v in values) / (number - 1) / number))
+        return cls(
+            mean,
+            math.sqrt(sum((v - mean) ** 2 for v in values) / (number - 1) / number),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,9 @@ class Beside:
     @property
     def deviation(self) -> float:
         """The difference in units of its standard error."""
-        return (self.ours.value - self.theirs) / math.hypot(self.ours.error, self.stated)
+        return (self.ours.value - self.theirs) / math.hypot(
+            self.ours.error, self.stated
+        )
 
     @property
     def holds(self) -> bool:

@@ -8,10 +8,10 @@ from statistics import fmean, median
 
 from benchmarks.simulation.measures import Measured, deviation, measured, ranks
 from benchmarks.simulation.worlds import BalancedCase, Case, Kind, cases, renumbered
-from ruler_cli.config import CombineSettings
 from ruler_cli.judges.simulated import SimulatedModel
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
+from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import GroupResult, GroupScores, PassScores
 
 WEAK = SimulatedModel(persistent=0.12, slot=0.10, noise=0.12)
@@ -47,7 +47,13 @@ def passes(seed: int, kind: Kind, number: int) -> MeasuredRows:
     for case in groups:
         balanced = BalancedCase(case).first(8)
         unmoved = renumbered(
-            [balanced[0], *(case.ask(balanced[0].distinct, pass_index) for pass_index in range(1, 8))]
+            [
+                balanced[0],
+                *(
+                    case.ask(balanced[0].distinct, pass_index)
+                    for pass_index in range(1, 8)
+                ),
+            ]
         )
         by_row: Mapping[str, Sequence[PassScores]] = {
             "1, input order": [case.ask(range(len(case.truths)), 0)],
@@ -65,18 +71,23 @@ def passes(seed: int, kind: Kind, number: int) -> MeasuredRows:
 
 
 def combined(
-    groups: Sequence[Case], results: Sequence[GroupResult], settings: CombineSettings = MEAN
+    groups: Sequence[Case],
+    results: Sequence[GroupResult],
+    settings: CombineSettings = MEAN,
 ) -> Measured:
     """Measure the scores that ruler writes for a batch."""
     batch = BatchStatistics()
     for one in results:
         batch.add(one)
     return measured(
-        (case.truths, scores_of(one, settings, batch)) for case, one in zip(groups, results, strict=True)
+        (case.truths, scores_of(one, settings, batch))
+        for case, one in zip(groups, results, strict=True)
     )
 
 
-def scores_of(result: GroupResult, settings: CombineSettings, batch: BatchStatistics) -> list[float]:
+def scores_of(
+    result: GroupResult, settings: CombineSettings, batch: BatchStatistics
+) -> list[float]:
     """Return the final scores; every simulated group has one for each rollout."""
     group_scores = combine(result, settings, batch)
     assert isinstance(group_scores, GroupScores)
@@ -87,24 +98,31 @@ def aggregates(seed: int, number: int) -> MeasuredRows:
     """Measure four independent random orders: ruler's mean beside other aggregates."""
     groups = cases(seed, "graded", number)
     results = [
-        case.group_result([case.ask(case.random_order(), pass_index) for pass_index in range(4)])
+        case.group_result(
+            [case.ask(case.random_order(), pass_index) for pass_index in range(4)]
+        )
         for case in groups
     ]
     result = {"mean": combined(groups, results)}
-    others: Mapping[str, tuple[Callable[[list[float]], list[float]], Callable[[list[float]], float]]] = {
+    others: Mapping[
+        str, tuple[Callable[[list[float]], list[float]], Callable[[list[float]], float]]
+    ] = {
         "median": (list, median),
         "mean of z-scores": (standardised, fmean),
         "Borda": (ranks, fmean),
     }
     for name, (each, over) in others.items():
         result[name] = measured(
-            (case.truths, _aggregated(one, each, over)) for case, one in zip(groups, results, strict=True)
+            (case.truths, _aggregated(one, each, over))
+            for case, one in zip(groups, results, strict=True)
         )
     return result
 
 
 def _aggregated(
-    result: GroupResult, each: Callable[[list[float]], list[float]], over: Callable[[list[float]], float]
+    result: GroupResult,
+    each: Callable[[list[float]], list[float]],
+    over: Callable[[list[float]], float],
 ) -> list[float]:
     columns = [each(by_rollout([one])) for one in result.pass_scores]
     return [over(list(row)) for row in zip(*columns, strict=True)]
@@ -113,7 +131,9 @@ def _aggregated(
 def by_rollout(all_scores: Sequence[PassScores]) -> list[float]:
     """Return the scores of windows that show every rollout once, in the rollouts' order."""
     scores = {
-        index: score for one in all_scores for index, score in zip(one.distinct, one.scores, strict=True)
+        index: score
+        for one in all_scores
+        for index, score in zip(one.distinct, one.scores, strict=True)
     }
     return [scores[index] for index in range(len(scores))]
 
@@ -131,11 +151,17 @@ def panels(seed: int, number: int) -> MeasuredRows:
         groups = cases(seed, "graded", number, (replace(WEAK, shared=shared),) * 3)
         results = [
             case.group_result(
-                [pass_scores for judge in range(3) for pass_scores in BalancedCase(case, judge).first(2)]
+                [
+                    pass_scores
+                    for judge in range(3)
+                    for pass_scores in BalancedCase(case, judge).first(2)
+                ]
             )
             for case in groups
         ]
-        result[f"three weak judges twice, errors correlated by {shared}"] = combined(groups, results)
+        result[f"three weak judges twice, errors correlated by {shared}"] = combined(
+            groups, results
+        )
     strong = cases(seed, "graded", number)
     result["one strong judge twice"] = combined(
         strong, [case.group_result(BalancedCase(case).first(2)) for case in strong]

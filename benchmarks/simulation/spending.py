@@ -35,7 +35,10 @@ def spending(
     """Measure uniform and adaptive passes over the same groups and the same scores, for each average."""
     groups = [BalancedCase(case) for case in cases(seed, kind, number)]
     rng = random.Random(f"{seed}/costs")
-    costs = [TOKENS * math.exp(COST_SPREAD * rng.gauss()) if uneven else TOKENS for _ in groups]
+    costs = [
+        TOKENS * math.exp(COST_SPREAD * rng.gauss()) if uneven else TOKENS
+        for _ in groups
+    ]
     result = {}
     for average in averages:
         result[f"uniform {average}"] = _spent(groups, costs, [average] * number, 0)
@@ -49,7 +52,9 @@ def spending(
     return result
 
 
-def adaptively(groups: Sequence[BalancedCase], costs: Sequence[float], average: int) -> tuple[list[int], int]:
+def adaptively(
+    groups: Sequence[BalancedCase], costs: Sequence[float], average: int
+) -> tuple[list[int], int]:
     """Return the final number of passes of each group of a block, and the number of rounds."""
     passes, rounds = [min(FIRST, average)] * len(groups), 0
     while True:
@@ -65,10 +70,16 @@ def adaptively(groups: Sequence[BalancedCase], costs: Sequence[float], average: 
 
 
 def _spent(
-    groups: Sequence[BalancedCase], costs: Sequence[float], passes: Sequence[int], rounds: float
+    groups: Sequence[BalancedCase],
+    costs: Sequence[float],
+    passes: Sequence[int],
+    rounds: float,
 ) -> Spent:
     number = len(groups)
-    results = [group.case.group_result(group.first(k)) for group, k in zip(groups, passes, strict=True)]
+    results = [
+        group.case.group_result(group.first(k))
+        for group, k in zip(groups, passes, strict=True)
+    ]
     return Spent(
         sum(passes) / number,
         sum(k * cost for k, cost in zip(passes, costs, strict=True)) / sum(costs),

@@ -35,7 +35,9 @@ class Case:
         common = [gauss() for _ in self.truths]
         for model in self.models:
             part, rest = math.sqrt(model.shared), math.sqrt(1 - model.shared)
-            self.errors.append([model.persistent * (part * c + rest * gauss()) for c in common])
+            self.errors.append(
+                [model.persistent * (part * c + rest * gauss()) for c in common]
+            )
             self.noises.append(model.noise * math.exp(NOISE_SPREAD * gauss()))
 
     def ask(
@@ -50,12 +52,23 @@ class Case:
         """Draw a judge's scores of rollouts in this order; `new_noise` draws the noise's deviation, too."""
         model, gauss = self.models[judge], self.rng.gauss
         errors = self.errors[judge]
-        spread = model.noise * math.exp(NOISE_SPREAD * gauss()) if new_noise else self.noises[judge]
-        values, noise = [self.truths[i] + errors[i] for i in order], [spread * gauss() for _ in order]
+        spread = (
+            model.noise * math.exp(NOISE_SPREAD * gauss())
+            if new_noise
+            else self.noises[judge]
+        )
+        values, noise = (
+            [self.truths[i] + errors[i] for i in order],
+            [spread * gauss() for _ in order],
+        )
         scores = answers(model, values, noise, gauss(), gauss() if model.gain else 0.0)
-        return PassScores(judge, pass_index, window, tuple(order), tuple(scores), ("",) * len(order))
+        return PassScores(
+            judge, pass_index, window, tuple(order), tuple(scores), ("",) * len(order)
+        )
 
-    def group_result(self, all_scores: Sequence[PassScores], windows: int = 1) -> GroupResult:
+    def group_result(
+        self, all_scores: Sequence[PassScores], windows: int = 1
+    ) -> GroupResult:
         """Return the group as it is combined."""
         size = len(self.truths)
         return GroupResult(
@@ -88,13 +101,18 @@ class BalancedCase:
             if pass_index % CYCLE == 0:
                 self._base = self.case.random_order()
             self._pass_scores.append(
-                self.case.ask(balanced(self._base, pass_index), pass_index, judge=self.judge)
+                self.case.ask(
+                    balanced(self._base, pass_index), pass_index, judge=self.judge
+                )
             )
         return self._pass_scores[:passes]
 
 
 def cases(
-    seed: int, kind: Kind, number: int, models: tuple[SimulatedModel, ...] = (SimulatedModel(),)
+    seed: int,
+    kind: Kind,
+    number: int,
+    models: tuple[SimulatedModel, ...] = (SimulatedModel(),),
 ) -> list[Case]:
     """Draw groups of eight, the same for the same seed."""
     result = []
@@ -119,4 +137,7 @@ def _truths(kind: Kind, rng: random.Random, size: int) -> list[float]:
 
 def renumbered(all_scores: Sequence[PassScores]) -> list[PassScores]:
     """Number the scores as passes of one judge, from 0."""
-    return [replace(pass_scores, pass_index=pass_index) for pass_index, pass_scores in enumerate(all_scores)]
+    return [
+        replace(pass_scores, pass_index=pass_index)
+        for pass_index, pass_scores in enumerate(all_scores)
+    ]

@@ -30,7 +30,10 @@ _COMMANDS = {
 _SETTINGS: dict[str, Any] = {
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
-    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    "context_settings": {
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+    },
 }
 
 
@@ -53,9 +56,15 @@ class _Commands(MutableMapping[str, Any]):
             if hasattr(module, "app"):
                 one.add_typer(module.app, name=name)
             else:
-                more = _SETTINGS["context_settings"] | (_PASS_ON if name == "config" else {})
-                one.command(name, cls=PanelCommand, context_settings=more)(module.command)
-            made: Any = typer.main.get_command(one)  # a single command, or a group of one group
+                more = _SETTINGS["context_settings"] | (
+                    _PASS_ON if name == "config" else {}
+                )
+                one.command(name, cls=PanelCommand, context_settings=more)(
+                    module.command
+                )
+            made: Any = typer.main.get_command(
+                one
+            )  # a single command, or a group of one group
             self._made[name] = made.commands[name] if hasattr(module, "app") else made
         return self._made[name]
 
@@ -97,7 +106,11 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     _version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        False,
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Show the version and exit.",
     ),
 ) -> None:
     """Score groups of agent rollouts with an LLM judge, side by side, from 0 to 1.
@@ -112,7 +125,9 @@ def _root(
 
 def main() -> None:
     """Run the command line and exit."""
-    if "_RULER_COMPLETE" in os.environ:  # typer would load rich, which takes longer than all the rest
+    if (
+        "_RULER_COMPLETE" in os.environ
+    ):  # typer would load rich, which takes longer than all the rest
         sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None: the module cannot be imported
     try:
         code = app(prog_name="ruler", standalone_mode=False)

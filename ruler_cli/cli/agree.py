@@ -18,9 +18,9 @@ from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.report_sentences import pair_counts
 from ruler_cli.cli.units import count, shorten
 from ruler_cli.errors import UsageError
-from ruler_cli.options import Options
-from ruler_cli.reading.location import Location
-from ruler_cli.run_settings import scored_input
+from ruler_cli.files.location import Location
+from ruler_cli.settings.load import scored_input
+from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
     from ruler_cli.results.agree import Agreement
@@ -49,7 +49,12 @@ _STATISTICS = {
     "top1_regret": "top-1 regret",
     "cost_per_1000_usd": "USD per 1,000 rollouts",
 }
-_SHORT = {"pairwise_accuracy": "accuracy", "kendall_tau_b": "tau-b", "auc": "AUC", "top1_regret": "regret"}
+_SHORT = {
+    "pairwise_accuracy": "accuracy",
+    "kendall_tau_b": "tau-b",
+    "auc": "AUC",
+    "top1_regret": "regret",
+}
 _SMALLER_IS_BETTER = ("top1_regret", "cost_per_1000_usd")
 _KINDS = {
     "gap": "by score gap",
@@ -82,23 +87,42 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
     from ruler_cli.results.scored_file import ScoredFile
 
     if source == second == "-":
-        raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
-    settings = [scored_input(options, one) for one in (source, second) if one is not None]
+        raise UsageError(
+            "SCORED and SCORED2: only one of them can be stdin; give a file for the other"
+        )
+    settings = [
+        scored_input(options, one) for one in (source, second) if one is not None
+    ]
     problems = Problems(quiet=options.as_json)
     with ExitStack() as stack:
         stack.push(problems.print_on_error)
         files = [
-            ScoredFile(one, stack, partial(problems.add, Location(one.source).shown)) for one in settings
+            ScoredFile(one, stack, partial(problems.add, Location(one.source).shown))
+            for one in settings
         ]
         if len(files) == 1:
-            agreement = measure((scored_group for _, scored_group in files[0].groups()), "score")
+            agreement = measure(
+                (scored_group for _, scored_group in files[0].groups()), "score"
+            )
         else:
             one, other = (starmap(with_digests, file.groups()) for file in files)
-            agreement = measure_two(one, other, lambda group: problems.add_sentence(group.sentence))
-        print_note(*(f"warning: {command_words(file.warning)}" for file in files if file.warning))
+            agreement = measure_two(
+                one, other, lambda group: problems.add_sentence(group.sentence)
+            )
+        print_note(
+            *(
+                f"warning: {command_words(file.warning)}"
+                for file in files
+                if file.warning
+            )
+        )
         _refuse_empty(agreement, files)
         inputs = [
-            {"source": Location(one.source).public, "found": file.input.found(), "judges": [*file.judges]}
+            {
+                "source": Location(one.source).public,
+                "found": file.input.found(),
+                "judges": [*file.judges],
+            }
             | {name: file.counts[name] for name in COUNTS}
             for one, file in zip(settings, files, strict=True)
         ]
@@ -117,8 +141,12 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
 
 def _refuse_empty(agreement: Agreement, files: list[ScoredFile]) -> None:
     """Raise UsageError if there is nothing to compare, with the reason and the way out."""
-    compared = any(scorer["pairs"] or "auc" in scorer for scorer in agreement["scorers"])
-    if compared or any(pair["scores"]["value"] is not None for pair in agreement["correlations"]):
+    compared = any(
+        scorer["pairs"] or "auc" in scorer for scorer in agreement["scorers"]
+    )
+    if compared or any(
+        pair["scores"]["value"] is not None for pair in agreement["correlations"]
+    ):
         return
     counts = files[0].counts
     if agreement["paired"] and not agreement["paired"]["groups"]:
@@ -128,9 +156,7 @@ def _refuse_empty(agreement: Agreement, files: list[ScoredFile]) -> None:
     elif counts["unlabelled"] + counts["odd_labels"] == counts["rollouts"]:
         reason = "no rollout has a label that can be used; say where labels stand, with --labels PATH"
     else:
-        reason = (
-            "no group has two scored rollouts with different labels; name other labels with --labels PATH"
-        )
+        reason = "no group has two scored rollouts with different labels; name other labels with --labels PATH"
     raise UsageError(f"{files[0].name}: nothing to compare: {reason}")
 
 
@@ -142,11 +168,17 @@ def _lines(page: _Json) -> Iterator[str]:
         yield from _head(name, f"{file['source']}{judges}")
         yield from _head("", file["found"])
         yield from _head("scores", _JUDGES_OWN if file["moved"] else "")
-        left_out = [f"{file[name]} {description}" for name, description in LEFT_OUT.items() if file[name]]
+        left_out = [
+            f"{file[name]} {description}"
+            for name, description in LEFT_OUT.items()
+            if file[name]
+        ]
         yield from _head("left out", ", ".join(left_out))
     yield from _head("labels", _labels(page["labels"], page["inputs"][0]["outcomes"]))
     groups, pairs = count(page["groups"], "group"), count(main["pairs"], "pair")
-    compared = f"in {groups}; {page['mixed_groups']} mixed, with {pairs} of different labels"
+    compared = (
+        f"in {groups}; {page['mixed_groups']} mixed, with {pairs} of different labels"
+    )
     if not paired:
         compared += f": {pair_counts(main['in_order'] or 'none', main['against'], main['tied'])}"
     yield from _head("compared", f"{count(main['compared'], 'rollout')} {compared}")
@@ -166,12 +198,16 @@ def _lines(page: _Json) -> Iterator[str]:
 
 def _head(name: str, text: str) -> Iterator[str]:
     """Yield a name and a sentence, in 80 columns."""
-    for i, line in enumerate(wrap(safe(text), 66, break_long_words=False, break_on_hyphens=False)):
+    for i, line in enumerate(
+        wrap(safe(text), 66, break_long_words=False, break_on_hyphens=False)
+    ):
         yield f"{f'{name}:' if name and not i else '':<14}{line}"
 
 
 def _labels(labels: _Json, outcomes: int) -> str:
-    source = "the first original reward" if labels["path"] is None else f"`{labels['path']}`"
+    source = (
+        "the first original reward" if labels["path"] is None else f"`{labels['path']}`"
+    )
     if outcomes:
         source += f", or the outcome ({count(outcomes, 'rollout')} without a reward)"
     return source + (", {:g} or {:g}".format(*labels["two"]) if labels["two"] else "")
@@ -188,12 +224,21 @@ def _one(page: _Json) -> Iterator[str]:
     yield _row("", "value", "95 % interval", "groups")
     for name, title in _STATISTICS.items():
         if name in main and main[name]["value"] is not None:
-            yield _value_row(title, main[name], main[name]["groups"], beside.get(name, ""))
+            yield _value_row(
+                title, main[name], main[name]["groups"], beside.get(name, "")
+            )
     if judges:
         yield ""
-        yield f"{'judge':<24}" + "".join(f"{title:>9}" for title in _SHORT.values()) + "  95 % of accuracy"
+        yield (
+            f"{'judge':<24}"
+            + "".join(f"{title:>9}" for title in _SHORT.values())
+            + "  95 % of accuracy"
+        )
         for judge in judges:
-            row = "".join(f"{_number(judge[name]['value'] if name in judge else None):>9}" for name in _SHORT)
+            row = "".join(
+                f"{_number(judge[name]['value'] if name in judge else None):>9}"
+                for name in _SHORT
+            )
             yield f"{shorten(judge['name'], 24):<24}{row}  {_interval(judge['pairwise_accuracy'])}"
         for pair in page["ranked"]:
             yield f"  {shorten(pair['better'], 34)} agrees more than {shorten(pair['worse'], 34)}"
@@ -210,7 +255,9 @@ def _one(page: _Json) -> Iterator[str]:
 
 def _correlations(page: _Json) -> Iterator[str]:
     for what in ("errors", "scores"):
-        pairs = [pair for pair in page["correlations"] if pair[what]["value"] is not None]
+        pairs = [
+            pair for pair in page["correlations"] if pair[what]["value"] is not None
+        ]
         if pairs:
             yield ""
             yield _row(f"{what} of two judges", "r", "95 % interval", "groups")
@@ -229,33 +276,49 @@ def _two(page: _Json) -> Iterator[str]:
         if difference := page["differences"].get(name):
             row = f"{title:<22}{_number(one[name]['value']):>8}{_number(other[name]['value']):>8}"
             if difference["value"] is not None:
-                interval, better = _interval(difference, signed=True), _better(name, difference)
+                interval, better = (
+                    _interval(difference, signed=True),
+                    _better(name, difference),
+                )
                 row += f"{_number(difference['value'], signed=True):>8}  {interval:<18}{better}"
             yield row
     yield from _correlations(page)
     for kind, title in _KINDS.items():
-        bins = [{bin_["bin"]: bin_ for bin_ in judge.get(f"by_{kind}", ())} for judge in (one, other)]
+        bins = [
+            {bin_["bin"]: bin_ for bin_ in judge.get(f"by_{kind}", ())}
+            for judge in (one, other)
+        ]
         if any(bins):
             yield ""
             yield f"{title:<30}{'A':>8}{'pairs':>9}{'B':>9}{'pairs':>9}"
         for name in PAIR_BINS[kind]:
             if any(name in by_name for by_name in bins):
-                yield f"  {name:<28}" + " ".join(_cell(by_name.get(name)) for by_name in bins)
+                yield f"  {name:<28}" + " ".join(
+                    _cell(by_name.get(name)) for by_name in bins
+                )
 
 
 def _cell(bin_: _Json | None) -> str:
-    return f"{'':>17}" if bin_ is None else f"{_number(bin_['accuracy']['value']):>8}{bin_['pairs']:>9}"
+    return (
+        f"{'':>17}"
+        if bin_ is None
+        else f"{_number(bin_['accuracy']['value']):>8}{bin_['pairs']:>9}"
+    )
 
 
 def _better(name: str, difference: _Json) -> str:
     if not difference["told_apart"]:
         return "not told apart"
-    better = "A" if (difference["value"] > 0) is not (name in _SMALLER_IS_BETTER) else "B"
+    better = (
+        "A" if (difference["value"] > 0) is not (name in _SMALLER_IS_BETTER) else "B"
+    )
     return f"{better} {'costs less' if name == 'cost_per_1000_usd' else 'is better'}"
 
 
 def _value_row(name: str, measured: _Json, number: int, beside: str = "") -> str:
-    return _row(name, _number(measured["value"]), _interval(measured), str(number), beside)
+    return _row(
+        name, _number(measured["value"]), _interval(measured), str(number), beside
+    )
 
 
 def _row(name: str, value: str, interval: str, number: str, beside: str = "") -> str:
@@ -266,7 +329,9 @@ def _number(value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return "-"
     sign = "+" if signed and value > 0 else ""
-    return sign + (f"{value:.3f}" if 0.001 <= abs(value) < 1000 or not value else f"{value:.2e}")
+    return sign + (
+        f"{value:.3f}" if 0.001 <= abs(value) < 1000 or not value else f"{value:.2e}"
+    )
 
 
 def _interval(measured: _Json, *, signed: bool = False) -> str:

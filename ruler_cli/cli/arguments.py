@@ -20,7 +20,9 @@ def _complete_judge(incomplete: str) -> list[str]:
     import tomllib
 
     try:
-        own = tomllib.loads(Path("ruler.toml").read_text(encoding="utf-8")).get("judges", {})
+        own = tomllib.loads(Path("ruler.toml").read_text(encoding="utf-8")).get(
+            "judges", {}
+        )
     except (OSError, ValueError):  # the command itself names a mistake
         own = {}
     names = (*(own if isinstance(own, dict) else ()), *_JUDGES)
@@ -74,10 +76,17 @@ Source = Annotated[
 ]
 Scored = Annotated[
     str,
-    typer.Argument(metavar="SCORED", help="A file written by `ruler score`, in any format; `-` is stdin."),
+    typer.Argument(
+        metavar="SCORED",
+        help="A file written by `ruler score`, in any format; `-` is stdin.",
+    ),
 ]
 
 Second = Annotated[
     str | None,
-    typer.Argument(metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False),
+    typer.Argument(
+        metavar="[SCORED2]",
+        help="The same input scored by another judge.",
+        show_default=False,
+    ),
 ]

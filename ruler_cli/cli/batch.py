@@ -28,18 +28,18 @@ from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import not_rendered
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import columns, count, counts, iso, rounded, size
-from ruler_cli.config import ledger_path
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.options import Options
-from ruler_cli.run_settings import file_note, score_settings
+from ruler_cli.settings.load import file_note, score_settings
+from ruler_cli.settings.models import ledger_path
+from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
-    from ruler_cli.batch.collect import ClosedBatch, CollectResult
-    from ruler_cli.batch.journal import BatchRecord
-    from ruler_cli.batch.providers import Providers
-    from ruler_cli.batch.recover import BatchStatus
-    from ruler_cli.batch.submit import SubmitResult
     from ruler_cli.pool.engine import StopSignal
+    from ruler_cli.runs.batch.collect import ClosedBatch, CollectResult
+    from ruler_cli.runs.batch.journal import BatchRecord
+    from ruler_cli.runs.batch.providers import Providers
+    from ruler_cli.runs.batch.recover import BatchStatus
+    from ruler_cli.runs.batch.submit import SubmitResult
 
 T = TypeVar("T")
 _HELP = """Have a provider's batch API ask the judge, at half the price.
@@ -73,10 +73,12 @@ def submit(source: Source, options: Options) -> int:
     known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 the cost
     could be more than --max-cost; 130 and 143 interrupted. The same command goes on.
     """
-    from ruler_cli.batch import submit as submitting
-    from ruler_cli.batch.collect import Batches
+    from ruler_cli.runs.batch import submit as submitting
+    from ruler_cli.runs.batch.collect import Batches
 
-    settings = replace(score_settings(options, source), ledger=ledger_path(options.one_ledger))
+    settings = replace(
+        score_settings(options, source), ledger=ledger_path(options.one_ledger)
+    )
     if note := file_note(options, settings):
         print_note(note)
     source = settings.input.source
@@ -84,12 +86,20 @@ def submit(source: Source, options: Options) -> int:
 
     async def main(api: Providers, console: Console, stop: StopSignal) -> int:
         try:
-            result = await submitting.submit(settings, api, _print_submitted, console, stop, options.settle)
-        except submitting.BatchCostError as error:  # without advice to repeat the same command
+            result = await submitting.submit(
+                settings, api, _print_submitted, console, stop, options.settle
+            )
+        except (
+            submitting.BatchCostError
+        ) as error:  # without advice to repeat the same command
             print_note(error)
             return error.exit_code
         code, path = _say_submitted(result, again, wait=options.wait), settings.ledger
-        if not options.wait or path is None or not (result.batches or result.out or result.uncertain):
+        if (
+            not options.wait
+            or path is None
+            or not (result.batches or result.out or result.uncertain)
+        ):
             return code
         done = await Batches(path, api, console, options.settle).collect(
             _print_closed, wait=options.wait_timeout
@@ -109,7 +119,7 @@ def status(options: Options) -> int:
 
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not be asked about all of them.
     """
-    from ruler_cli.batch.collect import Batches
+    from ruler_cli.runs.batch.collect import Batches
 
     path = required_ledger_path(options)
     batches = _run(
@@ -119,13 +129,21 @@ def status(options: Options) -> int:
         options,
     )
     if options.as_json:
-        facts = {"version": 1, "ledger": safe(str(path)), "batches": list(map(_as_json, batches))}
+        facts = {
+            "version": 1,
+            "ledger": safe(str(path)),
+            "batches": list(map(_as_json, batches)),
+        }
         typer.echo(json.dumps(facts))
     else:
         typer.echo("\n".join(_table(batches)) if batches else "no batch is out")
     _say_errors(batches)
-    if ended := sum(each.remote is not None and each.remote.state != "running" for each in batches):
-        print_note(f"{count(ended, 'batch')} ended; `{collect_command()}` takes the answers in")
+    if ended := sum(
+        each.remote is not None and each.remote.state != "running" for each in batches
+    ):
+        print_note(
+            f"{count(ended, 'batch')} ended; `{collect_command()}` takes the answers in"
+        )
     return 3 if any(each.error for each in batches) else 0
 
 
@@ -142,9 +160,12 @@ def collect(options: Options) -> int:
     Exit codes: 0 everything is in; 1 some batches are still out, or some requests are to be submitted
     again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
-    from ruler_cli.batch.collect import Batches
+    from ruler_cli.runs.batch.collect import Batches
 
-    path, seconds = required_ledger_path(options), options.wait_timeout if options.wait else 0.0
+    path, seconds = (
+        required_ledger_path(options),
+        options.wait_timeout if options.wait else 0.0,
+    )
     if not path.exists():
         print_note(f"nothing was submitted: there is no {path}")
         return 0
@@ -154,7 +175,9 @@ def collect(options: Options) -> int:
         ),
         options,
     )
-    _say_collected(result, f"ruler score INPUT OUTPUT --cached-only{ledger_options(sys.argv)}")
+    _say_collected(
+        result, f"ruler score INPUT OUTPUT --cached-only{ledger_options(sys.argv)}"
+    )
     return result.exit_code
 
 
@@ -163,7 +186,8 @@ def collect(options: Options) -> int:
 def cancel(
     options: Options,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TAG|ID]...", help="Batches as `status` names them.")
+        list[str] | None,
+        typer.Argument(metavar="[TAG|ID]...", help="Batches as `status` names them."),
     ] = None,
 ) -> int:
     """Call batches off; what is done by then is paid for.
@@ -174,11 +198,13 @@ def cancel(
 
     Exit codes: 0 called off; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
-    from ruler_cli.batch.collect import Batches
+    from ruler_cli.runs.batch.collect import Batches
 
     path = required_ledger_path(options)
     if bool(names) == options.every:
-        raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
+        raise UsageError(
+            "name the batches to call off, or give --all; `ruler batch status` lists them"
+        )
     batches = _run(
         lambda api, console, _: Batches(path, api, console, options.settle).cancel(
             names or [], forget=options.forget
@@ -198,10 +224,12 @@ def _run(
     `options` may name another key than the batches were submitted with. Only the command line does: a
     variable or the file names the key of a run, and a batch may be at another endpoint.
     """
-    from ruler_cli.batch.providers import Providers
     from ruler_cli.pool.engine import run_beside
+    from ruler_cli.runs.batch.providers import Providers
 
-    key_env = options.api_key_env if options and options.rank("api_key_env") == 3 else None
+    key_env = (
+        options.api_key_env if options and options.rank("api_key_env") == 3 else None
+    )
 
     async def with_providers(stop_signal: StopSignal) -> T:
         async def stop() -> None:
@@ -210,7 +238,9 @@ def _run(
 
         with closing(Console("log", source)) as console:
             async with Providers(key_env) as providers:
-                return await run_beside(stop, lambda: main(providers, console, stop_signal))
+                return await run_beside(
+                    stop, lambda: main(providers, console, stop_signal)
+                )
 
     return run_interruptible(with_providers)
 
@@ -223,11 +253,22 @@ def _print_submitted(batch: BatchRecord) -> None:
 
 def _say_submitted(result: SubmitResult, again: str, *, wait: bool) -> int:
     """Report a submission; return the exit code. `again` is the command that writes the output."""
-    missing, then = result.missing, "" if wait else f"; `{collect_command()}` takes the answers in"
+    missing, then = (
+        result.missing,
+        "" if wait else f"; `{collect_command()}` takes the answers in",
+    )
     parts = (
         *not_rendered(missing),
-        (result.large, "request", "larger than the provider takes; show fewer rollouts, with --group-size"),
-        (result.out, "request", "in other batches that are out" + ("" if result.batches else then)),
+        (
+            result.large,
+            "request",
+            "larger than the provider takes; show fewer rollouts, with --group-size",
+        ),
+        (
+            result.out,
+            "request",
+            "in other batches that are out" + ("" if result.batches else then),
+        ),
     )
     print_note(*counts(parts))
     _say_errors(result.uncertain)
@@ -236,7 +277,11 @@ def _say_submitted(result: SubmitResult, again: str, *, wait: bool) -> int:
         print_note(f"{count(result.requests, 'request')} submitted in {batches}{then}")
     elif not (result.out or result.large):
         print_note(f"nothing is lacking; `{again}` writes the output")
-    return 1 if missing.unreadable or missing.unaskable or result.large or result.uncertain else 0
+    return (
+        1
+        if missing.unreadable or missing.unaskable or result.large or result.uncertain
+        else 0
+    )
 
 
 def _print_closed(closed: ClosedBatch) -> None:
@@ -244,10 +289,17 @@ def _print_closed(closed: ClosedBatch) -> None:
     parts: list[str] = [batch.state]
     if imported is not None:
         parts.append(f"{count(batch.answered or 0, 'request')} answered")
-        others = ((batch.failed, "failed for good"), (batch.left_out, "to be submitted again"))
+        others = (
+            (batch.failed, "failed for good"),
+            (batch.left_out, "to be submitted again"),
+        )
         parts += [f"{number} {text}" for number, text in others if number]
         rejected = imported.foreign + imported.unreadable
-        parts += [f"{count(rejected, 'row')} that are not of it, or none"] if rejected else []
+        parts += (
+            [f"{count(rejected, 'row')} that are not of it, or none"]
+            if rejected
+            else []
+        )
     reason = f": {safe(batch.reason)}" if batch.reason else ""
     typer.echo(f"batch {_name(batch)}: {', '.join(parts)}{reason}")
 
@@ -256,21 +308,35 @@ def _say_collected(result: CollectResult, again: str) -> None:
     """Report open batches and the next step; `again` is the command that writes the output."""
     for each in result.open:
         if (remote := each.remote) is not None:
-            progress = f"{remote.succeeded + remote.failed} of {each.batch.requests} done"
+            progress = (
+                f"{remote.succeeded + remote.failed} of {each.batch.requests} done"
+            )
             ended = remote.state == "running" and remote.label == "completed"
-            more = "; its results are not there yet, collect again later" if ended else ""
+            more = (
+                "; its results are not there yet, collect again later" if ended else ""
+            )
             print_note(f"batch {_name(each.batch)}: {remote.label}, {progress}{more}")
         elif not (each.error or each.uncertainty):
             print_note(f"batch {_name(each.batch)}: is being submitted")
     _say_errors(result.open)
     failed = sum(each.batch.failed or 0 for each in result.closed)
     requests = (
-        (result.left_out, "request", "to be submitted again, with the same `ruler batch submit`"),
-        (failed, "request", "failed for good; `ruler batch submit --retry-failed` asks them again"),
+        (
+            result.left_out,
+            "request",
+            "to be submitted again, with the same `ruler batch submit`",
+        ),
+        (
+            failed,
+            "request",
+            "failed for good; `ruler batch submit --retry-failed` asks them again",
+        ),
     )
     print_note(*counts(requests))
     if not result.open and not result.left_out and result.closed:
-        print_note(f"everything is in; `{again}` writes the output, or says what follows")
+        print_note(
+            f"everything is in; `{again}` writes the output, or says what follows"
+        )
     elif not result.open and not result.closed:
         print_note("no batch is out")
 
@@ -282,12 +348,17 @@ def _say_canceled(batches: Sequence[BatchStatus]) -> int:
     for each in batches:
         batch, remote = each.batch, each.remote
         if batch.state == "abandoned":
-            typer.echo(f"batch {_name(batch)} is given up; {count(batch.requests, 'request')} free")
+            typer.echo(
+                f"batch {_name(batch)} is given up; {count(batch.requests, 'request')} free"
+            )
         elif remote is not None:
             collected = f"`{collect_command()}` takes in what is done"
             typer.echo(f"batch {_name(batch)}: {safe(remote.label)}; {collected}")
     _say_errors(batches)
-    if any(isinstance(each.error, RefusedError) and not each.uncertainty for each in batches):
+    if any(
+        isinstance(each.error, RefusedError) and not each.uncertainty
+        for each in batches
+    ):
         return 3
     return 1 if any(each.error or each.uncertainty for each in batches) else 0
 
@@ -303,15 +374,33 @@ def _say_errors(batches: Sequence[BatchStatus]) -> None:
 
 def _table(batches: Sequence[BatchStatus]) -> Iterator[str]:
     """Return a header and one line for each batch."""
-    rows = [["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]]
+    rows = [
+        ["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]
+    ]
     for each in batches:
         batch, remote = each.batch, each.remote
-        done, failed = (batch.answered, batch.failed) if remote is None else (remote.succeeded, remote.failed)
+        done, failed = (
+            (batch.answered, batch.failed)
+            if remote is None
+            else (remote.succeeded, remote.failed)
+        )
         cost = "unknown" if batch.usd is None else f"${rounded(batch.usd)}"
-        numbers = ["" if number is None else str(number) for number in (batch.requests, done, failed)]
-        texts = [batch.tag, batch.remote or "", batch.model, batch.state if remote is None else remote.label]
+        numbers = [
+            "" if number is None else str(number)
+            for number in (batch.requests, done, failed)
+        ]
+        texts = [
+            batch.tag,
+            batch.remote or "",
+            batch.model,
+            batch.state if remote is None else remote.label,
+        ]
         minutes = max(0, int((time.time() - batch.created) // 60))
-        age = f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
+        age = (
+            f"{minutes // 60} h {minutes % 60:02} min"
+            if minutes >= 60
+            else f"{minutes} min"
+        )
         rows.append([*map(one_line, texts), *numbers, cost, age])
     return columns(rows)
 

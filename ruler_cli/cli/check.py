@@ -14,14 +14,14 @@ from ruler_cli.cli.arguments import Source
 from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import command_words, safe_value
 from ruler_cli.cli.progress import Console
-from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.options import Options
-from ruler_cli.reading.parse import dump
-from ruler_cli.run_settings import score_settings, with_named_judges
+from ruler_cli.files.parse import dump
+from ruler_cli.settings.load import score_settings, with_named_judges
+from ruler_cli.settings.models import JudgeSettings, ScoreSettings
+from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
-    from ruler_cli.estimate import FindReply, JudgeEstimate, JudgeRole
+    from ruler_cli.runs.estimate import FindReply, JudgeEstimate, JudgeRole
     from ruler_cli.types import Problem
 
 
@@ -45,16 +45,18 @@ def check(settings: ScoreSettings, options: Options) -> int:
     """Print the estimate of a run; return the exit code."""
     from ruler_cli.cli.check_facts import batch_facts, check_facts
     from ruler_cli.cli.check_page import print_page
-    from ruler_cli.estimate import estimate
+    from ruler_cli.files.input import open_input
+    from ruler_cli.files.sample import InputCounts, sample
     from ruler_cli.judges.providers import MissingCredentialsError
-    from ruler_cli.reading.input import open_input
-    from ruler_cli.reading.sample import InputCounts, sample
-    from ruler_cli.run import judge_errors
+    from ruler_cli.runs.estimate import estimate
+    from ruler_cli.runs.file import judge_errors
 
     console = Console("log", settings.input.source)
     with ExitStack() as stack:
         errors = [with_named_judges(error, options) for error in judge_errors(settings)]
-        missing = [error for error in errors if isinstance(error, MissingCredentialsError)]
+        missing = [
+            error for error in errors if isinstance(error, MissingCredentialsError)
+        ]
         refused = [error for error in errors if error not in missing]
         bills = _bills(settings, stack)
         if options.as_json:
@@ -62,10 +64,16 @@ def check(settings: ScoreSettings, options: Options) -> int:
         notes = InputCounts(console.problem)
         with closing(console):
             opened = open_input(
-                settings.input, stack, console.problem, on_record=notes.add, on_again=notes.again
+                settings.input,
+                stack,
+                console.problem,
+                on_record=notes.add,
+                on_again=notes.again,
             )
             result = estimate(sample(opened, notes.bytes), bills)
-        facts = check_facts(settings, opened, notes, result, console.problems, refused, missing)
+        facts = check_facts(
+            settings, opened, notes, result, console.problems, refused, missing
+        )
         if options.batch:
             facts["batch"] = batch_facts(settings.judges, bills)
         if isinstance(console, _ProblemList):
@@ -77,19 +85,25 @@ def check(settings: ScoreSettings, options: Options) -> int:
 
 def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
     """Return an empty bill for each judge, with its replies in the ledger, which is not created."""
-    from ruler_cli.estimate import JudgeEstimate
     from ruler_cli.judges.pricing import ModelInfo
     from ruler_cli.judges.providers import EMBEDDED
     from ruler_cli.judges.resolve import model_of
     from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
+    from ruler_cli.runs.estimate import JudgeEstimate
 
     judges, ledger = settings.judges, None
-    if settings.ledger is not None and any(judge.model not in EMBEDDED for judge in judges):
-        ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
+    if settings.ledger is not None and any(
+        judge.model not in EMBEDDED for judge in judges
+    ):
+        ledger = stack.enter_context(
+            Ledger(settings.ledger, settings.ledgers, make=False)
+        )
 
     def bill(number: int, judge: JudgeSettings) -> JudgeEstimate:
         cache = ReplyCache(ledger, judge.model, judge.params)
-        find: FindReply | None = (lambda request: cache.find(cache.key(request))) if ledger else None
+        find: FindReply | None = (
+            (lambda request: cache.find(cache.key(request))) if ledger else None
+        )
         role: JudgeRole = "fallback" if settings.fallback and number else "panel"
         if judge is settings.escalate:
             role = "escalation"
@@ -97,7 +111,9 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
         with suppress(UsageError):  # of a misspelt name, which the verdict has
             model = model_of(judge)
         ask = replace(settings.ask, context_tokens=model.context)
-        return JudgeEstimate(judge.label, model, judge.params, find, role, place, ask, settings.adaptive)
+        return JudgeEstimate(
+            judge.label, model, judge.params, find, role, place, ask, settings.adaptive
+        )
 
     return [bill(number, judge) for number, judge in enumerate(judges)]
 
@@ -113,14 +129,18 @@ class _ProblemList(Console):
         """Add a problem to the list."""
         self._file.write(b",\n    " if self.problems else b"\n    ")
         reason = command_words(problem.reason)
-        self._file.write(dump({"line": problem.line, "where": problem.where, "reason": reason}))
+        self._file.write(
+            dump({"line": problem.line, "where": problem.where, "reason": reason})
+        )
         self.problems += 1
 
     def write(self, facts: dict[str, Any]) -> None:
         """Print the figures as one JSON object, with the number and the list of problems last."""
         text = orjson.dumps(safe_value(facts), option=orjson.OPT_INDENT_2)
         out = typer.get_binary_stream("stdout")
-        out.write(text[:-2] + b',\n  "cannot_be_scored": %d,\n  "bad": [' % self.problems)
+        out.write(
+            text[:-2] + b',\n  "cannot_be_scored": %d,\n  "bad": [' % self.problems
+        )
         self._file.seek(0)
         while part := self._file.read(1 << 16):
             out.write(part)

@@ -7,20 +7,26 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from ruler_cli.batch.request_files import LIMITS, Limits, batch_price, batch_target, has_listed_batch_price
 from ruler_cli.cli.messages import command_words
 from ruler_cli.cli.units import count, rounded, shorten
-from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
-from ruler_cli.estimate import CALLS, NEVER, Estimate, JudgeEstimate
+from ruler_cli.files.input import Input
+from ruler_cli.files.location import Location
+from ruler_cli.files.parse import dump, parse
+from ruler_cli.files.sample import InputCounts
 from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import raw_value
-from ruler_cli.reading.input import Input
-from ruler_cli.reading.location import Location
-from ruler_cli.reading.parse import dump, parse
-from ruler_cli.reading.sample import InputCounts
+from ruler_cli.runs.batch.request_files import (
+    LIMITS,
+    Limits,
+    batch_price,
+    batch_target,
+    has_listed_batch_price,
+)
+from ruler_cli.runs.estimate import CALLS, NEVER, Estimate, JudgeEstimate
 from ruler_cli.scoring.sums import quantile
+from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 
 HOURS = 24
 """Hours in which OpenAI and Anthropic finish a batch; requests that are left by then expire."""
@@ -51,7 +57,9 @@ def check_facts(
     """
     survey, coverage = source.survey, estimate.coverage
     # if nothing is compared, the verdict says so
-    warnings = source.warnings(alone=settings.ask.single == "score" or not estimate.comparable)
+    warnings = source.warnings(
+        alone=settings.ask.single == "score" or not estimate.comparable
+    )
     first, sizes = estimate.judges[0], estimate.sizes
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     reasons = [*_reasons(settings, source, estimate, problems), *_sentences(refused)]
@@ -62,7 +70,11 @@ def check_facts(
         "missing_keys": _sentences(missing),
         "input": Location(settings.input.source).public,
         "format": source.reader and _format(notes, source.reader),
-        "grouping": survey.grouping if survey else "consecutive" if source.reader else None,
+        "grouping": survey.grouping
+        if survey
+        else "consecutive"
+        if source.reader
+        else None,
         "paths": _paths(notes, source.reader, settings.input) if source.reader else {},
         "bytes": notes.bytes,
         "records": notes.records,
@@ -75,7 +87,10 @@ def check_facts(
             "max": max(sizes, default=None),
             "commonest": [{"size": size, "groups": number} for size, number in common],
         },
-        "tokens_per_rollout": {name: quantile(estimate.lengths, share) for name, share in _QUANTILES.items()},
+        "tokens_per_rollout": {
+            name: quantile(estimate.lengths, share)
+            for name, share in _QUANTILES.items()
+        },
         "shown_to_the_judge": {
             "groups": coverage.groups,
             "bytes": coverage.bytes,
@@ -98,20 +113,33 @@ def check_facts(
         "adaptive": settings.adaptive,
         "windows": {
             "groups": max(bill.windowed for bill in estimate.judges),
-            "calls": asdict(sum((bill.window_calls * CALLS for bill in estimate.judges), NEVER)),
+            "calls": asdict(
+                sum((bill.window_calls * CALLS for bill in estimate.judges), NEVER)
+            ),
         },
         "estimate": asdict(estimate.totals),
         "suspect_rollouts": estimate.suspect,
-        "too_long": {"groups": estimate.widest.too_long, "first": list(estimate.widest.too_long_keys)},
+        "too_long": {
+            "groups": estimate.widest.too_long,
+            "first": list(estimate.widest.too_long_keys),
+        },
         "laid_out": estimate.laid_out,
         "exact": estimate.exact,
-        "warnings": [*map(command_words, (*source.notes, *warnings, *coverage.warnings()))],
+        "warnings": [
+            *map(command_words, (*source.notes, *warnings, *coverage.warnings()))
+        ],
     }
 
 
-def _reasons(settings: ScoreSettings, source: Input, estimate: Estimate, problems: int) -> Iterator[str]:
+def _reasons(
+    settings: ScoreSettings, source: Input, estimate: Estimate, problems: int
+) -> Iterator[str]:
     """Yield why `score` would refuse the run, would not score all of it, or could compare nothing."""
-    groups, too_long, totals = estimate.sizes.total(), estimate.widest.too_long, estimate.totals
+    groups, too_long, totals = (
+        estimate.sizes.total(),
+        estimate.widest.too_long,
+        estimate.totals,
+    )
     if not groups:
         yield "there is no group that can be scored"
     if problems:
@@ -119,10 +147,20 @@ def _reasons(settings: ScoreSettings, source: Input, estimate: Estimate, problem
     if too_long:
         is_ = "is" if too_long == 1 else "are"
         yield f"{count(too_long, 'group')} {is_} too long for the judge; --group-size N shows fewer at once"
-    if groups and source.reader and not estimate.comparable and settings.ask.single == "flag":
+    if (
+        groups
+        and source.reader
+        and not estimate.comparable
+        and settings.ask.single == "flag"
+    ):
         yield command_words(NothingToCompare(source.reader.shown_key))
     cap, cost = settings.pool.max_cost, totals.cost_usd
-    if cap is not None and cost is not None and cost.expected > cap and not settings.cached_only:
+    if (
+        cap is not None
+        and cost is not None
+        and cost.expected > cap
+        and not settings.cached_only
+    ):
         enough = rounded(totals.max_cost_usd or 0.0, up=True)
         yield f"--max-cost {cap:g} is less than the expected cost; {enough} lets every call go"
 
@@ -148,20 +186,34 @@ def _format(notes: InputCounts, reader: Reader) -> Facts:
     }
 
 
-def _paths(notes: InputCounts, reader: Reader, settings: InputSettings) -> dict[str, Facts]:
+def _paths(
+    notes: InputCounts, reader: Reader, settings: InputSettings
+) -> dict[str, Facts]:
     """Return the paths of messages, key, reward and outcome, each with the value in the first record."""
     layout, rewards, outcomes = reader.format.layout, notes.rewards, notes.outcomes
-    rollout = next((r for record in notes.first for r in record.rollouts if r.error is None), None)
+    rollout = next(
+        (r for record in notes.first for r in record.rollouts if r.error is None), None
+    )
     messages = rollout.messages if rollout else []
-    task = next((m for m in messages if m.get("role") not in ("system", "developer")), None)
+    task = next(
+        (m for m in messages if m.get("role") not in ("system", "developer")), None
+    )
     answer = messages[-1].get("content") if messages else None
     no_key = "the line" if reader.format.shape == "group" else "hash of the prompt"
     key = no_key if reader.key == PROMPT_HASH else reader.key
-    reward = ".".join(map(str, layout.source or layout.reward or ())) or (OWN_PATH if rewards.seen else "")
+    reward = ".".join(map(str, layout.source or layout.reward or ())) or (
+        OWN_PATH if rewards.seen else ""
+    )
     outcome = settings.outcome or (OWN_PATH if outcomes.seen else "")
 
-    def path(path: str, option: str | None, examples: list[Any], absent: int = 0) -> Facts:
-        example = dump(raw_value(examples[0])).decode("utf-8", "replace") if examples else None
+    def path(
+        path: str, option: str | None, examples: list[Any], absent: int = 0
+    ) -> Facts:
+        example = (
+            dump(raw_value(examples[0])).decode("utf-8", "replace")
+            if examples
+            else None
+        )
         return {
             "path": path,
             "given": bool(option),
@@ -172,12 +224,18 @@ def _paths(notes: InputCounts, reader: Reader, settings: InputSettings) -> dict[
     last = [messages[-1] if answer is None else answer] if messages else []
     paths = {"messages": path(settings.messages or OWN_PATH, settings.messages, last)}
     if settings.prompt:
-        paths["prompt"] = path(settings.prompt, settings.prompt, [task.get("content")] if task else [])
+        paths["prompt"] = path(
+            settings.prompt, settings.prompt, [task.get("content")] if task else []
+        )
     reward_examples = [rollout.reward] if rollout else []
     outcome_examples = [rollout.outcome] if rollout and outcome else []
     return paths | {
-        "group key": path(key, settings.group_by, [record.key for record in notes.first[:1]]),
-        "reward": path(settings.reward or reward, settings.reward, reward_examples, rewards.absent),
+        "group key": path(
+            key, settings.group_by, [record.key for record in notes.first[:1]]
+        ),
+        "reward": path(
+            settings.reward or reward, settings.reward, reward_examples, rewards.absent
+        ),
         "outcome": path(outcome, settings.outcome, outcome_examples, outcomes.absent),
     }
 
@@ -191,7 +249,10 @@ def _judge(bill: JudgeEstimate) -> Facts:
         "context_tokens": bill.model.context,
         **figures,
         "too_long": bill.too_long,
-        "windows": {"groups": bill.windowed, "calls": asdict(bill.window_calls * CALLS)},
+        "windows": {
+            "groups": bill.windowed,
+            "calls": asdict(bill.window_calls * CALLS),
+        },
     }
 
 
@@ -208,7 +269,11 @@ def batch_facts(judges: list[JudgeSettings], bills: list[JudgeEstimate]) -> Fact
                 "model": bill.name,
                 "provider": target,
                 "cost_usd": costs[-1] and asdict(costs[-1]),
-                "price": None if price is None else "listed" if has_listed_batch_price(judge) else "half",
+                "price": None
+                if price is None
+                else "listed"
+                if has_listed_batch_price(judge)
+                else "half",
                 "batches": asdict(bill.batches(limits)) if target else None,
                 "requests_per_batch": limits.requests,
                 "bytes_per_batch": limits.bytes,

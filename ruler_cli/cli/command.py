@@ -19,8 +19,9 @@ from typer.core import TyperCommand
 
 from ruler_cli.cli.arguments import COMPLETIONS, finite
 from ruler_cli.cli.messages import print_note, report_errors, resume_sentence
-from ruler_cli.config import LEDGER_VARIABLE
-from ruler_cli.options import (
+from ruler_cli.settings.load import name_sources
+from ruler_cli.settings.models import LEDGER_VARIABLE
+from ruler_cli.settings.options import (
     COMMANDS,
     FIELDS,
     HINTS,
@@ -33,7 +34,6 @@ from ruler_cli.options import (
     variables_of,
     without_aliases,
 )
-from ruler_cli.run_settings import name_sources
 
 _FEW = 12
 """Options of a command that need no panels."""
@@ -60,7 +60,10 @@ class PanelCommand(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line, arguments without typer's braces."""
-        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+        return [
+            piece.replace("{", "").replace("}", "")
+            for piece in super().collect_usage_pieces(ctx)
+        ]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List the arguments, then the options in panels, `--help` last; few options need no panels."""
@@ -69,13 +72,17 @@ class PanelCommand(TyperCommand):
         options = [one for one in given if one.param_type_name == "option"]
         if arguments:
             with formatter.section("Arguments"):
-                formatter.write_dl([(one.make_metavar(ctx=ctx), one.help or "") for one in arguments])
+                formatter.write_dl(
+                    [(one.make_metavar(ctx=ctx), one.help or "") for one in arguments]
+                )
         rows = [(_panel(one), *_record(one, ctx)) for one in options]
         panels = PANELS if len(options) > _FEW else ("",)
         width = max(len(names) for _, names, _ in rows if len(names) <= _NAMES_WIDTH)
         for panel in panels:
             inside = [
-                (names.ljust(width), text) for at, names, text in rows if panel == at or len(panels) < 2
+                (names.ljust(width), text)
+                for at, names, text in rows
+                if panel == at or len(panels) < 2
             ]
             if inside:
                 with formatter.section(panel or "Options"):
@@ -86,7 +93,9 @@ class PanelCommand(TyperCommand):
         names = {one.name for one in self.get_params(ctx)}
         examples = [text for name, text in _EXAMPLES.items() if name in names]
         flags = any(one.secondary_opts for one in self.get_params(ctx))
-        self.epilog = _RULE.format(examples[0], _FLAGS if flags else "") if examples else None
+        self.epilog = (
+            _RULE.format(examples[0], _FLAGS if flags else "") if examples else None
+        )
         super().format_epilog(ctx, formatter)
 
 
@@ -115,7 +124,9 @@ def _typer_parameter(name: str, text: str | None) -> inspect.Parameter:
     more["help"] = text or more["help"]
     names = option_names(name)
     if HINTS[name] is bool:
-        names = [f"{one}/--no-{one[2:]}" if _has_opposite(one) else one for one in names]
+        names = [
+            f"{one}/--no-{one[2:]}" if _has_opposite(one) else one for one in names
+        ]
     del more["names"]
     more["autocompletion"] = COMPLETIONS.get(name)
     more["callback"] = finite if more.pop("finite", False) else None
@@ -157,12 +168,20 @@ def with_options(
         def run(ctx: typer.Context, **values: Any) -> None:
             options = options_of(name, ctx, values)
             words = [value for value in values.values() if isinstance(value, str)]
-            if values.get("source") == "-" and sys.stdin is not None and sys.stdin.isatty():
-                print_note("INPUT is the terminal: give it records and then Ctrl-D; Ctrl-C stops")
+            if (
+                values.get("source") == "-"
+                and sys.stdin is not None
+                and sys.stdin.isatty()
+            ):
+                print_note(
+                    "INPUT is the terminal: give it records and then Ctrl-D; Ctrl-C stops"
+                )
             ledger = options.ledger
             with ExitStack() as stack:
                 stack.enter_context(
-                    report_errors(lambda: resume_sentence(ledger, *words) if resumes else None)
+                    report_errors(
+                        lambda: resume_sentence(ledger, *words) if resumes else None
+                    )
                 )
                 stack.enter_context(name_sources(options))
                 if record is not None:
@@ -180,17 +199,23 @@ def with_options(
 
 
 def signature(
-    name: str, arguments: Iterable[inspect.Parameter], texts: Mapping[str, str] = MappingProxyType({})
+    name: str,
+    arguments: Iterable[inspect.Parameter],
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> inspect.Signature:
     """Return the parameters of a command as typer reads them."""
 
     def read(ctx: typer.Context, value: str | None) -> str | None:
         return _read_file(name, ctx, value)
 
-    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    context = inspect.Parameter(
+        "ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context
+    )
     config = _typer_parameter("config", None)
     config.annotation.__metadata__[0].callback = read
-    options = [_typer_parameter(field, texts.get(field)) for field in COMMANDS[name].split()]
+    options = [
+        _typer_parameter(field, texts.get(field)) for field in COMMANDS[name].split()
+    ]
     given = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in arguments]
     return inspect.Signature([context, *given, *options, config])
 
@@ -200,7 +225,9 @@ def _read_file(name: str, ctx: typer.Context, value: str | None) -> str | None:
     if not ctx.resilient_parsing:  # of the completion
         file = load_file(value)
         ctx.meta[_FILE] = file
-        found = [] if file is None else list(file.defaults(name, COMMANDS[name].split()))
+        found = (
+            [] if file is None else list(file.defaults(name, COMMANDS[name].split()))
+        )
         ctx.default_map = {field: value for field, value, _ in found}
         ctx.meta[_PLACES] = {field: place for field, _, place in found}
     return value
@@ -220,7 +247,9 @@ def options_of(name: str, ctx: typer.Context, values: dict[str, Any]) -> Options
             taken[field] = [os.environ[LEDGER_VARIABLE]]
             origins[field] = Origin(LEDGER_VARIABLE, 2)
         elif how == "ENVIRONMENT":
-            origins[field] = Origin(next(one for one in variables_of(field) if os.environ.get(one)), 2)
+            origins[field] = Origin(
+                next(one for one in variables_of(field) if os.environ.get(one)), 2
+            )
         elif how == "DEFAULT_MAP":
             origins[field] = Origin(ctx.meta[_PLACES][field], 1)
     return Options(**taken, file=ctx.meta.get(_FILE), origins=origins)
@@ -229,16 +258,30 @@ def options_of(name: str, ctx: typer.Context, values: dict[str, Any]) -> Options
 def warn_of_variables() -> None:
     """Warn of each variable that is nearly one of an option."""
     given = [name for name in os.environ if name.startswith("RULER_")]
-    known = {LEDGER_VARIABLE, *(name for field in FIELDS for name in variables_of(field))} if given else set()
+    known = (
+        {LEDGER_VARIABLE, *(name for field in FIELDS for name in variables_of(field))}
+        if given
+        else set()
+    )
     for name in given:
         if name in known:
             continue
-        from ruler_cli.suggestions import nearest
+        from ruler_cli.settings.suggestions import nearest
 
         words = "--" + name.removeprefix("RULER_").replace("_", "-").lower()
-        option = next((long for one in FIELDS for long in long_names(one) if long == words), None)
-        near = nearest(name.removeprefix("RULER_"), [one.removeprefix("RULER_") for one in known], 0.7)
+        option = next(
+            (long for one in FIELDS for long in long_names(one) if long == words), None
+        )
+        near = nearest(
+            name.removeprefix("RULER_"),
+            [one.removeprefix("RULER_") for one in known],
+            0.7,
+        )
         if option is not None:
-            print_note(f"warning: {name}: {option} has no variable, as it is for one run; give the option")
+            print_note(
+                f"warning: {name}: {option} has no variable, as it is for one run; give the option"
+            )
         elif near is not None:
-            print_note(f"warning: {name}: no option has this variable; did you mean RULER_{near}?")
+            print_note(
+                f"warning: {name}: no option has this variable; did you mean RULER_{near}?"
+            )

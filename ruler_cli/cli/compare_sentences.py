@@ -15,7 +15,12 @@ from ruler_cli.results.report.made_by import in_cells
 _Json = Mapping[str, Any]
 NAMES = ("A", "B")
 """Names of the two files."""
-_OF_ROWS = {"served as": "served", "rubric": "rubric", "parameters": "parameters", "ruler": "version"}
+_OF_ROWS = {
+    "served as": "served",
+    "rubric": "rubric",
+    "parameters": "parameters",
+    "ruler": "version",
+}
 """Facts on what made the scores, as they are shown, and as the figures name the difference."""
 _INTERVAL = ("value", "low", "high")
 
@@ -29,11 +34,17 @@ def words(heads: Sequence[_Json], figures: ComparisonFigures) -> ComparisonWords
         for what, text in report_sentences.counts(file["figures"])
     ]
     for what, *values in rows:
-        facts += [(f"{name}: {what}", text) for name, text in zip(NAMES, values, strict=True)]
-    return ComparisonWords([*of_files(heads, figures), *rows], sentences, [*facts, *sentences])
+        facts += [
+            (f"{name}: {what}", text) for name, text in zip(NAMES, values, strict=True)
+        ]
+    return ComparisonWords(
+        [*of_files(heads, figures), *rows], sentences, [*facts, *sentences]
+    )
 
 
-def of_files(heads: Sequence[_Json], figures: ComparisonFigures) -> Iterator[tuple[str, str, str]]:
+def of_files(
+    heads: Sequence[_Json], figures: ComparisonFigures
+) -> Iterator[tuple[str, str, str]]:
     """Yield rows about each file as a whole."""
     each = [file["figures"] for file in figures["files"]]
     cells: list[dict[str, str]] = []
@@ -43,10 +54,16 @@ def of_files(heads: Sequence[_Json], figures: ComparisonFigures) -> Iterator[tup
             {
                 "file": head["source"],
                 "judge": ", ".join(filter(None, own["judges"])),
-                **{name: made.get(name, "") for name, what in _OF_ROWS.items() if figures["differs"][what]},
+                **{
+                    name: made.get(name, "")
+                    for name, what in _OF_ROWS.items()
+                    if figures["differs"][what]
+                },
                 "passes": ", ".join(own["passes"]),
                 "groups": f"{groups['scored']} of {groups['all']} scored",
-                "failed": ", ".join(f"{n} {kind}" for kind, n in own["failed_by_kind"].items()),
+                "failed": ", ".join(
+                    f"{n} {kind}" for kind, n in own["failed_by_kind"].items()
+                ),
                 "cost": _cost(own),
                 "calls": str(usage["calls"]) if usage["calls"] else "",
                 "reliability": given(own["reliability"]["median"], "{:.2f}"),
@@ -61,7 +78,11 @@ def of_files(heads: Sequence[_Json], figures: ComparisonFigures) -> Iterator[tup
 
 def _cost(figures: _Json) -> str:
     spent, groups = figures["cost_usd"], figures["cost_groups"]
-    return "" if spent is None else usd(spent) + (f" ({usd(spent / groups)} a group)" if spent else "")
+    return (
+        ""
+        if spent is None
+        else usd(spent) + (f" ({usd(spent / groups)} a group)" if spent else "")
+    )
 
 
 def of_scores(figures: ComparisonFigures) -> list[tuple[str, str, str]]:
@@ -71,7 +92,9 @@ def of_scores(figures: ComparisonFigures) -> list[tuple[str, str, str]]:
     rows = {
         "mean score": [given(mean, "{:.2f}") for mean in figures["means"]],
         "spread (sd)": [given(spread, "{:.2f}") for spread in figures["spreads"]],
-        "tied groups": [str(tied) if any(figures["tied"]) else "" for tied in figures["tied"]],
+        "tied groups": [
+            str(tied) if any(figures["tied"]) else "" for tied in figures["tied"]
+        ],
         "reward agreement": [_share(value) for value in accuracy],
     }
     return [(name, a, b) for name, (a, b) in rows.items()]
@@ -80,7 +103,9 @@ def of_scores(figures: ComparisonFigures) -> list[tuple[str, str, str]]:
 def _share(measured: _Json | None) -> str:
     if measured is None or measured["value"] is None:
         return ""
-    value, low, high = ("" if measured[name] is None else percent(measured[name]) for name in _INTERVAL)
+    value, low, high = (
+        "" if measured[name] is None else percent(measured[name]) for name in _INTERVAL
+    )
     return f"{value} ({low} to {high})" if low else value
 
 
@@ -92,7 +117,10 @@ def findings(figures: ComparisonFigures) -> Iterator[tuple[str, str]]:
     if distance["mean"] is not None:
         moved = any(file["figures"]["rollouts"]["moved"] for file in figures["files"])
         own = " (the judges' own, before --blend or --order-by-outcome)" * moved
-        yield "scores", f"differ by {distance['mean']:.2f} on average, by {distance['max']:.2f} at most{own}"
+        yield (
+            "scores",
+            f"differ by {distance['mean']:.2f} on average, by {distance['max']:.2f} at most{own}",
+        )
     yield "correlation", _interval(figures["correlation"], " within groups")
     yield "rewards", _better(figures["labels"])
     one, other = paired["alone"]
@@ -105,13 +133,20 @@ def findings(figures: ComparisonFigures) -> Iterator[tuple[str, str]]:
         "scored by B only": figures["one_scored"][1],
         "without a rollout that both scored": rest,
     }
-    yield "not compared", ", ".join(f"{count(n, 'group')} {what}" for what, n in left_out.items() if n)
+    yield (
+        "not compared",
+        ", ".join(f"{count(n, 'group')} {what}" for what, n in left_out.items() if n),
+    )
 
 
 def _interval(measured: _Json, more: str = "") -> str:
     if measured["value"] is None:
         return ""
-    ends = "" if measured["low"] is None else f" ({measured['low']:.2f} to {measured['high']:.2f})"
+    ends = (
+        ""
+        if measured["low"] is None
+        else f" ({measured['low']:.2f} to {measured['high']:.2f})"
+    )
     return f"{measured['value']:.2f}{ends}{more}"
 
 

@@ -15,16 +15,35 @@ from ruler_cli.cli.command import warn_of_variables
 from ruler_cli.cli.messages import hide_keys, one_line, report_errors
 from ruler_cli.cli.parse_options import read_options
 from ruler_cli.cli.units import columns, shorten
-from ruler_cli.config import LEDGER_VARIABLE, JudgeSettings, ledger_path
 from ruler_cli.errors import UsageError
-from ruler_cli.keys import HIDDEN, is_variable_name, looks_like_key, refuse_no_variable, without_keys
-from ruler_cli.options import COMMANDS, Options, Origin, long_names, without_aliases
-from ruler_cli.reading.location import Location
-from ruler_cli.run_settings import judges_of, name_sources, other_judges, score_settings
+from ruler_cli.files.location import Location
+from ruler_cli.settings.keys import (
+    HIDDEN,
+    is_variable_name,
+    looks_like_key,
+    refuse_no_variable,
+    without_keys,
+)
+from ruler_cli.settings.load import (
+    judges_of,
+    name_sources,
+    other_judges,
+    score_settings,
+)
+from ruler_cli.settings.models import LEDGER_VARIABLE, JudgeSettings, ledger_path
+from ruler_cli.settings.options import (
+    COMMANDS,
+    Options,
+    Origin,
+    long_names,
+    without_aliases,
+)
 
 _VALUE = 36
 """Characters of a value that are printed: three columns fit a terminal of 80."""
-_SECRET = re.compile(r"key|token$|secret|auth|password|header|credential|cookie", re.IGNORECASE)
+_SECRET = re.compile(
+    r"key|token$|secret|auth|password|header|credential|cookie", re.IGNORECASE
+)
 """Names of parameters whose values may be keys."""
 
 
@@ -32,14 +51,20 @@ def command(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[COMMAND] [OPTION]...", help="A command line to explain; `score` by default."
+            metavar="[COMMAND] [OPTION]...",
+            help="A command line to explain; `score` by default.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead.")
+    ] = False,
     config: Annotated[
         str | None,
         typer.Option(
-            "--config", metavar="FILE|none", envvar="RULER_CONFIG", help="File in the place of ruler.toml."
+            "--config",
+            metavar="FILE|none",
+            envvar="RULER_CONFIG",
+            help="File in the place of ruler.toml.",
         ),
     ] = None,
 ) -> None:
@@ -79,10 +104,12 @@ def _command(words: Sequence[str]) -> tuple[str, list[str]]:
         if (name := " ".join(words[:length])) in COMMANDS:
             return name, list(words[length:])
     if words and not words[0].startswith("-"):
-        from ruler_cli.suggestions import nearest, question
+        from ruler_cli.settings.suggestions import nearest, question
 
         near = nearest(" ".join(words[:2]), COMMANDS) or nearest(words[0], COMMANDS)
-        raise UsageError(f"config {words[0]}: is no command with options{question(near)}")
+        raise UsageError(
+            f"config {words[0]}: is no command with options{question(near)}"
+        )
     return "score", list(words)
 
 
@@ -137,7 +164,11 @@ def public_value(field: str, value: Any) -> Any:
 
 
 def _public_param(name: str, value: str) -> str:
-    hidden = _SECRET.search(name) or value.lstrip()[:1] in ("{", "[") or looks_like_key(value.strip('"'))
+    hidden = (
+        _SECRET.search(name)
+        or value.lstrip()[:1] in ("{", "[")
+        or looks_like_key(value.strip('"'))
+    )
     return f"{name}={'…' if hidden else value}"
 
 
@@ -150,9 +181,15 @@ def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
     if key is None and judge.api_base is None and judge.model not in EMBEDDED:
         own = [DIRECT.get(judge.model.partition("/")[0], ("", ""))[0]]
         names = own if any(own) else variables(provider_of(judge.model, judge.params))
-        key = next((name for name in names if os.environ.get(name)), next(iter(names), None))
+        key = next(
+            (name for name in names if os.environ.get(name)), next(iter(names), None)
+        )
     address = None if judge.model in EMBEDDED else address_of(judge)
-    place = None if options.file is None or not judge.name else options.file.place("judges", judge.name)
+    place = (
+        None
+        if options.file is None or not judge.name
+        else options.file.place("judges", judge.name)
+    )
     return {
         "name": judge.label,
         "model": judge.model,
@@ -160,7 +197,10 @@ def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
         "api_key_env": key,
         "key_set": None if key is None else bool(os.environ.get(key)),
         "via": judge.via,
-        "params": [_public_param(name, json.dumps(value)) for name, value in judge.params.items()],
+        "params": [
+            _public_param(name, json.dumps(value))
+            for name, value in judge.params.items()
+        ],
         "price": judge.price,
         "rpm": judge.rpm,
         "tpm": judge.tpm,
@@ -180,7 +220,13 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
     rows = [[f"{facts['command']}", "value", "from"]]
     for name, option in facts["options"].items():
         value = option["value"]
-        text = ", ".join(value) if isinstance(value, list) else "yes" if value is True else _text(value)
+        text = (
+            ", ".join(value)
+            if isinstance(value, list)
+            else "yes"
+            if value is True
+            else _text(value)
+        )
         rows.append([name, shorten(one_line(text), _VALUE), option["from"]])
     yield ""
     yield from columns(rows)
@@ -205,9 +251,13 @@ def _judge_lines(judge: Mapping[str, Any], more: str = "") -> Iterator[str]:
     rows = {
         "model": judge["model"] if judge["model"] != judge["name"] else None,
         "endpoint": judge["api_base"],
-        "key": None if key is None else f"in {key}, which is {'set' if judge['key_set'] else 'not set'}",
+        "key": None
+        if key is None
+        else f"in {key}, which is {'set' if judge['key_set'] else 'not set'}",
         "params": ", ".join(judge["params"]) or None,
-        "price": None if price is None else f"${price[0]:g} and ${price[1]:g} per million tokens",
+        "price": None
+        if price is None
+        else f"${price[0]:g} and ${price[1]:g} per million tokens",
         **{name: judge[name] for name in ("rpm", "tpm", "concurrency", "max_outage")},
     }
     for name, value in rows.items():

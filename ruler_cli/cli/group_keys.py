@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from ruler_cli.cli.messages import parse_key, printable_key
 from ruler_cli.errors import UsageError
-from ruler_cli.suggestions import nearest
+from ruler_cli.settings.suggestions import nearest
 
 COMPARED, LONGEST = 10_000, 200
 """Keys compared for a suggestion, and characters of a key that count."""
@@ -53,16 +53,20 @@ class KeySearch:
         raise unknown_group(self._name, self._key, self._keys)
 
     def _is(self, key: str) -> bool:
-        return key in (self._key, self._text) or (len(key) > LONGEST and self._text == _page_key(key))
+        return key in (self._key, self._text) or (
+            len(key) > LONGEST and self._text == _page_key(key)
+        )
 
     @property
     def fragment(self) -> str:
         """The part of a page's address that opens the first group that matched; empty without one."""
-        from ruler_cli.answer import readable_text
+        from ruler_cli.types import readable_text
 
         if self._matched is None:
             return ""
-        return "#group=" + quote(readable_text(_page_key(self._matched)), safe=_IN_ADDRESS)
+        return "#group=" + quote(
+            readable_text(_page_key(self._matched)), safe=_IN_ADDRESS
+        )
 
 
 def _page_key(key: str) -> str:
@@ -74,7 +78,9 @@ def _page_key(key: str) -> str:
 def unknown_group(name: str, key: str | None, keys: Sequence[str]) -> UsageError:
     """Make the error for a key that is not in the file, with a suggestion; None: there is no group at all."""
     near = nearest(key or "", (other[:LONGEST] for other in keys))
-    like = [other for other in keys if key and key.lower() in other.lower()][:_SUGGESTED]
+    like = [other for other in keys if key and key.lower() in other.lower()][
+        :_SUGGESTED
+    ]
     like = like or [other for other in keys if other[:LONGEST] == near][:1]
     if like:
         suggestion = f"the nearest {'are' if len(like) > 1 else 'is'} {', '.join(map(_quoted, like))}"

@@ -14,15 +14,15 @@ import typer
 from ruler_cli.cli.command import PanelCommand, with_options
 from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
 from ruler_cli.cli.units import columns, count, iso, size
-from ruler_cli.config import ledger_path
 from ruler_cli.errors import UsageError
-from ruler_cli.options import Options
+from ruler_cli.settings.models import ledger_path
+from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ruler_cli.batch.import_replies import ImportResult, RejectedRow
     from ruler_cli.ledger.reply_cache import LedgerStats, ModelRows, RowStatus
+    from ruler_cli.runs.batch.import_replies import ImportResult, RejectedRow
 
 _HELP = """Stored replies of judges, so that no request is paid for twice.
 
@@ -30,9 +30,17 @@ Example: ruler ledger stats
 """
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 _DAY = 86400.0
-_STATUSES: dict[RowStatus, str] = {"answer": "answers", "refusal": "refusals", "truncated": "truncated"}
+_STATUSES: dict[RowStatus, str] = {
+    "answer": "answers",
+    "refusal": "refusals",
+    "truncated": "truncated",
+}
 _STATUSES |= {"odd": "unreadable", "fault": "failed"}
-_KINDS = {"too_long": "too long for the judge", "before": "known already", "transport": "not answered"}
+_KINDS = {
+    "too_long": "too long for the judge",
+    "before": "known already",
+    "transport": "not answered",
+}
 
 
 @app.command("path", cls=PanelCommand)
@@ -44,7 +52,9 @@ def path(options: Options) -> int:
 
     Exit codes: 0 printed; 2 bad usage.
     """
-    typer.echo(os.fsencode(required_ledger_path(options)))  # byte for byte: a script reads it
+    typer.echo(
+        os.fsencode(required_ledger_path(options))
+    )  # byte for byte: a script reads it
     return 0
 
 
@@ -63,7 +73,11 @@ def stats(options: Options) -> int:
     with Ledger(file, make=False) as opened:
         totals = opened.stats()
     stats_json = options.stats_json
-    typer.echo(json.dumps(_as_json(file, totals)) if stats_json else "\n".join(_table(file, totals)))
+    typer.echo(
+        json.dumps(_as_json(file, totals))
+        if stats_json
+        else "\n".join(_table(file, totals))
+    )
     return 0
 
 
@@ -96,12 +110,16 @@ def clear(options: Options) -> int:
                     f"ledger clear: would remove {which} from {file} ({rows}), and stdin is no terminal "
                     "to ask on; give --yes to remove them"
                 )
-            if not typer.confirm(f"Remove {which} from {safe(str(file))} ({rows})?", err=True):
+            if not typer.confirm(
+                f"Remove {which} from {safe(str(file))} ({rows})?", err=True
+            ):
                 typer.echo("removed nothing")
                 return 1
         number = opened.clear(older)
         remaining = opened.stats().size
-    typer.echo(f"removed {count(number, 'row')} from {safe(str(file))}, now {size(remaining)}")
+    typer.echo(
+        f"removed {count(number, 'row')} from {safe(str(file))}, now {size(remaining)}"
+    )
     return 0
 
 
@@ -129,8 +147,8 @@ def import_(
     Exit codes: 0 all of it is in the ledger; 1 some failed, are to be asked again or could not be read;
     2 bad usage, or no such file.
     """
-    from ruler_cli.batch.import_replies import Importer, reply_files
     from ruler_cli.ledger.reply_cache import Ledger
+    from ruler_cli.runs.batch.import_replies import Importer, reply_files
 
     file, names = required_ledger_path(options), reply_files(replies)
     with Ledger(file) as opened, Importer(opened, _model(options)) as importer:
@@ -156,7 +174,12 @@ def required_ledger_path(options: Options) -> Path:
     file = ledger_path(options.one_ledger)
     if file is None:
         remedy = "give its path, or leave the option out"
-        raise UsageError("replies and batches stand in a ledger", remedy, option="ledger", value="none")
+        raise UsageError(
+            "replies and batches stand in a ledger",
+            remedy,
+            option="ledger",
+            value="none",
+        )
     return file
 
 
@@ -181,7 +204,13 @@ def _as_json(file: Path, totals: LedgerStats) -> dict[str, Any]:
         for model in totals.models
     ]
     times = {"first": iso(totals.first), "last": iso(totals.last)}
-    return {"ledger": str(file), "bytes": totals.size, **times, "rows": totals.rows, "models": models}
+    return {
+        "ledger": str(file),
+        "bytes": totals.size,
+        **times,
+        "rows": totals.rows,
+        "models": models,
+    }
 
 
 def _table(file: Path, totals: LedgerStats) -> Iterator[str]:
@@ -194,9 +223,17 @@ def _table(file: Path, totals: LedgerStats) -> Iterator[str]:
     rows = [("model", *_STATUSES.values(), "prompt", "completion", "cost")]
     for model in totals.models:
         cost, used = _cost(model), model.usage
-        numbers = [*(model.rows.get(status, 0) for status in _STATUSES), used.prompt, used.completion]
+        numbers = [
+            *(model.rows.get(status, 0) for status in _STATUSES),
+            used.prompt,
+            used.completion,
+        ]
         rows.append(
-            (one_line(model.model), *map(str, numbers), "unknown" if cost is None else f"${cost:.2f}")
+            (
+                one_line(model.model),
+                *map(str, numbers),
+                "unknown" if cost is None else f"${cost:.2f}",
+            )
         )
     yield from ("", *columns(rows, str.rjust))
     yield ""
@@ -209,11 +246,16 @@ def _name_problems(imported: ImportResult) -> None:
         print_note("there are no replies in the input")
     for _, alike in groupby(enumerate(imported.rejected), _alike):
         rows = [row for _, row in alike]
-        more_of_them = f" (the next {count(len(rows) - 1, 'row')} alike)" if len(rows) > 1 else ""
+        more_of_them = (
+            f" (the next {count(len(rows) - 1, 'row')} alike)" if len(rows) > 1 else ""
+        )
         print_note(f"{rows[0].where} {rows[0].reason}{more_of_them}")
     if (more := imported.unreadable + imported.foreign - len(imported.rejected)) > 0:
         print_note(f"… and {count(more, 'more row')} like that")
-    for counts, what in ((imported.failed, "failed for good"), (imported.again, "to be asked again")):
+    for counts, what in (
+        (imported.failed, "failed for good"),
+        (imported.again, "to be asked again"),
+    ):
         for label, number in counts.items():
             if sentence := imported.messages.get(label):
                 requests, kind = count(number, "request"), _KINDS.get(label, label)
@@ -238,7 +280,10 @@ def _imported_json(file: Path, imported: ImportResult) -> dict[str, Any]:
         "again_by_reason": dict(imported.again),
         "foreign": imported.foreign,
         "unreadable": imported.unreadable,
-        "odd": [{"where": row.where, "line": row.number, "reason": row.reason} for row in imported.rejected],
+        "odd": [
+            {"where": row.where, "line": row.number, "reason": row.reason}
+            for row in imported.rejected
+        ],
     }
 
 
@@ -250,8 +295,10 @@ def _imported_table(file: Path, imported: ImportResult, files: int) -> Iterator[
         "known:": f"{count(imported.known, 'row')}, whose requests had an answer",
         "failed:": _listed(imported.failed, "for good"),
         "again:": _listed(imported.again, "to be asked again"),
-        "foreign:": imported.foreign and f"{count(imported.foreign, 'row')} of other requests, left out",
-        "unreadable:": imported.unreadable and f"{count(imported.unreadable, 'row')}, left out",
+        "foreign:": imported.foreign
+        and f"{count(imported.foreign, 'row')} of other requests, left out",
+        "unreadable:": imported.unreadable
+        and f"{count(imported.unreadable, 'row')}, left out",
     }
     table = {name: text for name, text in rows.items() if text}
     width = max(map(len, table)) + 1
@@ -259,5 +306,7 @@ def _imported_table(file: Path, imported: ImportResult, files: int) -> Iterator[
 
 
 def _listed(counts: Mapping[str, int], what: str) -> str:
-    kinds = ", ".join(f"{safe(_KINDS.get(label, label))} {number}" for label, number in counts.items())
+    kinds = ", ".join(
+        f"{safe(_KINDS.get(label, label))} {number}" for label, number in counts.items()
+    )
     return kinds and f"{count(sum(counts.values()), 'request')} {what}: {kinds}"

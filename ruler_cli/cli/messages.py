@@ -21,18 +21,22 @@ import typer
 
 from ruler_cli.cli.units import wrap
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError, named
-from ruler_cli.keys import secrets_among, without_keys
-from ruler_cli.options import FIELDS, option_names
-from ruler_cli.reading.location import Location
+from ruler_cli.files.location import Location
+from ruler_cli.settings.keys import secrets_among, without_keys
+from ruler_cli.settings.options import FIELDS, option_names
 
-UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 """Characters that could move a terminal's cursor, change its colour or turn its text around."""
 UNSEEN = re.compile(
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
 )
 """Characters without a width of their own on a terminal, e.g. joiners and variation selectors."""
-_ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4}))")
+_ESCAPED = re.compile(
+    r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4}))"
+)
 _PREFIX = "ruler: "
 _LEAST = 20
 """Columns of the narrowest row of a sentence."""
@@ -65,7 +69,10 @@ def hide_keys(text: str) -> str:
     words = [*sys.argv[1:]]
     for name, value in os.environ.items():
         if name.startswith("RULER_"):
-            words += [f"--{name.removeprefix('RULER_').replace('_', '-').lower()}", value]
+            words += [
+                f"--{name.removeprefix('RULER_').replace('_', '-').lower()}",
+                value,
+            ]
     return without_keys(text, secrets_among(words))
 
 
@@ -73,8 +80,12 @@ def hide_keys_of_tracebacks() -> None:
     """Have Python print the traceback of a bug without keys; the message of an error may hold one."""
     import traceback
 
-    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        sys.stderr.write(hide_keys("".join(traceback.format_exception(kind, error, trace))))
+    def show(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        sys.stderr.write(
+            hide_keys("".join(traceback.format_exception(kind, error, trace)))
+        )
 
     sys.excepthook = show
 
@@ -94,7 +105,11 @@ def print_wrapped(*sentences: object) -> None:
     columns = stderr_columns()
     for sentence in sentences:
         text = one_line(command_words(sentence))
-        rows = [text] if columns is None else wrap(text, max(_LEAST, columns - 1 - len(_PREFIX)))
+        rows = (
+            [text]
+            if columns is None
+            else wrap(text, max(_LEAST, columns - 1 - len(_PREFIX)))
+        )
         for i, row in enumerate(rows):
             print_stderr((" " * len(_PREFIX) if i else _PREFIX) + row)
 
@@ -110,7 +125,9 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, RulerError | typer.Exit):
         return error.exit_code
     if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else int(error.code is not None)
+        return (
+            error.code if isinstance(error.code, int) else int(error.code is not None)
+        )
     if isinstance(error, KeyboardInterrupt):
         return 128 + signal.SIGINT
     if isinstance(error, BrokenPipeError):
@@ -144,24 +161,38 @@ def report_errors(resume: Callable[[], str | None] = lambda: None) -> Iterator[N
         sys.stdout = None
         raise typer.Exit(exit_code_of(error)) from None
     except MemoryError as error:
-        print_note("a record, or what it is packed in, is too large for the memory there is")
+        print_note(
+            "a record, or what it is packed in, is too large for the memory there is"
+        )
         raise typer.Exit(exit_code_of(error)) from None
     except OSError as error:  # e.g. a name that is too long, or a full disk
         try:
             if sys.stdout is not None:
                 sys.stdout.flush()
-        except OSError:  # text that cannot be written would fail once more at exit, with a traceback
+        except (
+            OSError
+        ):  # text that cannot be written would fail once more at exit, with a traceback
             sys.stdout = None
         file = f"{error.filename}: " if error.filename else ""
-        hint = "; make room, or name another directory for what waits on disk with TMPDIR"
-        print_note(f"{file}{error.strerror or error}{hint if error.errno == errno.ENOSPC else ''}")
+        hint = (
+            "; make room, or name another directory for what waits on disk with TMPDIR"
+        )
+        print_note(
+            f"{file}{error.strerror or error}{hint if error.errno == errno.ENOSPC else ''}"
+        )
         raise typer.Exit(exit_code_of(error)) from None
 
 
 def same_command(*addresses: str) -> str:
     """Return the command line that runs, without the passwords in its `addresses`."""
     return shlex.join(
-        ["ruler", *(Location(word).public if word in addresses else word for word in sys.argv[1:])]
+        [
+            "ruler",
+            *(
+                Location(word).public if word in addresses else word
+                for word in sys.argv[1:]
+            ),
+        ]
     )
 
 
@@ -209,7 +240,9 @@ def collect_command() -> str:
     return f"ruler batch collect{ledger_options(sys.argv)}"
 
 
-def score_command(words: Sequence[str], source: str, requests: str | None = None) -> str:
+def score_command(
+    words: Sequence[str], source: str, requests: str | None = None
+) -> str:
     """Return the `ruler score …` that follows a `ruler batch submit` or `ruler render`; OUTPUT is a word.
 
     `words` are those behind the command, `requests` is the argument in OUTPUT's position, if there is one.
@@ -223,7 +256,9 @@ def score_command(words: Sequence[str], source: str, requests: str | None = None
             value = value if equals else next(rest, "")
             out += [] if value == "none" else [name, shlex.quote(value)]
         elif arguments and word == arguments[0]:
-            out.append(shlex.quote(Location(word).public) if len(arguments) > 1 else "OUTPUT")
+            out.append(
+                shlex.quote(Location(word).public) if len(arguments) > 1 else "OUTPUT"
+            )
             arguments = arguments[1:]
             out += ["OUTPUT"] if arguments == [None] else []
         elif name not in _OWN_OPTIONS | _OWN_FLAGS:
@@ -249,7 +284,13 @@ def visible(text: str) -> str:
 def escape(character: str) -> str:
     """Return a character as `\\xHH`, `\\uHHHH` or `\\UHHHHHHHH`, as a shell reads it."""
     code = ord(character)
-    return f"\\x{code:02x}" if code < 128 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code < 128
+        else f"\\u{code:04x}"
+        if code < 65536
+        else f"\\U{code:08x}"
+    )
 
 
 def printable_key(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
@@ -264,7 +305,11 @@ def printable_key(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
 
     if key and plain(key) and key == key.strip() and not key.startswith("$'"):
         return key
-    return "$'" + "".join(c if plain(c) and c not in "\\'" else escape(c) for c in key) + "'"
+    return (
+        "$'"
+        + "".join(c if plain(c) and c not in "\\'" else escape(c) for c in key)
+        + "'"
+    )
 
 
 def parse_key(text: str) -> str:

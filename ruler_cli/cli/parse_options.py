@@ -11,7 +11,7 @@ import typer
 
 from ruler_cli.cli.command import PanelCommand, options_of, signature
 from ruler_cli.errors import UsageError
-from ruler_cli.options import PATHS, Options
+from ruler_cli.settings.options import PATHS, Options
 
 
 def read_options(name: str, words: Sequence[str]) -> Options:
@@ -24,7 +24,9 @@ def read_options(name: str, words: Sequence[str]) -> Options:
     except Exception as error:
         from ruler_cli.cli.usage_errors import usage_sentence
 
-        if not callable(getattr(error, "format_message", None)):  # of typer, which does not export the class
+        if not callable(
+            getattr(error, "format_message", None)
+        ):  # of typer, which does not export the class
             raise
         raise UsageError(usage_sentence(error)) from None
     return _typed(name, ctx)
@@ -39,9 +41,14 @@ def readable_options(name: str, words: Sequence[str]) -> tuple[Options, list[str
 def _typed(name: str, ctx: Any) -> Options:
     """Return the options that typer has read, each of the type that the command gets."""
     values = {
-        key: list(value) or None if isinstance(value, tuple) else value for key, value in ctx.params.items()
+        key: list(value) or None if isinstance(value, tuple) else value
+        for key, value in ctx.params.items()
     }
-    return options_of(name, ctx, values | {key: Path(f"{values[key]}") for key in PATHS if values.get(key)})
+    return options_of(
+        name,
+        ctx,
+        values | {key: Path(f"{values[key]}") for key in PATHS if values.get(key)},
+    )
 
 
 def _read_words(name: str, words: Sequence[str], **settings: Any) -> Any:
@@ -58,4 +65,6 @@ def _read_words(name: str, words: Sequence[str], **settings: Any) -> Any:
     nothing.__signature__ = signature(name, [rest])  # type: ignore[attr-defined]  # as above
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(name, cls=PanelCommand)(nothing)
-    return typer.main.get_command(app).make_context(f"ruler {name}", list(words), **settings)
+    return typer.main.get_command(app).make_context(
+        f"ruler {name}", list(words), **settings
+    )

@@ -21,9 +21,15 @@ from ruler_cli.cli.messages import (
     stderr_columns,
 )
 from ruler_cli.cli.units import cells, count, rounded, short, wrap
-from ruler_cli.observer import Observer, Status, Summary, answer_sentence, wait_sentence
-from ruler_cli.reading.location import Location
-from ruler_cli.types import Problem
+from ruler_cli.files.location import Location
+from ruler_cli.types import (
+    Observer,
+    Problem,
+    Status,
+    Summary,
+    answer_sentence,
+    wait_sentence,
+)
 
 if TYPE_CHECKING:
     from ruler_cli.results.pairing import LeftOutGroup
@@ -52,7 +58,9 @@ class Console(Observer):
         """`source` is INPUT, `named` the number of problems named one by one."""
         self._mode = progress
         if progress == "auto":
-            drawn = sys.stderr and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+            drawn = (
+                sys.stderr and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+            )
             self._mode = "bar" if drawn else "log"
         if sys.stderr is None:  # closed, with `2>&-`
             self._mode = "none"
@@ -80,7 +88,9 @@ class Console(Observer):
         """Name a line or trajectory that cannot be read."""
         self.problems += 1
         if self.problems <= self._named:
-            self._print(f"{self._source}: {problem.where} {command_words(problem.reason)}")
+            self._print(
+                f"{self._source}: {problem.where} {command_words(problem.reason)}"
+            )
 
     def failed(self, group: str, kind: str, reason: str) -> None:
         """Name a group that could not be scored; not those that the cap left out, which the end counts."""
@@ -110,16 +120,25 @@ class Console(Observer):
         """Draw the lines again, or print one every 30 seconds."""
         self.summary = summary
         now, asked = time.monotonic(), summary.groups - summary.kept
-        if asked or status.requests_per_minute:  # the time of cached groups before the first call is no rate
+        if (
+            asked or status.requests_per_minute
+        ):  # the time of cached groups before the first call is no rate
             self._rate.update(now, asked)
         else:
             self._rate = _Rate(now)
-        self._facts, self._waits = _parts(summary, status, self._total), bool(status.why)
+        self._facts, self._waits = (
+            _parts(summary, status, self._total),
+            bool(status.why),
+        )
         if self._lines is not None:
             self._draw(summary, now)
         elif self._mode == "log" and now - self._last >= _LOG_INTERVAL:
             self._last = now
-            done = ", ".join(_amounts(summary.groups, self._total, self._left(summary), self._rate.value))
+            done = ", ".join(
+                _amounts(
+                    summary.groups, self._total, self._left(summary), self._rate.value
+                )
+            )
             print_note("; ".join(filter(None, (done, ", ".join(self._facts)))))
 
     def waiting(self, judge: str, why: str, seconds: float) -> None:
@@ -137,18 +156,25 @@ class Console(Observer):
         """Say how many calls are waited for, and how long."""
         if in_flight and self._mode != "none":
             calls = count(in_flight, "call")
-            self._print(f"stopping: up to {grace:g} s for {calls} in flight; Ctrl-C stops at once")
+            self._print(
+                f"stopping: up to {grace:g} s for {calls} in flight; Ctrl-C stops at once"
+            )
 
     def replied(self, group: str, text: str) -> None:
         """Show a judge's reply."""
-        self._print(f"judge on group {group}: {text or '(an empty reply)'}", print_stderr)
+        self._print(
+            f"judge on group {group}: {text or '(an empty reply)'}", print_stderr
+        )
 
     def close(self) -> None:
         """Remove the lines and print how many problems were not named."""
         if self._lines is not None:
             self._lines.clear()
             self._lines = None
-        totals = ((self.problems, "lines that cannot be read"), (self._failures, "groups not scored"))
+        totals = (
+            (self.problems, "lines that cannot be read"),
+            (self._failures, "groups not scored"),
+        )
         for number, what in totals:
             if number > self._named:
                 print_note(f"… and {number - self._named:.0f} more {what}")
@@ -158,9 +184,15 @@ class Console(Observer):
         if self._lines is not None:
             width = (stderr_columns() or shutil.get_terminal_size().columns) - 1
             left, elapsed = self._left(summary), now - self._began
-            first = bar_line(summary.groups, self._total, left, self._rate.value, elapsed, width)
-            waits = [next(wrap(fact, width)) for fact in self._facts[: self._waits]]  # a cause may be long
-            self._lines.draw(first, fitting([*waits, *self._facts[self._waits :]], width))
+            first = bar_line(
+                summary.groups, self._total, left, self._rate.value, elapsed, width
+            )
+            waits = [
+                next(wrap(fact, width)) for fact in self._facts[: self._waits]
+            ]  # a cause may be long
+            self._lines.draw(
+                first, fitting([*waits, *self._facts[self._waits :]], width)
+            )
 
     def _left(self, summary: Summary) -> float | None:
         """Return the seconds until the end, None if they are not known."""
@@ -230,11 +262,18 @@ class _Rate:
     @property
     def value(self) -> float | None:
         """Return groups per second; None before the first group."""
-        return self._groups / self._seconds if self._done and self._seconds > 0 else None
+        return (
+            self._groups / self._seconds if self._done and self._seconds > 0 else None
+        )
 
 
 def bar_line(
-    done: int, total: int | None, left: float | None, rate: float | None, elapsed: float, width: int
+    done: int,
+    total: int | None,
+    left: float | None,
+    rate: float | None,
+    elapsed: float,
+    width: int,
 ) -> str:
     """Return the first line: the bar and what fits beside it in `width` columns; `left`, `elapsed` in s."""
     from tqdm import tqdm
@@ -252,11 +291,20 @@ def bar_line(
         return fitting([f"{min(done, total) / total:.0%} of {total}"], width)
     form = "{percentage:3.0f}% |{bar}| " + beside
     return str(
-        tqdm.format_meter(min(done, total), total, elapsed, ncols=width, bar_format=form, ascii=_ascii())
+        tqdm.format_meter(
+            min(done, total),
+            total,
+            elapsed,
+            ncols=width,
+            bar_format=form,
+            ascii=_ascii(),
+        )
     )
 
 
-def _amounts(done: int, total: int | None, left: float | None, rate: float | None) -> list[str]:
+def _amounts(
+    done: int, total: int | None, left: float | None, rate: float | None
+) -> list[str]:
     """Return the groups that are done, the time that is left, and the groups per second; the first most."""
     from tqdm import tqdm
 
@@ -264,7 +312,9 @@ def _amounts(done: int, total: int | None, left: float | None, rate: float | Non
     if left is not None and done < (total or 0):
         amounts.append(f"{tqdm.format_interval(math.ceil(left))} left")
     if rate is not None:
-        amounts.append(f"{rate:.1f} groups/s" if rate >= 1 else f"{60 * rate:.1f} groups/min")
+        amounts.append(
+            f"{rate:.1f} groups/s" if rate >= 1 else f"{60 * rate:.1f} groups/min"
+        )
     return amounts
 
 
@@ -281,14 +331,20 @@ def _parts(summary: Summary, status: Status, total: int | None) -> list[str]:
     failed = sum(summary.failed.values())
     seconds = f" {math.ceil(status.waiting)} s" if status.waiting else ""
     parts = [
-        f"waiting{seconds}: {one_line(hide_keys(command_words(status.why)))}" if status.why else "",
+        f"waiting{seconds}: {one_line(hide_keys(command_words(status.why)))}"
+        if status.why
+        else "",
         f"{status.in_flight} of {status.limit} calls in flight" if status.limit else "",
         _money(summary, total),
         f"{failed} failed" if failed else "",
         f"{status.retrying} to try again" if status.retrying else "",
         f"{summary.kept} cached" if summary.kept else "",
-        f"{count(round(status.requests_per_minute), 'request')}/min" if status.requests_per_minute else "",
-        f"{short(status.tokens_per_minute)} tokens/min" if status.tokens_per_minute else "",
+        f"{count(round(status.requests_per_minute), 'request')}/min"
+        if status.requests_per_minute
+        else "",
+        f"{short(status.tokens_per_minute)} tokens/min"
+        if status.tokens_per_minute
+        else "",
     ]
     return [part for part in parts if part]
 
@@ -309,8 +365,12 @@ def _money(summary: Summary, total: int | None) -> str:
     if not summary.cost_usd:
         return ""
     remaining = (total or 0) - summary.groups
-    about = summary.cost_usd * (1 + remaining / asked) if asked and remaining > 0 else 0.0
-    return f"${rounded(summary.cost_usd)}" + (f" of about ${rounded(about)}" if about else "")
+    about = (
+        summary.cost_usd * (1 + remaining / asked) if asked and remaining > 0 else 0.0
+    )
+    return f"${rounded(summary.cost_usd)}" + (
+        f" of about ${rounded(about)}" if about else ""
+    )
 
 
 @contextmanager
@@ -321,7 +381,13 @@ def group_counter() -> Iterator[Callable[[], object]]:
         return
     from tqdm import tqdm
 
-    with tqdm(unit="group", file=sys.stderr, dynamic_ncols=True, leave=False, delay=_COUNTER_DELAY) as bar:
+    with tqdm(
+        unit="group",
+        file=sys.stderr,
+        dynamic_ncols=True,
+        leave=False,
+        delay=_COUNTER_DELAY,
+    ) as bar:
 
         def advance() -> None:
             with suppress(OSError):  # a terminal that is gone must not end the command
@@ -350,7 +416,9 @@ class Problems:
                 print_note(sentence)
             self.first.append(sentence)
 
-    def print_on_error(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
+    def print_on_error(
+        self, kind: type[BaseException] | None, _error: object, _trace: object
+    ) -> None:
         """Print the list if an exception leaves the context: then no page will hold it."""
         if kind is not None and self._quiet:
             print_note(*dict.fromkeys(self.first))
@@ -368,7 +436,10 @@ class UnlikeGroups:
     """
 
     def __init__(self) -> None:
-        self._sentences: tuple[list[str], list[str]] = ([], [])  # those of one file only come last
+        self._sentences: tuple[list[str], list[str]] = (
+            [],
+            [],
+        )  # those of one file only come last
         self._number = 0
 
     def add(self, group: LeftOutGroup) -> None:
@@ -379,7 +450,9 @@ class UnlikeGroups:
 
     def hand_to(self, problems: Problems) -> None:
         """Add them to the problems of the command."""
-        sentences = [sentence for each in self._sentences for sentence in each][:_UNLIKE]
+        sentences = [sentence for each in self._sentences for sentence in each][
+            :_UNLIKE
+        ]
         for sentence in sentences:
             problems.add_sentence(sentence)
         if more := self._number - len(sentences):

@@ -14,11 +14,11 @@ from ruler_cli.cli.group_keys import KeySearch, unknown_group
 from ruler_cli.cli.messages import print_note, safe
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.units import count
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.options import Options
-from ruler_cli.reading.location import Location
-from ruler_cli.run_settings import score_settings
+from ruler_cli.files.location import Location
+from ruler_cli.settings.load import score_settings
+from ruler_cli.settings.models import InputSettings
+from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
     from ruler_cli.types import Group
@@ -47,7 +47,10 @@ def command(source: Source, options: Options) -> int:
 
     settings = score_settings(options, source)
     judges, number = [settings.judge, *settings.panel], options.pass_
-    asks = [replace(settings.ask, context_tokens=model_of(judge).context) for judge in judges]
+    asks = [
+        replace(settings.ask, context_tokens=model_of(judge).context)
+        for judge in judges
+    ]
     group, ask = _group(settings.input, options.group), asks[0]
     layout, name = build_layout(group, ask), f"group {group.key!r}"
     if not layout.distinct:
@@ -63,7 +66,9 @@ def command(source: Source, options: Options) -> int:
     windows = requests_of_pass(layout, ask, number - 1)
     if options.window > max(1, len(windows)):
         raise UsageError(
-            f"{name} is shown in {count(len(windows), 'window')}", option="window", value=options.window
+            f"{name} is shown in {count(len(windows), 'window')}",
+            option="window",
+            value=options.window,
         )
     part = windows[options.window - 1] if windows else None
     if part is None:
@@ -74,20 +79,30 @@ def command(source: Source, options: Options) -> int:
         for each in asks:
             one = layout if each is ask else build_layout(group, each)
             size = len(requests_of_pass(one, each, 0))
-            passes.append(pass_count(one, replace(each, passes=max(each.passes, number)), size))
+            passes.append(
+                pass_count(one, replace(each, passes=max(each.passes, number)), size)
+            )
             requests += passes[-1] * size
         if requests > 1:
             position = f"pass {number} of {passes[0]}, window {part.window + 1} of {len(windows)}"
-            first = f", of {count(len(judges), 'judge')} the first" if len(judges) > 1 else ""
-            print_note(f"{name}: {position}{first}; the group takes {count(requests, 'request')}")
-    system, user = request_messages(write_prompt(layout, ask, part), answer_format_of(judges[0]))
+            first = (
+                f", of {count(len(judges), 'judge')} the first"
+                if len(judges) > 1
+                else ""
+            )
+            print_note(
+                f"{name}: {position}{first}; the group takes {count(requests, 'request')}"
+            )
+    system, user = request_messages(
+        write_prompt(layout, ask, part), answer_format_of(judges[0])
+    )
     typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
     return 0
 
 
 def _group(settings: InputSettings, key: str | None) -> Group:
     """Return the group with the key, or the first; UsageError if there is none."""
-    from ruler_cli.reading.input import open_input
+    from ruler_cli.files.input import open_input
 
     name = Location(settings.source).shown
     search = KeySearch(name, key)

@@ -15,12 +15,12 @@ from ruler_cli.cli.messages import ledger_options, print_note, score_command
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import count, counts, size
-from ruler_cli.config import ScoreSettings
-from ruler_cli.options import Options
-from ruler_cli.run_settings import score_settings
+from ruler_cli.settings.load import score_settings
+from ruler_cli.settings.models import ScoreSettings
+from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
-    from ruler_cli.batch.missing_requests import MissingRequests
+    from ruler_cli.runs.batch.missing_requests import MissingRequests
     from ruler_cli.types import Request
 
 
@@ -51,11 +51,17 @@ def command(
     Exit codes: 0 written, or nothing is lacking; 1 some lines cannot be read or some groups not be asked
     about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
-    from ruler_cli.batch.missing_requests import render_missing
-    from ruler_cli.batch.request_files import LIMITS, RequestFiles, names_for, request_line, target_of
+    from ruler_cli.files.file_names import refuse_output_name
+    from ruler_cli.files.output import refuse_clashes
     from ruler_cli.judges.resolve import cached_only
-    from ruler_cli.writing.file_names import refuse_output_name
-    from ruler_cli.writing.output import refuse_clashes
+    from ruler_cli.runs.batch.missing_requests import render_missing
+    from ruler_cli.runs.batch.request_files import (
+        LIMITS,
+        RequestFiles,
+        names_for,
+        request_line,
+        target_of,
+    )
 
     settings = score_settings(options, source, requests)
     refuse_output_name(source, requests, "requests are JSON lines", other=(".json",))
@@ -64,7 +70,9 @@ def command(
         cached_only(judge)
     refuse_clashes(settings.input.source, settings.output)
     targets = [target_of(judge, options.target) for judge in judges]
-    lines = [request_line(each, judge) for each, judge in zip(targets, judges, strict=True)]
+    lines = [
+        request_line(each, judge) for each, judge in zip(targets, judges, strict=True)
+    ]
     names = names_for(settings.output, [judge.label for judge in judges])
     too_large = [0] * len(judges)
     with ExitStack() as stack:
@@ -77,7 +85,9 @@ def command(
             too_large[judge] += not files[judge].write(lines[judge](key, request))
 
         with closing(Console("log", settings.input.source)) as console:
-            rendered = run_interruptible(lambda stop: render_missing(settings, write, console, stop))
+            rendered = run_interruptible(
+                lambda stop: render_missing(settings, write, console, stop)
+            )
         for file in files:
             file.end()
         written = [part for file in files for part in file.commit()]
@@ -104,7 +114,9 @@ def not_rendered(missing: MissingRequests) -> list[tuple[int, str, str]]:
 
 
 def _print_rendered(
-    rendered: MissingRequests, written: Sequence[tuple[str, int, int]], settings: ScoreSettings
+    rendered: MissingRequests,
+    written: Sequence[tuple[str, int, int]],
+    settings: ScoreSettings,
 ) -> None:
     """Report what was rendered and the files: name, requests and bytes of each."""
     from ruler_cli.prompting.layout import BYTES_PER_TOKEN

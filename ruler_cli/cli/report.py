@@ -19,11 +19,11 @@ from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.options import Options
-from ruler_cli.reading.location import Location
-from ruler_cli.run_settings import scored_input, text_lookup
+from ruler_cli.files.location import Location
+from ruler_cli.settings.load import scored_input, text_lookup
+from ruler_cli.settings.models import InputSettings
+from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
     from ruler_cli.results.report.made_by import TextLookup
@@ -63,7 +63,9 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
         _refuse(options)
         if second is not None:
             _refuse_same(source, second)
-        settings = [scored_input(options, one) for one in (source, second) if one is not None]
+        settings = [
+            scored_input(options, one) for one in (source, second) if one is not None
+        ]
         problems = Problems(quiet=options.as_json)
         if options.output is None and not options.open_page:
             _show(settings, problems, options)
@@ -78,20 +80,35 @@ def _refuse(options: Options) -> None:
     """Raise UsageError for options that do not go together."""
     if options.format_ in ("html", "json"):
         html = options.format_ == "html"
-        instead = "a page is written by -o FILE.html" if html else "JSON is printed by --json"
-        raise UsageError("is about the format of SCORED", instead, option="format_", value=options.format_)
+        instead = (
+            "a page is written by -o FILE.html" if html else "JSON is printed by --json"
+        )
+        raise UsageError(
+            "is about the format of SCORED",
+            instead,
+            option="format_",
+            value=options.format_,
+        )
     if options.open_page:
         if options.as_json:
-            raise UsageError("--json and --open: --open shows a page; leave one of them out")
+            raise UsageError(
+                "--json and --open: --open shows a page; leave one of them out"
+            )
         if options.output == "-":
-            raise UsageError("-o - and --open: a page on stdout cannot be opened; give -o FILE.html instead")
+            raise UsageError(
+                "-o - and --open: a page on stdout cannot be opened; give -o FILE.html instead"
+            )
         return
     if options.output is None:
         if options.max_groups is not None:
             remedy = "give -o FILE.html as well"
-            raise UsageError("is for the page that -o writes", remedy, option="max_groups")
+            raise UsageError(
+                "is for the page that -o writes", remedy, option="max_groups"
+            )
         if sys.stdout is None:
-            raise UsageError("stdout is closed, so there is nowhere to show anything; open it, or give -o")
+            raise UsageError(
+                "stdout is closed, so there is nowhere to show anything; open it, or give -o"
+            )
         return
     if options.group is not None:
         raise UsageError(
@@ -99,22 +116,30 @@ def _refuse(options: Options) -> None:
             "address ends in #group=KEY; leave one of them out, or give --open as well"
         )
     if options.as_json:
-        raise UsageError("--json and -o: -o writes a page; for JSON write `--json > FILE.json` instead")
+        raise UsageError(
+            "--json and -o: -o writes a page; for JSON write `--json > FILE.json` instead"
+        )
 
 
 def _refuse_same(source: str, second: str) -> None:
     """Raise UsageError if the two files are one, or the second is the name of a page."""
     if second.lower().endswith((".html", ".htm")):
-        raise UsageError(f"{second}: SCORED2 is a file of another judge; a page is written by -o {second}")
+        raise UsageError(
+            f"{second}: SCORED2 is a file of another judge; a page is written by -o {second}"
+        )
     if source == second == "-":
-        raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
+        raise UsageError(
+            "SCORED and SCORED2: only one of them can be stdin; give a file for the other"
+        )
     if Location(source).same(second):
         raise UsageError(
             f"{Location(second).shown}: is the same file as SCORED; give one that another judge scored"
         )
 
 
-def _show(settings: Sequence[InputSettings], problems: Problems, options: Options) -> None:
+def _show(
+    settings: Sequence[InputSettings], problems: Problems, options: Options
+) -> None:
     """Show one file or two, or their groups of a key, on stdout."""
     from ruler_cli.results.scored_file import ScoredFile
 
@@ -122,7 +147,8 @@ def _show(settings: Sequence[InputSettings], problems: Problems, options: Option
     with ExitStack() as stack:
         stack.push(problems.print_on_error)
         files = [
-            ScoredFile(one, stack, partial(problems.add, Location(one.source).shown)) for one in settings
+            ScoredFile(one, stack, partial(problems.add, Location(one.source).shown))
+            for one in settings
         ]
         # a command to type again must show no password either
         heads = [
@@ -135,7 +161,11 @@ def _show(settings: Sequence[InputSettings], problems: Problems, options: Option
             page, show = _two(files, heads, key, problems, lookup)
         else:
             head = {"version": 1, **heads[0]}
-            page, show = _run(files[0], head, lookup) if key is None else _groups(files[0], head, key)
+            page, show = (
+                _run(files[0], head, lookup)
+                if key is None
+                else _groups(files[0], head, key)
+            )
         problems.close()
     if options.as_json:
         _print(page() | {"problems": problems.number, "first_problems": problems.first})
@@ -163,7 +193,10 @@ def _run(scored: ScoredFile, head: dict[str, Any], lookup: TextLookup) -> _Views
     lists = {"worst": shortlist.worst(), "disputed": shortlist.disputed()}
 
     def page() -> dict[str, Any]:
-        return head | {name: [one.as_json() for one in highlights] for name, highlights in lists.items()}
+        return head | {
+            name: [one.as_json() for one in highlights]
+            for name, highlights in lists.items()
+        }
 
     return page, lambda terminal: report_overview.show(head, shortlist, terminal)
 
@@ -184,7 +217,9 @@ def _two(
         def show(terminal: Terminal) -> None:
             with paged(terminal):
                 for group in compared.groups:
-                    report_compare.show_group(group, compared.of(group), heads, terminal)
+                    report_compare.show_group(
+                        group, compared.of(group), heads, terminal
+                    )
             _print_more(compared.more)
 
         return lambda: {"version": 1, "files": heads, **compared.as_json()}, show
@@ -194,10 +229,19 @@ def _two(
             print_note(f"warning: {file.name}: {command_words(file.warning)}")
 
     def page() -> dict[str, Any]:
-        each = [{**head, **own} for head, own in zip(heads, figures["files"], strict=True)]
-        return {"version": 1, **figures, "files": each, "differ": [one.as_json() for one in differing]}
+        each = [
+            {**head, **own} for head, own in zip(heads, figures["files"], strict=True)
+        ]
+        return {
+            "version": 1,
+            **figures,
+            "files": each,
+            "differ": [one.as_json() for one in differing],
+        }
 
-    return page, lambda terminal: report_compare.show(heads, figures, differing, terminal)
+    return page, lambda terminal: report_compare.show(
+        heads, figures, differing, terminal
+    )
 
 
 def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
@@ -209,7 +253,11 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
     alike: list[tuple[int, Group]] = []
     keys, name, more = list[str](), parse_key(key), 0
     survey = scored.input.survey  # it tells if no two groups have one key
-    lines = survey is not None and survey.grouping == "line" and survey.reader.format.shape == "trajectory"
+    lines = (
+        survey is not None
+        and survey.grouping == "line"
+        and survey.reader.format.shape == "trajectory"
+    )
     unique = survey is not None and survey.repeated is None and not lines
     for ordinal, group in enumerate(scored.input.groups, 1):
         if group.key == key:
@@ -219,13 +267,19 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
                 break
         elif not exact:
             # the page shortens a very long key
-            same = name == group.key or (len(group.key) > LONGEST and name == page_key(group.key))
+            same = name == group.key or (
+                len(group.key) > LONGEST and name == page_key(group.key)
+            )
             alike += [(ordinal, group)] if same and len(alike) < SAME_KEY else []
             keys += [group.key] if len(keys) < COMPARED else []
     if not exact and not alike:
         raise unknown_group(scored.name, key, keys)
-    both = [(ordinal, group, scored.read_group(group)) for ordinal, group in exact or alike]
-    shown_groups = [(ordinal, one, GroupText.of(group, one)) for ordinal, group, one in both]
+    both = [
+        (ordinal, group, scored.read_group(group)) for ordinal, group in exact or alike
+    ]
+    shown_groups = [
+        (ordinal, one, GroupText.of(group, one)) for ordinal, group, one in both
+    ]
 
     def page() -> dict[str, Any]:
         ordinal, scored_group, text = shown_groups[0]
@@ -246,7 +300,9 @@ def _print_more(groups: int) -> None:
     """Say how many groups of the key are not shown."""
     sys.stdout.flush()
     if groups:
-        print_note(f"{count(groups, 'more group')} of this key: the file names them alike")
+        print_note(
+            f"{count(groups, 'more group')} of this key: the file names them alike"
+        )
 
 
 def _print(page: dict[str, Any]) -> None:

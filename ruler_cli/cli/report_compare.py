@@ -55,13 +55,18 @@ def compare(
             tick()
 
         names = [file.name for file in files]
-        figures = compare_files(files[0].groups(), files[1].groups(), names, unlike.add, add, texts)
+        figures = compare_files(
+            files[0].groups(), files[1].groups(), names, unlike.add, add, texts
+        )
     unlike.hand_to(problems)
     return figures, ranking.ranked()
 
 
 def show(
-    heads: Sequence[_Json], figures: ComparisonFigures, differing: Sequence[ComparedGroup], terminal: Terminal
+    heads: Sequence[_Json],
+    figures: ComparisonFigures,
+    differing: Sequence[ComparedGroup],
+    terminal: Terminal,
 ) -> None:
     """Write the page; `heads` hold the sources of the files."""
     if made := opening(figures["differs"], figures["rubric_groups"]):
@@ -78,7 +83,9 @@ def show(
     sources = [head["source"] for head in heads]
     if "-" not in sources:  # stdin cannot be read again
         commands = next_commands(sources, differing)
-        terminal.show("", Text("next", _TITLE), *map(Text, commands_in_lines(commands, terminal)))
+        terminal.show(
+            "", Text("next", _TITLE), *map(Text, commands_in_lines(commands, terminal))
+        )
 
 
 def _side_by_side(rows: Sequence[tuple[str, str, str]], terminal: Terminal) -> Table:
@@ -90,7 +97,9 @@ def _side_by_side(rows: Sequence[tuple[str, str, str]], terminal: Terminal) -> T
     for name, *values in rows:
         if any(values):
             style = "" if name else _TITLE
-            table.add_row(name, *(terminal.text(value or "-", style) for value in values))
+            table.add_row(
+                name, *(terminal.text(value or "-", style) for value in values)
+            )
     return table
 
 
@@ -118,7 +127,11 @@ def _aligned(group: ComparedGroup) -> list[tuple[str, str]]:
     """Return the scores of A, those of B, and the rewards, a column for each rollout, the best of A first."""
     one, other = group.one.rollouts, group.other.rollouts
     columns = [
-        (_cell(one[i].judge_score), _cell(other[i].judge_score), given(one[i].label, "{:.3g}") or "-")
+        (
+            _cell(one[i].judge_score),
+            _cell(other[i].judge_score),
+            given(one[i].label, "{:.3g}") or "-",
+        )
         for i in by_score(group.one)
     ]
     width = max(len(cell) for column in columns for cell in column)
@@ -134,7 +147,9 @@ def _cell(score: float | None) -> str:
 def by_score(group: ScoredGroup) -> list[int]:
     """Return the indices of the rollouts, the best first, those without a score last."""
     scores = [rollout.judge_score for rollout in group.rollouts]
-    return sorted(range(len(scores)), key=lambda i: (scores[i] is None, -(scores[i] or 0.0)))
+    return sorted(
+        range(len(scores)), key=lambda i: (scores[i] is None, -(scores[i] or 0.0))
+    )
 
 
 class ComparedText:
@@ -143,7 +158,9 @@ class ComparedText:
     `more` counts further ones.
     """
 
-    def __init__(self, files: Sequence[ScoredFile], key: str, problems: Problems) -> None:
+    def __init__(
+        self, files: Sequence[ScoredFile], key: str, problems: Problems
+    ) -> None:
         """UsageError if one of the files has no group of the key, or they are not the same."""
         self.groups, self.more = list[ComparedGroup](), 0
         self._first: dict[int, tuple[int, Group]] = {}
@@ -162,7 +179,9 @@ class ComparedText:
         for search in searches:
             search.refuse_unknown()
         if not self.groups:
-            raise UsageError(f"{files[0].name} and {files[1].name}: {left_out[0].sentence}")
+            raise UsageError(
+                f"{files[0].name} and {files[1].name}: {left_out[0].sentence}"
+            )
         for group in left_out:
             problems.add_sentence(group.sentence)
 
@@ -185,21 +204,38 @@ class ComparedText:
         """Return the first of them as JSON, its number in A, and how many others there are."""
         group = self.groups[0]
         text = self.of(group)
-        rows = zip(group.one.rollouts, group.other.rollouts, text.rollouts, text.identical, strict=True)
+        rows = zip(
+            group.one.rollouts,
+            group.other.rollouts,
+            text.rollouts,
+            text.identical,
+            strict=True,
+        )
         compared = group.as_json()
         del compared["ordinal"]  # the number among groups of this key
         compared |= {
             "rollouts": [
-                {"a": rollout_json(a), "b": rollout_json(b), "lines": list(lines), "same_as": same_as}
+                {
+                    "a": rollout_json(a),
+                    "b": rollout_json(b),
+                    "lines": list(lines),
+                    "same_as": same_as,
+                }
                 for a, b, lines, same_as in rows
             ],
             **shared_json(text),
         }
         same_key = len(self.groups) - 1 + self.more
-        return {"ordinal": self._first[group.number][0], "same_key": same_key, "group": compared}
+        return {
+            "ordinal": self._first[group.number][0],
+            "same_key": same_key,
+            "group": compared,
+        }
 
 
-def show_group(group: ComparedGroup, text: GroupText, heads: Sequence[_Json], terminal: Terminal) -> None:
+def show_group(
+    group: ComparedGroup, text: GroupText, heads: Sequence[_Json], terminal: Terminal
+) -> None:
     """Write a group: figures, scores and explanations of both, then its rollouts, the best of A first."""
     order = by_score(group.one)
     terminal.show(group_rule(f"group {terminal.key(group.one.key)}"))
@@ -210,18 +246,32 @@ def show_group(group: ComparedGroup, text: GroupText, heads: Sequence[_Json], te
     terminal.show("", _rollouts(group, order))
     for number in order:
         pair = group.one.rollouts[number], group.other.rollouts[number]
-        terminal.show("", group_rule(f"rollout {number + 1}: {_both(pair)}"), _explanations(pair, terminal))
+        terminal.show(
+            "",
+            group_rule(f"rollout {number + 1}: {_both(pair)}"),
+            _explanations(pair, terminal),
+        )
     show_shared(text, terminal)
     shown: set[int] = set()
-    best = order[0] if order and group.one.rollouts[order[0]].score is not None else None
+    best = (
+        order[0] if order and group.one.rollouts[order[0]].score is not None else None
+    )
     for number in order:
         same = text.identical[number]
         terminal.show("", group_rule(f"rollout {number + 1}"))
-        show_text(text, number, best, same if same in shown and same != number else None, terminal)
+        show_text(
+            text,
+            number,
+            best,
+            same if same in shown and same != number else None,
+            terminal,
+        )
         shown.add(number)
 
 
-def _of_group(group: ComparedGroup, heads: Sequence[_Json]) -> Iterator[tuple[str, str, str]]:
+def _of_group(
+    group: ComparedGroup, heads: Sequence[_Json]
+) -> Iterator[tuple[str, str, str]]:
     both = (group.one, group.other)
     yield "file", heads[0]["source"], heads[1]["source"]
     yield "judge", group.one.judge, group.other.judge
@@ -232,7 +282,12 @@ def _of_group(group: ComparedGroup, heads: Sequence[_Json]) -> Iterator[tuple[st
         [given(g.sd, "{:.2f}") for g in both],
         [given(g.reliability, "{:.2f}") for g in both],
     )
-    rows = {"status": failed, "passes": passes, "mean score": means, "spread (sd)": spreads}
+    rows = {
+        "status": failed,
+        "passes": passes,
+        "mean score": means,
+        "spread (sd)": spreads,
+    }
     for name, (a, b) in (rows | {"reliability": reliabilities}).items():
         yield name, a, b
 
@@ -265,13 +320,18 @@ def _difference(a: ScoredRollout, b: ScoredRollout) -> str:
 
 
 def _both(pair: Sequence[ScoredRollout]) -> str:
-    scores = [f"{name} {given(r.judge_score, '{:.2f}') or '-'}" for name, r in zip(NAMES, pair, strict=True)]
+    scores = [
+        f"{name} {given(r.judge_score, '{:.2f}') or '-'}"
+        for name, r in zip(NAMES, pair, strict=True)
+    ]
     return ", ".join(scores) + given(pair[0].label, ", reward {:.4g}")
 
 
 def _explanations(pair: Sequence[ScoredRollout], terminal: Terminal) -> Table:
     """Put both explanations side by side, or one below the other in a narrow terminal."""
-    texts = [r.explanation or (f"{r.kind}: {r.reason}" if r.reason else "-") for r in pair]
+    texts = [
+        r.explanation or (f"{r.kind}: {r.reason}" if r.reason else "-") for r in pair
+    ]
     foreign = [terminal.text(text, "italic", lines=True) for text in texts]
     table = Table.grid(padding=(0, 2, 0, 0), expand=terminal.width >= _BESIDE)
     if terminal.width >= _BESIDE:

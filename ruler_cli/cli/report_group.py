@@ -26,17 +26,27 @@ from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 _WIDE = 60
 """Columns of a terminal from which on a score has a bar."""
-_HEAD = re.compile(r'((?:[A-Za-z0-9_.\-]+|"(?:[^"\\]|\\.)*")(?: (?:[A-Za-z0-9_.\-]+|"(?:[^"\\]|\\.)*"))*): ')
+_HEAD = re.compile(
+    r'((?:[A-Za-z0-9_.\-]+|"(?:[^"\\]|\\.)*")(?: (?:[A-Za-z0-9_.\-]+|"(?:[^"\\]|\\.)*"))*): '
+)
 _INDENT = 2
 _AT_ONCE = 2000
 """Lines of a text laid out at once, so that a long one shows as it comes."""
-_ROLES = {"user": "blue", "assistant": "green", "call": "magenta", "tool": "cyan", "system": "yellow"}
+_ROLES = {
+    "user": "blue",
+    "assistant": "green",
+    "call": "magenta",
+    "tool": "cyan",
+    "system": "yellow",
+}
 
 
 def show(group: ScoredGroup, text: GroupText, origin: str, terminal: Terminal) -> None:
     """Write the group, its rollouts the best first; `origin` names the file and the group's number in it."""
     scores = [r.score for r in group.rollouts]
-    order = sorted(range(len(scores)), key=lambda i: (scores[i] is None, -(scores[i] or 0.0)))
+    order = sorted(
+        range(len(scores)), key=lambda i: (scores[i] is None, -(scores[i] or 0.0))
+    )
     rank = {number: i for i, number in enumerate(order)}
     terminal.show(group_rule(f"group {terminal.key(group.key)}"))
     terminal.show(_head(group, origin, terminal))
@@ -74,9 +84,15 @@ def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
     unlike = f"{count(pairs.pairs, 'pair')} with unlike rewards"
     disputes = f"{pairs.lost} of {unlike} {'is' if pairs.lost == 1 else 'are'} against the rewards"
     if pairs.tied:
-        disputes = f"of {unlike} {pair_counts(pairs.won or 'none', pairs.lost, pairs.tied)}"
+        disputes = (
+            f"of {unlike} {pair_counts(pairs.won or 'none', pairs.lost, pairs.tied)}"
+        )
     elif not pairs.lost:
-        all_ = f"all {unlike} are" if pairs.pairs > 1 else "the one pair with unlike rewards is"
+        all_ = (
+            f"all {unlike} are"
+            if pairs.pairs > 1
+            else "the one pair with unlike rewards is"
+        )
         disputes = f"{all_} in the order of the rewards"
     judged_at = iso(group.judged_at)
     rows = (
@@ -94,12 +110,18 @@ def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
 
 def _status(group: ScoredGroup) -> str:
     if group.failed:
-        return f"failed ({group.kind}): {group.reason}" if group.reason else f"failed ({group.kind})"
+        return (
+            f"failed ({group.kind}): {group.reason}"
+            if group.reason
+            else f"failed ({group.kind})"
+        )
     if group.status == "unmarked":
         return "ruler was not asked about it"
     mean, sd = given(group.mean, "{:.2f}"), given(group.sd, "{:.2f}")
     scored = f"scored, mean {mean or '-'}, sd {sd or '-'}"
-    return f"{scored}; tied: nothing for a trainer to learn from" if group.tied else scored
+    return (
+        f"{scored}; tied: nothing for a trainer to learn from" if group.tied else scored
+    )
 
 
 def _table(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> Table:
@@ -108,10 +130,15 @@ def _table(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> Tabl
     rollouts = [group.rollouts[i] for i in order]
     scores = [r.score for r in rollouts]
     columns = {
-        "rank": ["" if score is None else str(scores.index(score) + 1) for score in scores],
+        "rank": [
+            "" if score is None else str(scores.index(score) + 1) for score in scores
+        ],
         "rollout": [str(i + 1) for i in order],
         "score": [given(score, "{:.2f}") for score in scores],
-        "judged": [given(r.judge_score if r.judge_score != r.score else None, "{:.2f}") for r in rollouts],
+        "judged": [
+            given(r.judge_score if r.judge_score != r.score else None, "{:.2f}")
+            for r in rollouts
+        ],
         "sd": [given(r.spread, "{:.2f}") for r in rollouts],
         "reward": [given(r.label, "{:.4g}") for r in rollouts],
         "position": [given(r.mean_position, "{:.2f}") for r in rollouts],
@@ -120,7 +147,10 @@ def _table(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> Tabl
     columns = {name: cells for name, cells in columns.items() if any(cells)}
     notes = []
     for rollout in rollouts:
-        status = {"failed": f"failed ({rollout.kind})", "unmarked": "no annotation"}.get(rollout.status, "")
+        status = {
+            "failed": f"failed ({rollout.kind})",
+            "unmarked": "no annotation",
+        }.get(rollout.status, "")
         notes.append(", ".join(filter(None, ("suspect" * rollout.suspect, status))))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in columns:
@@ -137,7 +167,9 @@ def _table(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> Tabl
     return table
 
 
-def _show_explanations(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> None:
+def _show_explanations(
+    group: ScoredGroup, order: Sequence[int], terminal: Terminal
+) -> None:
     """Show the explanations together, as screens of messages may lie between them below."""
     explanations = [(number, _explanation(group.rollouts[number])) for number in order]
     if not any(lines for _, lines in explanations):
@@ -146,14 +178,18 @@ def _show_explanations(group: ScoredGroup, order: Sequence[int], terminal: Termi
     for number, lines in explanations:
         for i, line in enumerate(lines):
             # foreign lines stay in a column of their own
-            table.add_row("" if i else f"rollout {number + 1}", terminal.text(line, lines=True))
+            table.add_row(
+                "" if i else f"rollout {number + 1}", terminal.text(line, lines=True)
+            )
     terminal.show("", group_rule("explanations"), table)
 
 
 def show_shared(text: GroupText, terminal: Terminal) -> None:
     """Show what all rollouts share: the rubric, the tools and the context."""
     if text.rubric:
-        terminal.show("", group_rule("rubric"), _indented(terminal.text(text.rubric, lines=True)))
+        terminal.show(
+            "", group_rule("rubric"), _indented(terminal.text(text.rubric, lines=True))
+        )
     for name, lines in (
         ("tools", text.tools.split("\n") if text.tools else []),
         ("shared by all rollouts", text.context),
@@ -176,15 +212,24 @@ def _show_rollout(
     `same_as` is one with the same lines that was shown before.
     """
     score = given(rollout.score, "score {:.2f}") + given(rollout.spread, " ± {:.2f}")
-    title = f"rollout {number + 1}: {score if rollout.score is not None else 'not scored'}"
-    terminal.show("", group_rule(terminal.foreign(title + given(rollout.label, ", reward {:.4g}"))))
+    title = (
+        f"rollout {number + 1}: {score if rollout.score is not None else 'not scored'}"
+    )
+    terminal.show(
+        "",
+        group_rule(terminal.foreign(title + given(rollout.label, ", reward {:.4g}"))),
+    )
     for line in _explanation(rollout):
         terminal.show(_indented(terminal.text(line, "italic", lines=True)))
     show_text(text, number, best, same_as, terminal)
 
 
 def show_text(
-    text: GroupText, number: int, best: int | None, same_as: int | None, terminal: Terminal
+    text: GroupText,
+    number: int,
+    best: int | None,
+    same_as: int | None,
+    terminal: Terminal,
 ) -> None:
     """Show the lines of a rollout; the parameters are those of `_show_rollout`."""
     lines = text.rollouts[number]
@@ -210,7 +255,10 @@ def _explanation(rollout: ScoredRollout) -> list[str]:
     """Return the explanation, the scores of a panel, and the reason of a failure, a line each."""
     lines = [rollout.explanation] if rollout.explanation else []
     if rollout.judges:
-        lines.append("judges: " + ", ".join(f"{name} {score:.2f}" for name, score in rollout.judges.items()))
+        lines.append(
+            "judges: "
+            + ", ".join(f"{name} {score:.2f}" for name, score in rollout.judges.items())
+        )
     if rollout.reason:
         lines.append(f"{rollout.kind}: {rollout.reason}")
     return lines
@@ -221,8 +269,12 @@ def _show_lines(lines: Sequence[str], terminal: Terminal) -> None:
     for line in lines:
         head, content = _HEAD.match(line), line
         if head:
-            title = terminal.text(head[1], f"bold {_ROLES.get(head[1].split(' ')[0], '')}")
-            terminal.show(title if title.cell_len <= terminal.width else _indented(title))
+            title = terminal.text(
+                head[1], f"bold {_ROLES.get(head[1].split(' ')[0], '')}"
+            )
+            terminal.show(
+                title if title.cell_len <= terminal.width else _indented(title)
+            )
             content = line[head.end() :]
         if head or line[:1] == "{":
             content = _readable(content)
@@ -245,13 +297,21 @@ def _readable(text: str) -> str:
         return text
     if isinstance(value, str):
         return value
-    return "\n".join(_fields(value)) if isinstance(value, dict) and value else _compact(value)
+    return (
+        "\n".join(_fields(value))
+        if isinstance(value, dict) and value
+        else _compact(value)
+    )
 
 
 def _fields(value: dict[str, Any]) -> Iterator[str]:
     for name, item in value.items():
         # a name may hold a line break, which would look like another field
-        title = name if name.isprintable() and name else json.dumps(name, ensure_ascii=False)
+        title = (
+            name
+            if name.isprintable() and name
+            else json.dumps(name, ensure_ascii=False)
+        )
         if isinstance(item, str) and "\n" in item:
             yield f"{title}:"
             yield from (f"  {line}" for line in item.split("\n"))

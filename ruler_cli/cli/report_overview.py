@@ -18,7 +18,12 @@ from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import short, shorten
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC
 from ruler_cli.results.report.figures import ReportFigures, charts
-from ruler_cli.results.report.highlights import WORST, Highlight, Shortlist, next_commands
+from ruler_cli.results.report.highlights import (
+    WORST,
+    Highlight,
+    Shortlist,
+    next_commands,
+)
 from ruler_cli.results.report.made_by import rows
 from ruler_cli.results.scored_groups import ScoredGroup
 
@@ -65,7 +70,9 @@ def show(page: _Json, shortlist: Shortlist, terminal: Terminal) -> None:
             terminal.show("", Text(title, _TITLE), _groups(groups, terminal))
     if page["source"] != "-":  # stdin cannot be read again
         key = next((one.group.key for one in (*disputed, *worst)), None)
-        commands = commands_in_lines(next_commands(page["source"], key, figures), terminal)
+        commands = commands_in_lines(
+            next_commands(page["source"], key, figures), terminal
+        )
         terminal.show("", Text("next", _TITLE), *map(Text, commands))
 
 
@@ -73,7 +80,9 @@ def _lists(shortlist: Shortlist) -> tuple[list[Highlight], ...]:
     return shortlist.worst(), shortlist.disputed(), shortlist.others()
 
 
-def two_columns(rows: Iterable[tuple[str, str]], terminal: Terminal, **styles: str) -> Table:
+def two_columns(
+    rows: Iterable[tuple[str, str]], terminal: Terminal, **styles: str
+) -> Table:
     """Make a table of names and sentences, without empty ones; `styles` are by name."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style=_MUTED, no_wrap=True)
@@ -90,7 +99,11 @@ def _head(page: _Json) -> Iterator[tuple[str, str]]:
     yield "found", page["found"]
     yield "judge", sentences.judges(figures)
     for row in islice(rows(figures["made_by"]), _MADE_BY):
-        beginning = "" if row.text == DEFAULT_RUBRIC else shorten(" ".join(row.text.split()), _LONGEST)
+        beginning = (
+            ""
+            if row.text == DEFAULT_RUBRIC
+            else shorten(" ".join(row.text.split()), _LONGEST)
+        )
         yield row.name, ": ".join(filter(None, (row.sentence, beginning)))
     for name, sentence in sentences.counts(figures):
         yield name, sentence
@@ -104,13 +117,19 @@ def _plots(figures: ReportFigures, width: int) -> Iterator[RenderableType]:
     """Yield the plots that the figures deserve, the most important first."""
     mean, median = figures["scores"]["mean"], figures["spread"]["median"]
     plots: dict[str, Callable[[], RenderableType]] = {
-        "scores": lambda: _histogram(f"rollouts by score, mean {mean:.2f}", figures["scores"]["bins"], width),
+        "scores": lambda: _histogram(
+            f"rollouts by score, mean {mean:.2f}", figures["scores"]["bins"], width
+        ),
         "spread": lambda: _histogram(
-            f"groups by spread (sd), median {median:.2f}", figures["spread"]["bins"], width
+            f"groups by spread (sd), median {median:.2f}",
+            figures["spread"]["bins"],
+            width,
         ),
         "labels": lambda: _labels(figures["against_label"]["cells"], width),
         "slots": lambda: _positions(figures["slots"]["bins"], width),
-        "reliability": lambda: _histogram("groups by reliability", figures["reliability"]["bins"], width),
+        "reliability": lambda: _histogram(
+            "groups by reliability", figures["reliability"]["bins"], width
+        ),
     }
     return (plots[name]() for name in charts(figures) if name in plots)
 
@@ -123,9 +142,18 @@ def _labels(cells: Sequence[_Json], width: int) -> RenderableType:
         column = [cell for cell in cells if tuple(cell["score"]) == score]
         n = sum(cell["n"] for cell in column)
         mean = sum(cell["n"] * sum(cell["label"]) / 2 for cell in column) / n
-        rows.append((_ends(*score), (high - low, 0, max(mean - low, 0)), f"{mean:.2f}", short(n)))
+        rows.append(
+            (
+                _ends(*score),
+                (high - low, 0, max(mean - low, 0)),
+                f"{mean:.2f}",
+                short(n),
+            )
+        )
     size = max(4, width - 8 - _SIGNED - _COUNTED - 3)
-    return _bars("mean original reward, by score", rows, size, "green", "reward", "rollouts")
+    return _bars(
+        "mean original reward, by score", rows, size, "green", "reward", "rollouts"
+    )
 
 
 def _positions(bars: Sequence[_Json], width: int) -> RenderableType:
@@ -135,23 +163,35 @@ def _positions(bars: Sequence[_Json], width: int) -> RenderableType:
     names[-1] = "last"
     names[0] = "first"
     rows = [
-        (name, (2 * most, most + min(m, 0), most + max(m, 0)), f"{m:+.3f}", short(bar["n"]))
+        (
+            name,
+            (2 * most, most + min(m, 0), most + max(m, 0)),
+            f"{m:+.3f}",
+            short(bar["n"]),
+        )
         for name, bar in zip(names, bars, strict=True)
         for m in (bar["mean"],)
     ]
     size = max(4, (width - 8 - _SIGNED - _COUNTED - 3) // 2 * 2)
-    return _bars("score above its group, by position", rows, size, "magenta", "above", "scores")
+    return _bars(
+        "score above its group, by position", rows, size, "magenta", "above", "scores"
+    )
 
 
 def _histogram(title: str, bars: Sequence[_Json], width: int) -> RenderableType:
     by = max(1, len(bars) // _ROWS)
     parts = [bars[start : start + by] for start in range(0, len(bars), by)]
-    bins = [(part[0]["from"], part[-1]["to"], sum(bar["n"] for bar in part)) for part in parts]
+    bins = [
+        (part[0]["from"], part[-1]["to"], sum(bar["n"] for bar in part))
+        for part in parts
+    ]
     while len(bins) > 1 and bins[-1][1] < 1 and not bins[-1][2]:
         bins.pop()
     most = max(1, *(n for _, _, n in bins))
     rows = [(_ends(low, high), (most, 0, n), short(n)) for low, high, n in bins]
-    return _bars(title, rows, max(4, width - 10 - _COUNTED - 3), "cyan", title.partition(" ")[0])
+    return _bars(
+        title, rows, max(4, width - 10 - _COUNTED - 3), "cyan", title.partition(" ")[0]
+    )
 
 
 def _bars(
@@ -185,7 +225,9 @@ def _groups(highlights: Sequence[Highlight], terminal: Terminal) -> RenderableTy
     for highlight in highlights:
         group = highlight.group
         key = Text(terminal.key(group.key), overflow="ellipsis")
-        best_first = _some([f"{s:.2f}".removeprefix("0") for s in sorted(group.scores, reverse=True)])
+        best_first = _some(
+            [f"{s:.2f}".removeprefix("0") for s in sorted(group.scores, reverse=True)]
+        )
         scores = terminal.text(group.reason if group.failed else " ".join(best_first))
         if group.failed:
             scores.no_wrap, scores.overflow = True, "ellipsis"
@@ -205,10 +247,14 @@ def _rewards(group: ScoredGroup) -> str:
 
 def _some(numbers: list[str]) -> list[str]:
     half = _SCORES // 2
-    return numbers if len(numbers) <= _SCORES else [*numbers[:half], "…", *numbers[-half:]]
+    return (
+        numbers if len(numbers) <= _SCORES else [*numbers[:half], "…", *numbers[-half:]]
+    )
 
 
-def commands_in_lines(commands: Iterable[Sequence[str]], terminal: Terminal) -> Iterator[str]:
+def commands_in_lines(
+    commands: Iterable[Sequence[str]], terminal: Terminal
+) -> Iterator[str]:
     """Yield commands of ruler to type next, folded between words if they are too long for a line."""
     for words in commands:
         line = "  ruler"
@@ -222,6 +268,12 @@ def commands_in_lines(commands: Iterable[Sequence[str]], terminal: Terminal) -> 
 
 def _argument(text: str, terminal: Terminal) -> str:
     """Quote a word for a shell, with escapes for all that cannot be seen."""
-    option, equals, key = text.partition("=") if text.startswith("--group=") else ("", "", text)
+    option, equals, key = (
+        text.partition("=") if text.startswith("--group=") else ("", "", text)
+    )
     visible = terminal.key(key)
-    return option + equals + (visible if visible.startswith("$'") else shlex.quote(visible))
+    return (
+        option
+        + equals
+        + (visible if visible.startswith("$'") else shlex.quote(visible))
+    )

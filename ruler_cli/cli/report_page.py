@@ -18,10 +18,10 @@ from ruler_cli.cli.group_keys import KeySearch
 from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
 from ruler_cli.cli.units import count
-from ruler_cli.config import InputSettings
-from ruler_cli.options import Options
-from ruler_cli.reading.location import Location
-from ruler_cli.run_settings import text_lookup
+from ruler_cli.files.location import Location
+from ruler_cli.settings.load import text_lookup
+from ruler_cli.settings.models import InputSettings
+from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
     from ruler_cli.results.pairing import LeftOutGroup
@@ -32,9 +32,13 @@ _PATIENCE = 1.0
 _OPEN = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 
 
-def write_page(files: Sequence[InputSettings], problems: Problems, options: Options) -> None:
+def write_page(
+    files: Sequence[InputSettings], problems: Problems, options: Options
+) -> None:
     """Write the page of one file or two, and a sentence on stderr; open it if the options say so."""
-    search = KeySearch(" and ".join(Location(one.source).shown for one in files), options.group)
+    search = KeySearch(
+        " and ".join(Location(one.source).shown for one in files), options.group
+    )
     with page_name(options.output) as output, group_counter() as tick:
 
         def is_asked(key: str) -> bool:
@@ -125,7 +129,9 @@ def open_page(page: Path, fragment: str) -> None:
         )  # fmt: skip
         try:
             reason = "no browser could be started" if child.wait(_PATIENCE) else ""
-        except subprocess.TimeoutExpired:  # the browser is open, and stays so without this process
+        except (
+            subprocess.TimeoutExpired
+        ):  # the browser is open, and stays so without this process
             child.returncode = 0
     if reason:
         print_note(f"{reason}; {_way(os.environ, page, address)}")
@@ -138,7 +144,11 @@ def _without_browser(environ: Mapping[str, str]) -> str:
     if _over_ssh(environ):
         return "this is a session over SSH, so no browser is opened"
     screen = environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
-    return "there is no display, so no browser is opened" if sys.platform == "linux" and not screen else ""
+    return (
+        "there is no display, so no browser is opened"
+        if sys.platform == "linux" and not screen
+        else ""
+    )
 
 
 def _over_ssh(environ: Mapping[str, str]) -> bool:

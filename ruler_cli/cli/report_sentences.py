@@ -35,9 +35,16 @@ _FAST = 0.05
 def counts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
     """Yield groups, rollouts, failures, cost and time, each with a name; none is text of the input."""
     yield "groups", _groups(figures)
-    yield "failed", ", ".join(f"{n} {kind}" for kind, n in figures["failed_by_kind"].items())
+    yield (
+        "failed",
+        ", ".join(f"{n} {kind}" for kind, n in figures["failed_by_kind"].items()),
+    )
     yield "rollouts", _rollouts(figures)
-    flags = (f"{count(n, 'group')} {_FLAGS[flag]}" for flag, n in figures["flags"].items() if flag in _FLAGS)
+    flags = (
+        f"{count(n, 'group')} {_FLAGS[flag]}"
+        for flag, n in figures["flags"].items()
+        if flag in _FLAGS
+    )
     yield "of note", ", ".join(flags)
     yield "cost", cost(figures)
     yield "a group", _latency(figures)
@@ -50,13 +57,25 @@ def findings(figures: ReportFigures) -> Iterator[tuple[str, str]]:
     yield "position", position_bias(figures)
     yield "length", length(figures)
     groups, panel = figures["groups"], any(", " in name for name in figures["judges"])
-    compared, median = groups["scored"] - groups["alone"], figures["reliability"]["median"]
-    noise = mere_noise(groups["tied"] - groups["alone"], groups["one_score"], compared, median, panel=panel)
+    compared, median = (
+        groups["scored"] - groups["alone"],
+        figures["reliability"]["median"],
+    )
+    noise = mere_noise(
+        groups["tied"] - groups["alone"],
+        groups["one_score"],
+        compared,
+        median,
+        panel=panel,
+    )
     same = "" if noise else same_scores(groups["one_score"], compared, panel=panel)
     yield "reliability", reliability(figures, advise=not (noise or same))
     yield "noise", noise
     yield "same score", same
-    yield "explanations", same_explanations(groups["same_explanations"], groups["explained"], "group")
+    yield (
+        "explanations",
+        same_explanations(groups["same_explanations"], groups["explained"], "group"),
+    )
 
 
 def facts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
@@ -74,7 +93,11 @@ def averages(figures: ReportFigures) -> Iterator[tuple[str, str]]:
 
 def _groups(figures: ReportFigures) -> str:
     n = figures["groups"]
-    tied = f" ({n['live']} live, {n['tied']} tied: nothing to learn from)" if n["tied"] else ", none tied"
+    tied = (
+        f" ({n['live']} live, {n['tied']} tied: nothing to learn from)"
+        if n["tied"]
+        else ", none tied"
+    )
     parts = [f"{n['scored']} scored{tied}"]
     parts += [f"{n['failed']} failed"] * bool(n["failed"])
     parts += [f"{n['unmarked']} not asked about"] * bool(n["unmarked"])
@@ -89,14 +112,19 @@ def _rollouts(figures: ReportFigures) -> str:
         "with an original reward": n["labelled"],
         "with text that addresses a judge (suspect)": n["suspect"],
     }
-    parts = [f"{n['scored']} scored", *(f"{number} {what}" for what, number in others.items() if number)]
+    parts = [
+        f"{n['scored']} scored",
+        *(f"{number} {what}" for what, number in others.items() if number),
+    ]
     return f"{n['all']}: {', '.join(parts)}"
 
 
 def judges(figures: ReportFigures) -> str:
     """Name the judges, their passes, and the time."""
     several, passes = len(figures["judges"]) > 1, figures["passes"]
-    names = [f"{name}{_of(n, several)}" for name, n in figures["judges"].items() if name]
+    names = [
+        f"{name}{_of(n, several)}" for name, n in figures["judges"].items() if name
+    ]
     times = [
         f"{count(int(k), 'pass') if k.isdecimal() else f'{k} passes'}{_of(n, len(passes) > 1)}"
         for k, n in passes.items()
@@ -111,7 +139,9 @@ def _of(groups: int, several: bool) -> str:
 def _when(figures: ReportFigures) -> str:
     if figures["started_at"] is None or figures["ended_at"] is None:
         return ""
-    first, last = (figures[name][:16].replace("T", " ") for name in ("started_at", "ended_at"))
+    first, last = (
+        figures[name][:16].replace("T", " ") for name in ("started_at", "ended_at")
+    )
     if first == last:
         return f"{first} UTC"
     return f"{first} to {last[-5:] if first[:10] == last[:10] else last} UTC"
@@ -119,16 +149,30 @@ def _when(figures: ReportFigures) -> str:
 
 def cost(figures: ReportFigures) -> str:
     """Name money and tokens."""
-    parts, usd_, groups, usage = [], figures["cost_usd"], figures["cost_groups"], figures["usage"]
+    parts, usd_, groups, usage = (
+        [],
+        figures["cost_usd"],
+        figures["cost_groups"],
+        figures["usage"],
+    )
     if usd_ is not None:
         all_ = figures["groups"]["scored"] + figures["groups"]["failed"]
         some = "" if groups == all_ else f", known for {count(groups, 'group')}"
-        parts.append(usd(usd_) + (f" ({usd(usd_ / groups)} a group{some})" if usd_ else ""))
+        parts.append(
+            usd(usd_) + (f" ({usd(usd_ / groups)} a group{some})" if usd_ else "")
+        )
     if usage["calls"]:
         parts.append(count(usage["calls"], "call"))
     if usage["prompt_tokens"] or usage["completion_tokens"]:
-        cached = f" ({short(usage['cached_tokens'])} of it cached)" if usage["cached_tokens"] else ""
-        prompt, completion = short(usage["prompt_tokens"]), short(usage["completion_tokens"])
+        cached = (
+            f" ({short(usage['cached_tokens'])} of it cached)"
+            if usage["cached_tokens"]
+            else ""
+        )
+        prompt, completion = (
+            short(usage["prompt_tokens"]),
+            short(usage["completion_tokens"]),
+        )
         parts.append(f"{prompt} prompt{cached} + {completion} completion tokens")
     return ", ".join(parts)
 
@@ -186,11 +230,15 @@ def position_bias(figures: ReportFigures) -> str:
     parts = []
     for name, bar in sure.items():
         word = "more" if bar["mean"] > 0 else "less"
-        parts.append(f"shown {name} scores {abs(bar['mean']):.3f} ± {bar['error']:.3f} {word}")
+        parts.append(
+            f"shown {name} scores {abs(bar['mean']):.3f} ± {bar['error']:.3f} {word}"
+        )
     shift = f"{' and '.join(parts)} than its group"
     if 2 * figures["slots"]["corrected"] > figures["slots"]["groups"]:
         return f"{shift} in single passes, before --debias or --standardize corrected the scores"
-    if 2 * figures["reliability"]["groups"] > figures["slots"]["groups"]:  # known from two passes on
+    if (
+        2 * figures["reliability"]["groups"] > figures["slots"]["groups"]
+    ):  # known from two passes on
         return (
             f"{shift} in single passes: the passes average it in the scores, --debias also takes it out of "
             "the reliability"
@@ -209,13 +257,21 @@ def same_scores(one_score: int, compared: int, *, panel: bool) -> str:
     )
 
 
-def mere_noise(tied: int, one_score: int, compared: int, median: float | None, *, panel: bool) -> str:
+def mere_noise(
+    tied: int, one_score: int, compared: int, median: float | None, *, panel: bool
+) -> str:
     """Say that a judge's differences are its noise, if nearly all groups are tied with a reliability of 0.
 
     Of `compared` groups `tied` are, `one_score` because each got one score, which is no noise.
     """
     nearly = _NEARLY * compared
-    if not compared or median is None or median >= _NONE or tied < nearly or one_score >= nearly:
+    if (
+        not compared
+        or median is None
+        or median >= _NONE
+        or tied < nearly
+        or one_score >= nearly
+    ):
         return ""
     whose, their = ("these judges'", "their") if panel else ("this judge's", "its")
     return (
@@ -239,7 +295,8 @@ def sure_positions(bars: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, 
     return {
         name: bar
         for name, bar in (("first", bars[0]), ("last", bars[-1]))
-        if bar["error"] is not None and abs(bar["mean"]) > max(SURE * bar["error"], _BIASED)
+        if bar["error"] is not None
+        and abs(bar["mean"]) > max(SURE * bar["error"], _BIASED)
     }
 
 
@@ -257,21 +314,31 @@ def length(figures: ReportFigures) -> str:
 
 def reliability(figures: ReportFigures, *, advise: bool = True) -> str:
     """Describe how much of the differences in a group is more than noise; `advise` what raises it."""
-    from ruler_cli.results.report.highlights import UNRELIABLE  # `score` needs none of the report
+    from ruler_cli.results.report.highlights import (
+        UNRELIABLE,
+    )  # `score` needs none of the report
 
     values = figures["reliability"]
     if values["median"] is None:
         return ""
     low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= UNRELIABLE + 1e-9)
     many = count(values["groups"], "group")
-    more = "; more --passes, or --adaptive, make it more" if advise and values["median"] < UNRELIABLE else ""
+    more = (
+        "; more --passes, or --adaptive, make it more"
+        if advise and values["median"] < UNRELIABLE
+        else ""
+    )
     return f"{values['median']:.2f} in the median of {many}, below {UNRELIABLE} in {low}{more}"
 
 
 def percent(share: float) -> str:
     """Write a share as a whole percentage, with a decimal if it would else seem to be none or all."""
     text = f"{share:.0%}"
-    return f"{min(max(share, 0.001), 0.999):.1%}" if text in ("0%", "100%") and 0 < share < 1 else text
+    return (
+        f"{min(max(share, 0.001), 0.999):.1%}"
+        if text in ("0%", "100%") and 0 < share < 1
+        else text
+    )
 
 
 def given(number: float | None, form: str) -> str:

@@ -12,11 +12,11 @@ from ruler_cli.cli.progress import Console, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count, counts
 from ruler_cli.errors import UsageError
-from ruler_cli.options import Options
-from ruler_cli.run_settings import scored_input
+from ruler_cli.settings.load import scored_input
+from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
-    from ruler_cli.reading.input import Input
+    from ruler_cli.files.input import Input
     from ruler_cli.results.select import Keep
 
 
@@ -25,7 +25,10 @@ def command(
     source: Scored,
     output: Annotated[
         str,
-        typer.Argument(metavar="OUTPUT", help="A file as SCORED is, or SCORED itself; `-` is stdout."),
+        typer.Argument(
+            metavar="OUTPUT",
+            help="A file as SCORED is, or SCORED itself; `-` is stdout.",
+        ),
     ],
     options: Options,
 ) -> int:
@@ -49,7 +52,10 @@ def command(
         from ruler_cli.results.conditions import parse_condition
         from ruler_cli.results.select import select
 
-        conditions, rule = list(map(parse_condition, options.where or ())), _keep(options)
+        conditions, rule = (
+            list(map(parse_condition, options.where or ())),
+            _keep(options),
+        )
         if not conditions and rule is None:
             raise UsageError(
                 "say what to keep: --where live for groups to learn from, --keep 4 --by variance for some "
@@ -90,17 +96,25 @@ def _keep(options: Options) -> Keep | None:
 
     most, by, answer = options.keep, options.by, options.answer
     if most is None and by is not None:
-        raise UsageError("say how many rollouts of each group, with --keep M", option="by", value=by)
+        raise UsageError(
+            "say how many rollouts of each group, with --keep M", option="by", value=by
+        )
     if most is not None and by is None:
         raise UsageError(
-            "say which, with --by score, --by variance or --by majority", option="keep", value=most
+            "say which, with --by score, --by variance or --by majority",
+            option="keep",
+            value=most,
         )
     if by == "majority" and answer is None:
         raise UsageError(
-            "say where a rollout's answer stands, with --answer PATH", option="by", value="majority"
+            "say where a rollout's answer stands, with --answer PATH",
+            option="by",
+            value="majority",
         )
     if answer is not None and by != "majority":
         raise UsageError("is for --keep M --by majority", option="answer", value=answer)
     if most == 1 and by == "variance":
-        raise UsageError("one score has no variance", "keep 2 or more", option="by", value="variance")
+        raise UsageError(
+            "one score has no variance", "keep 2 or more", option="by", value="variance"
+        )
     return None if most is None or by is None else Keep(most, by, answer)

@@ -25,7 +25,8 @@ _BUSY = 5.0
 
 
 def run_interruptible(
-    main: Callable[[StopSignal], Awaitable[T]], before_end: Callable[[int], None] = lambda _: None
+    main: Callable[[StopSignal], Awaitable[T]],
+    before_end: Callable[[int], None] = lambda _: None,
 ) -> T:
     """Run `main`: the first signal stops it by its StopSignal, the second raises InterruptedRun.
 
@@ -103,14 +104,18 @@ def _end_if_busy(numbers: Sequence[signal.Signals]) -> Iterator[None]:
         if received:
             raise InterruptedRun(received[0])
 
-    for number in numbers:  # beside the loop's own way: the system writes each signal into its pipe as well
+    for number in (
+        numbers
+    ):  # beside the loop's own way: the system writes each signal into its pipe as well
         signal.signal(number, receive)
     before = signal.signal(signal.SIGALRM, end)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before or signal.SIG_DFL)  # None: one that is not of Python
+        signal.signal(
+            signal.SIGALRM, before or signal.SIG_DFL
+        )  # None: one that is not of Python
 
 
 @contextmanager
@@ -119,7 +124,9 @@ def unwind_on_signal() -> Iterator[None]:
 
     The exit code is 128 plus the signal's number. Signals that the shell has set to be ignored stay so.
     """
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # only the main thread may set handlers
         yield
         return
     handlers = {

@@ -32,18 +32,24 @@ from ruler_cli.cli.report_sentences import (
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count, counts, iso, seconds, short, shorten, usd
 from ruler_cli.cli.usage_errors import usage_sentence
-from ruler_cli.errors import InterruptedRun, OutputError, ReaderGone, RulerError, UsageError
-from ruler_cli.observer import BatchFigures, Summary
-from ruler_cli.options import long_names
-from ruler_cli.reading.location import Location
-from ruler_cli.writing.atomic import LocalFile
-from ruler_cli.writing.file_names import FOREIGN, TEXT
+from ruler_cli.errors import (
+    InterruptedRun,
+    OutputError,
+    ReaderGone,
+    RulerError,
+    UsageError,
+)
+from ruler_cli.files.atomic import LocalFile
+from ruler_cli.files.file_names import FOREIGN, TEXT
+from ruler_cli.files.location import Location
+from ruler_cli.settings.options import long_names
+from ruler_cli.types import BatchFigures, Summary
 
 if TYPE_CHECKING:
     from ruler_cli.cli.progress import Console
-    from ruler_cli.config import ScoreSettings
-    from ruler_cli.options import Options
-    from ruler_cli.run import RunResult
+    from ruler_cli.runs.file import RunResult
+    from ruler_cli.settings.models import ScoreSettings
+    from ruler_cli.settings.options import Options
 
 _NAMED = 3
 """Rollouts, and pairs of judges, that are named; `--summary` lists more."""
@@ -73,9 +79,15 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
     """
     noise, same = _weaknesses(summary)
     tied = summary.tied if summary.tied > summary.one_score and not noise else 0
-    explanations = same_explanations(summary.same_explanations, summary.explained, "reply")
+    explanations = same_explanations(
+        summary.same_explanations, summary.explained, "reply"
+    )
     action = (
-        (summary.failed_before, "group", "failed in an earlier run, not asked again; --retry-failed does"),
+        (
+            summary.failed_before,
+            "group",
+            "failed in an earlier run, not asked again; --retry-failed does",
+        ),
         (
             summary.unanswered,
             "request",
@@ -84,7 +96,11 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
         (summary.unreadable, "line or trajectory", "not readable"),
     )
     notes = (
-        (summary.kept - summary.failed_before, "group", "answered from the ledger, without a call"),
+        (
+            summary.kept - summary.failed_before,
+            "group",
+            "answered from the ledger, without a call",
+        ),
         (tied, "group", "tied: equal scores, or no further apart than chance"),
         (summary.windowed, "group", "shown in windows"),
         (summary.escalated, "group", "scored by the stronger judge"),
@@ -101,16 +117,24 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
     if summary.hedged:
         out.append(f"{count(summary.hedged, 'slow call')} asked a second time")
     if summary.retried:
-        tried = ", ".join(f"{number} {_TRIED.get(kind, kind)}" for kind, number in summary.retried.items())
+        tried = ", ".join(
+            f"{number} {_TRIED.get(kind, kind)}"
+            for kind, number in summary.retried.items()
+        )
         out.append(f"calls tried again: {tried}")
     if summary.unsure_usd:
-        out.append(f"calls without a stated usage may have cost up to {usd(summary.unsure_usd)} more")
+        out.append(
+            f"calls without a stated usage may have cost up to {usd(summary.unsure_usd)} more"
+        )
     return out
 
 
 def _first_line(summary: Summary) -> str:
     """Return groups, time, mean score, ties, failures and cost in one line."""
-    groups, failed = max(summary.total or 0, summary.groups), sum(summary.failed.values())
+    groups, failed = (
+        max(summary.total or 0, summary.groups),
+        sum(summary.failed.values()),
+    )
     mean = summary.figures.mean_score if summary.figures is not None else None
     calls = count(summary.usage.calls, "call")
     if summary.cost_usd is None and not (summary.asked or summary.usage.calls):
@@ -131,7 +155,11 @@ def _first_line(summary: Summary) -> str:
 
 
 def _failures(summary: Summary, *, debug: bool) -> Iterator[str]:
-    other = {"transport": "no reply in the ledger (transport)"} if summary.unanswered else {}
+    other = (
+        {"transport": "no reply in the ledger (transport)"}
+        if summary.unanswered
+        else {}
+    )
     for kind, number in sorted(summary.failed.items()):
         way_out = "; --debug shows them" if kind == "reply" and not debug else ""
         yield f"{count(number, 'group')} not scored: {(_REASONS | other)[kind]}{way_out}"
@@ -139,9 +167,14 @@ def _failures(summary: Summary, *, debug: bool) -> Iterator[str]:
 
 def _weaknesses(summary: Summary) -> tuple[str, str]:
     """Return the sentence on a judge whose differences are noise, else on one that often gives none."""
-    figures, compared = summary.figures or BatchFigures(), summary.scored - summary.alone
+    figures, compared = (
+        summary.figures or BatchFigures(),
+        summary.scored - summary.alone,
+    )
     panel, tied = bool(figures.judges), summary.tied - summary.alone
-    noise = mere_noise(tied, summary.one_score, compared, figures.reliability_median, panel=panel)
+    noise = mere_noise(
+        tied, summary.one_score, compared, figures.reliability_median, panel=panel
+    )
     return noise, "" if noise else same_scores(summary.one_score, compared, panel=panel)
 
 
@@ -152,30 +185,54 @@ def figure_lines(figures: BatchFigures, *, weak: bool = False) -> Iterator[str]:
     """
     if figures.degraded:
         yield f"{count(figures.degraded, 'group')} without the scores of some pass or judge (degraded)"
-    if figures.reliability_median is not None and not (weak and not round(figures.reliability_median, 2)):
+    if figures.reliability_median is not None and not (
+        weak and not round(figures.reliability_median, 2)
+    ):
         groups, low = sum(figures.reliability), sum(figures.reliability[:5])
-        median = f" in the median, below {LOW} in {low} of {count(groups, 'group')}" if groups > 1 else ""
-        more = "; more --passes raise it" if figures.reliability_median < LOW and not weak else ""
+        median = (
+            f" in the median, below {LOW} in {low} of {count(groups, 'group')}"
+            if groups > 1
+            else ""
+        )
+        more = (
+            "; more --passes raise it"
+            if figures.reliability_median < LOW and not weak
+            else ""
+        )
         yield f"reliability: {figures.reliability_median:.2f}{median}{more}"
     length = figures.length
     if figures.slot_groups >= FEW and figures.slot_curve:
         sure = sure_positions([asdict(bar) for bar in figures.slot_curve])
         if sure:
-            moved = ", ".join(f"{name} {bar['mean']:+.3f}" for name, bar in sure.items())
+            moved = ", ".join(
+                f"{name} {bar['mean']:+.3f}" for name, bar in sure.items()
+            )
             error = max(bar["error"] for bar in sure.values())
             several = figures.reliability_median is not None  # known from two passes on
             advice = "averaged over passes" if several else "--debias corrects it"
             done = "subtracted" if figures.debiased else advice
             yield f"position bias: {moved} (± {error:.3f}); {done}"
-    if length is not None and length.groups >= FEW and abs(length.slope) > SURE * length.error:
+    if (
+        length is not None
+        and length.groups >= FEW
+        and abs(length.slope) > SURE * length.error
+    ):
         yield (
             f"length: twice as long scores {length.slope:+.3f} ± {length.error:.3f} "
             f"(correlation {length.correlation:+.2f})"
         )
     yield from _pairs(figures)
     contradictions = (
-        (figures.flawed, figures.flawed_listed, "passed with a score below 0.5 (flawed positives)"),
-        (figures.near_misses, figures.near_misses_listed, "failed with a score from 0.5 on (near misses)"),
+        (
+            figures.flawed,
+            figures.flawed_listed,
+            "passed with a score below 0.5 (flawed positives)",
+        ),
+        (
+            figures.near_misses,
+            figures.near_misses_listed,
+            "failed with a score from 0.5 on (near misses)",
+        ),
     )
     for number, listed, note in contradictions:
         named = [
@@ -191,8 +248,16 @@ def figure_lines(figures: BatchFigures, *, weak: bool = False) -> Iterator[str]:
 
 def _pairs(figures: BatchFigures) -> Iterator[str]:
     """Yield a line for each two judges; of many, for those that agree least."""
-    known = [(pair.correlation, pair) for pair in figures.judges if pair.correlation is not None]
-    listed = known if len(known) <= _NAMED else sorted(known, key=lambda each: each[0])[:_NAMED]
+    known = [
+        (pair.correlation, pair)
+        for pair in figures.judges
+        if pair.correlation is not None
+    ]
+    listed = (
+        known
+        if len(known) <= _NAMED
+        else sorted(known, key=lambda each: each[0])[:_NAMED]
+    )
     for correlation, pair in listed:
         errors = given(pair.errors, ", errors against the reward {:.2f}")
         yield f"{' and '.join(pair.judges)}: scores correlate {correlation:.2f} within groups{errors}"
@@ -217,7 +282,11 @@ class RunRecord:
             )
             refuse_summary(options.summary, source, output, map(str, files))
         self._path = None if options.dry_run else options.summary
-        self._options, self._output, self._stack = options, Location(output), ExitStack()
+        self._options, self._output, self._stack = (
+            options,
+            Location(output),
+            ExitStack(),
+        )
         self._console: Console | None = None
         self.result: RunResult | None = None
         """The result of the run, if it came to its end."""
@@ -287,7 +356,10 @@ class RunRecord:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         with self._stack:
             try:
@@ -302,11 +374,18 @@ class RunRecord:
 
         facts = _without_keys(self._facts | asdict(summary))
         try:
-            _replace(path, orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+            _replace(
+                path,
+                orjson.dumps(
+                    facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+                ),
+            )
         except BrokenPipeError:
             sys.stdout = None  # its reader is gone
         except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror}", option="summary", value=path) from None
+            raise OutputError(
+                f"cannot be written: {error.strerror}", option="summary", value=path
+            ) from None
 
 
 def _reason(error: BaseException | None) -> str | None:
@@ -326,7 +405,11 @@ def _without_keys(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_keys(item) for item in value]
     text = isinstance(value, str)
-    return hide_keys(command_words(value)).encode(errors="replace").decode() if text else value
+    return (
+        hide_keys(command_words(value)).encode(errors="replace").decode()
+        if text
+        else value
+    )
 
 
 def _is_stream(path: Path) -> bool:
@@ -358,7 +441,9 @@ def _replace(path: Path, content: bytes) -> None:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EBUSY):
             raise
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW), "wb") as stream:
+        with os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW), "wb"
+        ) as stream:
             stream.write(content)
 
 
@@ -370,18 +455,35 @@ def refuse_summary(path: Path, source: str, output: str, files: Iterable[str]) -
     """
     others = (source, output, output.rstrip("/") + ".failed.jsonl", *files)
     if Location.of(path).remote:
-        raise UsageError("is an address", "give a file of this machine", option="summary")
-    taken = {Path(other).resolve() for other in others if other and not Location(other).remote}
+        raise UsageError(
+            "is an address", "give a file of this machine", option="summary"
+        )
+    taken = {
+        Path(other).resolve()
+        for other in others
+        if other and not Location(other).remote
+    }
     own = {path.resolve(), path.with_name(f"{path.name}.partial").resolve()}
     if str(path) != "-" and not taken.isdisjoint(own):
         raise UsageError(
-            "is another file of this run", "give it a name of its own", option="summary", value=path
+            "is another file of this run",
+            "give it a name of its own",
+            option="summary",
+            value=path,
         )
     if str(path) == "-" and output == "-":
-        raise UsageError("stdout holds the records already", "give it a file", option="summary", value="-")
+        raise UsageError(
+            "stdout holds the records already",
+            "give it a file",
+            option="summary",
+            value="-",
+        )
     if path.is_dir():
         raise UsageError(
-            "is a directory", f"name a file in it, e.g. {path / 'summary.json'}", option="summary", value=path
+            "is a directory",
+            f"name a file in it, e.g. {path / 'summary.json'}",
+            option="summary",
+            value=path,
         )
     if not path.parent.is_dir():
         raise UsageError(
@@ -392,11 +494,16 @@ def refuse_summary(path: Path, source: str, output: str, files: Iterable[str]) -
         )
     if path.suffix not in (*TEXT, ".json", ".jsonl") and path.suffix.lower() in FOREIGN:
         raise UsageError(
-            "is one JSON document", f"name it {path.with_suffix('.json')}", option="summary", value=path
+            "is one JSON document",
+            f"name it {path.with_suffix('.json')}",
+            option="summary",
+            value=path,
         )
     inside = False
     with suppress(UsageError):  # the run itself says why INPUT cannot be read
-        inside = Location(source).many and Location(source).listed().would_hold(Location(str(path)))
+        inside = Location(source).many and Location(source).listed().would_hold(
+            Location(str(path))
+        )
     if inside:
         raise UsageError(
             "lies in INPUT and would be read as a part of it",
@@ -419,4 +526,6 @@ def record_refusal(words: Sequence[str], error: Exception, code: int) -> None:
     if path.is_file() and not path.read_bytes()[:20].startswith(b'{\n  "version":'):
         return
     with suppress(RulerError, OSError):
-        RunRecord(replace(options, summary=path), source, output).end(code, usage_sentence(error))
+        RunRecord(replace(options, summary=path), source, output).end(
+            code, usage_sentence(error)
+        )

@@ -22,7 +22,16 @@ _NARROWEST, _WIDEST = 10, 9_999
 _VARIATION = re.compile("[\ufe0e\ufe0f]")
 """Variation selectors: they make a picture of the character before, or text."""
 _ESCAPED = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
-_REPLACEMENTS = {"─": "-", "█": "#", "▉": "#", "▊": "#", "▋": "#", "▌": "#", "▐": "#", "▕": " "}
+_REPLACEMENTS = {
+    "─": "-",
+    "█": "#",
+    "▉": "#",
+    "▊": "#",
+    "▋": "#",
+    "▌": "#",
+    "▐": "#",
+    "▕": " ",
+}
 _REPLACEMENTS |= {"▍": " ", "▎": " ", "▏": " ", "…": "~"}
 
 
@@ -39,14 +48,26 @@ class Terminal:
         console = Console(file=sys.stdout)
         self.tty = sys.stdout.isatty()
         # what COLUMNS says, else the terminal's, else 80
-        self.width = min(max(shutil.get_terminal_size((80, 24)).columns, _NARROWEST), _WIDEST)
-        self.styled = console.is_terminal and not console.no_color and console.color_system is not None
+        self.width = min(
+            max(shutil.get_terminal_size((80, 24)).columns, _NARROWEST), _WIDEST
+        )
+        self.styled = (
+            console.is_terminal
+            and not console.no_color
+            and console.color_system is not None
+        )
         colours = cast("_Colours | None", console.color_system if self.styled else None)
         # in a locale of ASCII only; Python itself writes UTF-8 even there
-        locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+        locale = next(
+            filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), ""
+        )
         plain = locale in ("C", "POSIX")
-        self.encoding = "ascii" if plain else getattr(sys.stdout, "encoding", None) or "utf-8"
-        self._replacements = {ord(c): other for c, other in _REPLACEMENTS.items() if not self._has(c)}
+        self.encoding = (
+            "ascii" if plain else getattr(sys.stdout, "encoding", None) or "utf-8"
+        )
+        self._replacements = {
+            ord(c): other for c, other in _REPLACEMENTS.items() if not self._has(c)
+        }
         self._console = Console(
             file=io.StringIO(), width=self.width, height=100, color_system=colours,
             force_terminal=self.styled, no_color=not self.styled, highlight=False, markup=False, emoji=False,
@@ -121,7 +142,11 @@ def _page(text: str) -> None:
 
     sys.stdout.flush()
     pager = subprocess.Popen(  # noqa: S602 - the user's own command, as man and git run it
-        os.environ["PAGER"], shell=True, stdin=subprocess.PIPE, text=True, errors="backslashreplace"
+        os.environ["PAGER"],
+        shell=True,
+        stdin=subprocess.PIPE,
+        text=True,
+        errors="backslashreplace",
     )
     with suppress(KeyboardInterrupt, OSError):  # the pager may be left before the end
         pager.communicate(text)

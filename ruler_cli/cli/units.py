@@ -26,7 +26,9 @@ def counts(rows: Iterable[tuple[int, str, str]]) -> Iterator[str]:
             yield f"{count(number, what)} {note}"
 
 
-def columns(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str] = str.ljust) -> Iterator[str]:
+def columns(
+    rows: Sequence[Sequence[str]], justify: Callable[[str, int], str] = str.ljust
+) -> Iterator[str]:
     """Yield rows as lines with columns of one width; the first is left-justified."""
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     for name, *cells in rows:
@@ -56,7 +58,11 @@ def wrap(text: str, width: int) -> Iterator[str]:
             yield line
         line = word
         while cells(line) > width:
-            most = next(i for i in range(1, len(line) + 1) if i == len(line) or cells(line[: i + 1]) > width)
+            most = next(
+                i
+                for i in range(1, len(line) + 1)
+                if i == len(line) or cells(line[: i + 1]) > width
+            )
             if most == len(line):  # a wide character alone
                 break
             yield line[:most]
@@ -87,12 +93,18 @@ def seconds(number: float) -> str:
     """Return a duration in s, min or h."""
     if number < _MINUTE:
         return f"{number:.1f} s"
-    return f"{number / _MINUTE:.1f} min" if number < _HOUR else f"{number / _HOUR:.1f} h"
+    return (
+        f"{number / _MINUTE:.1f} min" if number < _HOUR else f"{number / _HOUR:.1f} h"
+    )
 
 
 def iso(at: float | None) -> str | None:
     """Return a Unix time in the format of ISO 8601, to the second."""
-    return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (
+        None
+        if at is None
+        else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    )
 
 
 def usd(amount: float) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.errors import RulerError
-from ruler_cli.reading.location import Location
+from ruler_cli.files.location import Location
 
 _KEY_OPTION = "--api-key-env VAR; a key never stands on a command line"
 OPTIONS_OF_OTHERS = {
@@ -120,7 +120,17 @@ NO_OPTION = {
     "-y": _UNASKED,
 }
 """Options that other tools need and this one does not, and why."""
-_ARGUMENTS = ("--input", "--in", "--input-file", "-i", "--output", "--output-file", "--out", "-o", "--file")
+_ARGUMENTS = (
+    "--input",
+    "--in",
+    "--input-file",
+    "-i",
+    "--output",
+    "--output-file",
+    "--out",
+    "-o",
+    "--file",
+)
 """Options of other tools for what is an argument here."""
 _NEAR = 0.8
 """Likeness, from 0 to 1, of a misspelt option and one that exists: --passs, and not --force and --price."""
@@ -151,7 +161,9 @@ def report_usage_error(error: Exception) -> int | None:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # type: ignore[attr-defined]  # the help, on stderr
         return 2
-    if not isinstance(error, RulerError) and not callable(getattr(error, "format_message", None)):
+    if not isinstance(error, RulerError) and not callable(
+        getattr(error, "format_message", None)
+    ):
         return None
     print_note(usage_sentence(error))
     return int(getattr(error, "exit_code", 2))
@@ -170,7 +182,10 @@ def _sentence(error: Any) -> str:
         return f"{message}; its command lists what it takes with --help"
     see = f"; `{ctx.command_path} --help` lists what there is"
     if hasattr(error, "possibilities"):
-        return _unknown_option(error.option_name, ctx) or f"{message.partition(' (Possible')[0]}{see}"
+        return (
+            _unknown_option(error.option_name, ctx)
+            or f"{message.partition(' (Possible')[0]}{see}"
+        )
     if (unknown := _NO_COMMAND.match(message)) is not None:
         command = COMMANDS_OF_OTHERS.get(unknown[1], "")
         if not command and _FILE_NAME.match(unknown[1]):
@@ -178,22 +193,41 @@ def _sentence(error: Any) -> str:
         if command.split(" ")[0] in ("--help", *ctx.command.commands):
             return f"{unknown[0]}; did you mean `{ctx.command_path} {command}`?"
     if message.startswith((_MISSING, _MANY)):
-        arguments = [str(one.metavar) for one in ctx.command.params if one.param_type_name == "argument"]
-        several = _SEVERAL_INPUTS if message.startswith(_MANY) and "INPUT" in arguments else ""
+        arguments = [
+            str(one.metavar)
+            for one in ctx.command.params
+            if one.param_type_name == "argument"
+        ]
+        several = (
+            _SEVERAL_INPUTS
+            if message.startswith(_MANY) and "INPUT" in arguments
+            else ""
+        )
         return f"{message}; write `{' '.join((ctx.command_path, *arguments))}`{several}"
-    return message if message.endswith("?") else f"{_invalid_value(message, error) or message}{see}"
+    return (
+        message
+        if message.endswith("?")
+        else f"{_invalid_value(message, error) or message}{see}"
+    )
 
 
 def _unknown_option(name: str, ctx: Any) -> str | None:
     """Return a sentence with the option to write instead, or the commands that have it; None for neither."""
-    from ruler_cli.suggestions import nearest
+    from ruler_cli.settings.suggestions import nearest
 
-    own, problem = _options(ctx.command), f"{name}: is no option of `{ctx.command_path}`"
+    own, problem = (
+        _options(ctx.command),
+        f"{name}: is no option of `{ctx.command_path}`",
+    )
     word = f"--{name[2:].replace('_', '-').lower()}" if name.startswith("--") else name
     for instead in OPTIONS_OF_OTHERS.get(word, "").split(" | "):
         if re.split("[ ;]", instead)[0] in own:
             return f"{problem}; write {instead}"
-    arguments = [str(one.metavar) for one in ctx.command.params if one.param_type_name == "argument"]
+    arguments = [
+        str(one.metavar)
+        for one in ctx.command.params
+        if one.param_type_name == "argument"
+    ]
     why = NO_OPTION.get(word, "")
     if why and arguments and ("OUTPUT" in arguments or not why.startswith("OUTPUT")):
         return f"{problem}: {why}; leave it out"
@@ -202,10 +236,16 @@ def _unknown_option(name: str, ctx: Any) -> str | None:
     root = ctx.find_root()
     commands = getattr(root.command, "commands", {})
     inner = {
-        f"{n} {m}": two for n, one in commands.items() for m, two in getattr(one, "commands", {}).items()
+        f"{n} {m}": two
+        for n, one in commands.items()
+        for m, two in getattr(one, "commands", {}).items()
     }
     for several in (commands, inner):
-        if others := [f"`{root.command_path} {n}`" for n, one in several.items() if name in _options(one)]:
+        if others := [
+            f"`{root.command_path} {n}`"
+            for n, one in several.items()
+            if name in _options(one)
+        ]:
             return f"{problem}; it belongs to {', '.join(others)}"
     longer = [one for one in own if len(word) > _SHORT and one.startswith(word)]
     near = nearest(word, own, _NEAR) or (longer[0] if len(longer) == 1 else None)
@@ -225,11 +265,21 @@ def _invalid_value(message: str, error: Any) -> str | None:
     found = _INVALID.match(message)
     if found is None or (param := getattr(error, "param", None)) is None:
         return None
-    kind, least, most = param.type, getattr(param.type, "min", None), getattr(param.type, "max", None)
+    kind, least, most = (
+        param.type,
+        getattr(param.type, "min", None),
+        getattr(param.type, "max", None),
+    )
     number = _KINDS["int" if "int" in kind.name else "float"]
-    bounds = "" if least is None else f" from {least:g}" + (" on" if most is None else f" to {most:g}")
+    bounds = (
+        ""
+        if least is None
+        else f" from {least:g}" + (" on" if most is None else f" to {most:g}")
+    )
     choices = " or ".join(", ".join(getattr(kind, "choices", ())).rsplit(", ", 1))
-    wanted = choices or (_KINDS["boolean"] if found["kind"] == "boolean" else number + bounds)
+    wanted = choices or (
+        _KINDS["boolean"] if found["kind"] == "boolean" else number + bounds
+    )
     source = error.ctx.get_parameter_source(param.name) if error.ctx else None
     from_variable = found["variable"] and getattr(source, "name", "") == "ENVIRONMENT"
     name = f"{found['variable']}=" if from_variable else f"{max(param.opts, key=len)} "
@@ -237,4 +287,8 @@ def _invalid_value(message: str, error: Any) -> str | None:
 
 
 def _options(command: Any) -> set[str]:
-    return {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+    return {
+        name
+        for param in command.params
+        for name in (*param.opts, *param.secondary_opts)
+    }

@@ -14,15 +14,32 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.event_kinds import is_autogen, is_langchain
 from ruler_cli.formats.chat import check_messages
-from ruler_cli.formats.dialects import normalize_call, normalize_message, normalize_part, result_turn
+from ruler_cli.formats.dialects import (
+    normalize_call,
+    normalize_message,
+    normalize_part,
+    result_turn,
+)
 from ruler_cli.formats.fields import is_message_list, items, lookup, objects
 from ruler_cli.formats.interface import ID_KEYS, Format, refused_shapes
-from ruler_cli.reading.event_kinds import is_autogen, is_langchain
 from ruler_cli.types import Rollout
 
-_USERS = ("user", "human", "user_proxy", "userproxy", "userproxyagent", "user_proxy_agent")
-_SILENT = ("ModelClientStreamingChunkEvent", "SelectSpeakerEvent", "SelectorEvent", "UserInputRequestedEvent")
+_USERS = (
+    "user",
+    "human",
+    "user_proxy",
+    "userproxy",
+    "userproxyagent",
+    "user_proxy_agent",
+)
+_SILENT = (
+    "ModelClientStreamingChunkEvent",
+    "SelectSpeakerEvent",
+    "SelectorEvent",
+    "UserInputRequestedEvent",
+)
 _RESULTS = ("ToolCallExecutionEvent", "FunctionExecutionResultMessage")
 _THREADS = ("messages", "message_thread", "llm_messages", "llm_context.messages")
 """Paths of AutoGen's messages: of a result, or of the input of a model. A team has a state an agent."""
@@ -34,12 +51,18 @@ def _listed(record: Mapping[str, Any], paths: tuple[str, ...]) -> list[Any]:
     """The first list of messages at these paths, or of an agent's state; [] if there is none."""
     states = record.get("agent_states") if paths is _THREADS else None
     values = [lookup(record, path) for path in paths]
-    values += [lookup(s, "message_thread") for s in states.values()] if isinstance(states, dict) else []
+    values += (
+        [lookup(s, "message_thread") for s in states.values()]
+        if isinstance(states, dict)
+        else []
+    )
     return next(filter(is_message_list, values), [])
 
 
 def _read(
-    paths: tuple[str, ...], turns_of: Callable[[dict[str, Any]], Iterable[Any]], record: dict[str, Any]
+    paths: tuple[str, ...],
+    turns_of: Callable[[dict[str, Any]], Iterable[Any]],
+    record: dict[str, Any],
 ) -> Iterator[Any]:
     if not (messages := _listed(record, paths)):
         raise UnreadableError("has no messages where its framework writes them")
@@ -50,12 +73,19 @@ def _read(
 
 
 def _autogen_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    kind, source, content = message.get("type"), message.get("source"), message.get("content")
+    kind, source, content = (
+        message.get("type"),
+        message.get("source"),
+        message.get("content"),
+    )
     if "role" in message:  # a line that could not be read
         yield message
     elif kind in _RESULTS:
         for one in content if isinstance(content, list) else [content]:
-            yield result_turn(lookup(one, "call_id"), one.get("content") if isinstance(one, dict) else one)
+            yield result_turn(
+                lookup(one, "call_id"),
+                one.get("content") if isinstance(one, dict) else one,
+            )
     elif kind == "CodeExecutionEvent":
         yield {"role": "tool", "content": lookup(message, "result.output")}
     elif kind == "SystemMessage":
@@ -64,9 +94,18 @@ def _autogen_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"role": "user", "content": content}
     elif kind not in _SILENT:
         calls = items(content)
-        calls = calls if all(isinstance(c, dict) and {"name", "arguments"} <= c.keys() for c in calls) else []
+        calls = (
+            calls
+            if all(
+                isinstance(c, dict) and {"name", "arguments"} <= c.keys() for c in calls
+            )
+            else []
+        )
         thought = content if kind == "ThoughtEvent" else message.get("thought")
-        turn = {"role": "assistant", "content": None if calls or kind == "ThoughtEvent" else content}
+        turn = {
+            "role": "assistant",
+            "content": None if calls or kind == "ThoughtEvent" else content,
+        }
         more = {"name": source, "tool_calls": calls, "reasoning_content": thought}
         yield turn | {key: value for key, value in more.items() if value}
 
@@ -77,7 +116,11 @@ def _read_chat_history(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for message in history:
         role = message.get("role")
         if role not in ("tool", "function", "system"):
-            role = "user" if _speaker(message) == first and not message.get("tool_calls") else "assistant"
+            role = (
+                "user"
+                if _speaker(message) == first and not message.get("tool_calls")
+                else "assistant"
+            )
         results = message.get("tool_responses")
         yield from results if is_message_list(results) else [{**message, "role": role}]
 
@@ -87,15 +130,27 @@ def _speaker(message: Mapping[str, Any]) -> Any:
 
 
 def _is_chat_history(record: Mapping[str, Any]) -> bool:
-    known = {"summary", "cost", "human_input"} & record.keys() and "messages" not in record
+    known = {
+        "summary",
+        "cost",
+        "human_input",
+    } & record.keys() and "messages" not in record
     return bool(known) and is_message_list(record.get("chat_history"))
 
 
 def _read_crew(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for task in record["tasks_output"]:
-        texts = [task.get(name) for name in ("description", "expected_output") if task.get(name)]
+        texts = [
+            task.get(name)
+            for name in ("description", "expected_output")
+            if task.get(name)
+        ]
         yield {"role": "user", "content": "\n\n".join(map(str, texts))}
-        yield {"role": "assistant", "name": task.get("agent"), "content": task.get("raw")}
+        yield {
+            "role": "assistant",
+            "name": task.get("agent"),
+            "content": task.get("raw"),
+        }
 
 
 def _is_crew(record: Mapping[str, Any]) -> bool:
@@ -112,7 +167,11 @@ def _pick(value: Any, name: str) -> Any:
         return None
     first, *rest = name.split("_")
     field = value.get(name)
-    return field if field is not None else value.get(first + "".join(map(str.capitalize, rest)))
+    return (
+        field
+        if field is not None
+        else value.get(first + "".join(map(str.capitalize, rest)))
+    )
 
 
 def _content(content: Any, role: str, name: Any = None) -> Iterator[dict[str, Any]]:
@@ -123,7 +182,9 @@ def _content(content: Any, role: str, name: Any = None) -> Iterator[dict[str, An
         return
     parts, results = list[Any](), list[Any]()
     for part in lookup(content, "parts") or ():
-        if not isinstance(part, Mapping) or any(value is not None for value in part.values()):
+        if not isinstance(part, Mapping) or any(
+            value is not None for value in part.values()
+        ):
             one = normalize_part(part)
             (results if lookup(one, "type") == "tool_result" else parts).append(one)
     if parts:
@@ -139,7 +200,9 @@ def _events(events: Iterable[Any]) -> Iterator[dict[str, Any]]:
         if isinstance(event.get("content"), dict):
             by_user = event.get("author") == "user"
             name = None if by_user else event.get("author")
-            yield from _content(event["content"], "user" if by_user else "assistant", name)
+            yield from _content(
+                event["content"], "user" if by_user else "assistant", name
+            )
         error = _pick(event, "error_message") or _pick(event, "error_code")
         if error:
             yield {"role": "error", "content": error}
@@ -150,9 +213,17 @@ def _invocation(invocation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield from _content(_pick(invocation, "user_content"), "user")
     between = _pick(invocation, "intermediate_data") or {}
     results = {one.get("id"): one for one in _pick(between, "tool_responses") or ()}
-    calls = _pick(between, "tool_uses") or _pick(between, "tool_calls") or invocation.get("tools")
+    calls = (
+        _pick(between, "tool_uses")
+        or _pick(between, "tool_calls")
+        or invocation.get("tools")
+    )
     for call in calls or ():
-        yield {"role": "assistant", "content": None, "tool_calls": [normalize_call(call)]}
+        yield {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [normalize_call(call)],
+        }
         response = results.get(call.get("id"))
         content = call.get("result") if response is None else response.get("response")
         if content is not None:
@@ -169,10 +240,18 @@ def _invocation(invocation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _read_case(record: dict[str, Any]) -> list[Rollout]:
     events = _pick(_pick(record, "session_details"), "events")
     metrics = _pick(record, "eval_metric_result_per_invocation") or ()
-    actual = filter(None, objects([_pick(metric, "actual_invocation") for metric in metrics]))
-    messages = [*_events(events)] if events else [turn for one in actual for turn in _invocation(one)]
+    actual = filter(
+        None, objects([_pick(metric, "actual_invocation") for metric in metrics])
+    )
+    messages = (
+        [*_events(events)]
+        if events
+        else [turn for one in actual for turn in _invocation(one)]
+    )
     if not messages:
-        raise UnreadableError("has no session in `sessionDetails`, and no `actualInvocation`")
+        raise UnreadableError(
+            "has no session in `sessionDetails`, and no `actualInvocation`"
+        )
     status = _pick(record, "final_eval_status")
     outcome = _STATUS.get(status) if isinstance(status, int | str) else None
     return [Rollout(messages, reward=record.get("reward"), outcome=outcome)]
@@ -180,22 +259,32 @@ def _read_case(record: dict[str, Any]) -> list[Rollout]:
 
 def _is_session(record: Mapping[str, Any]) -> bool:
     events = items(record.get("events"))[:5]
-    known = bool(events) and all(isinstance(event, dict) and "author" in event for event in events)
+    known = bool(events) and all(
+        isinstance(event, dict) and "author" in event for event in events
+    )
     return known and "messages" not in record
 
 
 def _is_case(record: Mapping[str, Any]) -> bool:
     names = ("overall_eval_metric_results", "final_eval_status", "session_details")
-    return _pick(record, "eval_id") is not None and any(_pick(record, name) is not None for name in names)
+    return _pick(record, "eval_id") is not None and any(
+        _pick(record, name) is not None for name in names
+    )
 
 
 def _case_key(record: Mapping[str, Any]) -> str | None:
     identity, eval_set = _pick(record, "eval_id"), _pick(record, "eval_set_id")
-    return f"{eval_set}: {identity}" if eval_set else str(identity) if identity else None
+    return (
+        f"{eval_set}: {identity}" if eval_set else str(identity) if identity else None
+    )
 
 
 def _history(
-    name: str, tells: str, matches: Any, read: Callable[[Any], Iterable[Any]], keys: tuple[str, ...] = ID_KEYS
+    name: str,
+    tells: str,
+    matches: Any,
+    read: Callable[[Any], Iterable[Any]],
+    keys: tuple[str, ...] = ID_KEYS,
 ) -> Format:
     """The format of a framework's histories; the first word of its name is the family."""
     return Format(

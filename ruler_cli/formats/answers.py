@@ -21,9 +21,29 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats import turns
 from ruler_cli.formats.chat import Messages, tools_of
-from ruler_cli.formats.fields import first_at, is_message_list, is_text_list, items, list_field, lookup
-from ruler_cli.formats.interface import ID_KEYS, Format, ListLayout, RecordLayout, keyed_format
-from ruler_cli.formats.parallel import answer_rollout, column, lists_at, no_removal, parallel_lists, value_at
+from ruler_cli.formats.fields import (
+    first_at,
+    is_message_list,
+    is_text_list,
+    items,
+    list_field,
+    lookup,
+)
+from ruler_cli.formats.interface import (
+    ID_KEYS,
+    Format,
+    ListLayout,
+    RecordLayout,
+    keyed_format,
+)
+from ruler_cli.formats.parallel import (
+    answer_rollout,
+    column,
+    lists_at,
+    no_removal,
+    parallel_lists,
+    value_at,
+)
 from ruler_cli.formats.prompts import (
     HISTORIES,
     INSTRUCTION_INPUTS,
@@ -44,7 +64,11 @@ def _read_ultra(record: dict[str, Any]) -> list[Rollout]:
     out = []
     for i, item in enumerate(completions):
         read = partial(_completion, prompt, item, f"completions[{i}].response")
-        out.append(turns.read_or_error(read, ("completions", i), reward=lookup(item, "overall_score")))
+        out.append(
+            turns.read_or_error(
+                read, ("completions", i), reward=lookup(item, "overall_score")
+            )
+        )
     return out
 
 
@@ -57,12 +81,18 @@ def _completion(prompt: Messages, item: Any, where: str) -> Rollout:
 def _is_ultra(record: Mapping[str, Any]) -> bool:
     completions = record.get("completions")
     known = "instruction" in record and isinstance(completions, list)
-    return known and all(isinstance(item, dict) and "response" in item for item in items(completions))
+    return known and all(
+        isinstance(item, dict) and "response" in item for item in items(completions)
+    )
 
 
 def _read_reward_bench(record: dict[str, Any]) -> list[Rollout]:
     prompt = turns.prompt_turns(record.get("prompt"), "prompt")
-    both = [(name, answer) for name in ("chosen", "rejected") for answer in list_field(record, name)]
+    both = [
+        (name, answer)
+        for name in ("chosen", "rejected")
+        for answer in list_field(record, name)
+    ]
     return [
         answer_rollout(prompt, answer, name, i, outcome=name == "chosen")
         for i, (name, answer) in enumerate(both)
@@ -76,7 +106,10 @@ def _read_live_code(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError(f"has no list of answers in `{name}`")
     prompt = turns.prompt_turns(record.get("question_content"), "question_content")
     graded = column(record, "graded_list", len(answers))
-    return [answer_rollout(prompt, answer, name, i, outcome=graded[i]) for i, answer in enumerate(answers)]
+    return [
+        answer_rollout(prompt, answer, name, i, outcome=graded[i])
+        for i, answer in enumerate(answers)
+    ]
 
 
 def _code_field(record: Mapping[str, Any]) -> str:
@@ -88,9 +121,13 @@ def _read_samples(record: dict[str, Any]) -> list[Rollout]:
     answers = next(iter(items(record.get("resps"))), None)
     answers = [answers] if isinstance(answers, str) else items(answers)
     if not is_text_list(answers):
-        raise UnreadableError("has no texts in `resps[0]` (log-likelihoods of choices are no rollouts)")
+        raise UnreadableError(
+            "has no texts in `resps[0]` (log-likelihoods of choices are no rollouts)"
+        )
     prompt = first_at(record, *_ARGUMENTS)
-    prompt = prompt[0] if is_text_list(prompt) else prompt  # a chat prompt is JSON text, in a list
+    prompt = (
+        prompt[0] if is_text_list(prompt) else prompt
+    )  # a chat prompt is JSON text, in a list
     asked: Messages | None = None
     if isinstance(prompt, str) and prompt.lstrip().startswith("["):
         with suppress(UnreadableError):  # a text that begins with a bracket
@@ -108,7 +145,11 @@ _ARGUMENTS = ("arguments.gen_args_0.arg_0", "arguments.0.0")
 def _sample_key(record: Mapping[str, Any]) -> str | None:
     if record.get("doc_id") is None:
         return None
-    return key_text(record["doc_id"]) + " " + hashed_key("prompt", first_at(record, *_ARGUMENTS, "doc"))
+    return (
+        key_text(record["doc_id"])
+        + " "
+        + hashed_key("prompt", first_at(record, *_ARGUMENTS, "doc"))
+    )
 
 
 def _sample_lists(record: Mapping[str, Any], size: int) -> list[Path]:
@@ -119,7 +160,11 @@ def _sample_lists(record: Mapping[str, Any], size: int) -> list[Path]:
 
 def _list_path(record: Mapping[str, Any]) -> Path:
     """Return the path of the answers to a prompt; () if there are none."""
-    lists = [name for name in ANSWER_LISTS if name != "choices" and isinstance(record.get(name), list)]
+    lists = [
+        name
+        for name in ANSWER_LISTS
+        if name != "choices" and isinstance(record.get(name), list)
+    ]
     lists += [name for name in ANSWERS if is_text_list(record.get(name))]
     return turns.answers_path(record) or tuple(lists[:1])
 
@@ -145,12 +190,20 @@ def _read_group(record: dict[str, Any]) -> list[Rollout]:
     if not isinstance(answers, list):
         raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
     given, name = record.get("messages"), prompt_field(record)
-    prompt = task_turns(record, name) if given is None else turns.chat_turns(given, "messages")
+    prompt = (
+        task_turns(record, name)
+        if given is None
+        else turns.chat_turns(given, "messages")
+    )
     rewards = column(record, "rewards", len(answers))
     where, out = ".".join(map(str, path)), []
     for i, value in enumerate(answers):
         # of an object without an answer None remains, which becomes the error of its rollout
-        answer = turns.find_answer(value, f"{where}[{i}]") if isinstance(value, dict) else value
+        answer = (
+            turns.find_answer(value, f"{where}[{i}]")
+            if isinstance(value, dict)
+            else value
+        )
         out.append(answer_rollout(prompt, answer, where, i, reward=rewards[i]))
     return out
 
@@ -169,16 +222,29 @@ _TURN_LISTS = ("conversations", "conversation", "dialog", "dialogue", "turns", "
 def _pair_fields(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the fields with prompt and answer of a record; None for one that is missing."""
     prompt = prompt_field(record)
-    present = [name for name in ANSWERS if name in record and turns.is_answer(record[name])]
-    answer = next((name for name in present if record[name] is not None), present[0] if present else None)
-    if answer is None and prompt == "question" and isinstance(record.get("answer"), str):
+    present = [
+        name for name in ANSWERS if name in record and turns.is_answer(record[name])
+    ]
+    answer = next(
+        (name for name in present if record[name] is not None),
+        present[0] if present else None,
+    )
+    if (
+        answer is None
+        and prompt == "question"
+        and isinstance(record.get("answer"), str)
+    ):
         answer = "answer"
     return prompt, answer
 
 
 def _is_pair(record: Mapping[str, Any]) -> bool:
     whole = any(name in record for name in _WHOLE)
-    return None not in _pair_fields(record) and not whole and not turns.answers_path(record)
+    return (
+        None not in _pair_fields(record)
+        and not whole
+        and not turns.answers_path(record)
+    )
 
 
 def _read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout]:
@@ -189,15 +255,23 @@ def _read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout
     answer = turns.response_turns(record.get(answer_name), answer_name, as_json=as_json)
     label, tools, reward = record.get("label"), tools_of(record), record.get("reward")
     outcome = label if isinstance(label, bool) else None
-    rollout = turns.make_rollout(prompt, [*context, *answer], tools=tools, reward=reward, outcome=outcome)
+    rollout = turns.make_rollout(
+        prompt, [*context, *answer], tools=tools, reward=reward, outcome=outcome
+    )
     return [replace(rollout, prompt_length=len(prompt)) if context else rollout]
 
 
 def _refine(records: Sequence[Mapping[str, Any]]) -> Format:
     """Read answers as JSON text of messages if all of them are."""
-    answers = [record.get(name) for record in records if (name := _pair_fields(record)[1]) is not None]
+    answers = [
+        record.get(name)
+        for record in records
+        if (name := _pair_fields(record)[1]) is not None
+    ]
     whole = turns.all_conversations(answers)
-    return replace(_PAIR, rollouts=partial(_read_pair, as_json=True)) if whole else _PAIR
+    return (
+        replace(_PAIR, rollouts=partial(_read_pair, as_json=True)) if whole else _PAIR
+    )
 
 
 _PAIR = Format(
@@ -209,18 +283,28 @@ _PAIR = Format(
 def _turns_field(record: Mapping[str, Any]) -> str | None:
     """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
     listed = (name for name in _TURN_LISTS if _is_turns(record.get(name)))
-    texts = (name for name in ("text", *_TURN_LISTS) if _as_dialogue(record.get(name)) is not None)
+    texts = (
+        name
+        for name in ("text", *_TURN_LISTS)
+        if _as_dialogue(record.get(name)) is not None
+    )
     return next(listed, None) or next(texts, None)
 
 
 def _is_turns(value: Any) -> bool:
     if isinstance(value, str) or not is_message_list(value):
         return isinstance(value, str) and turns.json_messages(value) is not None
-    return {"role", "content"} <= value[0].keys() or turns.named_turns(value) is not None
+    return {"role", "content"} <= value[0].keys() or turns.named_turns(
+        value
+    ) is not None
 
 
 def _as_dialogue(value: Any) -> Messages | None:
-    return turns.dialogue(value) if isinstance(value, str) and turns.json_messages(value) is None else None
+    return (
+        turns.dialogue(value)
+        if isinstance(value, str) and turns.json_messages(value) is None
+        else None
+    )
 
 
 def _read_turns(record: dict[str, Any]) -> list[Rollout]:
@@ -229,20 +313,38 @@ def _read_turns(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError(f"has no turns in `{'`, `'.join(_TURN_LISTS)}`")
     given = _as_dialogue(record[name]) or turns.chat_turns(record[name], name)
     messages = with_system(record, turns.with_answer(record, given))
-    return [Rollout(messages, tools=tools_of(record) or None, reward=record.get("reward"))]
+    return [
+        Rollout(messages, tools=tools_of(record) or None, reward=record.get("reward"))
+    ]
 
 
 _PROMPTS = ("prompt", "problem", "question", "question_content", "instruction")
 _COMPLETIONS = ("completion", "solution")
-_OTHERS = {"messages", "response", "responses", "output", "outputs", "completions", "sample_idx", "advantage"}
+_OTHERS = {
+    "messages",
+    "response",
+    "responses",
+    "output",
+    "outputs",
+    "completions",
+    "sample_idx",
+    "advantage",
+}
 """Fields of other records with a `task_id`."""
 
 
 def _read_completion(record: dict[str, Any]) -> list[Rollout]:
-    prompt = next((record[name] for name in _PROMPTS if isinstance(record.get(name), str)), None)
+    prompt = next(
+        (record[name] for name in _PROMPTS if isinstance(record.get(name), str)), None
+    )
     name = next((name for name in _COMPLETIONS if name in record), _COMPLETIONS[0])
-    messages = [*turns.prompt_turns(prompt, "prompt"), *turns.answer_turns(record.get(name), name)]
-    return [Rollout(messages, reward=record.get("reward"), outcome=record.get("passed"))]
+    messages = [
+        *turns.prompt_turns(prompt, "prompt"),
+        *turns.answer_turns(record.get(name), name),
+    ]
+    return [
+        Rollout(messages, reward=record.get("reward"), outcome=record.get("passed"))
+    ]
 
 
 def _is_completion(record: Mapping[str, Any]) -> bool:
@@ -251,7 +353,9 @@ def _is_completion(record: Mapping[str, Any]) -> bool:
     if not isinstance(record.get("task_id"), str) or _OTHERS & record.keys():
         return False
     if "completion" in record:
-        return isinstance(record["completion"], str) and ("passed" in record or not prompted)
+        return isinstance(record["completion"], str) and (
+            "passed" in record or not prompted
+        )
     return isinstance(record.get("solution"), str) and not prompted
 
 

@@ -9,9 +9,9 @@ from operator import contains
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.fields import items, lookup, objects
 from ruler_cli.formats.interface import printable
-from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Rollout
 
 Messages = list[Any]
@@ -28,7 +28,14 @@ TRANSCRIPT = "transcript"
 """Role of a message that holds a whole conversation as one text: the task and the agent's turns."""
 TEXT_KEYS = ("content", "text", "value", "parts", "message", "body", "output", "result")
 """Fields that hold the text of a message, best first."""
-CALL_KEYS = ("tool_calls", "toolCalls", "tool_uses", "function_calls", "toolInvocations", "tool_invocations")
+CALL_KEYS = (
+    "tool_calls",
+    "toolCalls",
+    "tool_uses",
+    "function_calls",
+    "toolInvocations",
+    "tool_invocations",
+)
 """Fields that hold a message's tool calls."""
 RESULT_KINDS = ("tool_result", "tool-result", "toolResult")
 """Kinds of message parts that hold the result of a tool call."""
@@ -46,7 +53,15 @@ _LABELS = frozenset((
     "provider_specific_fields",
 ))  # fmt: skip
 """Fields of a message that are metadata, not content."""
-_TEXT_KINDS = (None, "text", "input_text", "output_text", "thinking", "reasoning", "message")
+_TEXT_KINDS = (
+    None,
+    "text",
+    "input_text",
+    "output_text",
+    "thinking",
+    "reasoning",
+    "message",
+)
 """Kinds of parts and items that are empty if their text is empty."""
 _OUTPUTS = (
     "function_call_output", "computer_call_output", "local_shell_call_output", "custom_tool_call_output",
@@ -88,7 +103,13 @@ def tools_of(trajectory: Mapping[str, Any]) -> Any:
         values = (lookup(trajectory, path) for path in TOOLS)
         tools = next((value for value in values if isinstance(value, list)), None)
     if tools is None and "exchanges" in trajectory:
-        tools = next((request.get("tools") for request, _ in _exchanges(trajectory["exchanges"])), None)
+        tools = next(
+            (
+                request.get("tools")
+                for request, _ in _exchanges(trajectory["exchanges"])
+            ),
+            None,
+        )
     return tools
 
 
@@ -171,15 +192,23 @@ def has_content(message: Mapping[str, Any]) -> bool:
         return True  # a call without arguments, a picture
     if "role" not in message and message.get("type") not in _TEXT_KINDS:
         return True  # a Responses item that is no text
-    if has_text(content) or any(message.get(key) for key in (*CALL_KEYS, "function_call", "refusal")):
+    if has_text(content) or any(
+        message.get(key) for key in (*CALL_KEYS, "function_call", "refusal")
+    ):
         return True
-    return any(has_text(message.get(key)) for key in THOUGHT_KEYS) or bool(other_text(message))
+    return any(has_text(message.get(key)) for key in THOUGHT_KEYS) or bool(
+        other_text(message)
+    )
 
 
 def other_fields(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a message that are neither its content nor metadata."""
     known = ("content", "refusal", "function_call", *CALL_KEYS, *THOUGHT_KEYS)
-    return {key: value for key, value in message.items() if key not in known and key not in _LABELS}
+    return {
+        key: value
+        for key, value in message.items()
+        if key not in known and key not in _LABELS
+    }
 
 
 def other_text(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,18 +238,26 @@ def has_text(value: Any) -> bool:
 
 
 def nothing_to_judge(
-    messages: Messages, further: Sequence[Messages] = (), prompt_length: int | None = None
+    messages: Messages,
+    further: Sequence[Messages] = (),
+    prompt_length: int | None = None,
 ) -> str | None:
     """Return the reason why a rollout cannot be judged, as a predicate; None if the agent did something.
 
     The first `prompt_length` messages are the prompt; an agent's message there does not count.
     """
     own = messages[prompt_length or 0 :]
-    if any(is_agent(message) and has_content(message) for part in (own[::-1], *further) for message in part):
+    if any(
+        is_agent(message) and has_content(message)
+        for part in (own[::-1], *further)
+        for message in part
+    ):
         return None
     if any(map(is_agent, own)):
         return "has only empty turns of the agent: there is nothing to judge"
-    roles = list(dict.fromkeys(printable(str(message.get("role")), 40) for message in messages))
+    roles = list(
+        dict.fromkeys(printable(str(message.get("role")), 40) for message in messages)
+    )
     return f"has no turn of the agent to judge (its roles: {', '.join(roles[:8])})"
 
 
@@ -230,7 +267,11 @@ def _conversations(exchanges: Any) -> list[Messages]:
     for request, response in _exchanges(exchanges):
         conversation = _request_messages(request) + _response_messages(response)
         compact = _without_nulls(conversation)
-        out = [earlier for earlier in out if _without_nulls(earlier) != compact[: len(earlier)]]
+        out = [
+            earlier
+            for earlier in out
+            if _without_nulls(earlier) != compact[: len(earlier)]
+        ]
         out.append(conversation)
     return out
 
@@ -238,7 +279,11 @@ def _conversations(exchanges: Any) -> list[Messages]:
 def _without_nulls(value: Any) -> Any:
     """Return a value without nulls and empty lists: a client omits them when it sends a message again."""
     if isinstance(value, dict):
-        return {key: _without_nulls(v) for key, v in value.items() if v is not None and v != []}
+        return {
+            key: _without_nulls(v)
+            for key, v in value.items()
+            if v is not None and v != []
+        }
     return [_without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
@@ -267,7 +312,13 @@ def _request_messages(request: Mapping[str, Any]) -> Messages:
 def _response_messages(response: Mapping[str, Any]) -> Messages:
     for choice in objects(items(response.get("choices"))[:1]):
         message = choice.get("message")
-        return [message] if message is not None else [{"role": "assistant", "content": choice.get("text")}]
+        return (
+            [message]
+            if message is not None
+            else [{"role": "assistant", "content": choice.get("text")}]
+        )
     if isinstance(response.get("output"), list):
         return list(response["output"])
-    return [{"role": response.get("role", "assistant"), "content": response.get("content")}]
+    return [
+        {"role": response.get("role", "assistant"), "content": response.get("content")}
+    ]

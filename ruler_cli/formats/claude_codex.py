@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ruler_cli.files.event_kinds import is_claude, is_codex
 from ruler_cli.formats import sessions
 from ruler_cli.formats.dialects import call_turn, result_turn
 from ruler_cli.formats.fields import first_at, lookup, objects
 from ruler_cli.formats.interface import refused_shapes
-from ruler_cli.reading.event_kinds import is_claude, is_codex
 
 Event = dict[str, Any]
 _NOTIFICATIONS = (
@@ -38,9 +38,15 @@ _REMINDERS = ("system-reminder", "ide_opened_file", "ide_diagnostics")
 def _read_claude(record: sessions.Record, session: sessions.Session) -> None:
     events = sessions.events_of(record)
     known = objects(events)
-    answers = [event for event in known if event.get("type") == "assistant" and _is_main(event)]
-    tree = bool(answers) and all(event.get("parentUuid") is not None for event in answers)
-    reader = _ClaudeReader(session, any(_queued(event) is not None for event in known), tree)
+    answers = [
+        event for event in known if event.get("type") == "assistant" and _is_main(event)
+    ]
+    tree = bool(answers) and all(
+        event.get("parentUuid") is not None for event in answers
+    )
+    reader = _ClaudeReader(
+        session, any(_queued(event) is not None for event in known), tree
+    )
     for event in events:
         if not isinstance(event, dict):
             session.add("unreadable", event)
@@ -83,7 +89,11 @@ class _ClaudeReader:
 
     def read(self, event: Event) -> None:
         """Read one event of the main conversation."""
-        identity, kind, message = event.get("uuid"), event.get("type"), event.get("message")
+        identity, kind, message = (
+            event.get("uuid"),
+            event.get("type"),
+            event.get("message"),
+        )
         if isinstance(identity, str) and identity in self.turns_after:
             return  # written twice
         if kind == "assistant" and isinstance(message, dict):
@@ -122,7 +132,9 @@ class _ClaudeReader:
         text = content if isinstance(content, str) else ""
         session, turns = self.session, self.session.turns
         last = turns[-1].get("content") if turns else None
-        after_command = isinstance(last, str) and last.startswith("<command-")  # that the user typed: /review
+        after_command = isinstance(last, str) and last.startswith(
+            "<command-"
+        )  # that the user typed: /review
         meta, typed = event.get("isMeta"), not text.startswith(_NOT_TYPED)
         if event.get("isCompactSummary") and session.begun:
             session.note(content)
@@ -131,13 +143,19 @@ class _ClaudeReader:
         elif meta and after_command:
             session.add("user", content)  # the text that the user's command stands for
         elif text.startswith(_LOCAL) and after_command:
-            del turns[-1]  # a command to the harness, e.g. /model, which no agent answers
+            del turns[
+                -1
+            ]  # a command to the harness, e.g. /model, which no agent answers
             self.prompts = [at for at in self.prompts if at < len(turns)]
         elif typed if meta else text.startswith(_NOTIFICATIONS):
             session.note(content)
         elif meta or text.startswith((*_LOCAL, *_CAVEAT)):
             return
-        elif content and typed and not any(part.get("type") == "tool_result" for part in objects(content)):
+        elif (
+            content
+            and typed
+            and not any(part.get("type") == "tool_result" for part in objects(content))
+        ):
             self._prompt(event, content)
         else:
             session.add("user", content)
@@ -160,7 +178,11 @@ class _ClaudeReader:
 
     def _queue(self, operation: Any, content: Any) -> None:
         """Note a text that was typed while the agent worked; show it when it reaches the agent."""
-        if operation == "enqueue" and isinstance(content, str) and not content.startswith(_NOT_TYPED):
+        if (
+            operation == "enqueue"
+            and isinstance(content, str)
+            and not content.startswith(_NOT_TYPED)
+        ):
             self.waiting.append(content)
         elif operation in ("remove", "dequeue", "popAll") and self.waiting:
             text = self.waiting.pop()
@@ -181,7 +203,9 @@ def _without_reminders(part: Any) -> Any:
     rest = text
     for tag in _REMINDERS:
         pieces, at = [], 0
-        while (start := rest.find(f"<{tag}>", at)) >= 0 and (end := rest.find(f"</{tag}>", start)) >= 0:
+        while (start := rest.find(f"<{tag}>", at)) >= 0 and (
+            end := rest.find(f"</{tag}>", start)
+        ) >= 0:
             pieces.append(rest[at:start])
             at = end + len(f"</{tag}>")
         rest = "".join([*pieces, rest[at:]])
@@ -198,14 +222,24 @@ _DROPPED = re.compile(
 _AGENTS_MD = re.compile(r"\s*# AGENTS\.md instructions( for [^\n]*)?\n")
 _USER_INSTRUCTIONS = "<user_instructions>"
 _REQUEST = "## My request for Codex:"
-_SILENT = ("ghost_snapshot", "compaction", "compaction_summary", "context_compaction", "token_count")
+_SILENT = (
+    "ghost_snapshot",
+    "compaction",
+    "compaction_summary",
+    "context_compaction",
+    "token_count",
+)
 
 
 def _read_codex(record: sessions.Record, session: sessions.Session) -> None:
     """Read the items in the order of the file, and the events that no item repeats."""
     events = sessions.events_of(record)
     items = [_item(event) for event in events]
-    has = {str(item.get("role") or item.get("type")) for item in items if isinstance(item, dict)}
+    has = {
+        str(item.get("role") or item.get("type"))
+        for item in items
+        if isinstance(item, dict)
+    }
     asked = any(map(_is_typed, items))
     instructed = any(
         _USER_INSTRUCTIONS in str(item.get("content"))
@@ -222,7 +256,11 @@ def _read_codex(record: sessions.Record, session: sessions.Session) -> None:
             if _is_typed(item):
                 prompts.append(len(session.turns))
             _read_item(item, session)
-        elif "type" not in event and isinstance(event.get("instructions"), str) and not instructed:
+        elif (
+            "type" not in event
+            and isinstance(event.get("instructions"), str)
+            and not instructed
+        ):
             session.add("developer", event["instructions"])
         elif not isinstance(payload, dict):
             continue
@@ -241,7 +279,11 @@ def _item(event: Any) -> Event | None:
     if "payload" not in event:
         return event if "type" in event else None
     payload = event["payload"]
-    return payload if event.get("type") == "response_item" and isinstance(payload, dict) else None
+    return (
+        payload
+        if event.get("type") == "response_item" and isinstance(payload, dict)
+        else None
+    )
 
 
 def _is_typed(item: Event | None) -> bool:
@@ -251,7 +293,11 @@ def _is_typed(item: Event | None) -> bool:
     added = (_USER_INSTRUCTIONS, *_NOT_TYPED)
     return any(
         text is None
-        or not (_DROPPED.match(text) or _AGENTS_MD.match(text) or text.lstrip().startswith(added))
+        or not (
+            _DROPPED.match(text)
+            or _AGENTS_MD.match(text)
+            or text.lstrip().startswith(added)
+        )
         for text in map(sessions.part_text, sessions.content_parts(item.get("content")))
     )
 
@@ -265,9 +311,20 @@ def _read_item(item: Event, session: sessions.Session) -> None:
         _read_message(str(item["role"]), item.get("content"), session)
     elif kind == "reasoning":
         thought = sessions.plain_content(item.get("content") or item.get("summary"))
-        texts = [part.get("text") for part in objects(thought)] if isinstance(thought, list) else [thought]
-        session.add("assistant", None, reasoning="\n".join(str(text) for text in texts if text))
-    elif kind in ("function_call", "custom_tool_call", "local_shell_call", "web_search_call"):
+        texts = (
+            [part.get("text") for part in objects(thought)]
+            if isinstance(thought, list)
+            else [thought]
+        )
+        session.add(
+            "assistant", None, reasoning="\n".join(str(text) for text in texts if text)
+        )
+    elif kind in (
+        "function_call",
+        "custom_tool_call",
+        "local_shell_call",
+        "web_search_call",
+    ):
         arguments = first_at(item, "arguments", "input", "action")
         session.turns.append(call_turn(identity, item.get("name") or kind, arguments))
     elif str(kind).endswith("_output"):
@@ -286,7 +343,9 @@ def _read_message(role: str, content: Any, session: sessions.Session) -> None:
         text = sessions.part_text(part)
         if text is None:
             parts.append(part)
-        elif _DROPPED.match(text) or (role == "developer" and text.lstrip().startswith("<")):
+        elif _DROPPED.match(text) or (
+            role == "developer" and text.lstrip().startswith("<")
+        ):
             continue
         elif heading := _AGENTS_MD.match(text):
             session.add("developer", text[heading.end() :].strip())
@@ -295,12 +354,19 @@ def _read_message(role: str, content: Any, session: sessions.Session) -> None:
         elif text.lstrip().startswith(_NOTIFICATIONS):
             session.note(text)
         else:
-            parts.append(text.rpartition(_REQUEST)[2].strip() if _REQUEST in text else text)
+            parts.append(
+                text.rpartition(_REQUEST)[2].strip() if _REQUEST in text else text
+            )
     session.add(role, sessions.plain_content(parts))
 
 
 def _read_event(
-    payload: Event, session: sessions.Session, has: set[str], prompts: list[int], *, asked: bool
+    payload: Event,
+    session: sessions.Session,
+    has: set[str],
+    prompts: list[int],
+    *,
+    asked: bool,
 ) -> None:
     """Add an event that stands beside the items, if no item (`has`: roles and types) says the same."""
     kind = payload.get("type")
@@ -322,15 +388,27 @@ def _read_event(
 
 def _is_codex_sub_agent(record: sessions.Record) -> bool:
     """Tell if the first `session_meta` names a sub-agent."""
-    heads = (event for event in objects(sessions.events_of(record)) if event.get("type") == "session_meta")
+    heads = (
+        event
+        for event in objects(sessions.events_of(record))
+        if event.get("type") == "session_meta"
+    )
     head = lookup(next(heads, None), "payload")
     source = lookup(head, "source")
-    return (isinstance(source, dict) and "subagent" in source) or lookup(head, "thread_source") == "subagent"
+    return (isinstance(source, dict) and "subagent" in source) or lookup(
+        head, "thread_source"
+    ) == "subagent"
 
 
-_codex_events, _claude_events = sessions.made_of(is_codex, "events"), sessions.made_of(is_claude, "events")
+_codex_events, _claude_events = (
+    sessions.made_of(is_codex, "events"),
+    sessions.made_of(is_claude, "events"),
+)
 _claude_lines = sessions.made_of(
-    lambda event: event.get("type") in ("user", "assistant", "system") and "role" not in event, "loglines"
+    lambda event: (
+        event.get("type") in ("user", "assistant", "system") and "role" not in event
+    ),
+    "loglines",
 )
 FORMATS, _SUB_AGENTS = zip(
     sessions.session_format(

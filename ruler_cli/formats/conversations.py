@@ -51,17 +51,31 @@ def conversations_of(spans: Sequence[Span]) -> list[Conversation]:
     for number, call in enumerate(spans):
         if call.kind != "call":
             continue
-        question, answer = dialects.question_turns(call.input), dialects.agent_turns(call.output)
+        question, answer = (
+            dialects.question_turns(call.input),
+            dialects.agent_turns(call.output),
+        )
         calls = (span for span in _around(by_id, call) if span.kind == "call")
-        outer = next((span for span in calls if None not in (span.input, span.output)), None)
+        outer = next(
+            (span for span in calls if None not in (span.input, span.output)), None
+        )
         # a framework's call wraps its client's, and holds its answer
-        wrap = [*dialects.question_turns(outer.input), *dialects.agent_turns(outer.output)] if outer else []
+        wrap = (
+            [*dialects.question_turns(outer.input), *dialects.agent_turns(outer.output)]
+            if outer
+            else []
+        )
         if (question or answer) and not (outer and _says(prints(wrap), prints(answer))):
             steps.add(number, question, answer)
     for one in steps.conversations:
-        if called := {name for message in one.output for name in dialects.called_names(message)}:
+        if called := {
+            name for message in one.output for name in dialects.called_names(message)
+        }:
             results = steps.results(one.last, len(spans))
-            one.output = [*one.output, *(turn for turn in results if turn["name"] in called)]
+            one.output = [
+                *one.output,
+                *(turn for turn in results if turn["name"] in called),
+            ]
     return steps.conversations
 
 
@@ -87,15 +101,24 @@ class _Steps:
             return
         # some frameworks send only new messages: none, results of tools, or the agent's own turns
         partial = (
-            not question or dialects.is_result(question[0]) or question[0].get("role") in dialects.OWN_ROLES
+            not question
+            or dialects.is_result(question[0])
+            or question[0].get("role") in dialects.OWN_ROLES
         )
-        latest = self._by_parent.get(self._spans[number].parent) or next(reversed(self.conversations), None)
+        latest = self._by_parent.get(self._spans[number].parent) or next(
+            reversed(self.conversations), None
+        )
         conversation = latest if partial else None
         if conversation is None:
             conversation = Conversation(number, number)
             self.conversations.append(conversation)
-        elif question:  # without its first messages with which the conversation ends already
-            end = [*conversation.input_prints[-len(asked) :], *conversation.output_prints]
+        elif (
+            question
+        ):  # without its first messages with which the conversation ends already
+            end = [
+                *conversation.input_prints[-len(asked) :],
+                *conversation.output_prints,
+            ]
             sizes = range(min(len(end), len(asked)), 0, -1)
             question = question[next((n for n in sizes if end[-n:] == asked[:n]), 0) :]
         else:
@@ -113,9 +136,13 @@ class _Steps:
     def _index(self, conversation: Conversation, number: int) -> None:
         conversation.last = number
         self._by_parent[self._spans[number].parent] = conversation
-        self._by_input.setdefault(_hashes(conversation.input_prints)[-1], []).append(conversation)
+        self._by_input.setdefault(_hashes(conversation.input_prints)[-1], []).append(
+            conversation
+        )
 
-    def _continued(self, asked: list[Print], answered: list[Print]) -> Conversation | None:
+    def _continued(
+        self, asked: list[Print], answered: list[Print]
+    ) -> Conversation | None:
         """The conversation that a step continues, the one of the longest input first."""
         for key in _hashes(asked)[:0:-1]:
             for one in self._by_input.get(key, ())[-_NEAR:][::-1]:
@@ -123,21 +150,32 @@ class _Steps:
                     continue
                 said, rest = one.output_prints, asked[len(one.input_prints) :]
                 # it holds the conversation's answer, or is the same step again
-                if _says(rest, said) if rest else not answered or not said or answered == said:
+                if (
+                    _says(rest, said)
+                    if rest
+                    else not answered or not said or answered == said
+                ):
                     return one
         return None
 
 
 def _hashes(messages: list[Print]) -> list[int]:
     """A hash of each beginning of an input, the shortest first."""
-    return list(accumulate(messages, lambda before, message: hash((before, message)), initial=0))
+    return list(
+        accumulate(messages, lambda before, message: hash((before, message)), initial=0)
+    )
 
 
 def tools_of(spans: Sequence[Span]) -> Any:
     """The tools that the first call was offered."""
     calls = (span for span in spans if span.kind == "call")
     return next(
-        (tools for span in calls if (tools := span.tools or dialects.offered_tools(span.input))), None
+        (
+            tools
+            for span in calls
+            if (tools := span.tools or dialects.offered_tools(span.input))
+        ),
+        None,
     )
 
 
@@ -153,7 +191,10 @@ def tool_turns(span: Span) -> Messages:
 def depths(spans: Sequence[Span], conversations: Sequence[Conversation]) -> list[int]:
     """The number of tools around each conversation: a sub-agent's is one deeper."""
     by_id = _by_id(spans)
-    return [sum(s.kind == "tool" for s in _around(by_id, spans[one.first])) for one in conversations]
+    return [
+        sum(s.kind == "tool" for s in _around(by_id, spans[one.first]))
+        for one in conversations
+    ]
 
 
 def prints(messages: Messages) -> list[Print]:
@@ -177,10 +218,15 @@ def _around(by_id: Mapping[str, Span], span: Span) -> Iterator[Span]:
 
 def _says(messages: list[Print], answer: list[Print]) -> bool:
     """Tell if messages hold an answer: its text without its thoughts, and its calls."""
-    own = [(text, called) for role, text, called in messages if role in ("assistant", "None")]
+    own = [
+        (text, called)
+        for role, text, called in messages
+        if role in ("assistant", "None")
+    ]
     names = {name for _, called in own for name in called}
     return all(
-        any(text.split("</think>")[-1].strip() in other for other, _ in own) and names.issuperset(called)
+        any(text.split("</think>")[-1].strip() in other for other, _ in own)
+        and names.issuperset(called)
         for _, text, called in answer
     )
 
@@ -192,6 +238,10 @@ def _print(message: Mapping[str, Any]) -> Print:
     if not text:  # other parts tell it from other messages
         parts = message.get("content")
         if isinstance(parts, list):
-            parts = [p for p in parts if not (isinstance(p, Mapping) and p.get("type") == "tool_use")]
+            parts = [
+                p
+                for p in parts
+                if not (isinstance(p, Mapping) and p.get("type") == "tool_use")
+            ]
         text = "" if parts in dialects.EMPTY else repr(parts)
     return str(message.get("role")), text, dialects.called_names(message)

@@ -11,18 +11,26 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.files.splice import Patches, nested, read_object, span_at
 from ruler_cli.formats import turns
 from ruler_cli.formats.fields import items, lookup
-from ruler_cli.formats.interface import ID_KEYS, ArtLayout, Format, ListLayout, RecordLayout
+from ruler_cli.formats.interface import (
+    ID_KEYS,
+    ArtLayout,
+    Format,
+    ListLayout,
+    RecordLayout,
+)
 from ruler_cli.formats.parallel import column, parallel_lists, path_of
 from ruler_cli.formats.reader import Reader
 from ruler_cli.types import Line, Path, Record, Rollout
-from ruler_cli.writing.splice import Patches, nested, read_object, span_at
 
 _PROMPTS = ("prompt", "input", "question")
 
 
-def custom_format(path: str, records: Sequence[dict[str, Any]], *, alone: bool = False) -> Format | None:
+def custom_format(
+    path: str, records: Sequence[dict[str, Any]], *, alone: bool = False
+) -> Format | None:
     """Return the format of a dump with its messages at a dotted path; None if no record has that path.
 
     If the value is a list of messages or an answer (a text, a message, a choice), each record is a rollout;
@@ -30,10 +38,18 @@ def custom_format(path: str, records: Sequence[dict[str, Any]], *, alone: bool =
     `input` or `question`; with `alone` it has none, because the user names its path. If all texts of the
     first records are JSON of messages, texts are conversations; else they are answers.
     """
-    values = [value for value in (lookup(record, path) for record in records) if value is not None]
+    values = [
+        value
+        for value in (lookup(record, path) for record in records)
+        if value is not None
+    ]
     if not values:
         return None
-    parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
+    parts = [
+        part
+        for value in values
+        for part in (value if isinstance(value, list) else [value])
+    ]
     several = bool(items(values[0])) and _is_rollout(values[0][0])
     read = partial(_read_rollout, whole=turns.all_conversations(parts), alone=alone)
 
@@ -51,29 +67,41 @@ def custom_format(path: str, records: Sequence[dict[str, Any]], *, alone: bool =
 
 def _is_rollout(item: Any) -> bool:
     """Tell if an item of a list is a rollout: a conversation, a text, or an API's choice, but no message."""
-    choice = isinstance(item, dict) and not {"role", "type", "from"} & item.keys() and turns.is_answer(item)
+    choice = (
+        isinstance(item, dict)
+        and not {"role", "type", "from"} & item.keys()
+        and turns.is_answer(item)
+    )
     return choice or isinstance(item, list | str)
 
 
-def _read_single(path: str, read: Callable[..., Rollout], record: dict[str, Any]) -> list[Rollout]:
+def _read_single(
+    path: str, read: Callable[..., Rollout], record: dict[str, Any]
+) -> list[Rollout]:
     value = lookup(record, path)
     if value is None:
         raise UnreadableError(f"has nothing at `{path}`")
     return [replace(read(record, value, path), reward=record.get("reward"))]
 
 
-def _read_several(path: str, read: Callable[..., Rollout], record: dict[str, Any]) -> list[Rollout]:
+def _read_several(
+    path: str, read: Callable[..., Rollout], record: dict[str, Any]
+) -> list[Rollout]:
     values = lookup(record, path)
     if not isinstance(values, list):
         raise UnreadableError(f"has no list at `{path}`")
     rewards = column(record, "rewards", len(values))
     return [
-        turns.read_or_error(partial(read, record, item, f"{path}[{i}]"), (i,), reward=rewards[i])
+        turns.read_or_error(
+            partial(read, record, item, f"{path}[{i}]"), (i,), reward=rewards[i]
+        )
         for i, item in enumerate(values)
     ]
 
 
-def _read_rollout(record: dict[str, Any], value: Any, where: str, *, whole: bool, alone: bool) -> Rollout:
+def _read_rollout(
+    record: dict[str, Any], value: Any, where: str, *, whole: bool, alone: bool
+) -> Rollout:
     if isinstance(value, list) or (whole and isinstance(value, str)):
         messages = given = turns.chat_turns(value, where)
         beside = lookup(record, where.rpartition(".")[0])
@@ -81,7 +109,9 @@ def _read_rollout(record: dict[str, Any], value: Any, where: str, *, whole: bool
             messages = turns.with_answer(beside, messages)
         ended = turns.with_answer(record, messages)
         return Rollout(ended, prompt_length=turns.prompt_size(given, ended))
-    prompt = None if alone else next((record[k] for k in _PROMPTS if record.get(k)), None)
+    prompt = (
+        None if alone else next((record[k] for k in _PROMPTS if record.get(k)), None)
+    )
     answer = turns.find_answer(value, where)
     if answer is None:
         raise UnreadableError(f"`{where}` is no list of messages and no answer")
@@ -93,7 +123,10 @@ _TRIED = 5
 
 
 def with_reward(
-    name: str, dotted: str, reader: Reader, records: Sequence[tuple[Line, Mapping[str, Any]]]
+    name: str,
+    dotted: str,
+    reader: Reader,
+    records: Sequence[tuple[Line, Mapping[str, Any]]],
 ) -> Format:
     """Return the reader's format with its reward at a path; UsageError if a score there overwrites others."""
     form = reader.format
@@ -102,9 +135,13 @@ def with_reward(
         problem = f"{form.name} keep the reward in two places"
         raise UsageError(problem, "leave it out", option="reward", place=name)
     wrong = partial(UsageError, option="reward", value=dotted, place=name)
-    own = any(dotted in record for _, record in records)  # a key that holds the dots itself
+    own = any(
+        dotted in record for _, record in records
+    )  # a key that holds the dots itself
     parts = [dotted] if own else dotted.split(".")
-    path: Path = tuple(int(p) if p.isdecimal() and len(p) < 10 and not own else p for p in parts)
+    path: Path = tuple(
+        int(p) if p.isdecimal() and len(p) < 10 and not own else p for p in parts
+    )
     advice = "name a field of its own"
     if "" in path and not own:
         raise wrong("a part of the path is empty", advice)
@@ -113,13 +150,25 @@ def with_reward(
         raise wrong(problem, "give the number of the item")
     ours: list[Path] = [("ruler",), form.layout.ruler]
     if art:
-        ours += [("logs",), ("metrics", "ruler_score"), ("metrics", "independent_reward")]
+        ours += [
+            ("logs",),
+            ("metrics", "ruler_score"),
+            ("metrics", "independent_reward"),
+        ]
     if any(path[: len(other)] == other[: len(path)] for other in ours):
         raise wrong("is where ruler itself writes", advice)
     if any(_changes(path, reader, line) for line, _ in records[:_TRIED]):
-        raise wrong("a score there would take the place of messages, tools or the group key", advice)
+        raise wrong(
+            "a score there would take the place of messages, tools or the group key",
+            advice,
+        )
     layout = replace(form.layout, reward=path, source=None, form=b"%s", lost=b"null")
-    return replace(form, layout=replace(layout, absent=None) if isinstance(layout, ArtLayout) else layout)
+    return replace(
+        form,
+        layout=replace(layout, absent=None)
+        if isinstance(layout, ArtLayout)
+        else layout,
+    )
 
 
 def _changes(path: Path, reader: Reader, line: Line) -> bool:
@@ -129,7 +178,9 @@ def _changes(path: Path, reader: Reader, line: Line) -> bool:
     except UnreadableError:
         return False  # reported when it is read
     try:
-        after = reader.read(replace(line, raw=_with_scores(path, reader.format, before)))
+        after = reader.read(
+            replace(line, raw=_with_scores(path, reader.format, before))
+        )
         return _compared(after) != _compared(before)
     except UnreadableError:
         return True
@@ -139,17 +190,27 @@ def _changes(path: Path, reader: Reader, line: Line) -> bool:
 
 def _compared(records: Sequence[Record]) -> list[Any]:
     """Return all that the judge sees of records, and their group keys."""
-    fields: list[Any] = [(record.key, record.rubric, record.tools) for record in records]
+    fields: list[Any] = [
+        (record.key, record.rubric, record.tools) for record in records
+    ]
     rollouts = [rollout for record in records for rollout in record.rollouts]
-    return fields + [(r.messages, r.histories, r.tools, r.error, r.member) for r in rollouts]
+    return fields + [
+        (r.messages, r.histories, r.tools, r.error, r.member) for r in rollouts
+    ]
 
 
 def _with_scores(path: Path, form: Format, records: Sequence[Record]) -> bytes:
     """Return the bytes of a record with a number at a path of each of its rollouts."""
-    raw, rollouts = records[0].line.raw, [rollout for record in records for rollout in record.rollouts]
+    raw, rollouts = (
+        records[0].line.raw,
+        [rollout for record in records for rollout in record.rollouts],
+    )
     patches = Patches(raw)
     if form.layout.listed:
-        patches.put(read_object(raw), nested(path, b"[" + b", ".join([b"0.5"] * len(rollouts)) + b"]"))
+        patches.put(
+            read_object(raw),
+            nested(path, b"[" + b", ".join([b"0.5"] * len(rollouts)) + b"]"),
+        )
         return patches.apply()
     for rollout in rollouts:
         span = span_at(raw, rollout.path)

@@ -18,22 +18,39 @@ from functools import cache
 from typing import Any
 
 import ruler_cli.formats
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
+from ruler_cli.files.foreign import foreign_text
+from ruler_cli.files.parse import parse, parse_text, too_large
 from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.custom import custom_format, with_reward
 from ruler_cli.formats.fields import is_text_list, items, lookup
-from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format, RefusedFormat, fits, printable
+from ruler_cli.formats.interface import (
+    PROMPT_HASH,
+    SHAPE_ERRORS,
+    Format,
+    RefusedFormat,
+    fits,
+    printable,
+)
 from ruler_cli.formats.reader import Reader, validated
-from ruler_cli.reading.foreign import foreign_text
-from ruler_cli.reading.parse import parse, parse_text, too_large
-from ruler_cli.suggestions import nearest, suggest_path
+from ruler_cli.settings.models import InputSettings
+from ruler_cli.settings.suggestions import nearest, suggest_path
 from ruler_cli.types import Line, Record
 
 SAMPLE = 50
 """Number of first records that must agree."""
 
-_CONTAINERS = ("jsonl", "json", "ndjson", "jsonlines", "parquet", "csv", "zip", "gz", "gzip")
+_CONTAINERS = (
+    "jsonl",
+    "json",
+    "ndjson",
+    "jsonlines",
+    "parquet",
+    "csv",
+    "zip",
+    "gz",
+    "gzip",
+)
 """Kinds of files, which people give as a format."""
 Records = Sequence[tuple[Line, dict[str, Any]]]
 
@@ -51,7 +68,9 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
         large = next((line for line in first if line.skipped), None)
         if large is None:
             raise UsageError(_no_object(name, first))
-        problem = Sentence("{line} {reason}", line=large.where, reason=too_large(large.skipped))
+        problem = Sentence(
+            "{line} {reason}", line=large.where, reason=too_large(large.skipped)
+        )
         raise UsageError(problem, place=name)
     chosen = _format(name, records, settings)
     records = [pair for pair in records if fits(chosen, pair[1])] or records
@@ -62,7 +81,11 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
         ("group_by", settings.group_by),
         (settings.outcome_option, settings.outcome),
     )
-    holders = [one for _, record in records for one in (record, *items(record.get("trajectories")))]
+    holders = [
+        one
+        for _, record in records
+        for one in (record, *items(record.get("trajectories")))
+    ]
     for option, path in paths:
         if path is not None and all(lookup(holder, path) is None for holder in holders):
             raise _missing_path(name, option, path, records)
@@ -73,7 +96,9 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     if settings.reward is not None:
         rewarded = with_reward(name, settings.reward, reader, records)
         reader = replace(reader, format=rewarded, reward=settings.reward)
-    return reader.with_words(record for line, _ in records for record in _read(reader, line))
+    return reader.with_words(
+        record for line, _ in records for record in _read(reader, line)
+    )
 
 
 def _format(name: str, records: Records, settings: InputSettings) -> Format:
@@ -81,7 +106,9 @@ def _format(name: str, records: Records, settings: InputSettings) -> Format:
     if settings.messages is None:
         return _choose(name, records, settings.format)
     if settings.format != "auto":
-        remedy = Sentence("leave {format_:{form}} out, or {messages}", form=settings.format)
+        remedy = Sentence(
+            "leave {format_:{form}} out, or {messages}", form=settings.format
+        )
         problem = "is for dumps that no format fits"
         raise UsageError(problem, remedy, option="messages", value=settings.messages)
     given = [record for _, record in records]
@@ -107,7 +134,9 @@ def formats_of(wanted: str) -> list[Format]:
         advice = f"did you mean {suggestion}?" if suggestion else choices
         if wanted.lower() in _CONTAINERS:
             advice = "the kind of file is found by itself: leave it out"
-        raise UsageError("there is no such format", advice, option="format_", value=wanted)
+        raise UsageError(
+            "there is no such format", advice, option="format_", value=wanted
+        )
     return [form for form in formats() if wanted in ("auto", form.family)]
 
 
@@ -121,9 +150,15 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
     if len(votes) > 1:
         (one, first), (other, second) = list(votes.values())[:2]
         # a format for several answers also takes one
-        named = next((form for form in (one, other) if form.family == "prompt-responses"), one)
-        problem = f"{first.where} looks like {one.name}, {second.where} like {other.name}"
-        remedy = Sentence("split the file, or say {format_:{family}}", family=named.family)
+        named = next(
+            (form for form in (one, other) if form.family == "prompt-responses"), one
+        )
+        problem = (
+            f"{first.where} looks like {one.name}, {second.where} like {other.name}"
+        )
+        remedy = Sentence(
+            "split the file, or say {format_:{family}}", family=named.family
+        )
         raise UsageError(problem, remedy, place=name)
     if votes:
         chosen = next(iter(votes.values()))[0]
@@ -131,13 +166,19 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
             if all(fits(refusal, record) for _, record in records):
                 raise UsageError(f"{name}: {records[0][0].where} {refusal.hint}")
         return chosen
-    for shape in ("native groups", "ART groups") if any("trajectories" in r for _, r in records) else ():
+    for shape in (
+        ("native groups", "ART groups")
+        if any("trajectories" in r for _, r in records)
+        else ()
+    ):
         if fallback := next((f for f in candidates if f.name == shape), None):
             return fallback
     raise UsageError(_no_format(name, *records[0], wanted))
 
 
-def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequence[Format]) -> Format | None:
+def _match(
+    name: str, line: Line, record: Mapping[str, Any], candidates: Sequence[Format]
+) -> Format | None:
     """Return the format of one record; None if there is none. UsageError if there are several."""
     best = matching(record, candidates)
     if len(best) > 1:
@@ -151,7 +192,9 @@ def matching(record: Mapping[str, Any], candidates: Iterable[Format]) -> list[Fo
     """Return the formats of the highest rank that match a record; none if only a generic one may do so."""
     tests = [(candidate, fits(candidate, record)) for candidate in candidates]
     rank = max((candidate.rank for candidate, result in tests if result), default=None)
-    best = [candidate for candidate, result in tests if result and candidate.rank == rank]
+    best = [
+        candidate for candidate, result in tests if result and candidate.rank == rank
+    ]
     unsure = rank == 0 and any(result is None for _, result in tests)
     return [] if unsure and len(best) == 1 else best
 
@@ -161,7 +204,11 @@ def _key_path(chosen: Format, records: Records) -> str:
         with suppress(UnreadableError, RecursionError, *SHAPE_ERRORS):
             if chosen.key_of is not None and chosen.key_of(record) is not None:
                 return chosen.key_description
-    paths = (path for path in chosen.keys if any(lookup(record, path) is not None for _, record in records))
+    paths = (
+        path
+        for path in chosen.keys
+        if any(lookup(record, path) is not None for _, record in records)
+    )
     return next(paths, PROMPT_HASH)
 
 
@@ -176,7 +223,9 @@ def _scored_key(reader: Reader, records: Records) -> str:
     keys = [(line, lookup(record, path)) for line, record in records]
     if not all(isinstance(key, str) for _, key in keys):
         return reader.key
-    same = all([record.key for record in _read(reader, line)] == [key] for line, key in keys)
+    same = all(
+        [record.key for record in _read(reader, line)] == [key] for line, key in keys
+    )
     return reader.key if same else path
 
 
@@ -185,7 +234,9 @@ def _missing_path(name: str, option: str, path: str, records: Records) -> UsageE
     hint = f" (did you mean {printable(suggestion)}?)" if suggestion else ""
     keys = first_keys(records[0][1])
     problem = f"none of the first records has it{hint}"
-    return UsageError(problem, f"their keys: {keys}", option=option, value=path, place=name)
+    return UsageError(
+        problem, f"their keys: {keys}", option=option, value=path, place=name
+    )
 
 
 def first_keys(record: Mapping[str, Any]) -> str:
@@ -197,7 +248,10 @@ def _no_object(name: str, first: Sequence[Line]) -> str:
     """Return the message for records of which none is an object, with advice by the value of the first."""
     if sentence := foreign_text(name, [line.raw for line in first]):
         return sentence
-    reason, advice = "is no record", "ruler reads JSON lines, one object a line, or one JSON document"
+    reason, advice = (
+        "is no record",
+        "ruler reads JSON lines, one object a line, or one JSON document",
+    )
     try:
         parse(first[0].raw)
     except UnreadableError as error:
@@ -210,9 +264,7 @@ def _no_object(name: str, first: Sequence[Line]) -> str:
                 "write a line for each task, with `prompt` and `completions`"
             )
         elif isinstance(value, str) and isinstance(parse_text(value), dict | list):
-            advice = (
-                "it is JSON text of JSON, as older versions of ADK write their results; unwrap it: jq -r ."
-            )
+            advice = "it is JSON text of JSON, as older versions of ADK write their results; unwrap it: jq -r ."
     sentence = f"none of the first {len(first)} records is a JSON object"
     return f"{name}: {sentence}; {first[0].where} {reason}; {advice}"
 
@@ -223,7 +275,9 @@ def _no_format(name: str, line: Line, record: Mapping[str, Any], wanted: str) ->
             return f"{name}: {line.where} {refusal.hint}"
     keys = f"(its keys: {first_keys(record) or 'none'})"
     if wanted != "auto":
-        signature = "; or ".join(dict.fromkeys(f.signature for f in formats() if f.family == wanted))
+        signature = "; or ".join(
+            dict.fromkeys(f.signature for f in formats() if f.family == wanted)
+        )
         return f"{name}: {line.where} is not of the format {wanted}, which is known by {signature} {keys}"
     for path, inner in _nested_lists(record):
         form, *others = [_judgeable_format(item) for item in inner[:3]]
@@ -242,7 +296,9 @@ def _no_format(name: str, line: Line, record: Mapping[str, Any], wanted: str) ->
 
 def _judgeable_format(record: Any) -> Format | None:
     """Return the format of an object that can be judged; None if it has no task, or no work of an agent."""
-    if not isinstance(record, dict) or any(fits(refusal, record) for refusal in refusals()):
+    if not isinstance(record, dict) or any(
+        fits(refusal, record) for refusal in refusals()
+    ):
         return None
     matching = [form for form in formats() if fits(form, record)]
     best = max(matching, key=lambda form: form.rank, default=None)
@@ -250,7 +306,10 @@ def _judgeable_format(record: Any) -> Format | None:
         rollouts = [] if best is None else best.rollouts(record)
     except (UnreadableError, *SHAPE_ERRORS):
         return None
-    judged = all(validated(r).error is None and any(map(has_content, task_messages(r))) for r in rollouts)
+    judged = all(
+        validated(r).error is None and any(map(has_content, task_messages(r)))
+        for r in rollouts
+    )
     return best if rollouts and judged else None
 
 
@@ -259,9 +318,19 @@ def closest(record: Mapping[str, Any]) -> str:
     shares: list[tuple[float, Format]] = []
     for form in formats():
         keys = form.signature.split("`")[1::2]
-        shares.append((sum(lookup(record, key) is not None for key in keys) / max(len(keys), 1), form))
-    close = sorted((pair for pair in shares if 0 < pair[0] < 1), key=lambda pair: -pair[0])
-    return "".join(f"; {form.name} would have {form.signature}" for _, form in close[:2])
+        shares.append(
+            (
+                sum(lookup(record, key) is not None for key in keys)
+                / max(len(keys), 1),
+                form,
+            )
+        )
+    close = sorted(
+        (pair for pair in shares if 0 < pair[0] < 1), key=lambda pair: -pair[0]
+    )
+    return "".join(
+        f"; {form.name} would have {form.signature}" for _, form in close[:2]
+    )
 
 
 _MAX_DEPTH, _MAX_OBJECTS = 3, 200
@@ -283,7 +352,11 @@ def _nested_lists(record: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
                 step = f"{path}.{name}"
                 if not _NAME.fullmatch(name) or _PARTS.fullmatch(name):
                     continue
-                if isinstance(value, list) and value and all(isinstance(item, dict) for item in value[:3]):
+                if (
+                    isinstance(value, list)
+                    and value
+                    and all(isinstance(item, dict) for item in value[:3])
+                ):
                     yield f"{step}[]", value
                     below.append((f"{step}[]", value[0]))
                 elif isinstance(value, dict):
@@ -315,5 +388,7 @@ def families() -> tuple[str, ...]:
 
 @cache
 def _modules() -> tuple[object, ...]:
-    names = sorted(module.name for module in pkgutil.iter_modules(ruler_cli.formats.__path__))
+    names = sorted(
+        module.name for module in pkgutil.iter_modules(ruler_cli.formats.__path__)
+    )
     return tuple(importlib.import_module(f"ruler_cli.formats.{name}") for name in names)

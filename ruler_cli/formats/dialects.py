@@ -16,23 +16,58 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ruler_cli.files.event_kinds import LANGCHAIN, langchain_body
+from ruler_cli.files.parse import dump
 from ruler_cli.formats.chat import RESULT_KINDS, THOUGHT_KEYS, Messages, other_text
 from ruler_cli.formats.fields import first_at, items, lookup, objects
-from ruler_cli.reading.event_kinds import LANGCHAIN, langchain_body
-from ruler_cli.reading.parse import dump
 
-_ROLES = {name.lower(): role for name, role in LANGCHAIN.items()} | {"model": "assistant"}
-_ITEMS = ("function_call", "function_call_output", "reasoning", "message", "web_search_call", "computer_call")
+_ROLES = {name.lower(): role for name, role in LANGCHAIN.items()} | {
+    "model": "assistant"
+}
+_ITEMS = (
+    "function_call",
+    "function_call_output",
+    "reasoning",
+    "message",
+    "web_search_call",
+    "computer_call",
+)
 """Items of OpenAI's Responses, which render as they are."""
 _CONTENTS = {"content", "contents", "parts", "tool_calls", "function_call", "text"}
-_PROMPTS = ("messages", "contents", "new_message", "input", "inputs", "prompt", "prompts", "kwargs", "args")
+_PROMPTS = (
+    "messages",
+    "contents",
+    "new_message",
+    "input",
+    "inputs",
+    "prompt",
+    "prompts",
+    "kwargs",
+    "args",
+)
 """Members of a request's body that hold the prompt."""
-_SYSTEM = ("system", "instructions", "system_instruction", "config.system_instruction", "system_prompt")
+_SYSTEM = (
+    "system",
+    "instructions",
+    "system_instruction",
+    "config.system_instruction",
+    "system_prompt",
+)
 _CHOICES = (
     "choices.0.message", "candidates.0.content", "generations.0.0.message", "choices.0.text",
     "generations.0.0.text",
 )  # fmt: skip
-_ANSWERS = ("messages", "message", "content", "output", "outputs", "text", "response", "answer", "result")
+_ANSWERS = (
+    "messages",
+    "message",
+    "content",
+    "output",
+    "outputs",
+    "text",
+    "response",
+    "answer",
+    "result",
+)
 OWN_ROLES = ("assistant", None)
 """Roles of the agent's turns; an item of OpenAI's Responses has none."""
 EMPTY: tuple[Any, ...] = (None, "", [], {})
@@ -49,9 +84,15 @@ def input_messages(value: Any, depth: int = 0) -> Messages | None:
     if isinstance(value, list):
         if all(isinstance(item, str) for item in value):
             return [{"role": "user", "content": item} for item in value]
-        if not all(map(is_message, value)) and all(isinstance(m, Mapping) and "parts" in m for m in value):
-            value = [{"role": "user", **item} for item in value]  # Gemini's, without a role
-        return _listed(value) or (input_messages(value[0], depth + 1) if len(value) == 1 else None)
+        if not all(map(is_message, value)) and all(
+            isinstance(m, Mapping) and "parts" in m for m in value
+        ):
+            value = [
+                {"role": "user", **item} for item in value
+            ]  # Gemini's, without a role
+        return _listed(value) or (
+            input_messages(value[0], depth + 1) if len(value) == 1 else None
+        )
     if not isinstance(value, Mapping):
         return None
     if is_message(value):
@@ -59,8 +100,13 @@ def input_messages(value: Any, depth: int = 0) -> Messages | None:
     for key in _PROMPTS:
         messages = input_messages(value[key], depth + 1) if value.get(key) else None
         if messages:
-            system = next((text for path in _SYSTEM if (text := _plain(lookup(value, path)))), None)
-            if system is None or any(m.get("role") in ("system", "developer") for m in messages):
+            system = next(
+                (text for path in _SYSTEM if (text := _plain(lookup(value, path)))),
+                None,
+            )
+            if system is None or any(
+                m.get("role") in ("system", "developer") for m in messages
+            ):
                 return messages
             return [{"role": "system", "content": system}, *messages]
     return input_messages(_only_text(value))
@@ -74,9 +120,18 @@ def output_messages(value: Any, depth: int = 0) -> Messages | None:
         return None
     if isinstance(value, list):
         messages = _listed(value)
-        if not messages and all(isinstance(lookup(item, "type"), str) for item in value):
-            return [{"role": "assistant", "content": [normalize_part(part) for part in value]}]
-        return messages or (output_messages(value[0], depth + 1) if len(value) == 1 else None)
+        if not messages and all(
+            isinstance(lookup(item, "type"), str) for item in value
+        ):
+            return [
+                {
+                    "role": "assistant",
+                    "content": [normalize_part(part) for part in value],
+                }
+            ]
+        return messages or (
+            output_messages(value[0], depth + 1) if len(value) == 1 else None
+        )
     if not isinstance(value, Mapping):
         return None
     if is_message(value):
@@ -84,20 +139,29 @@ def output_messages(value: Any, depth: int = 0) -> Messages | None:
     for path in _CHOICES:
         choice = lookup(value, path)
         if isinstance(choice, Mapping):
-            return normalize_message(choice if "kwargs" in choice else {"role": "assistant", **choice})
+            return normalize_message(
+                choice if "kwargs" in choice else {"role": "assistant", **choice}
+            )
         if isinstance(choice, str):
             return output_messages(choice)
     for key in _ANSWERS:
         if isinstance(value.get(key), str) and other_text(value).keys() - {key}:
             continue  # the answer is the whole object: one member would show a part of it
-        if value.get(key) and (messages := output_messages(value[key], depth + 1)) is not None:
+        if (
+            value.get(key)
+            and (messages := output_messages(value[key], depth + 1)) is not None
+        ):
             return messages
     return output_messages(_only_text(value))
 
 
 def _listed(value: list[Any]) -> Messages | None:
     """The turns of a list that holds messages alone."""
-    return [t for item in value for t in normalize_message(item)] if all(map(is_message, value)) else None
+    return (
+        [t for item in value for t in normalize_message(item)]
+        if all(map(is_message, value))
+        else None
+    )
 
 
 def _only_text(value: Mapping[str, Any]) -> str | None:
@@ -109,7 +173,9 @@ def _only_text(value: Mapping[str, Any]) -> str | None:
 def agent_turns(value: Any) -> Messages:
     """The output of a model as its own turns, whatever roles it claims; an unknown value as JSON."""
     messages = [] if value in EMPTY else output_messages(value)
-    if messages is None or any(m.get("role") not in OWN_ROLES or holds_result(m) for m in messages):
+    if messages is None or any(
+        m.get("role") not in OWN_ROLES or holds_result(m) for m in messages
+    ):
         return as_turn("assistant", value)
     return messages
 
@@ -136,7 +202,11 @@ def is_result(message: Mapping[str, Any]) -> bool:
     """Tell if a message is the result of tools, and nothing else."""
     parts = items(message.get("content"))
     only = bool(parts) and all(lookup(part, "type") == "tool_result" for part in parts)
-    return only or message.get("role") == "tool" or message.get("type") == "function_call_output"
+    return (
+        only
+        or message.get("role") == "tool"
+        or message.get("type") == "function_call_output"
+    )
 
 
 def is_message(value: Any) -> bool:
@@ -155,9 +225,13 @@ def is_message(value: Any) -> bool:
 
 def normalize_message(value: Mapping[str, Any]) -> Messages:
     """One message of any dialect as a list of one that renders; [] for a tool that was offered."""
-    if any(key.startswith("message.") for key in value):  # OpenInference as Phoenix writes it in tables
+    if any(
+        key.startswith("message.") for key in value
+    ):  # OpenInference as Phoenix writes it in tables
         value = {key.removeprefix("message."): inner for key, inner in value.items()}
-    elif isinstance(value.get("message"), Mapping):  # OpenInference; a choice of OpenAI's
+    elif isinstance(
+        value.get("message"), Mapping
+    ):  # OpenInference; a choice of OpenAI's
         value = value["message"]
     role, body = value.get("role"), value
     if not isinstance(role, str):
@@ -167,10 +241,16 @@ def normalize_message(value: Mapping[str, Any]) -> Messages:
         role = kind if str(kind).lower() in _ROLES else body.get("role") or kind
     role = _ROLES.get(str(role).lower(), str(role))
     contents = (body.get(key) for key in ("content", "parts", "contents", "text"))
-    content = next((inner for inner in contents if inner not in (None, "")), body.get("text"))
+    content = next(
+        (inner for inner in contents if inner not in (None, "")), body.get("text")
+    )
     if isinstance(content, Mapping) and isinstance(content.get("parts"), list):
         content = content["parts"]
-    if role == "tool" and isinstance(content, Mapping) and content.get("type") == "function":
+    if (
+        role == "tool"
+        and isinstance(content, Mapping)
+        and content.get("type") == "function"
+    ):
         return []
     out: dict[str, Any] = {"role": role, "content": content}
     calls = _calls(body)
@@ -178,15 +258,26 @@ def normalize_message(value: Mapping[str, Any]) -> Messages:
         parts = [normalize_part(part) for part in content]
         kinds = [part.get("type") for part in objects(parts)]
         if role == "tool":
-            out["role"] = "assistant" if "tool_use" in kinds else "user" if "tool_result" in kinds else role
+            out["role"] = (
+                "assistant"
+                if "tool_use" in kinds
+                else "user"
+                if "tool_result" in kinds
+                else role
+            )
         if len(calls) >= kinds.count("tool_use"):
             parts = [part for part in parts if lookup(part, "type") != "tool_use"]
         else:
             calls = []
-        out["content"] = parts[0]["text"] if len(parts) == 1 and kinds == ["text"] else parts
+        out["content"] = (
+            parts[0]["text"] if len(parts) == 1 and kinds == ["text"] else parts
+        )
     more = {name: body.get(name) for name in ("name", "tool_call_id", "refusal")}
     thought = next((body[name] for name in THOUGHT_KEYS if body.get(name)), None)
-    more |= {"tool_calls": calls, "reasoning_content": thought or lookup(body, _MORE + "reasoning_content")}
+    more |= {
+        "tool_calls": calls,
+        "reasoning_content": thought or lookup(body, _MORE + "reasoning_content"),
+    }
     return [out | {name: inner for name, inner in more.items() if inner}]
 
 
@@ -198,7 +289,11 @@ def offered_tools(value: Any) -> list[Any]:
     """The tools of an input, from the request or from among its messages."""
     if isinstance(value, Mapping):
         if tools := items(lookup(value, "tools") or lookup(value, "config.tools")):
-            return [d for tool in tools for d in (lookup(tool, "function_declarations") or [tool])]
+            return [
+                d
+                for tool in tools
+                for d in (lookup(tool, "function_declarations") or [tool])
+            ]
         value = value.get("messages")
     contents = objects([message.get("content") for message in objects(value)])
     return [tool for tool in contents if tool.get("type") == "function"]
@@ -211,9 +306,16 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 def called_names(message: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of the tools that a message calls."""
-    uses = [part for part in objects(message.get("content")) if part.get("type") == "tool_use"]
+    uses = [
+        part
+        for part in objects(message.get("content"))
+        if part.get("type") == "tool_use"
+    ]
     item = [message] if message.get("type") == "function_call" else []
-    names = [lookup(call, "function.name") or call.get("name") for call in objects(message.get("tool_calls"))]
+    names = [
+        lookup(call, "function.name") or call.get("name")
+        for call in objects(message.get("tool_calls"))
+    ]
     return tuple(map(str, [*names, *(part.get("name") for part in [*uses, *item])]))
 
 
@@ -240,7 +342,9 @@ def _calls(body: Mapping[str, Any]) -> list[Any]:
     listed = items(body.get("tool_calls") or lookup(body, _MORE + "tool_calls"))
     single = body.get("function_call") or lookup(body, _MORE + "function_call")
     calls = [*listed, *items(body.get("invalid_tool_calls")), *objects([single])]
-    return [normalize_call(call) if isinstance(call, Mapping) else call for call in calls]
+    return [
+        normalize_call(call) if isinstance(call, Mapping) else call for call in calls
+    ]
 
 
 def normalize_call(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,11 +352,20 @@ def normalize_call(call: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(call.get("tool_call"), Mapping):
         call = call["tool_call"]
     function = call.get("function")
-    flat = {k.removeprefix("tool_call.").removeprefix("function."): v for k, v in call.items()}
+    flat = {
+        k.removeprefix("tool_call.").removeprefix("function."): v
+        for k, v in call.items()
+    }
     fields = {**flat, **function} if isinstance(function, Mapping) else flat
-    arguments = next((fields[key] for key in ("arguments", "args", "input") if key in fields), None)
+    arguments = next(
+        (fields[key] for key in ("arguments", "args", "input") if key in fields), None
+    )
     identity = flat.get("id") or fields.get("toolCallId") or fields.get("name")
-    return {"id": identity, "name": fields.get("name") or fields.get("toolName"), "arguments": arguments}
+    return {
+        "id": identity,
+        "name": fields.get("name") or fields.get("toolName"),
+        "arguments": arguments,
+    }
 
 
 def call_turn(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
@@ -284,7 +397,14 @@ def normalize_part(part: Any) -> Any:
     if kind in ("tool_call_response", "tool_result"):
         return _result(part)
     if kind in ("thinking", "reasoning") or part.get("thought") is True:
-        thought = next((part[k] for k in ("thinking", "content", "text", "reasoning") if part.get(k)), "")
+        thought = next(
+            (
+                part[k]
+                for k in ("thinking", "content", "text", "reasoning")
+                if part.get(k)
+            ),
+            "",
+        )
         return {"type": "thinking", "thinking": thought}
     text = part.get("text", part.get("content") if kind == "text" else None)
     return {"type": "text", "text": text} if isinstance(text, str) else part
@@ -292,7 +412,12 @@ def normalize_part(part: Any) -> Any:
 
 def _use(part: Mapping[str, Any]) -> dict[str, Any]:
     call = normalize_call(part)
-    return {"type": "tool_use", "id": str(call["id"]), "name": call["name"], "input": call["arguments"]}
+    return {
+        "type": "tool_use",
+        "id": str(call["id"]),
+        "name": call["name"],
+        "input": call["arguments"],
+    }
 
 
 def _result(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -300,14 +425,31 @@ def _result(part: Mapping[str, Any]) -> dict[str, Any]:
     names = ("tool_use_id", "id", "toolCallId", "tool_call_id", "name")
     identity = next((part[key] for key in names if part.get(key)), None)
     named = {"toolName": part["name"]} if part.get("name") else {}
-    return {"type": "tool_result", "tool_use_id": str(identity), "content": content, **named}
+    return {
+        "type": "tool_result",
+        "tool_use_id": str(identity),
+        "content": content,
+        **named,
+    }
 
 
 _GEMINI: tuple[tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]]], ...] = (
     ("function_call", "functionCall", _use),
     ("function_response", "functionResponse", _result),
-    ("executable_code", "executableCode", lambda code: _use({"name": "code", "input": code})),
-    ("code_execution_result", "codeExecutionResult", lambda ran: _result({"name": "code", "output": ran})),
-    ("inline_data", "inlineData", lambda data: {"type": str(first_at(data, "mime_type", "mimeType"))}),
+    (
+        "executable_code",
+        "executableCode",
+        lambda code: _use({"name": "code", "input": code}),
+    ),
+    (
+        "code_execution_result",
+        "codeExecutionResult",
+        lambda ran: _result({"name": "code", "output": ran}),
+    ),
+    (
+        "inline_data",
+        "inlineData",
+        lambda data: {"type": str(first_at(data, "mime_type", "mimeType"))},
+    ),
 )
 """Gemini's parts of a message, in both spellings."""

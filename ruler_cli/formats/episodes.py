@@ -32,11 +32,16 @@ def _correct(metrics: Any) -> Any:
     """The metric `correct`, else the first whose name has that word; None if there is none."""
     if not isinstance(metrics, Mapping):
         return None
-    return metrics.get("correct", next((value for name, value in metrics.items() if "correct" in name), None))
+    return metrics.get(
+        "correct",
+        next((value for name, value in metrics.items() if "correct" in name), None),
+    )
 
 
 def _result_key(record: Mapping[str, Any]) -> str | None:
-    more = [record[name] for name in _KEY_PARTS if isinstance(record.get(name), str | int)]
+    more = [
+        record[name] for name in _KEY_PARTS if isinstance(record.get(name), str | int)
+    ]
     route = lookup(record, "info.env_id")
     more += [route] if isinstance(route, str | list) and route else []
     if not more or record.get("example_id") is None:
@@ -45,14 +50,19 @@ def _result_key(record: Mapping[str, Any]) -> str | None:
 
 
 def _read_result(record: dict[str, Any]) -> list[Rollout]:
-    tools, outcome = tools_of({"tools": record.get("tool_defs")}), _correct(record.get("metrics"))
+    tools, outcome = (
+        tools_of({"tools": record.get("tool_defs")}),
+        _correct(record.get("metrics")),
+    )
     return read_pair(record, tools=tools, outcome=outcome)
 
 
 def _branches(nodes: Any) -> list[Messages]:
     """The messages from the root to each leaf, in the order of the leaves."""
     if not isinstance(nodes, list) or not nodes:
-        raise UnreadableError("has no messages in `nodes` (the rollout ended before the first turn)")
+        raise UnreadableError(
+            "has no messages in `nodes` (the rollout ended before the first turn)"
+        )
     for i, node in enumerate(nodes):
         if not isinstance(node, dict) or "message" not in node:
             raise UnreadableError(f"`nodes[{i}]` holds no `message`")
@@ -75,7 +85,9 @@ def _read_trace(trace: Mapping[str, Any]) -> Rollout:
     found = (_correct(trace.get(name)) for name in ("metrics", "rewards"))
     outcome = next((value for value in found if value is not None), None)
     outcome = outcome.get("score") if isinstance(outcome, dict) else outcome
-    return Rollout(last, (), tuple(parts), tools_of(trace), trace.get("rewards"), outcome=outcome)
+    return Rollout(
+        last, (), tuple(parts), tools_of(trace), trace.get("rewards"), outcome=outcome
+    )
 
 
 def _read_episode(record: dict[str, Any]) -> list[Rollout]:
@@ -84,23 +96,41 @@ def _read_episode(record: dict[str, Any]) -> list[Rollout]:
     if not isinstance(traces, list) or not all(isinstance(t, dict) for t in traces):
         raise UnreadableError("has no list `traces` of objects")
     if not traces:
-        raise UnreadableError("has no `traces`: the environment failed before any agent began")
-    trained = [i for i, t in enumerate(traces) if lookup(t, "agent.trainable") is not False]
+        raise UnreadableError(
+            "has no `traces`: the environment failed before any agent began"
+        )
+    trained = [
+        i for i, t in enumerate(traces) if lookup(t, "agent.trainable") is not False
+    ]
     if not trained:
-        raise UnreadableError("has no trace of a `trainable` agent in `traces`: nothing here is to be scored")
+        raise UnreadableError(
+            "has no trace of a `trainable` agent in `traces`: nothing here is to be scored"
+        )
     roles = {key_text(lookup(traces[i], "agent.name")) for i in trained}
-    member = str(record.get("id") or hashed_key("episode", traces)) if len(roles) > 1 else None
-    return _rollouts("traces", {i: traces[i] for i in trained}, "rewards", _read_trace, member=member)
+    member = (
+        str(record.get("id") or hashed_key("episode", traces))
+        if len(roles) > 1
+        else None
+    )
+    return _rollouts(
+        "traces", {i: traces[i] for i in trained}, "rewards", _read_trace, member=member
+    )
 
 
 def _rollouts(
-    name: str, members: Mapping[int, Any], reward_name: str, read: Callable[..., Rollout], **shared: Any
+    name: str,
+    members: Mapping[int, Any],
+    reward_name: str,
+    read: Callable[..., Rollout],
+    **shared: Any,
 ) -> list[Rollout]:
     """Read members of the list `name` by their indices; UnreadableError if none of them can be judged."""
     rollouts = []
     for i, value in members.items():
         reward = lookup(value, reward_name)
-        rollouts.append(read_or_error(partial(read, value), (name, i), reward=reward, **shared))
+        rollouts.append(
+            read_or_error(partial(read, value), (name, i), reward=reward, **shared)
+        )
     if all(rollout.error is not None for rollout in rollouts):
         raise UnreadableError(f"`{name}[{rollouts[0].path[1]}]` {rollouts[0].error}")
     return rollouts
@@ -120,7 +150,9 @@ _WEIGHTED = RecordLayout(
     form=b'{"ruler": {"score": %s, "weight": 1.0}}',
     lost=b'{"ruler": null}',
 )
-_PLAIN = RecordLayout(reward=("rewards",), ruler=("info", "ruler"), form=b'{"ruler": %s}', lost=b"{}")
+_PLAIN = RecordLayout(
+    reward=("rewards",), ruler=("info", "ruler"), form=b'{"ruler": %s}', lost=b"{}"
+)
 
 
 def _trace_layout(record: Mapping[str, Any]) -> RecordLayout | None:
@@ -128,7 +160,9 @@ def _trace_layout(record: Mapping[str, Any]) -> RecordLayout | None:
     rewards = record.get("rewards", {})
     if not has_keys("nodes", "task")(record) or not isinstance(rewards, dict):
         return None
-    first = lookup(record, "info.ruler.independent_reward")  # a failed trace's own fields tell no age
+    first = lookup(
+        record, "info.ruler.independent_reward"
+    )  # a failed trace's own fields tell no age
     values = (first if isinstance(first, dict) else rewards).values()
     if any(isinstance(value, dict) for value in values):
         return _WEIGHTED
@@ -141,7 +175,10 @@ def _is_trace(record: Mapping[str, Any], layout: RecordLayout, group: str) -> bo
 
 
 def _is_episode(record: Mapping[str, Any], group: str) -> bool:
-    if not isinstance(record.get("traces"), list) or not {"task", "env"} & record.keys():
+    if (
+        not isinstance(record.get("traces"), list)
+        or not {"task", "env"} & record.keys()
+    ):
         return False
     return (lookup(record, "group.id") is not None) == bool(group)
 
@@ -163,7 +200,9 @@ def _read_trajectory(value: Any) -> Rollout:
             conversations = [c for c in conversations if c != messages[: len(c)]]
             conversations.append(check_messages(messages, "chat_completions"))
     if not conversations:
-        raise UnreadableError("has no `chat_completions` in its steps: the workflow did not record them")
+        raise UnreadableError(
+            "has no `chat_completions` in its steps: the workflow did not record them"
+        )
     *earlier, last = conversations
     return Rollout(last, histories=tuple(earlier))
 
@@ -171,11 +210,26 @@ def _read_trajectory(value: Any) -> Rollout:
 def _read_rllm(record: dict[str, Any]) -> list[Rollout]:
     trajectories = items(record.get("trajectories"))
     if not trajectories:
-        raise UnreadableError("has no `trajectories`: the workflow failed before the first of them")
+        raise UnreadableError(
+            "has no `trajectories`: the workflow failed before the first of them"
+        )
     names = {key_text(lookup(t, "name")) for t in trajectories}
-    episode = record.get("episode_id") or record.get("id") or hashed_key("episode", trajectories)
-    known = {"outcome": record.get("is_correct"), "member": key_text(episode) if len(names) > 1 else None}
-    return _rollouts("trajectories", dict(enumerate(trajectories)), "reward", _read_trajectory, **known)
+    episode = (
+        record.get("episode_id")
+        or record.get("id")
+        or hashed_key("episode", trajectories)
+    )
+    known = {
+        "outcome": record.get("is_correct"),
+        "member": key_text(episode) if len(names) > 1 else None,
+    }
+    return _rollouts(
+        "trajectories",
+        dict(enumerate(trajectories)),
+        "reward",
+        _read_trajectory,
+        **known,
+    )
 
 
 def _of_task(name: str, bare: RecordLayout | None = None, *, group: str = "") -> Format:
@@ -185,7 +239,9 @@ def _of_task(name: str, bare: RecordLayout | None = None, *, group: str = "") ->
         name,
         "prime-rl" if group else "verifiers",
         f"{tells}, `{group}`" if group else tells,
-        partial(_is_trace, layout=bare, group=group) if bare else partial(_is_episode, group=group),
+        partial(_is_trace, layout=bare, group=group)
+        if bare
+        else partial(_is_episode, group=group),
         (lambda record: [_read_trace(record)]) if bare else _read_episode,
         (group,) if group else _KEYS[:2] if bare else _KEYS,
         bare or _WEIGHTED,

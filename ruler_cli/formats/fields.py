@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.reading.parse import parse_text
+from ruler_cli.files.parse import parse_text
 
 
 def has_keys(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -35,7 +35,9 @@ def json_value(value: Any, *, text: bool = False) -> Any:
 
 def first_at(record: Any, *paths: str) -> Any:
     """Return the first value at these dotted paths that is not null; None if there is none."""
-    return next((value for path in paths if (value := lookup(record, path)) is not None), None)
+    return next(
+        (value for path in paths if (value := lookup(record, path)) is not None), None
+    )
 
 
 def lookup(record: Any, path: str) -> Any:
@@ -48,7 +50,10 @@ def lookup(record: Any, path: str) -> Any:
     for part in path.split("."):
         if isinstance(record, dict) and part in record:
             record = record[part]
-        elif isinstance(record, list) and (index := item_index(part, len(record))) is not None:
+        elif (
+            isinstance(record, list)
+            and (index := item_index(part, len(record))) is not None
+        ):
             record = record[index]
         else:
             return None
@@ -59,7 +64,9 @@ def item_index(part: str, size: int) -> int | None:
     """Return the index that a part of a path names in a list of this size; None if there is no such item."""
     if part == "-1" and size:
         return size - 1
-    return int(part) if part.isdecimal() and len(part) < 10 and int(part) < size else None
+    return (
+        int(part) if part.isdecimal() and len(part) < 10 and int(part) < size else None
+    )
 
 
 def list_field(record: Mapping[str, Any], name: str, more: str = "") -> list[Any]:
@@ -77,4 +84,8 @@ def is_message_list(value: Any) -> bool:
 
 def is_text_list(value: Any) -> bool:
     """Tell if a value is a list of texts, at least one."""
-    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, str) for item in value)
+    )

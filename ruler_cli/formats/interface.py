@@ -111,10 +111,14 @@ class Format:
     @property
     def group_in_record(self) -> bool:
         """Tell if the annotation of the group is written once in the record, not on each rollout."""
-        return self.shape == "group" or (self.layout.listed and self.shape == "trajectory")
+        return self.shape == "group" or (
+            self.layout.listed and self.shape == "trajectory"
+        )
 
 
-def keyed_format(fields: str, name: str, family: str, *more: Any, **options: Any) -> Format:
+def keyed_format(
+    fields: str, name: str, family: str, *more: Any, **options: Any
+) -> Format:
     """Return a format that matches records with all of these fields, separated by spaces."""
     names = fields.split()
     signature = ", ".join(f"`{field}`" for field in names)
@@ -129,10 +133,13 @@ class RefusedFormat:
     hint: str
 
 
-def refused_shapes(*rows: tuple[str | Callable[[Mapping[str, Any]], bool], str]) -> tuple[RefusedFormat, ...]:
+def refused_shapes(
+    *rows: tuple[str | Callable[[Mapping[str, Any]], bool], str],
+) -> tuple[RefusedFormat, ...]:
     """Return refused shapes, each from a test, or fields that its records have, and a hint."""
     return tuple(
-        RefusedFormat(has_keys(*test.split()) if isinstance(test, str) else test, hint) for test, hint in rows
+        RefusedFormat(has_keys(*test.split()) if isinstance(test, str) else test, hint)
+        for test, hint in rows
     )
 
 

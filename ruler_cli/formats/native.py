@@ -54,14 +54,18 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
 
 def read_group(record: dict[str, Any]) -> list[Rollout]:
     """Read all trajectories of a group line; one that cannot be read does not stop the others."""
-    trajectories = list_field(record, "trajectories", ", though the file is one group per line")
+    trajectories = list_field(
+        record, "trajectories", ", though the file is one group per line"
+    )
     return [read_trajectory(t, ("trajectories", i)) for i, t in enumerate(trajectories)]
 
 
 def read_single(record: dict[str, Any]) -> list[Rollout]:
     """Read the one trajectory of a trajectory line; UnreadableError if it cannot be judged."""
     if isinstance(record.get("trajectories"), list):
-        raise UnreadableError("is a whole group, though the file is one trajectory per line")
+        raise UnreadableError(
+            "is a whole group, though the file is one trajectory per line"
+        )
     rollout = read_trajectory(record)
     if rollout.error is not None:
         raise UnreadableError(rollout.error)
@@ -74,18 +78,25 @@ def _is_group(record: Mapping[str, Any], *keys: str, empty: bool | None) -> bool
     trajectories = record.get("trajectories")
     if not isinstance(trajectories, list):
         return False
-    return any(isinstance(t, dict) and any(k in t for k in keys) for t in trajectories) or empty
+    return (
+        any(isinstance(t, dict) and any(k in t for k in keys) for t in trajectories)
+        or empty
+    )
 
 
 def _is_row(record: Mapping[str, Any]) -> bool:
-    return "group_index" in record and ("trajectory_json" in record or "group_metadata" in record)
+    return "group_index" in record and (
+        "trajectory_json" in record or "group_metadata" in record
+    )
 
 
 def _read_row(record: dict[str, Any]) -> list[Rollout]:
     payload = record.get("trajectory_json")
     if payload is None:
         if "trajectory_index" in record and record["trajectory_index"] is None:
-            raise UnreadableError("is the sentinel row of an empty group: there is nothing to score")
+            raise UnreadableError(
+                "is the sentinel row of an empty group: there is nothing to score"
+            )
         return read_single(record)
     inner = json_value(payload) if isinstance(payload, str) else None
     if not isinstance(inner, dict):

@@ -26,16 +26,22 @@ def column(record: Mapping[str, Any], name: str, size: int) -> list[Any]:
     if values is None:
         return [None] * size
     if not isinstance(values, list):
-        raise UnreadableError(f"`{name}` is no list, though it should hold one item for each rollout")
+        raise UnreadableError(
+            f"`{name}` is no list, though it should hold one item for each rollout"
+        )
     if len(values) != size:
         raise UnreadableError(f"`{name}` has {len(values)} items for {size} rollouts")
     return values
 
 
-def answer_rollout(prompt: Messages, value: Any, where: str, i: int, **fields: Any) -> Rollout:
+def answer_rollout(
+    prompt: Messages, value: Any, where: str, i: int, **fields: Any
+) -> Rollout:
     """Return item i of parallel lists as a rollout; if it cannot be read, with its prompt and the reason."""
     try:
-        return make_rollout(prompt, answer_turns(value, f"{where}[{i}]"), (i,), **fields)
+        return make_rollout(
+            prompt, answer_turns(value, f"{where}[{i}]"), (i,), **fields
+        )
     except UnreadableError as error:
         return Rollout(prompt, (i,), error=str(error), **fields)
 
@@ -44,8 +50,14 @@ def all_lists(*apart: str) -> ParallelLists:
     """Take every list of the record as parallel, except in these fields."""
 
     def lists(record: Mapping[str, Any], size: int) -> list[Path]:
-        names = [name for name, value in record.items() if isinstance(value, list) and name not in apart]
-        return parallel_lists(record, size, [(name,) for name in names if record[name]], apart)
+        names = [
+            name
+            for name, value in record.items()
+            if isinstance(value, list) and name not in apart
+        ]
+        return parallel_lists(
+            record, size, [(name,) for name in names if record[name]], apart
+        )
 
     return lists
 
@@ -60,7 +72,10 @@ def lists_at(*names: str) -> ParallelLists:
 
 
 def parallel_lists(
-    record: Mapping[str, Any], size: int, paths: Iterable[Path], apart: Iterable[str] = ()
+    record: Mapping[str, Any],
+    size: int,
+    paths: Iterable[Path],
+    apart: Iterable[str] = (),
 ) -> list[Path]:
     """Return those of these paths that lead to lists; UnreadableError if another list has `size` items.
 
@@ -68,7 +83,9 @@ def parallel_lists(
     """
     lists = _of_size(record, size, paths)
     # ruler's own lists are parallel, or belong to the group
-    unknown = _unknown_list(record, size, (), {("ruler",), *lists, *((name,) for name in apart)})
+    unknown = _unknown_list(
+        record, size, (), {("ruler",), *lists, *((name,) for name in apart)}
+    )
     if unknown:
         where = printable(".".join(unknown))
         raise UnreadableError(
@@ -93,7 +110,10 @@ def path_of(record: Any, dotted: str) -> Path:
         return (dotted,)
     path: list[str | int] = []
     for part in dotted.split("."):
-        if isinstance(record, list) and (index := item_index(part, len(record))) is not None:
+        if (
+            isinstance(record, list)
+            and (index := item_index(part, len(record))) is not None
+        ):
             path.append(index)
             record = record[index]
         elif isinstance(record, dict) and part in record:
@@ -133,7 +153,9 @@ def _of_size(record: Mapping[str, Any], size: int, paths: Iterable[Path]) -> lis
     return lists
 
 
-def _unknown_list(value: Any, size: int, path: tuple[str, ...], known: Collection[Path]) -> tuple[str, ...]:
+def _unknown_list(
+    value: Any, size: int, path: tuple[str, ...], known: Collection[Path]
+) -> tuple[str, ...]:
     """Return the path of a list of `size` items that is not known, here or in objects below; () if none."""
     if path in known:
         return ()
@@ -141,5 +163,7 @@ def _unknown_list(value: Any, size: int, path: tuple[str, ...], known: Collectio
         return path if len(value) == size else ()
     if not isinstance(value, Mapping):
         return ()
-    below = (_unknown_list(inner, size, (*path, key), known) for key, inner in value.items())
+    below = (
+        _unknown_list(inner, size, (*path, key), known) for key, inner in value.items()
+    )
     return next(filter(None, below), ())

@@ -12,6 +12,7 @@ from itertools import count, takewhile
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.fields import is_message_list, lookup
 from ruler_cli.formats.interface import Format, ListLayout, refused_shapes
@@ -25,7 +26,6 @@ from ruler_cli.formats.turns import (
     prompt_turns,
     response_turns,
 )
-from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Rollout
 
 _PREFERRED = (
@@ -36,24 +36,63 @@ _PREFERRED = (
     ("chosen_messages", "rejected_messages"),
 )
 """Names of the preferred answer and of the other one."""
-_STEMS = ("response", "output", "answer", "completion", "generation", "conversation", "human_ref")
+_STEMS = (
+    "response",
+    "output",
+    "answer",
+    "completion",
+    "generation",
+    "conversation",
+    "human_ref",
+)
 _LETTERS = (("_a", "_b", "_c"), ("_A", "_B", "_C"))
 _NUMBERS = (("_", 0), ("_", 1), ("", 1), (" ", 1))
 """Ends of the names of two answers, with a third that makes them a choice, and of two or more."""
 _WHOLE = ("messages", "conversations", "conversation")
-_FURTHER_PROMPTS = ("input.messages", "question.full_text", "inputs", "context", "history")
+_FURTHER_PROMPTS = (
+    "input.messages",
+    "question.full_text",
+    "inputs",
+    "context",
+    "history",
+)
 """Further paths of a pair's prompt: in sets of OpenAI, WebGPT, HelpSteer 3 and SHP."""
-_WINNERS = ("winner", "preference", "preferred", "label", "chosen", "human_preference", "better", "verdict")
+_WINNERS = (
+    "winner",
+    "preference",
+    "preferred",
+    "label",
+    "chosen",
+    "human_preference",
+    "better",
+    "verdict",
+)
 """Fields whose text may name the better answer."""
-_NOUNS = ("model", "assistant", "response", "answer", "output", "completion", "generation", "conversation")
+_NOUNS = (
+    "model",
+    "assistant",
+    "response",
+    "answer",
+    "output",
+    "completion",
+    "generation",
+    "conversation",
+)
 
 
 def _is_bit(value: Any) -> bool:
     return type(value) is int and value in (0, 1)
 
 
-_LABELS: tuple[tuple[str, tuple[str, str], Callable[[Any], bool], Callable[[Any], int | bool]], ...] = (
-    ("preference", ("output_1", "output_2"), lambda v: 1 <= v <= 2 and v != 1.5, lambda v: v > 1.5),
+_LABELS: tuple[
+    tuple[str, tuple[str, str], Callable[[Any], bool], Callable[[Any], int | bool]], ...
+] = (
+    (
+        "preference",
+        ("output_1", "output_2"),
+        lambda v: 1 <= v <= 2 and v != 1.5,
+        lambda v: v > 1.5,
+    ),
     ("better_response_id", ("response_0", "response_1"), _is_bit, lambda v: v),
     ("safer_response_id", ("response_0", "response_1"), _is_bit, lambda v: v),
     ("preference_strength", ("response_1", "response_2"), bool, lambda v: v > 0),
@@ -71,28 +110,50 @@ AlpacaEval, PKU-SafeRLHF (twice), HelpSteer 2 and 3, SHP, and Chatbot Arena's ta
 def _read(record: dict[str, Any]) -> list[Rollout]:
     names = _names(record)
     if not names:
-        raise UnreadableError("has neither `chosen` nor `rejected`, nor other names of answers to one prompt")
-    prompt, tools = _prompt(record), record.get("tools") or lookup(record, "input.tools")
+        raise UnreadableError(
+            "has neither `chosen` nor `rejected`, nor other names of answers to one prompt"
+        )
+    prompt, tools = (
+        _prompt(record),
+        record.get("tools") or lookup(record, "input.tools"),
+    )
     texts = [record[name] for name in names if isinstance(record.get(name), str)]
-    dialogues = dialogue_pair(*texts) if names in _PREFERRED and len(texts) == 2 else None
+    dialogues = (
+        dialogue_pair(*texts) if names in _PREFERRED and len(texts) == 2 else None
+    )
     if dialogues is not None:  # whole dialogues (HH-RLHF), which may hold the prompt
         asked = [str(turn.get("content")).strip() for turn in prompt]
-        held = all(any(text in turn["content"] for turn in dialogues[0]) for text in asked)
+        held = all(
+            any(text in turn["content"] for turn in dialogues[0]) for text in asked
+        )
         shared = [] if held else prompt
         return [
-            make_rollout([*shared, *turns[:-1]], turns[-1:], (i,), tools=tools, outcome=i == 0)
+            make_rollout(
+                [*shared, *turns[:-1]], turns[-1:], (i,), tools=tools, outcome=i == 0
+            )
             for i, turns in enumerate(dialogues)
         ]
-    best, judged = 0 if names in _PREFERRED else _best(record, names), record.get("turn")
+    best, judged = (
+        0 if names in _PREFERRED else _best(record, names),
+        record.get("turn"),
+    )
     rollouts = []
     for i, name in enumerate(names):
         outcome = None if best is None else i == best
         try:
             answer = _answer(record, names, name)
             whole = _is_whole(answer)
-            if whole and type(judged) is int and sum(m.get("role") == "user" for m in answer) > judged:
+            if (
+                whole
+                and type(judged) is int
+                and sum(m.get("role") == "user" for m in answer) > judged
+            ):
                 outcome = None  # the conversation goes on after the turn that was judged (MT-bench)
-            rollouts.append(make_rollout([] if whole else prompt, answer, (i,), tools=tools, outcome=outcome))
+            rollouts.append(
+                make_rollout(
+                    [] if whole else prompt, answer, (i,), tools=tools, outcome=outcome
+                )
+            )
         except UnreadableError as error:
             rollouts.append(Rollout([], (i,), outcome=outcome, error=str(error)))
     return rollouts
@@ -100,7 +161,9 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
 
 def _names(record: Mapping[str, Any]) -> tuple[str, ...]:
     """The fields that hold the answers of a record; () if there are not two."""
-    pair = next((pair for pair in _PREFERRED if any(record.get(name) for name in pair)), ())
+    pair = next(
+        (pair for pair in _PREFERRED if any(record.get(name) for name in pair)), ()
+    )
     numbered = _numbered(record)
     return pair if pair and (pair[1] in record or not numbered) else numbered
 
@@ -113,17 +176,31 @@ def _numbered(record: Mapping[str, Any]) -> tuple[str, ...]:
                 return (stem + a, stem + b)
         for end, first in _NUMBERS:
             if f"{stem}{end}{first}" in record and f"{stem}{end}{first + 1}" in record:
-                return tuple(takewhile(record.__contains__, (f"{stem}{end}{i}" for i in count(first))))
+                return tuple(
+                    takewhile(
+                        record.__contains__, (f"{stem}{end}{i}" for i in count(first))
+                    )
+                )
     return ()
 
 
 def _prompt(record: Mapping[str, Any]) -> Messages:
     """The prompt of all answers, under any of its names, or a conversation that they end."""
-    name = next((name for name in (prompt_field(record), *_WHOLE) if name and record.get(name)), None)
+    name = next(
+        (name for name in (prompt_field(record), *_WHOLE) if name and record.get(name)),
+        None,
+    )
     if name is not None:
         return task_turns(record, name)
     values = ((path, lookup(record, path)) for path in _FURTHER_PROMPTS)
-    return next((prompt_turns(value, path) for path, value in values if value and is_prompt(value)), [])
+    return next(
+        (
+            prompt_turns(value, path)
+            for path, value in values
+            if value and is_prompt(value)
+        ),
+        [],
+    )
 
 
 def _answer(record: Mapping[str, Any], names: tuple[str, ...], name: str) -> Messages:
@@ -132,7 +209,11 @@ def _answer(record: Mapping[str, Any], names: tuple[str, ...], name: str) -> Mes
     value, prompt = record.get(name), record.get(prompt_field(record) or "")
     # beside a prompt in plain text JSON is an agent's own text; alone it would be no pair
     plain = isinstance(prompt, str) and bool(prompt) and json_messages(prompt) is None
-    if isinstance(value, str) and not plain and all(json_messages(str(record.get(n))) for n in names):
+    if (
+        isinstance(value, str)
+        and not plain
+        and all(json_messages(str(record.get(n))) for n in names)
+    ):
         return chat_turns(value, name)
     return response_turns(value, name)
 
@@ -145,15 +226,26 @@ def _battle(record: Mapping[str, Any], name: str) -> Messages:
         value = parse_text(value) if isinstance(value, str) else value
         if not isinstance(value, list):
             raise UnreadableError(f"`{field}` is no list of texts")
-        lists.append([{"role": "user" if field == "prompt" else "assistant", "content": v} for v in value])
+        lists.append(
+            [
+                {"role": "user" if field == "prompt" else "assistant", "content": v}
+                for v in value
+            ]
+        )
     if len(lists[0]) != len(lists[1]):
-        raise UnreadableError(f"has {len(lists[0])} turns in `prompt` and {len(lists[1])} in `{name}`")
+        raise UnreadableError(
+            f"has {len(lists[0])} turns in `prompt` and {len(lists[1])} in `{name}`"
+        )
     return [turn for turns in zip(*lists, strict=True) for turn in turns]
 
 
 def _is_whole(answer: Any) -> bool:
     """Tell if an answer is a conversation that begins with its own prompt."""
-    return is_message_list(answer) and answer[0].get("role") in ("system", "developer", "user")
+    return is_message_list(answer) and answer[0].get("role") in (
+        "system",
+        "developer",
+        "user",
+    )
 
 
 def _best(record: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
@@ -165,7 +257,9 @@ def _best(record: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     for field in _WINNERS:
         value = record.get(field)
         if isinstance(value, str) and len(value) < 200:
-            named = [i for i, name in enumerate(names) if _is_named(value, name, record)]
+            named = [
+                i for i, name in enumerate(names) if _is_named(value, name, record)
+            ]
             if len(named) == 1:
                 return named[0]
     return None
@@ -187,7 +281,9 @@ def _is_named(label: str, name: str, record: Mapping[str, Any]) -> bool:
 def _matches(record: Mapping[str, Any]) -> bool:
     names = _names(record)
     values = [record.get(name) for name in names]
-    known = all(v is None or isinstance(v, str | dict) or is_message_list(v) for v in values)
+    known = all(
+        v is None or isinstance(v, str | dict) or is_message_list(v) for v in values
+    )
     if not any(values) or not known:
         return False
     both = names in _PREFERRED and all(name in record for name in names)

@@ -8,10 +8,15 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import Sentence, UnreadableError
-from ruler_cli.formats.chat import Messages, first_agent_turn, has_content, task_messages
+from ruler_cli.files.parse import dump
+from ruler_cli.formats.chat import (
+    Messages,
+    first_agent_turn,
+    has_content,
+    task_messages,
+)
 from ruler_cli.formats.fields import is_message_list
 from ruler_cli.formats.turns import dialogue, json_messages, prompt_turns
-from ruler_cli.reading.parse import dump
 from ruler_cli.types import Rollout
 
 PROMPTS = (
@@ -23,7 +28,13 @@ INSTRUCTION_INPUTS = ("input", "context")
 """Fields with the input of an Alpaca `instruction`, shown below it after a blank line (`context`: Dolly)."""
 _WITH_CONTEXT = ("instruction", "query", "question", "user_input", "user_query")
 """Prompts that a `context` beside them completes; other prompts mostly hold it themselves."""
-RETRIEVED = ("context", "contexts", "retrieved_contexts", "retrieval_context", "documents")
+RETRIEVED = (
+    "context",
+    "contexts",
+    "retrieved_contexts",
+    "retrieval_context",
+    "documents",
+)
 """Fields with a list of texts retrieved to answer a question: of promptflow, Ragas, DeepEval.
 
 They are shown, but are no part of the key: another system retrieves other texts for the same question.
@@ -36,7 +47,9 @@ _SYSTEM_ROLES = ("system", "developer")
 def prompt_field(record: Mapping[str, Any]) -> str | None:
     """Return the field with the prompt: the first that holds text or messages, preferably not empty."""
     present = [name for name in PROMPTS if is_prompt(record.get(name))]
-    return next((name for name in present if record[name]), present[0] if present else None)
+    return next(
+        (name for name in present if record[name]), present[0] if present else None
+    )
 
 
 def is_prompt(value: Any) -> bool:
@@ -54,15 +67,26 @@ def task_turns(record: Mapping[str, Any], name: str | None) -> Messages:
     value = record.get(name)
     if name in _WITH_CONTEXT and isinstance(value, str):
         names = INSTRUCTION_INPUTS if name == "instruction" else INSTRUCTION_INPUTS[1:]
-        context = next((record[b] for b in names if isinstance(record.get(b), str) and record[b].strip()), "")
-        value = "\n\n".join(part for part in (value, "" if context in value else context) if part)
+        context = next(
+            (
+                record[b]
+                for b in names
+                if isinstance(record.get(b), str) and record[b].strip()
+            ),
+            "",
+        )
+        value = "\n\n".join(
+            part for part in (value, "" if context in value else context) if part
+        )
     return with_system(record, [*_earlier(record), *_prompt_turns(value, name)])
 
 
 def with_system(record: Mapping[str, Any], messages: Messages) -> Messages:
     """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
     prompt = next((record[name] for name in SYSTEM if record.get(name)), None)
-    is_list = isinstance(prompt, list) and all(isinstance(part, dict) and "text" in part for part in prompt)
+    is_list = isinstance(prompt, list) and all(
+        isinstance(part, dict) and "text" in part for part in prompt
+    )
     system = {"role": "system", "content": prompt}
     given = any(message.get("role") in _SYSTEM_ROLES for message in messages[:1])
     if given or not (isinstance(prompt, str) or is_list) or not has_content(system):
@@ -72,7 +96,9 @@ def with_system(record: Mapping[str, Any], messages: Messages) -> Messages:
 
 def retrieved_turn(record: Mapping[str, Any]) -> Messages:
     """Return the texts retrieved to answer the question, as a list of one turn or of none."""
-    texts = next((record[name] for name in RETRIEVED if isinstance(record.get(name), list)), None)
+    texts = next(
+        (record[name] for name in RETRIEVED if isinstance(record.get(name), list)), None
+    )
     return [{"role": "context", "content": texts}] if texts else []
 
 
@@ -100,14 +126,21 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
         return replace(rollout, error=f"has no prompt at `{path}`")
     messages, size, start = rollout.messages, rollout.prompt_length, 0
     if turns[0].get("role") not in _SYSTEM_ROLES:
-        start = next((i for i, m in enumerate(messages) if m.get("role") not in _SYSTEM_ROLES), len(messages))
+        start = next(
+            (i for i, m in enumerate(messages) if m.get("role") not in _SYSTEM_ROLES),
+            len(messages),
+        )
     if _begins(messages[start:], turns) or _begins(messages, turns):
         return rollout
     if size is not None:
         size += len(turns)
     elif first_agent_turn(turns) < len(turns):
         size = start + len(turns) + first_agent_turn(messages[start:])
-    return replace(rollout, messages=[*messages[:start], *turns, *messages[start:]], prompt_length=size)
+    return replace(
+        rollout,
+        messages=[*messages[:start], *turns, *messages[start:]],
+        prompt_length=size,
+    )
 
 
 def _begins(messages: Messages, turns: Messages) -> bool:
@@ -115,7 +148,10 @@ def _begins(messages: Messages, turns: Messages) -> bool:
     if len(turns) == 1:
         text = turns[0].get("content")
         before = messages[: first_agent_turn(messages)]
-        return any(text == m.get("content") or _contains(m.get("content"), text) for m in before)
+        return any(
+            text == m.get("content") or _contains(m.get("content"), text)
+            for m in before
+        )
     first = [(m.get("role"), m.get("content")) for m in messages[: len(turns)]]
     return first == [(turn.get("role"), turn.get("content")) for turn in turns]
 
@@ -123,13 +159,21 @@ def _begins(messages: Messages, turns: Messages) -> bool:
 def _contains(content: Any, text: Any) -> bool:
     """Tell if a message's content, or a part of it, contains a text."""
     if isinstance(content, list):
-        return any(_contains(part.get("text"), text) for part in content if isinstance(part, dict))
-    return isinstance(content, str) and isinstance(text, str) and text.strip() in content
+        return any(
+            _contains(part.get("text"), text)
+            for part in content
+            if isinstance(part, dict)
+        )
+    return (
+        isinstance(content, str) and isinstance(text, str) and text.strip() in content
+    )
 
 
 def _earlier(record: Mapping[str, Any]) -> Messages:
     """Return the turns before the prompt, from messages or pairs of a question and its answer."""
-    name, value = next(((name, record[name]) for name in HISTORIES if record.get(name)), ("", None))
+    name, value = next(
+        ((name, record[name]) for name in HISTORIES if record.get(name)), ("", None)
+    )
     if isinstance(value, str):
         return prompt_turns(value, "history") if json_messages(value) else []
     pairs = [_pair(item) for item in value] if isinstance(value, list) else []
@@ -148,8 +192,15 @@ def _pair(value: Any) -> list[Any] | None:
     if isinstance(value, list):
         return value
     if isinstance(value, dict) and value.keys() == {"inputs", "outputs"}:
-        sides = [list(side.values()) if isinstance(side, dict) else [] for side in value.values()]
-        return [side[0] for side in sides] if all(len(side) == 1 for side in sides) else None
+        sides = [
+            list(side.values()) if isinstance(side, dict) else []
+            for side in value.values()
+        ]
+        return (
+            [side[0] for side in sides]
+            if all(len(side) == 1 for side in sides)
+            else None
+        )
     return None
 
 
@@ -166,7 +217,10 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
                 "the group key with {group_by:PATH}, or the task's text with {prompt:PATH}"
             )
         )
-    prompt = [[message.get("role"), message.get("content"), *_other_fields(message)] for message in task]
+    prompt = [
+        [message.get("role"), message.get("content"), *_other_fields(message)]
+        for message in task
+    ]
     return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()
 
 
@@ -175,5 +229,7 @@ def _other_fields(message: Mapping[str, Any]) -> list[Any]:
     if message.get("content") is not None and not message.get("tool_calls"):
         return []
     excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
-    fields = {name: value for name, value in message.items() if name not in excluded and value}
+    fields = {
+        name: value for name, value in message.items() if name not in excluded and value
+    }
     return [fields] if fields else []

@@ -10,12 +10,12 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse, parse_text
 from ruler_cli.formats.chat import nothing_to_judge
 from ruler_cli.formats.fields import json_value, lookup
 from ruler_cli.formats.interface import GIVEN, PROMPT_HASH, SHAPE_ERRORS, Format
 from ruler_cli.formats.prompts import prompt_key, with_prompt
 from ruler_cli.formats.rewards import FieldWords
-from ruler_cli.reading.parse import parse, parse_text
 from ruler_cli.types import Line, Path, Record, Rollout
 
 
@@ -45,8 +45,15 @@ class Reader:
         rewards, outcomes = self.words
         for record in records:
             for rollout in record.rollouts:
-                rewards, outcomes = rewards.including(rollout.reward), outcomes.including(rollout.outcome)
-        return self if (rewards, outcomes) == self.words else replace(self, words=(rewards, outcomes))
+                rewards, outcomes = (
+                    rewards.including(rollout.reward),
+                    outcomes.including(rollout.outcome),
+                )
+        return (
+            self
+            if (rewards, outcomes) == self.words
+            else replace(self, words=(rewards, outcomes))
+        )
 
     def read(self, line: Line) -> tuple[Record, ...]:
         """Read one line: one record, or one for each group of a columnar line.
@@ -60,7 +67,9 @@ class Reader:
 
         Group keys and errors are the same.
         """
-        if self.format.shape == "columns" or (self.format.shape == "trajectory" and not self._by_path):
+        if self.format.shape == "columns" or (
+            self.format.shape == "trajectory" and not self._by_path
+        ):
             return self.read(line)  # its key may contain any value
         records = self._records(line, exact=False)
         # as text a rounded integer has an exponent
@@ -74,9 +83,15 @@ class Reader:
         try:
             return self._parsed(value, line)
         except RecursionError:
-            raise UnreadableError("is nested too deeply to be read; flatten the record") from None
-        except SHAPE_ERRORS as error:  # in one place for all formats, whose input is untrusted
-            raise UnreadableError(f"is not of the shape of {self.format.name} ({error!r:.80})") from None
+            raise UnreadableError(
+                "is nested too deeply to be read; flatten the record"
+            ) from None
+        except (
+            SHAPE_ERRORS
+        ) as error:  # in one place for all formats, whose input is untrusted
+            raise UnreadableError(
+                f"is not of the shape of {self.format.name} ({error!r:.80})"
+            ) from None
 
     def _parsed(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
         rollouts = tuple(self.format.rollouts(value))
@@ -87,23 +102,40 @@ class Reader:
                 if not listed or shape != "group"
                 else lambda value, _, path: lookup(value, path)
             )
-            rollouts = tuple(with_prompt(r, own(value, r, self.prompt), self.prompt) for r in rollouts)
+            rollouts = tuple(
+                with_prompt(r, own(value, r, self.prompt), self.prompt)
+                for r in rollouts
+            )
             if shape == "trajectory" and rollouts[0].error is not None:
                 raise UnreadableError(rollouts[0].error)
         rollouts = tuple(map(validated, rollouts))
         if listed:
-            for path in (self.reward, self.key if shape == "columns" and self._by_path else None):
+            for path in (
+                self.reward,
+                self.key if shape == "columns" and self._by_path else None,
+            ):
                 _refuse_uneven(value, path, len(rollouts))
         if self.reward is not None or self.outcome is not None:
-            rollouts = tuple(self._with_own_paths(value, rollout) for rollout in rollouts)
-        rollouts = tuple(map(self._with_label_words, self._with_first_rewards(value, rollouts)))
+            rollouts = tuple(
+                self._with_own_paths(value, rollout) for rollout in rollouts
+            )
+        rollouts = tuple(
+            map(self._with_label_words, self._with_first_rewards(value, rollouts))
+        )
         if shape == "columns":
             return self._columns(value, line, rollouts)
-        rubric, tools = value.get("rubric"), value.get("tools") if shape == "group" else None
+        rubric, tools = (
+            value.get("rubric"),
+            value.get("tools") if shape == "group" else None,
+        )
         key = self._key_of(value, line, rollouts)
         if self.labels is not None and line.source in self.labels:
             key = f"{self.labels[line.source]}: {key}"
-        return (Record(line, rollouts, key, rubric if isinstance(rubric, str) else None, tools),)
+        return (
+            Record(
+                line, rollouts, key, rubric if isinstance(rubric, str) else None, tools
+            ),
+        )
 
     def _columns(
         self, value: dict[str, Any], line: Line, rollouts: tuple[Rollout, ...]
@@ -113,18 +145,30 @@ class Reader:
         groups: dict[str, list[Rollout]] = {}
         keys = lookup(value, self.key) if self._by_path else None
         for i, one in enumerate(rollouts):
-            rollout, key = one, keys[i] if isinstance(keys, list) and i < len(keys) else None
+            rollout, key = (
+                one,
+                keys[i] if isinstance(keys, list) and i < len(keys) else None,
+            )
             if self._by_path and key is None:
-                raise UnreadableError(f"has no group key at `{self.key}` for rollout {i}")
+                raise UnreadableError(
+                    f"has no group key at `{self.key}` for rollout {i}"
+                )
             key = one.key if key is None else key
             if key is None:
                 try:
                     key = prompt_key(one, value.get("step"))
-                except UnreadableError as error:  # without a prompt it is a group of its own
-                    key, rollout = f"rollout {i}", one if one.error else replace(one, error=error.reason)
+                except (
+                    UnreadableError
+                ) as error:  # without a prompt it is a group of its own
+                    key, rollout = (
+                        f"rollout {i}",
+                        one if one.error else replace(one, error=error.reason),
+                    )
             groups.setdefault(key_text(key), []).append(rollout)
         return tuple(
-            Record(line, tuple(members), f"{line.where}: {key}", part=i, parts=len(groups))
+            Record(
+                line, tuple(members), f"{line.where}: {key}", part=i, parts=len(groups)
+            )
             for i, (key, members) in enumerate(groups.items())
         )
 
@@ -137,14 +181,20 @@ class Reader:
     def shown_key(self) -> str:
         """The key of a group in words, for a sentence."""
         if self.by_prompt:
-            return "each record is a group" if self.format.shape == "group" else "hash of the prompt"
+            return (
+                "each record is a group"
+                if self.format.shape == "group"
+                else "hash of the prompt"
+            )
         return f"key `{self.key}`"
 
     @property
     def _by_path(self) -> bool:
         return self.key not in (PROMPT_HASH, GIVEN, self.format.key_description)
 
-    def _key_of(self, value: dict[str, Any], line: Line, rollouts: tuple[Rollout, ...]) -> str:
+    def _key_of(
+        self, value: dict[str, Any], line: Line, rollouts: tuple[Rollout, ...]
+    ) -> str:
         if self.key == GIVEN:
             return line.where
         if self.format.key_of is not None and self.key == self.format.key_description:
@@ -164,20 +214,34 @@ class Reader:
         return prompt_key(rollouts[0], value.get("step"))
 
     def _with_own_paths(self, value: dict[str, Any], rollout: Rollout) -> Rollout:
-        reward = rollout.reward if self.reward is None else self.value_at(value, rollout, self.reward)
-        outcome = rollout.outcome if self.outcome is None else self.value_at(value, rollout, self.outcome)
+        reward = (
+            rollout.reward
+            if self.reward is None
+            else self.value_at(value, rollout, self.reward)
+        )
+        outcome = (
+            rollout.outcome
+            if self.outcome is None
+            else self.value_at(value, rollout, self.outcome)
+        )
         return _with_rewards(rollout, reward, outcome)
 
     def value_at(self, value: dict[str, Any], rollout: Rollout, path: str) -> Any:
         """Return the value at a dotted path below a rollout of a record, else below the record itself."""
         if self.format.layout.listed:
             values, i = lookup(value, path), rollout.path[-1]
-            return values[i] if isinstance(values, list) and isinstance(i, int) and i < len(values) else None
+            return (
+                values[i]
+                if isinstance(values, list) and isinstance(i, int) and i < len(values)
+                else None
+            )
         own = rollout_object(value, rollout)
         inner = lookup(own, path)
         return inner if inner is not None or own is value else lookup(value, path)
 
-    def _with_first_rewards(self, value: dict[str, Any], rollouts: tuple[Rollout, ...]) -> Iterable[Rollout]:
+    def _with_first_rewards(
+        self, value: dict[str, Any], rollouts: tuple[Rollout, ...]
+    ) -> Iterable[Rollout]:
         """Give rollouts that ruler scored before the reward that they had first.
 
         UnreadableError if ruler did not write a field `ruler`, which would be overwritten.
@@ -190,11 +254,19 @@ class Reader:
         where = ".".join(map(str, layout.ruler))
         _refuse_foreign(value, "ruler", listed=form.shape == "columns")
         # items of lists have one owner, the record
-        for holder in [value] if layout.listed else [rollout_object(value, rollout) for rollout in rollouts]:
+        for holder in (
+            [value]
+            if layout.listed
+            else [rollout_object(value, rollout) for rollout in rollouts]
+        ):
             _refuse_foreign(holder, where, listed=form.shape == "columns")
             _refuse_occupied(holder, layout.ruler)
             _refuse_occupied(holder, layout.reward or ())
-        if "ruler" not in value and form.shape != "trajectory" and layout.ruler == ("ruler",):
+        if (
+            "ruler" not in value
+            and form.shape != "trajectory"
+            and layout.ruler == ("ruler",)
+        ):
             return rollouts
         return (self._with_first_reward(value, rollout) for rollout in rollouts)
 
@@ -202,16 +274,23 @@ class Reader:
         annotation = self.previous_annotation(value, rollout) or {}
         first = annotation.get("independent_reward")
         # without a first reward the score stands in its place, unless the reward is read from another
-        known = annotation and (first is not None or rollout.reward == annotation.get("score"))
+        known = annotation and (
+            first is not None or rollout.reward == annotation.get("score")
+        )
         return _with_rewards(rollout, first, rollout.outcome) if known else rollout
 
     def _with_label_words(self, rollout: Rollout) -> Rollout:
         """Replace words that are no results of a check by labels."""
-        reward, outcome = self.words[0].read(rollout.reward), self.words[1].read(rollout.outcome)
+        reward, outcome = (
+            self.words[0].read(rollout.reward),
+            self.words[1].read(rollout.outcome),
+        )
         same = reward is rollout.reward and outcome is rollout.outcome
         return rollout if same else _with_rewards(rollout, reward, outcome)
 
-    def previous_annotation(self, value: dict[str, Any], rollout: Rollout) -> dict[str, Any] | None:
+    def previous_annotation(
+        self, value: dict[str, Any], rollout: Rollout
+    ) -> dict[str, Any] | None:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
         if self.format.layout.listed:
             where = "ruler" if self.format.shape == "columns" else "ruler.rollouts"
@@ -219,7 +298,9 @@ class Reader:
         else:
             own, layout = rollout_object(value, rollout), self.format.layout
             places = (layout.ruler, layout.other_ruler)
-            found = (lookup(own, ".".join(map(str, place))) for place in places if place)
+            found = (
+                lookup(own, ".".join(map(str, place))) for place in places if place
+            )
             annotation = next((value for value in found if value is not None), None)
         if isinstance(annotation, str):
             annotation = parse_text(annotation)
@@ -230,16 +311,29 @@ def validated(rollout: Rollout) -> Rollout:
     """Return the rollout, with an error if the agent did nothing in it or a message is no object."""
     if rollout.error is not None:
         return rollout
-    if any({*map(type, part)} - {dict} for part in (rollout.messages, *rollout.histories)):
+    if any(
+        {*map(type, part)} - {dict} for part in (rollout.messages, *rollout.histories)
+    ):
         return replace(rollout, error="has a message that is no JSON object")
-    reason = nothing_to_judge(rollout.messages, rollout.histories, rollout.prompt_length)
+    reason = nothing_to_judge(
+        rollout.messages, rollout.histories, rollout.prompt_length
+    )
     return rollout if reason is None else replace(rollout, error=reason)
 
 
 def _with_rewards(r: Rollout, reward: Any, outcome: Any) -> Rollout:
     """Return a rollout with another reward and outcome; `replace` takes four times as long."""
     return Rollout(
-        r.messages, r.path, r.histories, r.tools, reward, r.error, outcome, r.member, r.key, r.prompt_length
+        r.messages,
+        r.path,
+        r.histories,
+        r.tools,
+        reward,
+        r.error,
+        outcome,
+        r.member,
+        r.key,
+        r.prompt_length,
     )
 
 
@@ -272,9 +366,13 @@ def _refuse_uneven(value: Any, path: str | None, size: int) -> None:
     if path is None or (values := lookup(value, path)) is None:
         return
     if not isinstance(values, list):
-        raise UnreadableError(f"has no list at `{path}`, with one item for each rollout")
+        raise UnreadableError(
+            f"has no list at `{path}`, with one item for each rollout"
+        )
     if len(values) != size:
-        raise UnreadableError(f"has {len(values)} items at `{path}` for {size} rollouts")
+        raise UnreadableError(
+            f"has {len(values)} items at `{path}` for {size} rollouts"
+        )
 
 
 def _refuse_occupied(holder: Any, path: Path) -> None:
@@ -284,7 +382,9 @@ def _refuse_occupied(holder: Any, path: Path) -> None:
         if holder is None:
             return
         if not isinstance(holder, (list, dict) if isinstance(inner, int) else dict):
-            raise UnreadableError(f"has no object at `{part}`, where ruler would write; rename it")
+            raise UnreadableError(
+                f"has no object at `{part}`, where ruler would write; rename it"
+            )
 
 
 def _refuse_foreign(holder: Any, path: str, *, listed: bool) -> None:
@@ -299,5 +399,10 @@ def _refuse_foreign(holder: Any, path: str, *, listed: bool) -> None:
     for annotation in value if several else [value]:
         if annotation is None:
             continue
-        if not (isinstance(annotation, Mapping) and annotation.get("status") in ("scored", "failed")):
-            raise UnreadableError(f"has a field `{path}` that ruler did not write; rename it")
+        if not (
+            isinstance(annotation, Mapping)
+            and annotation.get("status") in ("scored", "failed")
+        ):
+            raise UnreadableError(
+                f"has a field `{path}` that ruler did not write; rename it"
+            )

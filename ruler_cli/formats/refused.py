@@ -22,12 +22,19 @@ def _is_prompt_only(record: Mapping[str, Any]) -> bool:
             return False
     except UnreadableError:
         return False
-    return all(isinstance(m, dict) and m.get("role") in ("user", "system", "developer") for m in messages)
+    return all(
+        isinstance(m, dict) and m.get("role") in ("user", "system", "developer")
+        for m in messages
+    )
 
 
 def _is_figures_only(record: Mapping[str, Any]) -> bool:
     """Tell if a record and its objects hold only numbers: metrics (SkyRL, ART's history)."""
-    flat = [v for value in record.values() for v in (value.values() if isinstance(value, dict) else [value])]
+    flat = [
+        v
+        for value in record.values()
+        for v in (value.values() if isinstance(value, dict) else [value])
+    ]
     values = [v for v in flat if v is not None]
     return bool(values) and all(isinstance(v, int | float) for v in values)
 
@@ -47,18 +54,30 @@ def _is_by_columns(record: Mapping[str, Any]) -> bool:
     """Tell if each field is an object of rows numbered from 0."""
     columns = list(record.values())
     return len(columns) > 1 and all(
-        isinstance(column, dict) and "0" in column and column.keys() == columns[0].keys()
+        isinstance(column, dict)
+        and "0" in column
+        and column.keys() == columns[0].keys()
         for column in columns
     )
 
 
 def _has_members(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
     """Return a test for objects whose members are objects with these keys."""
-    return lambda record: bool(record) and all(map(has_keys(*keys), itertools.islice(record.values(), 3)))
+    return lambda record: (
+        bool(record) and all(map(has_keys(*keys), itertools.islice(record.values(), 3)))
+    )
 
 
 _PROMPTS = {"prompt", "messages", "request", "input", "question", "query"}
-_ANSWERS = {"completion", "completions", "response", "responses", "output", "outputs", "messages"}
+_ANSWERS = {
+    "completion",
+    "completions",
+    "response",
+    "responses",
+    "output",
+    "outputs",
+    "messages",
+}
 
 REFUSALS = refused_shapes(
     ("trajectory_groups",

@@ -57,7 +57,9 @@ class FieldWords:
         if word is None or word in _NEITHER:
             return self
         good, bad = word in _PASSED, word in _FAILED
-        return FieldWords(self.good or good, self.bad or bad, self.others or not (good or bad))
+        return FieldWords(
+            self.good or good, self.bad or bad, self.others or not (good or bad)
+        )
 
     def read(self, value: Any) -> Any:
         """Return a value unchanged, or as a Label if its word is no result of a check in this field."""
@@ -88,13 +90,29 @@ def number(value: Any) -> float | None:
         text = value.strip()
         return _GRADES[text] if text in _GRADES else _numeric(text)
     if isinstance(value, list):
-        return _sum(number(item) if not isinstance(item, list | str) else None for item in value)
+        return _sum(
+            number(item) if not isinstance(item, list | str) else None for item in value
+        )
     if not isinstance(value, Mapping):
         return None
-    if value and all(isinstance(item, Mapping) and "score" in item for item in value.values()):
-        parts = ((number(item["score"]), number(item.get("weight", 1.0))) for item in value.values())
-        return _sum(None if score is None or weight is None else score * weight for score, weight in parts)
-    one = value["reward"] if "reward" in value else next(iter(value.values())) if len(value) == 1 else None
+    if value and all(
+        isinstance(item, Mapping) and "score" in item for item in value.values()
+    ):
+        parts = (
+            (number(item["score"]), number(item.get("weight", 1.0)))
+            for item in value.values()
+        )
+        return _sum(
+            None if score is None or weight is None else score * weight
+            for score, weight in parts
+        )
+    one = (
+        value["reward"]
+        if "reward" in value
+        else next(iter(value.values()))
+        if len(value) == 1
+        else None
+    )
     return number(one) if isinstance(one, bool | int | float) else None
 
 
@@ -104,7 +122,11 @@ def passed(value: Any) -> bool | None:
     A number, in any shape that `number` reads, passes from 0.5 on, Inspect's partial grade too. Several
     truth values are several checks, and all must hold. `{name: word}` counts as its only word.
     """
-    if isinstance(value, list) and value and all(isinstance(item, bool) for item in value):
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(item, bool) for item in value)
+    ):
         return all(value)
     if (reward := number(value)) is not None:
         return reward >= PASSING
@@ -126,11 +148,17 @@ def _normalized_word(value: Any) -> str | None:
     word = value.strip()
     if word in _GRADES:
         return word
-    return None if _numeric(word) is not None else word.casefold().replace(" ", "_").replace("-", "_")
+    return (
+        None
+        if _numeric(word) is not None
+        else word.casefold().replace(" ", "_").replace("-", "_")
+    )
 
 
 def _numeric(text: str) -> float | None:
-    if len(text) > _LONGEST or "_" in text or not text[-1:].isdigit():  # neither "nan" nor "1_0"
+    if (
+        len(text) > _LONGEST or "_" in text or not text[-1:].isdigit()
+    ):  # neither "nan" nor "1_0"
         return None
     try:
         return _finite(float(text))

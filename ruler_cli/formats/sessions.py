@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.event_kinds import is_gemini, is_opencode, is_pi
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.dialects import EMPTY, OWN_ROLES, call_turn, result_turn
 from ruler_cli.formats.fields import first_at, items, lookup, objects
 from ruler_cli.formats.interface import ID_KEYS, Format, RefusedFormat, refused_shapes
-from ruler_cli.reading.event_kinds import is_gemini, is_opencode, is_pi
 from ruler_cli.types import Rollout
 
 Record = Mapping[str, Any]
@@ -77,20 +77,33 @@ def plain_content(content: Any) -> Any:
 
 def part_text(part: Any) -> str | None:
     """The text of a part of a message; None if it is something else."""
-    if isinstance(part, dict) and part.get("type") in (None, "text", "input_text", "output_text"):
+    if isinstance(part, dict) and part.get("type") in (
+        None,
+        "text",
+        "input_text",
+        "output_text",
+    ):
         part = part.get("text")
     return part if isinstance(part, str) else None
 
 
 def content_parts(content: Any) -> list[Any]:
     """Content as a list of its parts."""
-    return content if isinstance(content, list) else [] if content in (None, "") else [content]
+    return (
+        content
+        if isinstance(content, list)
+        else []
+        if content in (None, "")
+        else [content]
+    )
 
 
 def events_of(record: Record) -> list[Any]:
     """The events of a session, in the order of its file."""
     names = ("events", "loglines", "messages")
-    return next((record[name] for name in names if isinstance(record.get(name), list)), [])
+    return next(
+        (record[name] for name in names if isinstance(record.get(name), list)), []
+    )
 
 
 def made_of(matches: Callable[[Record], bool], name: str) -> Callable[[Record], bool]:
@@ -120,7 +133,14 @@ def session_format(
             raise UnreadableError("is no session of the agent itself")
         session = Session()
         read(record, session)
-        first = next((i for i, turn in enumerate(session.turns) if turn.get("role") in OWN_ROLES), None)
+        first = next(
+            (
+                i
+                for i, turn in enumerate(session.turns)
+                if turn.get("role") in OWN_ROLES
+            ),
+            None,
+        )
         if first is None:
             raise UnreadableError("holds no turn of the agent")
         if not any(turn.get("role") == "user" for turn in session.turns[:first]):
@@ -128,18 +148,29 @@ def session_format(
                 "holds no task: what the user asked is not in it; give the session's own file"
             )
         further = tuple(filter(_has_agent, session.taken_back))
-        return [Rollout(session.turns, (), further, record.get("tools"), record.get("reward"))]
+        return [
+            Rollout(
+                session.turns, (), further, record.get("tools"), record.get("reward")
+            )
+        ]
 
-    def is_own(record: Record) -> bool:  # a document of messages would be taken for one of another kind
+    def is_own(
+        record: Record,
+    ) -> bool:  # a document of messages would be taken for one of another kind
         return matches(record) and ("messages" in record or not is_sub_agent(record))
 
-    return Format(f"{agent} sessions", family, tells, is_own, rollouts, ID_KEYS), RefusedFormat(
+    return Format(
+        f"{agent} sessions", family, tells, is_own, rollouts, ID_KEYS
+    ), RefusedFormat(
         lambda record: matches(record) and is_sub_agent(record),
         "is no session of the agent itself, but a sub-agent's, or holds none of its turns; give the main one",
     )
 
 
-_CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context for our chat.")
+_CONTEXT = (
+    "<session_context>",
+    "This is the Gemini CLI. We are setting up the context for our chat.",
+)
 
 
 def read_gemini(record: Record, session: Session) -> None:
@@ -158,7 +189,10 @@ def read_gemini(record: Record, session: Session) -> None:
             session.taken_back.append(aside.turns)
         elif isinstance(event.get("$set"), dict):
             if messages := items(event["$set"].get("messages")):
-                turns = {str(turn.get("id") or f"item {n}"): turn for n, turn in enumerate(objects(messages))}
+                turns = {
+                    str(turn.get("id") or f"item {n}"): turn
+                    for n, turn in enumerate(objects(messages))
+                }
         elif "projectHash" in event:
             session.identify(event.get("sessionId"), after_turns=bool(turns))
         elif "type" in event:
@@ -174,17 +208,33 @@ def _gemini_turn(turn: Any, session: Session) -> None:
     kind, content, turns = turn.get("type"), turn.get("content"), session.turns
     if kind == "message":
         last = turns[-1] if turns else {}
-        if turn.get("delta") and last.get("role") == "assistant" and isinstance(last["content"], str):
-            last["content"] += str(content)  # the agent's messages are printed in pieces
+        if (
+            turn.get("delta")
+            and last.get("role") == "assistant"
+            and isinstance(last["content"], str)
+        ):
+            last["content"] += str(
+                content
+            )  # the agent's messages are printed in pieces
         else:
-            session.add("assistant" if turn.get("delta") else str(turn.get("role")), content)
+            session.add(
+                "assistant" if turn.get("delta") else str(turn.get("role")), content
+            )
     elif kind == "tool_use":
-        turns.append(call_turn(turn.get("tool_id"), turn.get("tool_name"), turn.get("parameters")))
+        turns.append(
+            call_turn(
+                turn.get("tool_id"), turn.get("tool_name"), turn.get("parameters")
+            )
+        )
     elif kind == "tool_result":
         output = turn.get("output") or turn.get("error") or turn.get("status")
         turns.append(result_turn(turn.get("tool_id"), output))
     elif kind == "user":
-        parts = [part for part in content_parts(content) if not str(part_text(part)).startswith(_CONTEXT)]
+        parts = [
+            part
+            for part in content_parts(content)
+            if not str(part_text(part)).startswith(_CONTEXT)
+        ]
         session.add("user", plain_content(parts))
     elif kind in ("gemini", "model", "assistant"):
         calls = objects(turn.get("toolCalls"))
@@ -192,9 +242,13 @@ def _gemini_turn(turn: Any, session: Session) -> None:
             ": ".join(str(t[k]) for k in ("subject", "description") if t.get(k))
             for t in objects(turn.get("thoughts"))
         ]
-        session.add("assistant", content, reasoning="\n".join(thoughts), tool_calls=calls)
+        session.add(
+            "assistant", content, reasoning="\n".join(thoughts), tool_calls=calls
+        )
         for call in calls:
-            turns.append(result_turn(call.get("id"), _gemini_result(call), call.get("name")))
+            turns.append(
+                result_turn(call.get("id"), _gemini_result(call), call.get("name"))
+            )
     elif kind in ("error", "warning"):
         session.note(plain_content(content))
 
@@ -219,7 +273,9 @@ def _is_gemini(record: Record) -> bool:
 
 
 def _is_gemini_sub_agent(record: Record) -> bool:
-    kinds = [head.get("kind") for head in (record, *objects(events_of(record)[:_SAMPLE]))]
+    kinds = [
+        head.get("kind") for head in (record, *objects(events_of(record)[:_SAMPLE]))
+    ]
     return next((kind for kind in kinds if isinstance(kind, str)), None) == "subagent"
 
 
@@ -235,7 +291,9 @@ def _read_opencode(record: Record, session: Session) -> None:
         if cut is not None and info.get("id") == cut:
             reverted = len(session.turns)
         if info.get("role") == "user":
-            session.add("user", plain_content([*filter(None, map(_opencode_prompt, parts))]))
+            session.add(
+                "user", plain_content([*filter(None, map(_opencode_prompt, parts))])
+            )
             continue
         for part in parts:
             _opencode_part(part, session)
@@ -265,7 +323,9 @@ def _opencode_part(part: Mapping[str, Any], session: Session) -> None:
     elif kind == "reasoning":
         session.add("assistant", None, reasoning=part.get("text"))
     elif kind == "tool":
-        session.turns.append(call_turn(identity, part.get("tool"), lookup(part, "state.input")))
+        session.turns.append(
+            call_turn(identity, part.get("tool"), lookup(part, "state.input"))
+        )
         if (content := first_at(part, "state.output", "state.error")) is not None:
             session.turns.append(result_turn(identity, content))
 
@@ -274,7 +334,9 @@ def _read_pi(record: Record, session: Session) -> None:
     """Read the entries from the last one back to the root of their tree; old sessions are a list."""
     events = events_of(record)
     entries = {
-        e["id"]: e for e in objects(events) if isinstance(e.get("id"), str) and e.get("type") != "session"
+        e["id"]: e
+        for e in objects(events)
+        if isinstance(e.get("id"), str) and e.get("type") != "session"
     }
     path: set[Any] | None = None
     if any("parentId" in entry for entry in entries.values()):
@@ -309,7 +371,9 @@ def _pi_entry(event: Mapping[str, Any], session: Session) -> None:
         return
     elif (role := message.get("role")) == "toolResult":
         name = str(message.get("toolName"))
-        session.turns.append(result_turn(message.get("toolCallId"), message.get("content"), name))
+        session.turns.append(
+            result_turn(message.get("toolCallId"), message.get("content"), name)
+        )
     elif role == "bashExecution":
         session.add("user", f"Ran `{message.get('command')}`\n{message.get('output')}")
     elif role in ("compactionSummary", "branchSummary", "custom", "hookMessage"):

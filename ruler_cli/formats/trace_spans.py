@@ -62,7 +62,12 @@ _RESULTS = (
 )  # fmt: skip
 _NAMES = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _TITLES = ("name", "operationName", "op_name", "span_name")
-_TOOL_LISTS = ("gen_ai.tool.definitions", "llm.tools", "llm.request.functions", "ai.prompt.tools")
+_TOOL_LISTS = (
+    "gen_ai.tool.definitions",
+    "llm.tools",
+    "llm.request.functions",
+    "ai.prompt.tools",
+)
 _OWN_INPUTS = ("inputs", "input", "input_text")
 _OWN_OUTPUTS = ("outputs", "output", "output_text")
 _EVENTS = {
@@ -105,18 +110,40 @@ def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
     inputs, outputs = _first(raw, _OWN_INPUTS), _first(raw, _OWN_OUTPUTS)
     if "run_type" in raw:  # LangSmith's tables write objects as JSON text
         inputs, outputs = decoded(inputs), decoded(outputs)
-    inputs = _value(attributes, _ARGUMENTS if tool else _INPUTS, text=tool) if inputs is None else inputs
-    outputs = _value(attributes, _RESULTS if tool else _OUTPUTS, text=tool) if outputs is None else outputs
-    exchange = items(lookup(inputs, "messages")) and isinstance(outputs, Mapping) and "choices" in outputs
+    inputs = (
+        _value(attributes, _ARGUMENTS if tool else _INPUTS, text=tool)
+        if inputs is None
+        else inputs
+    )
+    outputs = (
+        _value(attributes, _RESULTS if tool else _OUTPUTS, text=tool)
+        if outputs is None
+        else outputs
+    )
+    exchange = (
+        items(lookup(inputs, "messages"))
+        and isinstance(outputs, Mapping)
+        and "choices" in outputs
+    )
     if kind == "other" and exchange:
         kind = "call"
     if kind == "call" and (inputs is None or outputs is None):
         asked, answered = _event_messages(raw, attributes)
-        inputs, outputs = asked if inputs is None else inputs, answered if outputs is None else outputs
-    if inputs is not None and (system := decoded(attributes.get("gen_ai.system_instructions"))):
+        inputs, outputs = (
+            asked if inputs is None else inputs,
+            answered if outputs is None else outputs,
+        )
+    if inputs is not None and (
+        system := decoded(attributes.get("gen_ai.system_instructions"))
+    ):
         inputs = {"system": system, "messages": inputs}
-    name = next((n for key in _NAMES if tool and isinstance(n := _find(attributes, key), str)), None)
-    tools = next((decoded(value) for key in _TOOL_LISTS if (value := attributes.get(key))), None)
+    name = next(
+        (n for key in _NAMES if tool and isinstance(n := _find(attributes, key), str)),
+        None,
+    )
+    tools = next(
+        (decoded(value) for key in _TOOL_LISTS if (value := attributes.get(key))), None
+    )
     return Span(
         kind=kind,
         name=str(name or _first(raw, _TITLES)),
@@ -125,52 +152,87 @@ def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
         start=_time(_first(raw, _STARTS)),
         input=inputs,
         output=outputs,
-        tools=tools if tools is not None else lookup(raw, "extra.invocation_params.tools"),
+        tools=tools
+        if tools is not None
+        else lookup(raw, "extra.invocation_params.tools"),
         raw=raw,
     )
 
 
 def _kind(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
-    stated = [_find(attributes, key) for key in _KINDS] + [raw.get(key) for key in _OWN_KINDS]
+    stated = [_find(attributes, key) for key in _KINDS] + [
+        raw.get(key) for key in _OWN_KINDS
+    ]
     kinds = [str(value).lower() for value in stated if isinstance(value, str)]
     for kind in kinds:
         if kind in _CALLS or kind in _TOOLS:
             return "call" if kind in _CALLS else "tool"
-    if any(_find(attributes, key) for key in ("llm.input_messages", "gen_ai.prompt", "gen_ai.completion")):
+    if any(
+        _find(attributes, key)
+        for key in ("llm.input_messages", "gen_ai.prompt", "gen_ai.completion")
+    ):
         return "call"
     if any(isinstance(_find(attributes, key), str) for key in _NAMES[:3]):
         return "tool"
-    messages = any(attributes.get(key) for key in ("gen_ai.input.messages", "gen_ai.output.messages"))
+    messages = any(
+        attributes.get(key)
+        for key in ("gen_ai.input.messages", "gen_ai.output.messages")
+    )
     return "call" if messages and not _AGENTS.intersection(kinds) else "other"
 
 
-def _value(attributes: Mapping[str, Any], names: tuple[str, ...], *, text: bool = False) -> Any:
+def _value(
+    attributes: Mapping[str, Any], names: tuple[str, ...], *, text: bool = False
+) -> Any:
     """The first of these attributes that is not empty; JSON text is decoded unless it may be plain text."""
     for name in names:
         value = _find(attributes, name)
         if value not in (None, "", [], {}):
             mime = _find(attributes, _MIMES[name]) if name in _MIMES else "json"
-            plain = text or name in _TEXTS or not isinstance(mime, str) or "json" not in mime
+            plain = (
+                text
+                or name in _TEXTS
+                or not isinstance(mime, str)
+                or "json" not in mime
+            )
             return value if plain else decoded(value)
     return None
 
 
-def _event_messages(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> tuple[Any, Any]:
+def _event_messages(
+    raw: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> tuple[Any, Any]:
     """The input and output in events, of the span or in an attribute `events` (Logfire)."""
     asked: list[Any] = []
     answered: list[Any] = []
-    for event in objects([*items(raw.get("events")), *items(decoded(attributes.get("events")))]):
+    for event in objects(
+        [*items(raw.get("events")), *items(decoded(attributes.get("events")))]
+    ):
         body = _attributes(event) or event
-        role = _EVENTS.get(str(event.get("name") or event.get("event.name") or body.get("event.name")))
+        role = _EVENTS.get(
+            str(event.get("name") or event.get("event.name") or body.get("event.name"))
+        )
         both = _value(body, _INPUTS[:1]), _value(body, _OUTPUTS[:1])
         if any(both):
             return both
         if role == "choice":
             message = decoded(body.get("message"))
-            answered.append({"role": "assistant", **(message if isinstance(message, Mapping) else body)})
+            answered.append(
+                {
+                    "role": "assistant",
+                    **(message if isinstance(message, Mapping) else body),
+                }
+            )
         elif role is not None:
             calls = decoded(body.get("tool_calls"))
-            asked.append({"content": None, **body, "role": role, **({"tool_calls": calls} if calls else {})})
+            asked.append(
+                {
+                    "content": None,
+                    **body,
+                    "role": role,
+                    **({"tool_calls": calls} if calls else {}),
+                }
+            )
     return asked or None, answered or None
 
 
@@ -186,7 +248,10 @@ def _flat(
 
 
 def _first(raw: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    return next((value for name in names if (value := lookup(raw, name)) not in (None, "")), None)
+    return next(
+        (value for name in names if (value := lookup(raw, name)) not in (None, "")),
+        None,
+    )
 
 
 def _first_text(raw: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
@@ -196,8 +261,16 @@ def _first_text(raw: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
 def _time(value: Any) -> Any:
     """A time that sorts: nanoseconds as a number, a date as its text."""
     if isinstance(value, str):
-        return int(value) if value.isascii() and value.isdecimal() and len(value) < 30 else value
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return (
+            int(value)
+            if value.isascii() and value.isdecimal() and len(value) < 30
+            else value
+        )
+    return (
+        value
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else None
+    )
 
 
 _FLAT = (
@@ -213,8 +286,13 @@ def _attributes(raw: Mapping[str, Any]) -> dict[str, Any]:
     holders = ("attributes", "span_attributes", "tags")
     named = decoded(next((raw[key] for key in holders if raw.get(key)), None))
     if isinstance(named, list):
-        named = {str(pair.get("key")): _any_value(pair.get("value")) for pair in objects(named)}
-    own = {key[11:]: value for key, value in raw.items() if key.startswith("attributes.")}
+        named = {
+            str(pair.get("key")): _any_value(pair.get("value"))
+            for pair in objects(named)
+        }
+    own = {
+        key[11:]: value for key, value in raw.items() if key.startswith("attributes.")
+    }
     attributes = {**named, **own} if isinstance(named, Mapping) else own
     grouped: dict[str, list[tuple[str, Any]]] = {}
     for key, value in attributes.items():
@@ -245,8 +323,13 @@ def _unflat(pairs: list[tuple[str, Any]]) -> Any:
 def _listed(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    if value and all(key.isascii() and key.isdecimal() and len(key) < 10 for key in value):
-        return [_listed(value[key]) for key in sorted(value, key=lambda key: (int(key), key))]
+    if value and all(
+        key.isascii() and key.isdecimal() and len(key) < 10 for key in value
+    ):
+        return [
+            _listed(value[key])
+            for key in sorted(value, key=lambda key: (int(key), key))
+        ]
     return {key: _listed(inner) for key, inner in value.items()}
 
 
@@ -268,5 +351,8 @@ def _any_value(value: Any, depth: int = 0) -> Any:
             return [_any_value(item, depth + 1) for item in items(inner.get("values"))]
         if kind == "kvlistvalue":
             pairs = objects(inner.get("values"))
-            return {str(pair.get("key")): _any_value(pair.get("value"), depth + 1) for pair in pairs}
+            return {
+                str(pair.get("key")): _any_value(pair.get("value"), depth + 1)
+                for pair in pairs
+            }
     return value

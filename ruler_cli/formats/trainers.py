@@ -33,7 +33,13 @@ from ruler_cli.formats.fields import (
     list_field,
     lookup,
 )
-from ruler_cli.formats.interface import Format, ListLayout, RecordLayout, keyed_format, refused_shapes
+from ruler_cli.formats.interface import (
+    Format,
+    ListLayout,
+    RecordLayout,
+    keyed_format,
+    refused_shapes,
+)
 from ruler_cli.formats.parallel import all_lists, answer_rollout, column
 from ruler_cli.formats.prompts import prompt_key
 from ruler_cli.formats.reader import hashed_key, key_text
@@ -50,7 +56,10 @@ def read_pair(
     **more: Any,
 ) -> list[Rollout]:
     """Read a prompt, its answer and the reward from the fields of these names."""
-    both = turns.prompt_turns(record.get(prompt), prompt), turns.answer_turns(record.get(answer), answer)
+    both = (
+        turns.prompt_turns(record.get(prompt), prompt),
+        turns.answer_turns(record.get(answer), answer),
+    )
     return [turns.make_rollout(*both, reward=record.get(reward), **more)]
 
 
@@ -60,7 +69,12 @@ def _read_messages(record: dict[str, Any], name: str, cause: str) -> list[Rollou
 
 def _is_trl(record: Mapping[str, Any]) -> bool:
     columnar = any(isinstance(record.get(name), list) for name in ("step", "advantage"))
-    return {"prompt", "completion", "step", "advantage"} <= record.keys() and not columnar
+    return {
+        "prompt",
+        "completion",
+        "step",
+        "advantage",
+    } <= record.keys() and not columnar
 
 
 def _verl_uid(record: Mapping[str, Any]) -> re.Match[str] | None:
@@ -69,14 +83,18 @@ def _verl_uid(record: Mapping[str, Any]) -> re.Match[str] | None:
 
 
 def _is_verl(record: Mapping[str, Any], *, uid: bool) -> bool:
-    has_fields = {"input", "output", "score", "step"} <= record.keys() and isinstance(record["input"], str)
+    has_fields = {"input", "output", "score", "step"} <= record.keys() and isinstance(
+        record["input"], str
+    )
     return has_fields and (_verl_uid(record) is not None) == uid
 
 
 def _read_verl(record: dict[str, Any]) -> list[Rollout]:
     """Read a rollout of verl; `acc` is the outcome, and the outputs of one session are one rollout."""
     member = (uid := _verl_uid(record)) and uid["session"]
-    return read_pair(record, "input", "output", "score", outcome=record.get("acc"), member=member)
+    return read_pair(
+        record, "input", "output", "score", outcome=record.get("acc"), member=member
+    )
 
 
 def _read_slime(record: dict[str, Any]) -> list[Rollout]:
@@ -92,10 +110,16 @@ def _read_slime(record: dict[str, Any]) -> list[Rollout]:
         prompt = turns.prompt_turns(record.get("prompt"), "prompt")
         answer = turns.answer_turns(record["response"], "response")
     else:
-        raise UnreadableError("has neither `messages` nor `response`: the sample was never generated")
+        raise UnreadableError(
+            "has neither `messages` nor `response`: the sample was never generated"
+        )
     reward = record.get("reward")
     outcome = reward.get("acc") if isinstance(reward, dict) else None
-    return [turns.make_rollout(prompt, answer, tools=tools_of(record), reward=reward, outcome=outcome)]
+    return [
+        turns.make_rollout(
+            prompt, answer, tools=tools_of(record), reward=reward, outcome=outcome
+        )
+    ]
 
 
 def _is_miles(record: Mapping[str, Any]) -> bool:
@@ -109,7 +133,10 @@ _RULES = "responses_create_params.instructions"
 
 
 def _gym_key(record: Mapping[str, Any]) -> str | None:
-    index, agent = first_at(record, "_ng_task_index", "task_idx"), lookup(record, "agent_ref.name")
+    index, agent = (
+        first_at(record, "_ng_task_index", "task_idx"),
+        lookup(record, "agent_ref.name"),
+    )
     if index is not None:
         return key_text(index if agent is None else [agent, index])
     task = lookup(record, _INPUT) or _gym_task(record)
@@ -121,8 +148,12 @@ def _gym_key(record: Mapping[str, Any]) -> str | None:
 
 def _gym_task(record: Mapping[str, Any]) -> str | None:
     """Return the task of a record with an empty input; never `instance_dict`, which holds the solution."""
-    texts = (lookup(record, f"responses_create_params.metadata.{name}") for name in _TASKS)
-    return next((text for text in texts if isinstance(text, str) and text.strip()), None)
+    texts = (
+        lookup(record, f"responses_create_params.metadata.{name}") for name in _TASKS
+    )
+    return next(
+        (text for text in texts if isinstance(text, str) and text.strip()), None
+    )
 
 
 def _conversations(output: Any) -> list[Messages]:
@@ -131,32 +162,58 @@ def _conversations(output: Any) -> list[Messages]:
     A list that another one continues is left out, and of equal ones all but the last. A list that no other
     one continues stays: a context that was compacted, another attempt.
     """
-    if not (isinstance(output, list) and output and all(isinstance(item, list) for item in output)):
+    if not (
+        isinstance(output, list)
+        and output
+        and all(isinstance(item, list) for item in output)
+    ):
         return [check_messages(output, "response.output")]
     parts = [check_messages(item, "response.output") for item in output]
     return [
         one
         for i, one in enumerate(parts)
-        if not any(o[: len(one)] == one and (len(o) > len(one) or j > i) for j, o in enumerate(parts))
+        if not any(
+            o[: len(one)] == one and (len(o) > len(one) or j > i)
+            for j, o in enumerate(parts)
+        )
     ]
 
 
 def _read_gym(record: dict[str, Any]) -> list[Rollout]:
-    output, task, rules = (lookup(record, path) for path in ("response.output", _INPUT, _RULES))
+    output, task, rules = (
+        lookup(record, path) for path in ("response.output", _INPUT, _RULES)
+    )
     if not output:
-        raise UnreadableError("has no items in `response.output`: the agent failed before it answered")
+        raise UnreadableError(
+            "has no items in `response.output`: the agent failed before it answered"
+        )
     *earlier, last = _conversations(output)
-    system = [{"role": "system", "content": rules}] if isinstance(rules, str) and rules else []
+    system = (
+        [{"role": "system", "content": rules}]
+        if isinstance(rules, str) and rules
+        else []
+    )
     task = task if task or first_agent_turn(last) else _gym_task(record)
-    prompt, answer = [*system, *turns.prompt_turns(task, "input")], turns.with_submission(record, last)
+    prompt, answer = (
+        [*system, *turns.prompt_turns(task, "input")],
+        turns.with_submission(record, last),
+    )
     tools = tools_of({"tools": lookup(record, "responses_create_params.tools")})
-    reward = None if record.get("_ng_failure_class") is not None else record.get("reward")
-    return [turns.make_rollout(prompt, answer, histories=tuple(earlier), tools=tools, reward=reward)]
+    reward = (
+        None if record.get("_ng_failure_class") is not None else record.get("reward")
+    )
+    return [
+        turns.make_rollout(
+            prompt, answer, histories=tuple(earlier), tools=tools, reward=reward
+        )
+    ]
 
 
 def _read_nemo_rl(record: dict[str, Any]) -> list[Rollout]:
     listed = [record.get(name) for name in ("content", "rewards")]
-    unwrapped: list[Any] = [v[0] if isinstance(v, list) and len(v) == 1 else None for v in listed]
+    unwrapped: list[Any] = [
+        v[0] if isinstance(v, list) and len(v) == 1 else None for v in listed
+    ]
     content, reward = unwrapped
     if is_message_list(content):
         return [Rollout(check_messages(content, "content[0]"), reward=reward)]
@@ -165,17 +222,28 @@ def _read_nemo_rl(record: dict[str, Any]) -> list[Rollout]:
     if len(content) < 2:
         raise UnreadableError("has a prompt and no answer in `content[0]`")
     prompt = [{"role": "user", "content": content[0]}] if content[0] else []
-    return [Rollout([*prompt, *turns.answer_turns("".join(content[1:]), "content[0]")], reward=reward)]
+    return [
+        Rollout(
+            [*prompt, *turns.answer_turns("".join(content[1:]), "content[0]")],
+            reward=reward,
+        )
+    ]
 
 
-def _has_lists(record: Mapping[str, Any], *names: str, any_of: Sequence[str] = ()) -> bool:
+def _has_lists(
+    record: Mapping[str, Any], *names: str, any_of: Sequence[str] = ()
+) -> bool:
     """Tell if a record has lists in all of these fields, and in at least one of `any_of`."""
     has_one = any(isinstance(record.get(name), list) for name in any_of) or not any_of
     return has_one and all(isinstance(record.get(name), list) for name in names)
 
 
 def _read_step(
-    record: dict[str, Any], listed: str, answer: str, reward: str, more: tuple[str, ...] = ()
+    record: dict[str, Any],
+    listed: str,
+    answer: str,
+    reward: str,
+    more: tuple[str, ...] = (),
 ) -> list[Rollout]:
     """Read columns of prompts, answers and rewards; `more` are ROLL's conversations and ids."""
     size = len(list_field(record, listed, ", though the file is one step per line"))
@@ -191,15 +259,23 @@ def _read_step(
 
 
 def _read_roll_agentic(record: dict[str, Any]) -> list[Rollout]:
-    texts = list_field(record, "messages", " (ROLL dumps it where its environment declares it)")
-    data, tools, scores = (column(record, n, len(texts)) for n in ("trajectory_data", "tools", "scores"))
+    texts = list_field(
+        record, "messages", " (ROLL dumps it where its environment declares it)"
+    )
+    data, tools, scores = (
+        column(record, n, len(texts)) for n in ("trajectory_data", "tools", "scores")
+    )
     out = []
     for i, text in enumerate(texts):
         about, reward = json_value(data[i]), scores[i]
         env = lookup(about, "env_info")
-        parts = ("tag", "group_id", "episode_id", "seed") if isinstance(env, dict) else ()
+        parts = (
+            ("tag", "group_id", "episode_id", "seed") if isinstance(env, dict) else ()
+        )
         key = "_".join(str(env.get(part)) for part in parts) or None
-        reward = lookup(about, "reward_info.episode_reward") if reward is None else reward
+        reward = (
+            lookup(about, "reward_info.episode_reward") if reward is None else reward
+        )
         read = partial(_episode, text, f"messages[{i}]", json_value(tools[i]))
         out.append(turns.read_or_error(read, (i,), reward=reward, key=key))
     return out
@@ -208,8 +284,14 @@ def _read_roll_agentic(record: dict[str, Any]) -> list[Rollout]:
 def _episode(text: Any, where: str, tools: Any) -> Rollout:
     """Read one conversation, or several that a context was cut into."""
     value = json_value(text)
-    if isinstance(value, list) and value and all(isinstance(part, list) for part in value):
-        parts = [check_messages(part, where) for part in value if part] or [check_messages([], where)]
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(part, list) for part in value)
+    ):
+        parts = [check_messages(part, where) for part in value if part] or [
+            check_messages([], where)
+        ]
     else:
         parts = [turns.json_turns(text, where)]
     return Rollout(parts[-1], histories=tuple(parts[:-1]), tools=tools)
@@ -220,7 +302,11 @@ def _swift_key(record: Mapping[str, Any]) -> str | None:
         prompt = turns.prompt_turns(record.get("prompt"), "prompt")
     except UnreadableError:
         return None
-    return prompt_key(Rollout(prompt, prompt_length=len(prompt)), record.get("gen_step")) if prompt else None
+    return (
+        prompt_key(Rollout(prompt, prompt_length=len(prompt)), record.get("gen_step"))
+        if prompt
+        else None
+    )
 
 
 def _read_atropos(record: dict[str, Any]) -> list[Rollout]:
@@ -229,7 +315,9 @@ def _read_atropos(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError(
             "has token ids only: `messages` is null; run the environment with include_messages"
         )
-    scores, _ = (column(record, name, len(conversations)) for name in ("scores", "tokens"))
+    scores, _ = (
+        column(record, name, len(conversations)) for name in ("scores", "tokens")
+    )
 
     def read(value: Any, where: str) -> Rollout:
         messages = check_messages(value, where)
@@ -238,7 +326,9 @@ def _read_atropos(record: dict[str, Any]) -> list[Rollout]:
         return Rollout(messages)
 
     return [
-        turns.read_or_error(partial(read, value, f"messages[{i}]"), (i,), reward=scores[i])
+        turns.read_or_error(
+            partial(read, value, f"messages[{i}]"), (i,), reward=scores[i]
+        )
         for i, value in enumerate(conversations)
     ]
 

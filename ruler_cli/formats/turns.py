@@ -13,17 +13,30 @@ from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import USER_ROLES, Messages, check_messages, first_agent_turn
+from ruler_cli.formats.chat import (
+    USER_ROLES,
+    Messages,
+    check_messages,
+    first_agent_turn,
+)
 from ruler_cli.formats.dialects import text_of
 from ruler_cli.formats.fields import is_message_list, json_value, lookup
 from ruler_cli.types import Path, Rollout
 
 ROLES = {
     **dict.fromkeys(("human", "user", "prompter", "question"), "user"),
-    **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "assistant", "model", "bot", "ai"), "assistant"),
-    **dict.fromkeys(("claude", "chatbot", "agent", "function_call", "answer"), "assistant"),
+    **dict.fromkeys(
+        ("gpt", "chatgpt", "bing", "bard", "assistant", "model", "bot", "ai"),
+        "assistant",
+    ),
+    **dict.fromkeys(
+        ("claude", "chatbot", "agent", "function_call", "answer"), "assistant"
+    ),
     **dict.fromkeys(("system", "developer"), "system"),
-    **dict.fromkeys(("tool", "observation", "function", "function_response", "tool_response"), "tool"),
+    **dict.fromkeys(
+        ("tool", "observation", "function", "function_response", "tool_response"),
+        "tool",
+    ),
 }
 """Names of a speaker in data sets → the role of a chat message."""
 
@@ -72,7 +85,11 @@ def _is_message(value: Any) -> bool:
 
 def named_turns(value: list[Any]) -> Messages | None:
     """Convert turns with `from` and `value`, or other such names, to chat messages; None if they are none."""
-    if not value or not isinstance(value[0], dict) or {"role", "content"} <= value[0].keys():
+    if (
+        not value
+        or not isinstance(value[0], dict)
+        or {"role", "content"} <= value[0].keys()
+    ):
         return None
     if (pairs := _question_pairs(value)) is not None:
         return pairs
@@ -81,11 +98,23 @@ def named_turns(value: list[Any]) -> Messages | None:
         return None
     out: Messages = []
     for turn in value:
-        if not isinstance(turn, dict) or not isinstance(speaker := turn.get(keys[0]), str):
+        if not isinstance(turn, dict) or not isinstance(
+            speaker := turn.get(keys[0]), str
+        ):
             return None
         # numbers are training weights, no content
-        rest = {k: v for k, v in turn.items() if k not in keys and not isinstance(v, int | float)}
-        out.append({"role": ROLES.get(speaker.lower(), speaker), "content": turn.get(keys[1]), **rest})
+        rest = {
+            k: v
+            for k, v in turn.items()
+            if k not in keys and not isinstance(v, int | float)
+        }
+        out.append(
+            {
+                "role": ROLES.get(speaker.lower(), speaker),
+                "content": turn.get(keys[1]),
+                **rest,
+            }
+        )
     return out
 
 
@@ -93,18 +122,26 @@ def _question_pairs(value: list[Any]) -> Messages | None:
     """Convert objects that hold a question and its answer under the speakers' names (ms-swift); else None."""
     out: Messages = []
     for turn in value:
-        if not isinstance(turn, dict) or not all(isinstance(v, str) and k in ROLES for k, v in turn.items()):
+        if not isinstance(turn, dict) or not all(
+            isinstance(v, str) and k in ROLES for k, v in turn.items()
+        ):
             return None
         if not {"user", "assistant"} <= {ROLES[name] for name in turn}:
             return None
-        out += [{"role": ROLES[name], "content": content} for name, content in turn.items()]
+        out += [
+            {"role": ROLES[name], "content": content} for name, content in turn.items()
+        ]
     return out
 
 
 def dialogue(text: str) -> Messages | None:
     """Split a text that has a marker such as `Human:` before each turn into its turns; else None."""
     for markers in _MARKERS:
-        first = markers.match(text.lstrip()) if "#" in markers.pattern else markers.match(text)
+        first = (
+            markers.match(text.lstrip())
+            if "#" in markers.pattern
+            else markers.match(text)
+        )
         if first is None:
             continue
         turns = _split(text, markers)
@@ -139,20 +176,54 @@ def dialogue_pair(one: str, other: str) -> tuple[Messages, Messages] | None:
         if last is not None:
             prompt = _split(one[: last[0].start()], markers)
             texts = one[last[0].end() :], other[last[1].end() :]
-            first, second = ([*prompt, {"role": "assistant", "content": text.strip()}] for text in texts)
+            first, second = (
+                [*prompt, {"role": "assistant", "content": text.strip()}]
+                for text in texts
+            )
             return first, second
     return None
 
 
 ANSWERS = (
     *("completion", "response", "generation", "model_output", "prediction", "output"),
-    *("actual_output", "actualOutput", "assistant_response", "agent_response", "model_answer", "full_output"),
+    *(
+        "actual_output",
+        "actualOutput",
+        "assistant_response",
+        "agent_response",
+        "model_answer",
+        "full_output",
+    ),
 )
 """Fields with an answer beside its prompt, best first. Not `answer`: that is mostly the reference answer."""
-ANSWER_LISTS = ("responses", "completions", "outputs", "generations", "choices", "rollouts")
+ANSWER_LISTS = (
+    "responses",
+    "completions",
+    "outputs",
+    "generations",
+    "choices",
+    "rollouts",
+)
 """Fields with several answers to one prompt. Not `candidates`: those are mostly the options of a question."""
-_ANSWER_KEYS = {"role", "text", "content", "message", "choices", "generated_text", "completion", "response"}
-_PARTS = ("text", "output_text", "thinking", "tool_use", "image", "image_url", "refusal")
+_ANSWER_KEYS = {
+    "role",
+    "text",
+    "content",
+    "message",
+    "choices",
+    "generated_text",
+    "completion",
+    "response",
+}
+_PARTS = (
+    "text",
+    "output_text",
+    "thinking",
+    "tool_use",
+    "image",
+    "image_url",
+    "refusal",
+)
 
 
 def chat_turns(value: Any, where: str) -> Messages:
@@ -173,14 +244,22 @@ def prompt_turns(value: Any, where: str) -> Messages:
         return []
     if isinstance(value, str):
         messages = json_messages(value)
-        return [{"role": "user", "content": value}] if messages is None else chat_turns(messages, where)
-    return chat_turns([value] if isinstance(value, dict) and "role" in value else value, where)
+        return (
+            [{"role": "user", "content": value}]
+            if messages is None
+            else chat_turns(messages, where)
+        )
+    return chat_turns(
+        [value] if isinstance(value, dict) and "role" in value else value, where
+    )
 
 
 def answer_turns(value: Any, where: str) -> Messages:
     """Read the agent's answer: a text, also an empty one, is its turn; UnreadableError for null."""
     if value is None:
-        raise UnreadableError(f"has no answer in `{where}`: it is null, as after an error in the rollout")
+        raise UnreadableError(
+            f"has no answer in `{where}`: it is null, as after an error in the rollout"
+        )
     if isinstance(value, str):
         return [{"role": "assistant", "content": value}]
     return check_messages([value] if isinstance(value, dict) else value, where)
@@ -188,7 +267,11 @@ def answer_turns(value: Any, where: str) -> Messages:
 
 def response_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
     """Read the agent's answer, also as an API's response; `as_json`: also as JSON text of messages."""
-    if as_json and isinstance(value, str) and (turns := json_messages(value)) is not None:
+    if (
+        as_json
+        and isinstance(value, str)
+        and (turns := json_messages(value)) is not None
+    ):
         return chat_turns(turns, where)
     turns = find_answer(value, where)
     return answer_turns(value, where) if turns is None else turns
@@ -211,9 +294,20 @@ def find_answer(value: Any, where: str) -> Messages | None:
         return turns
     for name in ("message", "choices", "output", "body"):
         inner = value.get(name)
-        if isinstance(inner, dict | list) and (answer := find_answer(inner, f"{where}.{name}")) is not None:
+        if (
+            isinstance(inner, dict | list)
+            and (answer := find_answer(inner, f"{where}.{name}")) is not None
+        ):
             return answer
-    for name in ("text", "content", "generated_text", "output_text", "completion", "response", "message"):
+    for name in (
+        "text",
+        "content",
+        "generated_text",
+        "output_text",
+        "completion",
+        "response",
+        "message",
+    ):
         content = value.get(name)
         if isinstance(content, str) or (isinstance(content, list) and content):
             return [{"role": "assistant", "content": content}]
@@ -252,10 +346,16 @@ def is_reply(message: Any) -> bool:
 
 def with_answer(record: Mapping[str, Any], messages: Messages) -> Messages:
     """Append the answer beside a conversation, unless its last message is the agent's."""
-    for name in (*ANSWERS, *ANSWER_LISTS) if not messages or not is_reply(messages[-1]) else ():
+    for name in (
+        (*ANSWERS, *ANSWER_LISTS) if not messages or not is_reply(messages[-1]) else ()
+    ):
         value = record.get(name)
         options = name == "choices" and _are_options(value)
-        if value is not None and not options and (answer := find_answer(value, name)) is not None:
+        if (
+            value is not None
+            and not options
+            and (answer := find_answer(value, name)) is not None
+        ):
             return [*messages, *answer]
     return messages
 
@@ -278,9 +378,13 @@ def answers_path(record: Mapping[str, Any], least: int = 2) -> Path:
     for name in (*ANSWER_LISTS, *ANSWERS):
         value = record.get(name)
         inner = value.get("choices") if isinstance(value, dict) else None
-        if _is_answer_list(value, name, least) or _is_answer_list(inner, "choices", least):
+        if _is_answer_list(value, name, least) or _is_answer_list(
+            inner, "choices", least
+        ):
             messages = record.get("messages")
-            messages = json_messages(messages) if isinstance(messages, str) else messages
+            messages = (
+                json_messages(messages) if isinstance(messages, str) else messages
+            )
             if isinstance(messages, list) and messages and is_reply(messages[-1]):
                 return ()
             return (name, "choices") if isinstance(value, dict) else (name,)
@@ -288,12 +392,18 @@ def answers_path(record: Mapping[str, Any], least: int = 2) -> Path:
 
 
 def _is_answer_list(value: Any, name: str, least: int) -> bool:
-    if not isinstance(value, list) or len(value) < least or not all(map(is_answer, value)):
+    if (
+        not isinstance(value, list)
+        or len(value) < least
+        or not all(map(is_answer, value))
+    ):
         return False
     if name in ANSWER_LISTS:
         return name != "choices" or not _are_options(value)
     # a list of messages under a name for one answer is one conversation
-    return not any(isinstance(item, dict) and ("role" in item or "type" in item) for item in value)
+    return not any(
+        isinstance(item, dict) and ("role" in item or "type" in item) for item in value
+    )
 
 
 def _are_options(value: Any) -> bool:
@@ -301,7 +411,9 @@ def _are_options(value: Any) -> bool:
     return isinstance(value, list) and any(not isinstance(item, dict) for item in value)
 
 
-def read_or_error(read: Callable[[], Rollout], path: Path = (), **fields: Any) -> Rollout:
+def read_or_error(
+    read: Callable[[], Rollout], path: Path = (), **fields: Any
+) -> Rollout:
     """Read one rollout of several and give it these fields; if it cannot be read, with the reason."""
     try:
         return replace(read(), path=path, **fields)
@@ -309,7 +421,9 @@ def read_or_error(read: Callable[[], Rollout], path: Path = (), **fields: Any) -
         return Rollout([], path, error=str(error), **fields)
 
 
-def make_rollout(prompt: Messages, answer: Messages, path: Path = (), **fields: Any) -> Rollout:
+def make_rollout(
+    prompt: Messages, answer: Messages, path: Path = (), **fields: Any
+) -> Rollout:
     """Join a prompt and an answer; turns of the agent in the prompt stay a part of it."""
     prompt_length = len(prompt) if first_agent_turn(prompt) < len(prompt) else None
     return Rollout([*prompt, *answer], path, prompt_length=prompt_length, **fields)
@@ -334,6 +448,10 @@ def with_submission(record: Mapping[str, Any], messages: Messages) -> Messages:
     """Append the submitted work to a conversation, unless a message contains it already."""
     for path in SUBMISSIONS:
         text = lookup(record, path)
-        if isinstance(text, str) and text.strip() and not any(text.strip() in text_of(m) for m in messages):
+        if (
+            isinstance(text, str)
+            and text.strip()
+            and not any(text.strip() in text_of(m) for m in messages)
+        ):
             messages = [*messages, {"role": "submission", "content": text}]
     return messages

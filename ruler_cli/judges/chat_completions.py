@@ -17,11 +17,18 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from ruler_cli.answer import EXPLANATION, keyed, list_schema
-from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.pricing import ModelInfo, model_info
 from ruler_cli.judges.provider_errors import ErrorResponse, classify, refuses_format
-from ruler_cli.types import CallError, Judge, Reply, Request
+from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.types import (
+    EXPLANATION,
+    CallError,
+    Judge,
+    Reply,
+    Request,
+    keyed,
+    list_schema,
+)
 
 Form = Literal["keyed", "sized", "list", "json", "text"]
 OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
@@ -45,7 +52,9 @@ _THINKING = {
 }
 """Tokens for thinking, by the effort that the parameters ask for."""
 _MEDIUM, _MOST_THINKING = 8192, 65_536
-_LIMIT = re.compile(r"max_(?:completion_|output_)?tokens|max_new_tokens|maxOutputTokens")
+_LIMIT = re.compile(
+    r"max_(?:completion_|output_)?tokens|max_new_tokens|maxOutputTokens"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +78,47 @@ class AnswerFormat:
         own = stated_limit(params)
         if own is None and limit_name(params):
             return None  # the user's value is sent as it is, even `null`
-        usual = _ANSWER + _PER_ROLLOUT * len(request.labels) + self.thinking if self.limit else None
+        usual = (
+            _ANSWER + _PER_ROLLOUT * len(request.labels) + self.thinking
+            if self.limit
+            else None
+        )
         tokens = max(filter(None, (request.max_output_tokens, usual)), default=None)
         if request.max_output_tokens and request.fitted:
             tokens = request.max_output_tokens
         if own is not None:
-            return own if request.max_output_tokens is None or tokens is None else min(tokens, own)
+            return (
+                own
+                if request.max_output_tokens is None or tokens is None
+                else min(tokens, own)
+            )
         if not self.limit or tokens is None:
             return None
         return tokens if self.max_output is None else min(tokens, self.max_output)
 
-    def after_refusal(self, sent: AnswerFormat, status: int, message: str) -> AnswerFormat | None:
+    def after_refusal(
+        self, sent: AnswerFormat, status: int, message: str
+    ) -> AnswerFormat | None:
         """The format to try after a refusal of the one that was `sent`; None if something else is refused."""
         if refuses_format(status, message):
             if sent.fixed or len(sent.forms) == 1:
                 return None
-            return self if self.forms != sent.forms else replace(self, forms=self.forms[1:])
-        if status not in (400, 422) or not sent.limit or not (named := _LIMIT.findall(message)):
+            return (
+                self
+                if self.forms != sent.forms
+                else replace(self, forms=self.forms[1:])
+            )
+        if (
+            status not in (400, 422)
+            or not sent.limit
+            or not (named := _LIMIT.findall(message))
+        ):
             return None
         if self.limit != sent.limit:
             return self
-        other = next((name for name in _NAMES if name != sent.limit and name in named), "")
+        other = next(
+            (name for name in _NAMES if name != sent.limit and name in named), ""
+        )
         return replace(self, limit=other if sent.limit == _NAMES[1] else "")
 
     def after_reply(self, reply: Reply) -> AnswerFormat:
@@ -126,7 +155,11 @@ class ChatJudge(Judge):
             async with asyncio.timeout(self.timeout):
                 return await self._ask(request)
         except TimeoutError:
-            return CallError("transport", f"the judge did not answer within {self.timeout:g} s", "call")
+            return CallError(
+                "transport",
+                f"the judge did not answer within {self.timeout:g} s",
+                "call",
+            )
 
     async def _ask(self, request: Request) -> Reply | CallError:
         for http_requests in itertools.count(1):
@@ -135,18 +168,26 @@ class ChatJudge(Judge):
             if isinstance(answer, ErrorResponse):
                 status, codes, message, headers, format_message = answer
                 error = classify(status, codes, message, headers, self.secret)
-                other = self.answer_format.after_refusal(sent, status or 400, format_message or message)
+                other = self.answer_format.after_refusal(
+                    sent, status or 400, format_message or message
+                )
                 if error.context is None and other:
                     self.answer_format = other
                     continue
                 answer = error
             elif isinstance(answer, Reply):
                 self.answer_format = self.answer_format.after_reply(answer)
-            return replace(answer, http_requests=http_requests) if http_requests > 1 else answer
+            return (
+                replace(answer, http_requests=http_requests)
+                if http_requests > 1
+                else answer
+            )
         raise AssertionError("a count without end")
 
     @abstractmethod
-    async def _post(self, request: Request, how: AnswerFormat) -> Reply | CallError | ErrorResponse:
+    async def _post(
+        self, request: Request, how: AnswerFormat
+    ) -> Reply | CallError | ErrorResponse:
         """Send one request; an ErrorResponse may refuse the form or the limit that it asks for."""
 
 
@@ -159,12 +200,18 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     provider, forms = judge.model.partition("/")[0], _LISTS
     host = (urlsplit(base).hostname or "") if base else ""
     openai = host == "openai.com" or host.endswith(".openai.com")
-    if host and not openai and (provider in OWN_ENGINES or (provider != "litellm_proxy" and _is_own(host))):
+    if (
+        host
+        and not openai
+        and (provider in OWN_ENGINES or (provider != "litellm_proxy" and _is_own(host)))
+    ):
         forms = ("keyed", *_LISTS)
     elif openai or (not host and provider in _SIZED and "claude" not in judge.model):
         forms = ("sized", *_LISTS)
     fixed = "response_format" in judge.params
-    listed = judge.api_base is None or base is None  # else another model may have that name
+    listed = (
+        judge.api_base is None or base is None
+    )  # else another model may have that name
     model = model_info(judge.model) if listed or provider == "openai" else ModelInfo()
     return AnswerFormat(
         _LISTS if fixed else forms,
@@ -175,7 +222,9 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     )
 
 
-def chat_body(model: str, params: Mapping[str, Any], request: Request, how: AnswerFormat) -> bytes:
+def chat_body(
+    model: str, params: Mapping[str, Any], request: Request, how: AnswerFormat
+) -> bytes:
     """The JSON body of a call."""
     return orjson.dumps(chat_arguments(model, params, request, how))
 
@@ -196,7 +245,10 @@ def chat_arguments(
 def messages(request: Request, how: AnswerFormat) -> list[dict[str, str]]:
     """The system message, which describes the form of the answer, and the user message."""
     system = keyed(request.system) if how.forms[0] == "keyed" else request.system
-    return [{"role": "system", "content": system}, {"role": "user", "content": request.user}]
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": request.user},
+    ]
 
 
 def response_format(form: Form, labels: tuple[str, ...]) -> dict[str, Any] | None:
@@ -205,11 +257,22 @@ def response_format(form: Form, labels: tuple[str, ...]) -> dict[str, Any] | Non
         return None
     if form == "json":
         return {"type": "json_object"}
-    schema = _keyed_schema(labels) if form == "keyed" else list_schema(len(labels) if form == "sized" else 0)
-    return {"type": "json_schema", "json_schema": {"name": "scores", "strict": True, "schema": schema}}
+    schema = (
+        _keyed_schema(labels)
+        if form == "keyed"
+        else list_schema(len(labels) if form == "sized" else 0)
+    )
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "scores", "strict": True, "schema": schema},
+    }
 
 
-_STEPS = sorted({f"{n / 100:.2f}" for n in range(101)} | {f"{n / 10:.1f}" for n in range(11)} | {"0", "1"})
+_STEPS = sorted(
+    {f"{n / 100:.2f}" for n in range(101)}
+    | {f"{n / 10:.1f}" for n in range(11)}
+    | {"0", "1"}
+)
 _SCORE = {"type": "string", "enum": _STEPS}
 """All spellings of a score with up to two decimals, as strings.
 
@@ -218,7 +281,10 @@ digits, so it would forbid 0.8 and allow 0.80000000000000004; it takes strings a
 """
 _ENTRY = {
     "type": "object",
-    "properties": {"explanation": {"type": "string", "maxLength": EXPLANATION}, "score": _SCORE},
+    "properties": {
+        "explanation": {"type": "string", "maxLength": EXPLANATION},
+        "score": _SCORE,
+    },
     "required": ["explanation", "score"],
     "additionalProperties": False,
 }
@@ -249,7 +315,10 @@ def limit_name(params: Mapping[str, Any]) -> str | None:
 def stated_limit(params: Mapping[str, Any]) -> int | None:
     """The completion tokens that the user's own parameters allow; None if they do not bound them."""
     values = (params.get(name) for name in _NAMES)
-    return next((n for n in values if isinstance(n, int) and not isinstance(n, bool) and n > 0), None)
+    return next(
+        (n for n in values if isinstance(n, int) and not isinstance(n, bool) and n > 0),
+        None,
+    )
 
 
 def _thinking(params: Mapping[str, Any], *, thinks: bool) -> int:
@@ -257,7 +326,13 @@ def _thinking(params: Mapping[str, Any], *, thinks: bool) -> int:
     thinking, effort = params.get("thinking"), params.get("reasoning_effort")
     if isinstance(thinking, Mapping):
         budget = thinking.get("budget_tokens")
-        return 0 if thinking.get("type") == "disabled" else budget if isinstance(budget, int) else _MEDIUM
+        return (
+            0
+            if thinking.get("type") == "disabled"
+            else budget
+            if isinstance(budget, int)
+            else _MEDIUM
+        )
     if effort is None and isinstance(reasoning := params.get("reasoning"), Mapping):
         effort = reasoning.get("effort")
     if effort is not None:

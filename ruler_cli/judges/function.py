@@ -11,12 +11,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ruler_cli.answer import CHARACTERS_PER_TOKEN, clean, list_schema, readable_text, reply_of
-from ruler_cli.config import AskFunction, JudgeSettings
 from ruler_cli.errors import RefusedError, RulerError, WrongShapeError
+from ruler_cli.files.parse import dump
 from ruler_cli.judges.chat_completions import AnswerFormat
-from ruler_cli.reading.parse import dump
-from ruler_cli.types import CallError, Judge, JudgeRequest, Kind, Reply, Request
+from ruler_cli.settings.models import AskFunction, JudgeSettings
+from ruler_cli.types import (
+    CHARACTERS_PER_TOKEN,
+    CallError,
+    Judge,
+    JudgeRequest,
+    Kind,
+    Reply,
+    Request,
+    clean,
+    list_schema,
+    readable_text,
+    reply_of,
+)
 
 _log = logging.getLogger("ruler_cli")
 _FORMAT = AnswerFormat()
@@ -51,11 +62,15 @@ class FunctionJudge(Judge):
                 value = await self.function(self._request(request))
         except RulerError as error:
             return CallError(
-                "refused", clean(str(error)), "run" if isinstance(error, RefusedError) else "group"
+                "refused",
+                clean(str(error)),
+                "run" if isinstance(error, RefusedError) else "group",
             )
         except (Exception, asyncio.CancelledError) as error:
             task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+            if isinstance(error, asyncio.CancelledError) and (
+                task is None or task.cancelling()
+            ):
                 raise
             if deadline.expired():
                 why = f"the judge did not answer within {self.settings.timeout:g} s"
@@ -67,7 +82,13 @@ class FunctionJudge(Judge):
 
     def _failed(self, kind: Kind, what: str) -> CallError:
         """Return a failed call; no ledger keeps it, since it may be a mistake in the function."""
-        return CallError(kind, f"the judge's function {what}", "call", sent=self._answered, kept=False)
+        return CallError(
+            kind,
+            f"the judge's function {what}",
+            "call",
+            sent=self._answered,
+            kept=False,
+        )
 
     def _request(self, request: Request) -> JudgeRequest:
         return JudgeRequest(
@@ -86,11 +107,19 @@ class FunctionJudge(Judge):
         if inspect.isawaitable(value):
             if inspect.iscoroutine(value):
                 value.close()
-            raise WrongShapeError(f"judge {self.name}: its function returned a coroutine; `await` it there")
+            raise WrongShapeError(
+                f"judge {self.name}: its function returned a coroutine; `await` it there"
+            )
         if not isinstance(value, str | Mapping):
-            return self._failed("reply", f"returned {type(value).__name__}, and no text")
+            return self._failed(
+                "reply", f"returned {type(value).__name__}, and no text"
+            )
         try:
-            whole = _completion(request, readable_text(value)) if isinstance(value, str) else dict(value)
+            whole = (
+                _completion(request, readable_text(value))
+                if isinstance(value, str)
+                else dict(value)
+            )
             reply = reply_of(dump(whole))
         except Exception:  # noqa: BLE001 - a mapping of the program may raise any
             reply = None
@@ -109,8 +138,12 @@ def _text(error: BaseException) -> str:
 
 def _completion(request: Request, text: str) -> dict[str, Any]:
     """Return a chat completion of a text, with its tokens estimated by length."""
-    prompt, completion = (int(size / CHARACTERS_PER_TOKEN) + 1 for size in (request.size, len(text)))
+    prompt, completion = (
+        int(size / CHARACTERS_PER_TOKEN) + 1 for size in (request.size, len(text))
+    )
     return {
-        "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "choices": [
+            {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        ],
         "usage": {"prompt_tokens": prompt, "completion_tokens": completion},
     }

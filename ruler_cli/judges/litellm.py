@@ -22,10 +22,13 @@ from typing import Any, Self
 
 import orjson
 
-from ruler_cli.answer import clean, reply_of
-from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_arguments, first_format
+from ruler_cli.judges.chat_completions import (
+    AnswerFormat,
+    ChatJudge,
+    chat_arguments,
+    first_format,
+)
 from ruler_cli.judges.provider_errors import ErrorResponse, error_of, with_left
 from ruler_cli.judges.providers import (
     PROVIDERS,
@@ -38,21 +41,44 @@ from ruler_cli.judges.providers import (
     refuse,
     secret,
 )
-from ruler_cli.types import CallError, Reply, Request
+from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.types import CallError, Reply, Request, clean, reply_of
 
-_UNREACHED = {"ConnectError", "ClientConnectorError", "ConnectionRefusedError", "gaierror"}
+_UNREACHED = {
+    "ConnectError",
+    "ClientConnectorError",
+    "ConnectionRefusedError",
+    "gaierror",
+}
 _TOO_LATE = {"Timeout", "TimeoutException", "TimeoutError", "APITimeoutError"}
 _BROKEN = {"TransportError", "ClientError", "ConnectionError"}
 """Names of errors without a response, in httpx, aiohttp, the provider SDKs and Python."""
 _ANSWERLESS = (
     (_UNREACHED, "the judge cannot be reached"),
     (_TOO_LATE, "the judge did not answer in time"),
-    (_BROKEN | {"APIConnectionError"}, "the connection to the judge broke"),  # litellm's, for any error
+    (
+        _BROKEN | {"APIConnectionError"},
+        "the connection to the judge broke",
+    ),  # litellm's, for any error
 )
 _UNEQUIPPED = {
-    *("AuthenticationError", "ImportError", "LiteLLMUnknownProvider"),  # litellm's own, without a response
-    *("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "NoRegionError"),
-    *("ProfileNotFound", "DefaultCredentialsError", "RefreshError", "CredentialUnavailableError"),
+    *(
+        "AuthenticationError",
+        "ImportError",
+        "LiteLLMUnknownProvider",
+    ),  # litellm's own, without a response
+    *(
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "CredentialRetrievalError",
+        "NoRegionError",
+    ),
+    *(
+        "ProfileNotFound",
+        "DefaultCredentialsError",
+        "RefreshError",
+        "CredentialUnavailableError",
+    ),
     *("ClientAuthenticationError", "GetAccessTokenError"),
 }
 """Names of errors that recur with every try, in litellm, the clouds' SDKs and Python."""
@@ -66,7 +92,8 @@ _LACKS = re.compile(
 )
 """Messages of litellm whose error has no class of its own."""
 _UNUSABLE = re.compile(
-    r"(?:failed|unable) to (?:load|locate|find|parse) [\w ]{0,30}credentials", re.IGNORECASE
+    r"(?:failed|unable) to (?:load|locate|find|parse) [\w ]{0,30}credentials",
+    re.IGNORECASE,
 )
 _UNREAD, _SENTENCE = {"JSONDecodeError", "ValidationError"}, 100
 """Errors that quote the judge's reply, and the characters of a message that are litellm's own: no rollout may
@@ -84,16 +111,33 @@ def read_error(error: Exception, secret: str | None) -> CallError | ErrorRespons
     status = int(status) if isinstance(status, int) or str(status).isdecimal() else 0
     if isinstance(error, TypeError | AttributeError | KeyError) and not status:
         raise error  # a mistake of ours or of litellm's, not the outside world
-    text = str(getattr(error, "message", "") or error).partition("Traceback (most recent")[0]
+    text = str(getattr(error, "message", "") or error).partition(
+        "Traceback (most recent"
+    )[0]
     message = _PREFIX.sub("", text)
     if call_error := _unanswered(causes, message, secret):
         return call_error
-    body, headers = getattr(error, "body", None), getattr(error, "litellm_response_headers", None)
-    codes = str(body.get("code") or body.get("type") or "") if isinstance(body, Mapping) else ""
-    unknown = type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in message
-    format_message = f"response_format: {message}" if unknown else ""  # litellm may name no parameter
+    body, headers = (
+        getattr(error, "body", None),
+        getattr(error, "litellm_response_headers", None),
+    )
+    codes = (
+        str(body.get("code") or body.get("type") or "")
+        if isinstance(body, Mapping)
+        else ""
+    )
+    unknown = (
+        type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in message
+    )
+    format_message = (
+        f"response_format: {message}" if unknown else ""
+    )  # litellm may name no parameter
     return ErrorResponse(
-        status, codes, message, dict(headers) if isinstance(headers, Mapping) else {}, format_message
+        status,
+        codes,
+        message,
+        dict(headers) if isinstance(headers, Mapping) else {},
+        format_message,
     )
 
 
@@ -110,22 +154,37 @@ def _causes(error: BaseException) -> list[BaseException]:
 def _response_of(causes: Sequence[BaseException]) -> ErrorResponse | None:
     """The response as the provider sent it: litellm changes 529 to 500 and drops codes."""
     for cause in reversed(causes):
-        response = getattr(cause, "response", None)
+        response: Any = getattr(cause, "response", None)  # not every error has one
         try:
-            status, headers, body = response.status_code, response.headers, response.content  # type: ignore[union-attr]  # not every error has one
+            status, headers, body = (
+                response.status_code,
+                response.headers,
+                response.content,
+            )
         except (AttributeError, RuntimeError):  # none, or one that was not read
             continue
-        if isinstance(status, int) and isinstance(headers, Mapping) and isinstance(body, bytes) and body:
+        if (
+            isinstance(status, int)
+            and isinstance(headers, Mapping)
+            and isinstance(body, bytes)
+            and body
+        ):
             return ErrorResponse(status, *error_of(body), dict(headers))
     return None
 
 
-def _unanswered(causes: Sequence[BaseException], message: str, secret: str | None) -> CallError | None:
+def _unanswered(
+    causes: Sequence[BaseException], message: str, secret: str | None
+) -> CallError | None:
     """The CallError if no provider has answered; litellm gives such errors the status 500."""
     names = {base.__name__ for cause in causes for base in type(cause).__mro__}
     why = clean(message, secret)
-    lacks = _UNUSABLE.match(message) or (not names & _UNREAD and _LACKS.search(message[:_SENTENCE]))
-    if not names & (_UNREACHED | _TOO_LATE | _BROKEN) and (names & _UNEQUIPPED or lacks):
+    lacks = _UNUSABLE.match(message) or (
+        not names & _UNREAD and _LACKS.search(message[:_SENTENCE])
+    )
+    if not names & (_UNREACHED | _TOO_LATE | _BROKEN) and (
+        names & _UNEQUIPPED or lacks
+    ):
         unequipped = Sentence(
             "the judge cannot be asked ({why}); set what the provider needs, name its key with "
             "{api_key_env:VAR}, or try {model:offline}",
@@ -135,7 +194,9 @@ def _unanswered(causes: Sequence[BaseException], message: str, secret: str | Non
     for classes, reason in _ANSWERLESS:
         if names & classes:
             sent = classes is not _UNREACHED
-            return CallError("transport", f"{reason} ({why})", "call", sent=sent, billed=sent)
+            return CallError(
+                "transport", f"{reason} ({why})", "call", sent=sent, billed=sent
+            )
     return None
 
 
@@ -146,23 +207,31 @@ class LitellmJudge(ChatJudge):
     _litellm: Any = None
     _finds: bool = False
 
-    async def _post(self, request: Request, how: AnswerFormat) -> Reply | CallError | ErrorResponse:
+    async def _post(
+        self, request: Request, how: AnswerFormat
+    ) -> Reply | CallError | ErrorResponse:
         try:
-            return _reply(await self._litellm.acompletion(**self.arguments(request, how)), self.secret)
+            return _reply(
+                await self._litellm.acompletion(**self.arguments(request, how)),
+                self.secret,
+            )
         except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
             return read_error(error, self.secret)
 
     def arguments(self, request: Request, how: AnswerFormat) -> dict[str, Any]:
         """The arguments of `litellm.completion`."""
         arguments: dict[str, Any] = {
-            "timeout": self.timeout + 5,  # after our own deadline, which is to end the call
+            "timeout": self.timeout
+            + 5,  # after our own deadline, which is to end the call
             "num_retries": 0,
             "max_retries": 0,
         }
         if self.key:
             arguments["api_key"] = self.key
         elif self.base and not self._finds:
-            arguments["api_key"] = "none"  # litellm would send the provider's key to any host
+            arguments["api_key"] = (
+                "none"  # litellm would send the provider's key to any host
+            )
         if self.base:
             arguments["api_base"] = self.base
         return arguments | chat_arguments(self.model, self.params, request, how)
@@ -178,10 +247,18 @@ class LitellmJudge(ChatJudge):
             if getattr(litellm, "secret_manager_client", None) is not None:
                 return
             provider = provider or _resolved(self.model)
-            keyed = any(v for name, v in vars(litellm).items() if name.endswith("_key") and not callable(v))
+            keyed = any(
+                v
+                for name, v in vars(litellm).items()
+                if name.endswith("_key") and not callable(v)
+            )
             given = self._credentials(keyed=keyed, addressed=bool(litellm.api_base))
-            if provider not in PROVIDERS and not (given.has_key or given.has_address):  # in a newer litellm
-                keys = litellm.validate_environment(self.model).get("missing_keys") or []
+            if provider not in PROVIDERS and not (
+                given.has_key or given.has_address
+            ):  # in a newer litellm
+                keys = (
+                    litellm.validate_environment(self.model).get("missing_keys") or []
+                )
                 if len(keys) == 1 and keys[0].endswith("_API_KEY"):
                     raise MissingKeyError(self.name, keys[0])
         refuse(self.name, missing(provider, self.model, given))
@@ -191,19 +268,30 @@ class LitellmJudge(ChatJudge):
         proxied = os.environ.get("USE_LITELLM_PROXY", "").strip().lower() == "true"
         return "litellm_proxy" if proxied else provider_of(self.model, self.params)
 
-    def _credentials(self, *, keyed: bool = False, addressed: bool = False) -> Credentials:
+    def _credentials(
+        self, *, keyed: bool = False, addressed: bool = False
+    ) -> Credentials:
         """The judge's own credentials; `keyed` and `addressed` tell of litellm's in Python."""
         key = self.key or self.params.get("api_key") or keyed
-        address = self.base or self.params.get("api_base") or self.params.get("base_url") or addressed
+        address = (
+            self.base
+            or self.params.get("api_base")
+            or self.params.get("base_url")
+            or addressed
+        )
         return Credentials(self.params, bool(key), bool(address))
 
     async def __aenter__(self) -> Self:
         """Import litellm, which takes seconds; UsageError if an old one lacks the provider."""
         provider, litellm = self._provider, _litellm()
-        if provider not in {getattr(each, "value", each) for each in litellm.provider_list}:
+        if provider not in {
+            getattr(each, "value", each) for each in litellm.provider_list
+        }:
             _resolved(self.model)
         self._litellm, self.secret = litellm, self.key or secret(provider)
-        self._finds = provider is not None and finds_itself(provider, self._credentials())
+        self._finds = provider is not None and finds_itself(
+            provider, self._credentials()
+        )
         return self
 
 
@@ -215,23 +303,39 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     """
     if _read_name(settings.model)[1] != "anthropic":
         problem = f"judge {settings.model} is none of Anthropic's"
-        raise UsageError(problem, "name it anthropic/…", option="target", value="anthropic")
+        raise UsageError(
+            problem, "name it anthropic/…", option="target", value="anthropic"
+        )
     how = first_format(settings, None)
-    judge = LitellmJudge(settings.model, settings.model, None, None, settings.timeout, settings.params, how)
+    judge = LitellmJudge(
+        settings.model,
+        settings.model,
+        None,
+        None,
+        settings.timeout,
+        settings.params,
+        how,
+    )
 
     @lru_cache(4096)
     def template(max_tokens: int | None) -> bytes:
         return _template(judge, max_tokens)
 
     def params(request: Request) -> bytes:
-        texts = {b"user": orjson.dumps(request.user), b"system": orjson.dumps(request.system)}
+        texts = {
+            b"user": orjson.dumps(request.user),
+            b"system": orjson.dumps(request.system),
+        }
         return template(how.max_tokens(request, settings.params)) % texts
 
     template(None)  # a refusal of litellm is reported before the first request
     return params
 
 
-_USER, _SYSTEM = "the place of the request's user text", "the place of the request's system text"
+_USER, _SYSTEM = (
+    "the place of the request's user text",
+    "the place of the request's system text",
+)
 _STRUCTURED = "structured-outputs-"
 
 
@@ -240,10 +344,15 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 
-    forms, request = judge.answer_format.forms, Request(_SYSTEM, _USER, (), max_tokens, fitted=True)
+    forms, request = (
+        judge.answer_format.forms,
+        Request(_SYSTEM, _USER, (), max_tokens, fitted=True),
+    )
     raw: dict[str, Any] = {}
     for i in range(len(forms)):
-        arguments = judge.arguments(request, replace(judge.answer_format, forms=forms[i:]))
+        arguments = judge.arguments(
+            request, replace(judge.answer_format, forms=forms[i:])
+        )
         arguments.pop("api_key", None)
         raw = dict(return_raw_request(CallTypes.completion, arguments))
         if "UnsupportedParamsError" not in str(raw.get("error")):
@@ -252,15 +361,21 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
     if not isinstance(body, dict):
         why = clean(str(raw.get("error") or "litellm makes no request of it"))
         remedy = Sentence("check {model} and {param}")
-        raise UsageError(f"cannot be written as a batch ({why})", remedy, place=f"judge {judge.name}")
-    betas = [each.strip() for each in str(headers.get("anthropic-beta") or "").split(",")]
+        raise UsageError(
+            f"cannot be written as a batch ({why})", remedy, place=f"judge {judge.name}"
+        )
+    betas = [
+        each.strip() for each in str(headers.get("anthropic-beta") or "").split(",")
+    ]
     needed = [each for each in betas if each and not each.startswith(_STRUCTURED)]
     if needed:
         raise UsageError(
             f"-p: the header anthropic-beta: {', '.join(needed)} would be needed, which a batch's row cannot "
             "carry; leave out that parameter"
         )
-    if "output_format" in body:  # only with that header; under its later name it needs none
+    if (
+        "output_format" in body
+    ):  # only with that header; under its later name it needs none
         config = body.get("output_config")
         form = {"format": body.pop("output_format")}
         body["output_config"] = {**config, **form} if isinstance(config, dict) else form
@@ -270,7 +385,11 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
             f"judge {judge.name}: this version of litellm makes a request in which the texts are not found; "
             "update ruler"
         )
-    return data.replace(b"%", b"%%").replace(user, b"%(user)s").replace(system, b"%(system)s")
+    return (
+        data.replace(b"%", b"%%")
+        .replace(user, b"%(user)s")
+        .replace(system, b"%(system)s")
+    )
 
 
 def _litellm() -> Any:
@@ -294,8 +413,13 @@ def knows_more() -> bool:
     It reads the first `.env` above its own folder, or above the current one, as python-dotenv does.
     """
     package = find_spec("litellm")
-    folders = [Path.cwd() / "_", Path(package.origin if package and package.origin else "/_")]
-    return "litellm" in sys.modules or any((up / ".env").is_file() for one in folders for up in one.parents)
+    folders = [
+        Path.cwd() / "_",
+        Path(package.origin if package and package.origin else "/_"),
+    ]
+    return "litellm" in sys.modules or any(
+        (up / ".env").is_file() for one in folders for up in one.parents
+    )
 
 
 def _read_name(name: str) -> tuple[str, str | None]:
@@ -329,14 +453,24 @@ def _reply(answer: Any, key: str | None) -> Reply | CallError:
     """Read litellm's answer, which is a chat completion for any provider."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # pydantic's, about types of litellm's fields
+            warnings.simplefilter(
+                "ignore"
+            )  # pydantic's, about types of litellm's fields
             try:
                 body = answer.model_dump_json().encode()
             except ValueError:  # a lone surrogate
                 body = json.dumps(answer.model_dump(), default=str).encode()
     except (AttributeError, TypeError, ValueError):
-        return CallError("transport", "the provider's answer is no chat completion", "call")
+        return CallError(
+            "transport", "the provider's answer is no chat completion", "call"
+        )
     reply = reply_of(body, key)
-    hidden = getattr(answer, "_hidden_params", None)  # litellm has no public name for a response's headers
+    hidden = getattr(
+        answer, "_hidden_params", None
+    )  # litellm has no public name for a response's headers
     headers = hidden.get("additional_headers") if isinstance(hidden, Mapping) else None
-    return with_left(reply, headers) if isinstance(reply, Reply) and isinstance(headers, Mapping) else reply
+    return (
+        with_left(reply, headers)
+        if isinstance(reply, Reply) and isinstance(headers, Mapping)
+        else reply
+    )

@@ -55,7 +55,16 @@ _READS = _vocabulary(
     query read retrieve scan search show think view
     """
 )
-_PEOPLE = {"agent", "agents", "human", "humans", "operator", "person", "staff", "support"}
+_PEOPLE = {
+    "agent",
+    "agents",
+    "human",
+    "humans",
+    "operator",
+    "person",
+    "staff",
+    "support",
+}
 _HANDOFFS = {"escalate", "handoff", "handover"}
 _VERBS = _WRITES | _READS
 """Verbs in the names of tools: the first one tells if a tool changes something."""
@@ -72,13 +81,16 @@ _ERROR = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _GOAL = re.compile(
-    r'"(?:success|solved|won)\\?":true|\b(?:you (?:have )?w[io]n|goal (?:was )?reached|all tests pass)', re.I
+    r'"(?:success|solved|won)\\?":true|\b(?:you (?:have )?w[io]n|goal (?:was )?reached|all tests pass)',
+    re.I,
 )
 _REFUSAL = re.compile(
-    r"\b(?:cannot|can['’]?t|unable to|not able to|not (?:possible|allowed)|won['’]t be able)\b", re.I
+    r"\b(?:cannot|can['’]?t|unable to|not able to|not (?:possible|allowed)|won['’]t be able)\b",
+    re.I,
 )
 _HANDING = re.compile(
-    r"\b(?:transfer|connect|hand|escalat)\w{0,4} (?:you|this|it|your \w+) (?:over )?(?:to|with)\b", re.I
+    r"\b(?:transfer|connect|hand|escalat)\w{0,4} (?:you|this|it|your \w+) (?:over )?(?:to|with)\b",
+    re.I,
 )
 
 
@@ -121,12 +133,18 @@ def observe(rollout: str) -> RolloutSignals:
             call = f"{name}: {_canonical(value)}"
             distinct_calls.add(call)
             words = [word.lower() for word in _WORD.findall(name[:_EDGE])]
-            if not _HANDOFFS.isdisjoint(words) or ("transfer" in words and not _PEOPLE.isdisjoint(words)):
+            if not _HANDOFFS.isdisjoint(words) or (
+                "transfer" in words and not _PEOPLE.isdisjoint(words)
+            ):
                 handed_off = True
             elif next((word in _WRITES for word in words if word in _VERBS), False):
                 changes.add(call)
         elif kind == "tool":
-            edges = value if len(value) <= 2 * _EDGE else f"{value[:_EDGE]} {value[-_EDGE:]}"
+            edges = (
+                value
+                if len(value) <= 2 * _EDGE
+                else f"{value[:_EDGE]} {value[-_EDGE:]}"
+            )
             errors += bool(_ERROR.search(edges))
             goal = bool(_GOAL.search(edges))
         elif kind not in ("user", "system", "developer"):
@@ -160,21 +178,37 @@ def rate(rollouts: Iterable[str]) -> dict[str, tuple[float, str]]:
         long = siblings > 0 and own.messages > LONG * typical
         late = own.before_tools / max(1, own.messages) if calls else 0.0
         overlap = None
-        if siblings > 1:  # the pooled Dice coefficient, 2 · Σ shared / Σ (own + theirs), in linear time
-            shared, number = sum(counts[change] - 1 for change in own.changes), len(own.changes)
+        if (
+            siblings > 1
+        ):  # the pooled Dice coefficient, 2 · Σ shared / Σ (own + theirs), in linear time
+            shared, number = (
+                sum(counts[change] - 1 for change in own.changes),
+                len(own.changes),
+            )
             overlap = 2 * shared / (siblings * number + counts.total() - number)
         ratings[rollout] = _rated(own, long, late, overlap)
     return ratings
 
 
-def _rated(signals: RolloutSignals, long: bool, late: float, overlap: float | None) -> tuple[float, str]:
+def _rated(
+    signals: RolloutSignals, long: bool, late: float, overlap: float | None
+) -> tuple[float, str]:
     """(score, one sentence) of a rollout; `overlap` is None for fewer than two siblings."""
     defects = [
-        (min(signals.errors, MOST), f"{signals.errors} tool error{'s' * (signals.errors > 1)}"),
-        (min(signals.repeats, MOST), f"{signals.repeats} repeated call{'s' * (signals.repeats > 1)}"),
+        (
+            min(signals.errors, MOST),
+            f"{signals.errors} tool error{'s' * (signals.errors > 1)}",
+        ),
+        (
+            min(signals.repeats, MOST),
+            f"{signals.repeats} repeated call{'s' * (signals.repeats > 1)}",
+        ),
         (signals.handed_off, "ended by handing off"),
         (signals.refused, "refused without trying a tool"),
-        (signals.unfinished, "ended in mid-work" if signals.messages else "no messages"),
+        (
+            signals.unfinished,
+            "ended in mid-work" if signals.messages else "no messages",
+        ),
         (long, "much longer than its siblings"),
         (-signals.goal, "a tool reported success at the end"),
     ]
@@ -186,13 +220,17 @@ def _rated(signals: RolloutSignals, long: bool, late: float, overlap: float | No
         points += SHARE * (1 - overlap)
         phrases.append(f"{overlap:.0%} of its state changes shared with siblings")
     listed = ", ".join(phrases) or "nothing amiss"
-    return round(min(1.0, BEST * math.exp(-points)), 3), f"No LLM judged this: {listed}; rule of thumb."
+    return round(
+        min(1.0, BEST * math.exp(-points)), 3
+    ), f"No LLM judged this: {listed}; rule of thumb."
 
 
 def _canonical(arguments: str) -> str:
     """Arguments with sorted keys, so that equal calls have equal text."""
     try:
-        return orjson.dumps(orjson.loads(arguments), option=orjson.OPT_SORT_KEYS).decode()
+        return orjson.dumps(
+            orjson.loads(arguments), option=orjson.OPT_SORT_KEYS
+        ).decode()
     except (orjson.JSONDecodeError, TypeError):  # no JSON, or too deep for orjson
         return arguments
 
@@ -208,7 +246,9 @@ class Offline(Judge):
         shown = blocks(request.user)
         by_label = {label: shown.get(label, "") for label in request.labels}
         ratings = rate([*shown.values(), *by_label.values()])
-        return reply_with({label: ratings[rollout] for label, rollout in by_label.items()})
+        return reply_with(
+            {label: ratings[rollout] for label, rollout in by_label.items()}
+        )
 
 
 def reply_with(ratings: Mapping[str, tuple[float, str]]) -> Reply:

@@ -15,10 +15,9 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
-from ruler_cli.answer import clean
 from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_body
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
-from ruler_cli.types import CallError, Reply, Request
+from ruler_cli.types import CallError, Reply, Request, clean
 
 _BIGGEST = 32 << 20
 """Bytes of a response that are read; a longer one is an error."""
@@ -40,7 +39,9 @@ class HttpJudge(ChatJudge):
         reason = f"the judge at {self.base} cannot be reached ({why}); is it running, is its address right?"
         return CallError("transport", reason, "call", sent=False, billed=False)
 
-    async def _post(self, request: Request, how: AnswerFormat) -> Reply | CallError | ErrorResponse:
+    async def _post(
+        self, request: Request, how: AnswerFormat
+    ) -> Reply | CallError | ErrorResponse:
         if self._session is None:
             raise RuntimeError("the judge is not open")
         body = chat_body(self.model, self.params, request, how)
@@ -52,16 +53,33 @@ class HttpJudge(ChatJudge):
                 while chunk := await response.content.read(_BIGGEST):
                     data += chunk
                     if len(data) > _BIGGEST:
-                        return CallError("transport", "the judge's answer is larger than 32 MiB", "call")
+                        return CallError(
+                            "transport",
+                            "the judge's answer is larger than 32 MiB",
+                            "call",
+                        )
         except aiohttp.ConnectionTimeoutError:
             return self._unreached(f"no connection within {self._connect_timeout:g} s")
         except aiohttp.ClientConnectorError as error:
             return self._unreached(clean(str(error.os_error), self.key))
-        except (aiohttp.InvalidURL, ValueError) as error:  # a name that cannot be looked up, a bad proxy
-            return CallError("transport", f"the judge's address cannot be used ({clean(str(error))})", "run")
-        except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
+        except (
+            aiohttp.InvalidURL,
+            ValueError,
+        ) as error:  # a name that cannot be looked up, a bad proxy
+            return CallError(
+                "transport",
+                f"the judge's address cannot be used ({clean(str(error))})",
+                "run",
+            )
+        except (
+            aiohttp.ClientError,
+            ConnectionError,
+            asyncio.IncompleteReadError,
+        ) as error:
             why = clean(str(error) or type(error).__name__, self.key)
-            return CallError("transport", f"the connection to the judge broke ({why})", "call")
+            return CallError(
+                "transport", f"the connection to the judge broke ({why})", "call"
+            )
         return read_response(response.status, data, response.headers, self.key)
 
     async def __aenter__(self) -> Self:
@@ -74,12 +92,17 @@ class HttpJudge(ChatJudge):
             # `ask` has the deadline of the whole call; an unreachable host is reported sooner
             timeout=aiohttp.ClientTimeout(sock_connect=self._connect_timeout),
             headers=headers,
-            proxy=proxy_of(self.base or ""),  # aiohttp would read the environment for every call
+            proxy=proxy_of(
+                self.base or ""
+            ),  # aiohttp would read the environment for every call
         )
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         if self._session is not None:
             await self._session.close()

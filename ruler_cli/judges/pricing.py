@@ -26,7 +26,11 @@ class Price:
     def of(self, usage: Usage) -> float:
         """USD for tokens; cached ones are part of the prompt and are billed once."""
         fresh = max(0, usage.prompt - usage.cached)
-        return fresh * self.prompt + usage.cached * self.cached + usage.completion * self.completion
+        return (
+            fresh * self.prompt
+            + usage.cached * self.cached
+            + usage.completion * self.completion
+        )
 
     @property
     def halved(self) -> Price:
@@ -73,7 +77,9 @@ def listed_batch_price(name: str) -> Price | None:
 
 def _price(entry: dict[str, Any], ending: str, cached: str = "") -> Price | None:
     """The price in an entry's fields with that ending; None if it has none."""
-    prompt, completion = (entry.get(f"{kind}_cost_per_token{ending}") for kind in ("input", "output"))
+    prompt, completion = (
+        entry.get(f"{kind}_cost_per_token{ending}") for kind in ("input", "output")
+    )
     if not (isinstance(prompt, float | int) and isinstance(completion, float | int)):
         return None
     read = entry.get(cached)

@@ -13,10 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from ruler_cli.answer import BOM, clean, parse_foreign, reply_of
 from ruler_cli.errors import Sentence
 from ruler_cli.judges.rate_headers import READ, left_of, retry_after
-from ruler_cli.types import CallError, Kind, Reply
+from ruler_cli.types import BOM, CallError, Kind, Reply, clean, parse_foreign, reply_of
 
 Scope = Literal["run", "group", "call"]
 
@@ -47,19 +46,31 @@ class ErrorRule(NamedTuple):
         return listed and re.search(self.pattern, text, re.IGNORECASE) is not None
 
 
-_CREDIT = Sentence("add credit or raise the limit, or use another key with {api_key_env}")
-_SET_KEY = Sentence("set the right key, in the provider's variable or the one that {api_key_env} names")
+_CREDIT = Sentence(
+    "add credit or raise the limit, or use another key with {api_key_env}"
+)
+_SET_KEY = Sentence(
+    "set the right key, in the provider's variable or the one that {api_key_env} names"
+)
 _ALLOW = Sentence(
     "this key may not do that: use another key with {api_key_env}, or another model with {model}"
 )
 _DAY = Sentence(
     "the day's quota is used up: run again when it is renewed, or use another key with {api_key_env}"
 )
-_NAME = Sentence("check the model's name ({model}) and the endpoint ({api_base}, which usually ends in /v1)")
+_NAME = Sentence(
+    "check the model's name ({model}) and the endpoint ({api_base}, which usually ends in /v1)"
+)
 _ADDRESS = "is the endpoint's address right? It usually ends in /v1"
-_MEMORY = Sentence("the server's memory does not hold this model: choose a smaller one with {model}")
-_TIER = "this account's tier takes no request of that size: raise it, or use another model"
-_GATEWAY = Sentence("the gateway has no key for this model: set it there, or use another model with {model}")
+_MEMORY = Sentence(
+    "the server's memory does not hold this model: choose a smaller one with {model}"
+)
+_TIER = (
+    "this account's tier takes no request of that size: raise it, or use another model"
+)
+_GATEWAY = Sentence(
+    "the gateway has no key for this model: set it there, or use another model with {model}"
+)
 _MOVED = Sentence(
     "the endpoint redirects elsewhere, and no key is sent there; give the address it names as {api_base}"
 )
@@ -166,15 +177,30 @@ def classify(
     rate = rule.scope == "rate"
     scope: Scope = "call" if rule.scope == "rate" else rule.scope
     # the server's own header on another try
-    retry = next((v.strip().lower() for n, v in headers.items() if n.lower() == "x-should-retry"), "")
+    retry = next(
+        (
+            v.strip().lower()
+            for n, v in headers.items()
+            if n.lower() == "x-should-retry"
+        ),
+        "",
+    )
     if scope == "call" and retry == "false":
         scope = "group"
     elif scope == "group" and retry == "true" and status >= 400:
         scope = "call"
-    location = next((v for n, v in headers.items() if n.lower() == "location"), "") if status < 400 else ""
-    said = message or codes or location.removesuffix("/chat/completions") or "no message"
+    location = (
+        next((v for n, v in headers.items() if n.lower() == "location"), "")
+        if status < 400
+        else ""
+    )
+    said = (
+        message or codes or location.removesuffix("/chat/completions") or "no message"
+    )
     reason = f"{who} answered {status}: {clean(said, key)}"
-    advice = Sentence("{reason}; {remedy}", reason=reason.rstrip("."), remedy=rule.remedy)
+    advice = Sentence(
+        "{reason}; {remedy}", reason=reason.rstrip("."), remedy=rule.remedy
+    )
     return CallError(
         rule.kind,
         advice if rule.remedy else reason,
@@ -188,7 +214,10 @@ def classify(
 
 def refuses_format(status: int, message: str) -> bool:
     """Tell if an endpoint refuses the answer format that a request asks for."""
-    return status in (400, 404, 415, 422, 500, 501) and _FORMAT.search(message[:_BEGINNING]) is not None
+    return (
+        status in (400, 404, 415, 422, 500, 501)
+        and _FORMAT.search(message[:_BEGINNING]) is not None
+    )
 
 
 _N = r"{0,200}?\b"
@@ -239,7 +268,16 @@ def context_of(text: str) -> tuple[int, int] | None:
     return None
 
 
-_CODES = ("code", "type", "status", "error_type", "__type", "reason", "quotaId", "retryDelay")
+_CODES = (
+    "code",
+    "type",
+    "status",
+    "error_type",
+    "__type",
+    "reason",
+    "quotaId",
+    "retryDelay",
+)
 """Keys whose short values tell the kind of an error, at any depth."""
 _SHORT, _DEEP, _MOST = 100, 6, 30
 _TITLE = re.compile(r"<title[^>]{0,200}>(.{1,200}?)</title", re.IGNORECASE | re.DOTALL)
@@ -253,7 +291,10 @@ _LONGEST = 2000
 
 
 def read_response(
-    status: int, data: bytes, headers: Mapping[str, str] | None = None, key: str | None = None
+    status: int,
+    data: bytes,
+    headers: Mapping[str, str] | None = None,
+    key: str | None = None,
 ) -> Reply | CallError | ErrorResponse:
     """Read a response by its status.
 
@@ -270,8 +311,14 @@ def read_response(
             if not data.lstrip().startswith(b"<"):
                 return reply
             page = clean(_page(data[: 4 * _LONGEST].decode("utf-8", "replace")), key)
-            return replace(reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}")
-        error = value.get("error") if isinstance(value, Mapping) and not value.get("choices") else None
+            return replace(
+                reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}"
+            )
+        error = (
+            value.get("error")
+            if isinstance(value, Mapping) and not value.get("choices")
+            else None
+        )
         if not error:
             return reply
         code = error.get("code") if isinstance(error, Mapping) else None
@@ -300,9 +347,13 @@ def error_of(data: bytes) -> tuple[str, str]:
     error = value.get("error") or value
     if not isinstance(error, Mapping):
         return codes, str(error)[:_LONGEST]
-    text = _text(error.get("message") or error.get("detail") or error.get("msg") or error)
+    text = _text(
+        error.get("message") or error.get("detail") or error.get("msg") or error
+    )
     metadata = error.get("metadata")
-    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None  # OpenRouter: the provider's message
+    raw = (
+        metadata.get("raw") if isinstance(metadata, Mapping) else None
+    )  # OpenRouter: the provider's message
     message = _ASIDE.split(text[:_LONGEST], maxsplit=1)[0].rstrip()
     return codes, (message + (f": {_text(raw)}" if raw else ""))[:_LONGEST]
 
@@ -324,7 +375,11 @@ def _codes(value: Any, deep: int) -> Iterator[str]:
 def _text(message: Any) -> str:
     """A message as one text; FastAPI's is a list of places and messages."""
     if isinstance(message, list):
-        parts = (f"{one.get('loc', '')}: {one.get('msg', '')}" for one in message if isinstance(one, Mapping))
+        parts = (
+            f"{one.get('loc', '')}: {one.get('msg', '')}"
+            for one in message
+            if isinstance(one, Mapping)
+        )
         return "; ".join(parts) or str(message)
     return str(message)
 

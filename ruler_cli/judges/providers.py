@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any
 
 from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.suggestions import nearest
+from ruler_cli.settings.suggestions import nearest
 
 EMBEDDED = ("offline", "simulated")
 """Judges without a model."""
@@ -38,7 +38,9 @@ class MissingKeyError(MissingCredentialsError):
         other = Sentence(trying if trial else "or {other}", other=Sentence(other))
         super().__init__(
             f"judge {name} needs a key and {variable} is not set",
-            Sentence("set it (export {variable}=…), {other}", variable=variable, other=other),
+            Sentence(
+                "set it (export {variable}=…), {other}", variable=variable, other=other
+            ),
         )
         self.name, self.variable = name, variable
 
@@ -67,17 +69,21 @@ def _unknown_judge(name: str, known: Iterable[str]) -> tuple[str, str]:
     if name in PROVIDERS:
         return "is a provider", f"write its model behind it, as {name}/NAME"
     if name.endswith(_WEIGHTS) or name.startswith(("./", "../", "/", "~")):
-        return "is a file", Sentence("serve it (llama-server, vllm serve) and give {api_base:URL}")
-    meant = _PROVIDERS_OF_OTHERS.get(provider.lower()) or nearest(provider, PROVIDERS, 0.7) if slash else None
+        return "is a file", Sentence(
+            "serve it (llama-server, vllm serve) and give {api_base:URL}"
+        )
+    meant = (
+        _PROVIDERS_OF_OTHERS.get(provider.lower()) or nearest(provider, PROVIDERS, 0.7)
+        if slash
+        else None
+    )
     similar = f"{meant}/{model}" if meant else nearest(name, (*EMBEDDED, *known))
     hint = f"did you mean `{similar}`? Else write" if similar else "write"
     remedy = "{hint} it as provider/name, e.g. anthropic/…, or give {api_base} for an endpoint of your own"
     return "no provider is known by that name", Sentence(remedy, hint=hint)
 
 
-_AWS = (
-    "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY | AWS_PROFILE_NAME | AWS_WEB_IDENTITY_TOKEN AWS_ROLE_NAME | @aws"
-)
+_AWS = "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY | AWS_PROFILE_NAME | AWS_WEB_IDENTITY_TOKEN AWS_ROLE_NAME | @aws"
 _BEARER = "api_key | AWS_BEARER_TOKEN_BEDROCK"
 _MANTLE = f"{_BEARER} | BEDROCK_MANTLE_API_KEY"
 _ENTRA = """AZURE_AD_TOKEN | AZURE_OPENAI_AD_TOKEN
@@ -173,7 +179,13 @@ def _table() -> Iterator[tuple[str, tuple[Need, ...]]]:
         for name in names.split():
             own = needs.replace("*", name.upper())
             parts = own.split(";") if own else []
-            yield name, tuple(tuple(tuple(words.split()) for words in part.split("|")) for part in parts)
+            yield (
+                name,
+                tuple(
+                    tuple(tuple(words.split()) for words in part.split("|"))
+                    for part in parts
+                ),
+            )
 
 
 _TABLE = dict(_table())
@@ -202,7 +214,14 @@ def variables(provider: str | None, needs: int | None = None) -> list[str]:
     return [word for need in own for words in need for word in words if word.isupper()]
 
 
-_FREE = ("mock_response", "client", "litellm_credential_name", "extra_headers", "headers", "fallbacks")
+_FREE = (
+    "mock_response",
+    "client",
+    "litellm_credential_name",
+    "extra_headers",
+    "headers",
+    "fallbacks",
+)
 """Parameters with which a call may need no credentials, or has them from elsewhere."""
 _BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
 _ASKING = 10.0
@@ -220,7 +239,10 @@ class Credentials:
 
 def secret(provider: str | None) -> str | None:
     """The key that litellm finds by itself; it is to be removed from every message."""
-    return next((value for word in variables(provider, 1) if (value := os.environ.get(word))), None)
+    return next(
+        (value for word in variables(provider, 1) if (value := os.environ.get(word))),
+        None,
+    )
 
 
 def _need(word: str, needs: Iterable[Need]) -> Need:
@@ -236,7 +258,9 @@ def missing(provider: str, model: str, given: Credentials) -> tuple[Need, ...]:
     if any(given.params.get(name) for name in _FREE):
         return ()
     needs = needs_of(provider, model)
-    keyless = provider == "litellm_proxy" or not _need("api_base", needs)  # a proxy may need no key
+    keyless = provider == "litellm_proxy" or not _need(
+        "api_base", needs
+    )  # a proxy may need no key
     if given.has_address and keyless:
         needs = tuple(need for need in needs if ("api_key",) not in need)
     return tuple(_remaining(need, given) for need in needs if not _met(need, given))
@@ -266,16 +290,29 @@ def refuse(name: str, needs: tuple[Need, ...]) -> None:
     for need in needs:
         phrases = [phrase for phrase in _phrases(need) if phrase not in named]
         named.update(phrases)
-        kind = "a key" if ("api_key",) in need else "an address" if ("api_base",) in need else ""
+        kind = (
+            "a key"
+            if ("api_key",) in need
+            else "an address"
+            if ("api_base",) in need
+            else ""
+        )
         listed = Sentence.joined(" or ", phrases)
         both = Sentence("{kind} ({listed})", kind=kind, listed=listed)
         parts.append(both if kind and listed else kind or listed)
     if needs:
-        hint = Sentence("give what is missing, or try the pipeline without a model: {model:offline}")
+        hint = Sentence(
+            "give what is missing, or try the pipeline without a model: {model:offline}"
+        )
         nowhere = any(("api_base",) in need for need in needs)
         error = UsageError if nowhere else MissingCredentialsError
         raise error(
-            Sentence("judge {name} needs {parts}", name=name, parts=Sentence.joined(", and ", parts)), hint
+            Sentence(
+                "judge {name} needs {parts}",
+                name=name,
+                parts=Sentence.joined(", and ", parts),
+            ),
+            hint,
         )
 
 
@@ -338,12 +375,16 @@ def _aws() -> bool:
 def _google() -> tuple[bool, bool]:
     """Tell if there are Google's application default credentials, and if a project is set."""
     try:
-        sdk, exceptions = map(importlib.import_module, ("google.auth", "google.auth.exceptions"))
+        sdk, exceptions = map(
+            importlib.import_module, ("google.auth", "google.auth.exceptions")
+        )
     except ImportError:
         named = bool(os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"))
         return named, named or bool(os.environ.get("GOOGLE_CLOUD_PROJECT"))
     try:
-        return True, sdk.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])[1] is not None
+        return True, sdk.default(
+            scopes=["https://www.googleapis.com/auth/cloud-platform"]
+        )[1] is not None
     except exceptions.GoogleAuthError:
         return False, bool(os.environ.get("GOOGLE_CLOUD_PROJECT"))
 
@@ -371,7 +412,15 @@ def _phrases(need: Need) -> list[str]:
     others = [words[0] for words in need if not words[0].isupper()]
     packages = [word[1:].replace(".", "-") for word in others if word[0] == "+"]
     phrases = [f"the package {name} (pip install {name})" for name in packages]
-    phrases += [f"a login in {word} (log in once with litellm)" for word in others if word[0] == "~"]
+    phrases += [
+        f"a login in {word} (log in once with litellm)"
+        for word in others
+        if word[0] == "~"
+    ]
     phrases += [_OPTIONS[word] for word in others if word in _OPTIONS]
-    params = [Sentence("{param:{word}=…}", word=word) for word in others if word.isidentifier()]
+    params = [
+        Sentence("{param:{word}=…}", word=word)
+        for word in others
+        if word.isidentifier()
+    ]
     return [*named, *(phrases or params[:1])]

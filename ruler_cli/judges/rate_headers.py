@@ -23,14 +23,23 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _PART = r"([0-9]+(?:\.[0-9]+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)"
 _DURATION = re.compile(rf"(?:{_PART}(?![a-z])\s*)+", re.IGNORECASE)
 _EACH = re.compile(_PART, re.IGNORECASE)
-_UNITS = (("ms", 0.001), ("mil", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
+_UNITS = (
+    ("ms", 0.001),
+    ("mil", 0.001),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("h", 3600.0),
+    ("d", 86400.0),
+)
 _LEAD = re.compile(
     r"(?:(?:try again|retry|wait)(?: again)? (?:in|after|for)|please wait|retryDelay\W{1,4})\s*(?=[0-9])",
     re.IGNORECASE,
 )
 _IN_FLIGHT = "max_parallel_requests"
 """A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` names the exceeded one."""
-_IN_FLIGHT_NOW = re.compile(rf"current {_IN_FLIGHT}: ([0-9]{{1,19}}), {_IN_FLIGHT}: ([0-9]{{1,19}})")
+_IN_FLIGHT_NOW = re.compile(
+    rf"current {_IN_FLIGHT}: ([0-9]{{1,19}}), {_IN_FLIGHT}: ([0-9]{{1,19}})"
+)
 """The same in the message of older ones, which names all their limits."""
 _VALUE = 100
 _EPOCH, _EPOCH_MS = 1e9, 1e11
@@ -78,7 +87,10 @@ def retry_after(
     exceeded (`rate`).
     """
     # litellm puts a prefix of its own before the names
-    low = {str(k).lower().removeprefix("llm_provider-"): str(v).strip() for k, v in headers.items()}
+    low = {
+        str(k).lower().removeprefix("llm_provider-"): str(v).strip()
+        for k, v in headers.items()
+    }
     in_flight, now = _IN_FLIGHT_NOW.search(message[:READ]), now or datetime.now(UTC)
     if in_flight and int(in_flight[1]) >= int(in_flight[2]):
         return None
@@ -105,7 +117,11 @@ def _reset(low: Mapping[str, str], now: datetime) -> float | None:
     """The seconds to the latest reset of an exhausted limit; to the next reset if no remainder is named."""
     waits, remaining = list[float](), list[tuple[float, float]]()
     for name, value in low.items():
-        if "ratelimit" in name and "reset" in name and (wait := _seconds(value, now)) is not None:
+        if (
+            "ratelimit" in name
+            and "reset" in name
+            and (wait := _seconds(value, now)) is not None
+        ):
             waits.append(wait)
             left = low.get(name.replace("reset", "remaining"), "")
             if _NUMBER.fullmatch(left):
@@ -123,13 +139,19 @@ def _seconds(value: str, now: datetime) -> float | None:
         number = float(value)
         if number < _EPOCH:
             return _finite(number)
-        return _finite((number if number < _EPOCH_MS else number / 1000) - now.timestamp())
+        return _finite(
+            (number if number < _EPOCH_MS else number / 1000) - now.timestamp()
+        )
     if _DURATION.fullmatch(value):
         return _finite(_span(value))
     for read in (datetime.fromisoformat, parsedate_to_datetime):
         try:
             when = read(value)
-            return _finite(((when if when.tzinfo else when.replace(tzinfo=UTC)) - now).total_seconds())
+            return _finite(
+                (
+                    (when if when.tzinfo else when.replace(tzinfo=UTC)) - now
+                ).total_seconds()
+            )
         except (ValueError, TypeError, OverflowError, IndexError):
             continue
     return None
@@ -138,7 +160,10 @@ def _seconds(value: str, now: datetime) -> float | None:
 def _span(text: str) -> float:
     """The seconds of a span such as `1m30s`."""
     parts = ((float(part[1]), part[2].lower()) for part in _EACH.finditer(text))
-    return sum(number * next(n for start, n in _UNITS if unit.startswith(start)) for number, unit in parts)
+    return sum(
+        number * next(n for start, n in _UNITS if unit.startswith(start))
+        for number, unit in parts
+    )
 
 
 def _finite(seconds: float) -> float | None:

@@ -10,20 +10,29 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.files.location import Location
 from ruler_cli.judges.chat_completions import OWN_ENGINES, AnswerFormat, first_format
 from ruler_cli.judges.pricing import ModelInfo, Price, model_info, stated_price
-from ruler_cli.judges.providers import EMBEDDED, MissingKeyError, UnknownJudgeError, provider_of, variables
-from ruler_cli.keys import looks_like_key
-from ruler_cli.reading.location import Location
-from ruler_cli.suggestions import nearest
+from ruler_cli.judges.providers import (
+    EMBEDDED,
+    MissingKeyError,
+    UnknownJudgeError,
+    provider_of,
+    variables,
+)
+from ruler_cli.settings.keys import looks_like_key
+from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Judge
 
 OPENAI = "https://api.openai.com/v1"
 LOCAL = "http://localhost"
 """Address of an engine of one's own, if none is given."""
-DIRECT = {"openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"), "hosted_vllm": ("", "HOSTED_VLLM_API_BASE")}
+DIRECT = {
+    "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "hosted_vllm": ("", "HOSTED_VLLM_API_BASE"),
+}
 """Providers that are asked directly, each with the variable of its key and of its address (\"\": none)."""
 PREFIXES = ("openai", *OWN_ENGINES, "litellm_proxy")
 """Provider prefixes of model names; endpoints do not know them."""
@@ -44,7 +53,9 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
     base = address_of(settings)
     if base is None:
         hint = f" or set {base_variable}" if base_variable else ""
-        where = Sentence("where is it? Give {api_base:URL} (it usually ends in /v1){hint}", hint=hint)
+        where = Sentence(
+            "where is it? Give {api_base:URL} (it usually ends in /v1){hint}", hint=hint
+        )
         raise UsageError(where, place=f"judge {settings.label}")
     _check_endpoint(base)
     return Endpoint(base, key_for(settings, key_variable), model_at_endpoint(settings))
@@ -84,7 +95,9 @@ def model_at_endpoint(settings: JudgeSettings) -> str:
         orjson.dumps([model, settings.params])
     except TypeError as error:  # reported before anything is sent
         place = f"judge {settings.label}"
-        raise UsageError(f"its name or parameters cannot be sent ({error})", place=place) from None
+        raise UsageError(
+            f"its name or parameters cannot be sent ({error})", place=place
+        ) from None
     return model
 
 
@@ -103,12 +116,16 @@ def key_for(settings: JudgeSettings, variable: str = "") -> str | None:
         raise MissingKeyError(settings.label, variable)
     key = key.strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise UsageError(f"the key in {variable} holds characters that no key has; set it anew")
+        raise UsageError(
+            f"the key in {variable} holds characters that no key has; set it anew"
+        )
     return key
 
 
 _OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
-_PATHS = re.compile(r"/(chat/completions|completions|responses|messages|embeddings)$|(?<=/v1)/(chat|models)$")
+_PATHS = re.compile(
+    r"/(chat/completions|completions|responses|messages|embeddings)$|(?<=/v1)/(chat|models)$"
+)
 """Ends of an address that belong to one call, and not to the endpoint."""
 _NO_SCHEME = re.compile(r"[\w.-]+(:\d+)?(/[\w./-]*)?")
 _DEPLOYMENT = re.compile(
@@ -124,7 +141,11 @@ def cut_address(address: str) -> str:
     Ollama speaks the protocol of OpenAI below /v1, and its own below /api.
     """
     cut = address.strip().rstrip("/")
-    return _OLLAMA.sub(r"\1/v1", cut) if _OLLAMA.search(cut) else _PATHS.sub("", cut).rstrip("/")
+    return (
+        _OLLAMA.sub(r"\1/v1", cut)
+        if _OLLAMA.search(cut)
+        else _PATHS.sub("", cut).rstrip("/")
+    )
 
 
 def check_address(base: str) -> None:
@@ -141,7 +162,11 @@ def check_address(base: str) -> None:
         raise UsageError("is the address of one deployment", whole, option="api_base")
     try:
         parts = urlsplit(base)
-        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        fine = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.port != 0
+        )
     except ValueError:
         fine = False
     if not fine:
@@ -174,12 +199,19 @@ def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     """The variables with which another machine can ask: those that the user names, and the providers' own."""
     names, prefixes = {judge.api_key_env for judge in judges}, set[str]()
     for judge in judges:
-        own, word = variables(provider_of(judge.model, judge.params)), judge.model.partition("/")[0]
+        own, word = (
+            variables(provider_of(judge.model, judge.params)),
+            judge.model.partition("/")[0],
+        )
         names.update(own)
         prefixes |= {f"{word.upper()}_", *_PREFIXES.get(word, ())}
         prefixes |= {f"{name.partition('_')[0]}_" for name in own[:1]}
     begin = tuple(prefixes)
-    return {name: value for name, value in os.environ.items() if name in names or name.startswith(begin)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in names or name.startswith(begin)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +243,11 @@ def model_of(settings: JudgeSettings) -> ModelInfo:
     if settings.api_base or settings.ask:  # any model may stand behind either
         return ModelInfo(own)
     listed = model_info(settings.model)
-    if listed == ModelInfo() and "/" not in settings.model and nearest(settings.model, EMBEDDED, 0.75):
+    if (
+        listed == ModelInfo()
+        and "/" not in settings.model
+        and nearest(settings.model, EMBEDDED, 0.75)
+    ):
         raise UnknownJudgeError(settings.model)
     return replace(listed, price=own or listed.price)
 
@@ -219,7 +255,9 @@ def model_of(settings: JudgeSettings) -> ModelInfo:
 def resolve(settings: JudgeSettings) -> ResolvedJudge:
     """Make the judge; UsageError if its key, its endpoint or its SDK is missing."""
     model = model_of(settings)
-    return ResolvedJudge(_judge(settings), model.price, model.context, is_embedded(settings))
+    return ResolvedJudge(
+        _judge(settings), model.price, model.context, is_embedded(settings)
+    )
 
 
 def refuse_judge(settings: JudgeSettings) -> None:
@@ -240,12 +278,18 @@ def address_note(settings: JudgeSettings) -> str | None:
     if cut == given.strip().rstrip("/"):
         return None
     what = "the endpoint of judge {judge}" if settings.name else "{api_base}"
-    return Sentence(f"{what} is taken as {{address}}", judge=settings.name, address=Location(cut).public)
+    return Sentence(
+        f"{what} is taken as {{address}}",
+        judge=settings.name,
+        address=Location(cut).public,
+    )
 
 
 def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
     """The answer format that a judge is asked for first; no key is needed."""
-    return first_format(settings, (address_of(settings) or LOCAL) if _is_direct(settings) else None)
+    return first_format(
+        settings, (address_of(settings) or LOCAL) if _is_direct(settings) else None
+    )
 
 
 def cached_only(settings: JudgeSettings) -> ResolvedJudge:
@@ -268,7 +312,11 @@ def _judge(settings: JudgeSettings) -> Judge:
         from ruler_cli.judges.offline import Offline
 
         if params:
-            named = {"place": f"judge {settings.name}"} if settings.name else {"option": "param"}
+            named = (
+                {"place": f"judge {settings.name}"}
+                if settings.name
+                else {"option": "param"}
+            )
             value = "" if settings.name else next(iter(params))
             raise UsageError("judge offline takes no parameters", value=value, **named)
         return Offline()
@@ -281,12 +329,16 @@ def _judge(settings: JudgeSettings) -> Judge:
 
         end = endpoint_of(settings)
         how = first_format(settings, end.base)
-        return HttpJudge(settings.label, end.model, end.base, end.key, settings.timeout, params, how)
+        return HttpJudge(
+            settings.label, end.model, end.base, end.key, settings.timeout, params, how
+        )
     from ruler_cli.judges.litellm import LitellmJudge
 
     check_own_address(settings)
     how, key = first_format(settings, None), key_for(settings)
-    judge = LitellmJudge(settings.label, name, settings.api_base, key, settings.timeout, params, how)
+    judge = LitellmJudge(
+        settings.label, name, settings.api_base, key, settings.timeout, params, how
+    )
     judge.check()
     return judge
 

@@ -59,7 +59,9 @@ class SimulatedModel:
         known = [field.name for field in fields(cls)]
         for key, value in params.items():
             if key not in known:
-                raise UsageError(f"the simulated judge has no parameter {key!r}; it has {', '.join(known)}")
+                raise UsageError(
+                    f"the simulated judge has no parameter {key!r}; it has {', '.join(known)}"
+                )
             right = (
                 isinstance(value, int)
                 if key == "seed"
@@ -67,7 +69,9 @@ class SimulatedModel:
             )
             if isinstance(value, bool) or not right:
                 what = "a whole number" if key == "seed" else "a number from 0 to 1"
-                raise UsageError(f"the simulated judge's {key} must be {what}, not {value!r}")
+                raise UsageError(
+                    f"the simulated judge's {key} must be {what}, not {value!r}"
+                )
         return cls(**params)
 
 
@@ -81,7 +85,9 @@ class Simulated(Judge):
     async def ask(self, request: Request) -> Reply:
         """Score the labels from the rollouts in the prompt; a label without a rollout has an empty one."""
         scores = score(self.model, request)
-        return reply_with({label: (score, _EXPLANATION) for label, score in scores.items()})
+        return reply_with(
+            {label: (score, _EXPLANATION) for label, score in scores.items()}
+        )
 
 
 def truth(rollout: str) -> float:
@@ -104,7 +110,11 @@ def position_bias(size: int) -> tuple[float, ...]:
 
 
 def answers(
-    model: SimulatedModel, values: Sequence[float], noise: Sequence[float], level: float, gain: float
+    model: SimulatedModel,
+    values: Sequence[float],
+    noise: Sequence[float],
+    level: float,
+    gain: float,
 ) -> list[float]:
     """Scores for values (truth plus persistent error) in the order shown, by the formula above.
 
@@ -114,7 +124,10 @@ def answers(
     if model.stretch and values:
         centre, spread = fmean(values), pstdev(values)
         own = [0.5 + RANGE * (v - centre) / spread if spread else 0.5 for v in values]
-        shown = [(1 - model.stretch) * v + model.stretch * o for v, o in zip(values, own, strict=True)]
+        shown = [
+            (1 - model.stretch) * v + model.stretch * o
+            for v, o in zip(values, own, strict=True)
+        ]
     if model.gain:
         factor = math.exp(model.gain * gain)
         shown = [0.5 + factor * (v - 0.5) for v in shown]
@@ -132,11 +145,19 @@ def score(model: SimulatedModel, request: Request) -> dict[str, float]:
     whole = _hash(model.seed, "request", request.system, request.user).hex()
     group = _hash(model.seed, "group", *sorted(rollouts.values())).hex()
     sd = model.noise * math.exp(NOISE_SPREAD * _normal(model.seed, "spread", group))
-    level, gain = _normal(model.seed, "level", whole), _normal(model.seed, "gain", whole)
+    level, gain = (
+        _normal(model.seed, "level", whole),
+        _normal(model.seed, "gain", whole),
+    )
 
     def scored(shown: Mapping[str, str], judge: SimulatedModel) -> dict[str, float]:
-        values = [truth(rollout) + _persistent(model, rollout) for rollout in shown.values()]
-        noise = [sd * _normal(model.seed, "noise", rollout, whole) for rollout in shown.values()]
+        values = [
+            truth(rollout) + _persistent(model, rollout) for rollout in shown.values()
+        ]
+        noise = [
+            sd * _normal(model.seed, "noise", rollout, whole)
+            for rollout in shown.values()
+        ]
         return dict(zip(shown, answers(judge, values, noise, level, gain), strict=True))
 
     every = scored(rollouts, model) | scored(absent, replace(model, slot=0, stretch=0))
@@ -147,7 +168,9 @@ def _persistent(model: SimulatedModel, rollout: str) -> float:
     """The judge's persistent error in a rollout; judges of other seeds share a part of it."""
     own = _normal(model.seed, "persistent", rollout)
     common = _normal(0, "shared", rollout) if model.shared else 0.0
-    return model.persistent * (math.sqrt(model.shared) * common + math.sqrt(1 - model.shared) * own)
+    return model.persistent * (
+        math.sqrt(model.shared) * common + math.sqrt(1 - model.shared) * own
+    )
 
 
 def _normal(seed: int, *parts: str) -> float:

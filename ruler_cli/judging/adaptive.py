@@ -20,7 +20,12 @@ from typing import Self
 import anyio
 
 from ruler_cli.scoring import reliability
-from ruler_cli.scoring.batch_statistics import BatchStatistics, Correction, anova, tables
+from ruler_cli.scoring.batch_statistics import (
+    BatchStatistics,
+    Correction,
+    anova,
+    tables,
+)
 from ruler_cli.scoring.position_bias import PositionBias
 from ruler_cli.scoring.reliability import NoiseEstimator, NoisePrior
 from ruler_cli.types import UNANSWERED, Group, GroupResult, PassScores
@@ -86,7 +91,9 @@ def allot(standings: Sequence[GroupStanding | None], average: int) -> list[int]:
     leaves nothing to others. Each round spends something or ends the block.
     """
     given = [0] * len(standings)
-    present = [(i, standing) for i, standing in enumerate(standings) if standing is not None]
+    present = [
+        (i, standing) for i, standing in enumerate(standings) if standing is not None
+    ]
     passes = average * len(present) - sum(s.passes for _, s in present)
     tokens = fsum((average - s.passes) * s.tokens for _, s in present)
     if passes < UNIT or tokens <= 0:
@@ -103,7 +110,9 @@ def allot(standings: Sequence[GroupStanding | None], average: int) -> list[int]:
         i, standing = present[at]
         total = standing.passes + given[i]
         if total + UNIT <= MOST * average and (worth := groups[at].gain(given[i])) > 0:
-            heapq.heappush(heap, (-worth / (1 / passes + standing.tokens / tokens), i, at))
+            heapq.heappush(
+                heap, (-worth / (1 / passes + standing.tokens / tokens), i, at)
+            )
 
     for at in range(len(present)):
         offer(at)
@@ -130,11 +139,17 @@ class _Group:
         every = tables(result, correct)
         self.rollouts = len(result.sizes)
         self.table = anova(result, every)
-        apart = [self.table] if len(every) == 1 else [anova(result, [one]) for one in every]
+        apart = (
+            [self.table] if len(every) == 1 else [anova(result, [one]) for one in every]
+        )
         each = [own for own in apart if own is not None]
         self.df_res = sum(own.df_res for own in each)
-        self.ms_res = fsum(own.ms_res * own.df_res for own in each) / max(1, self.df_res)
-        self.k = max(1.0, self.table.k if self.table else float(sum(one.passes for one in every)))
+        self.ms_res = fsum(own.ms_res * own.df_res for own in each) / max(
+            1, self.df_res
+        )
+        self.k = max(
+            1.0, self.table.k if self.table else float(sum(one.passes for one in every))
+        )
         self.per_pass = self.k / max(1, standing.passes)
         self.noise = reliability.ROUNDING
         self.likely: tuple[float, ...] = ()
@@ -170,7 +185,11 @@ class _Group:
             true = spread - PERSISTENT**2
             if true > 0:
                 hope += probability
-                total += probability * sqrt(true) * (1 / sqrt(spread + after) - 1 / sqrt(spread + before))
+                total += (
+                    probability
+                    * sqrt(true)
+                    * (1 / sqrt(spread + after) - 1 / sqrt(spread + before))
+                )
         return 2 * self.rollouts * total if hope >= _HOPELESS else 0.0
 
 
@@ -187,7 +206,10 @@ def _groups(standings: Sequence[GroupStanding]) -> list[_Group]:
     common = (even,) * len(_GRID)
     for _ in range(_STEPS if known else 0):
         shares = [_posterior(common, own) for own in known]
-        common = tuple((even + fsum(column)) / (1 + len(shares)) for column in zip(*shares, strict=True))
+        common = tuple(
+            (even + fsum(column)) / (1 + len(shares))
+            for column in zip(*shares, strict=True)
+        )
     for group, own in zip(groups, likelihoods, strict=True):
         group.likely = _posterior(common, own) if own else common
     return groups
@@ -200,7 +222,11 @@ def _without_position_bias(standings: Sequence[GroupStanding]) -> Correction:
     """
     curve = PositionBias()
     results = [standing.result for standing in standings]
-    turned = any(len({one.distinct for one in r.pass_scores}) > 1 for r in results if r.windows == 1)
+    turned = any(
+        len({one.distinct for one in r.pass_scores}) > 1
+        for r in results
+        if r.windows == 1
+    )
     for result in results if turned else ():
         curve.add(*(one.scores for one in result.pass_scores))
     corrections = cache(curve.corrections)
@@ -212,7 +238,9 @@ def _without_position_bias(standings: Sequence[GroupStanding]) -> Correction:
     return correct
 
 
-def _posterior(common: Sequence[float], likelihood: Sequence[float]) -> tuple[float, ...]:
+def _posterior(
+    common: Sequence[float], likelihood: Sequence[float]
+) -> tuple[float, ...]:
     joint = [a * b for a, b in zip(common, likelihood, strict=True)]
     total = sum(joint)
     return tuple(value / total for value in joint)
@@ -229,7 +257,9 @@ class Blocks:
     def place(self, group: Group) -> BlockMember:
         """Make a place for the next group of the input."""
         block = self._open
-        if block and (len(block.members) >= BLOCK_GROUPS or block.bytes + group.size > BLOCK_BYTES):
+        if block and (
+            len(block.members) >= BLOCK_GROUPS or block.bytes + group.size > BLOCK_BYTES
+        ):
             self.close()
         block = self._open = self._open or _Block(self._average)
         block.bytes += group.size
@@ -296,8 +326,12 @@ class BlockMember:
     async def more(self, result: GroupResult, tokens: float) -> int:
         """Return the number of further passes; 0 ends the group."""
         self.standing = GroupStanding.of(result, tokens)
-        self._block.unanswered |= any(call.error.reason == UNANSWERED.reason for call in result.failed_calls)
-        if self.standing is None:  # the others need not be waited for: a judge that fails is soon known
+        self._block.unanswered |= any(
+            call.error.reason == UNANSWERED.reason for call in result.failed_calls
+        )
+        if (
+            self.standing is None
+        ):  # the others need not be waited for: a judge that fails is soon known
             self._block.ended += 1
             self._block.end_round()
             return 0
@@ -312,4 +346,8 @@ class BlockMember:
     async def escalate(self, result: GroupResult, tokens: float) -> bool:
         """Tell if the stronger judge is to score the group, once all of the block have their passes."""
         standing = GroupStanding.of(result, tokens)
-        return standing is not None and not self._block.unanswered and unresolved(standing, self._block.prior)
+        return (
+            standing is not None
+            and not self._block.unanswered
+            and unresolved(standing, self._block.prior)
+        )

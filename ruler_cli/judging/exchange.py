@@ -10,11 +10,16 @@ import re
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from ruler_cli.config import AskSettings
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import LETTERS, ExchangeState, RequestPart, write_prompt
-from ruler_cli.scoring.parse_reply import DefectError, ParsedReply, parse, parse_complete
+from ruler_cli.scoring.parse_reply import (
+    DefectError,
+    ParsedReply,
+    parse,
+    parse_complete,
+)
+from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import CallError, GroupError, PassScores, Reply, Request
 
 CORRECTIONS = 3
@@ -56,7 +61,10 @@ Answer = PassScores | GroupError | Overflow
 
 
 def exchange(
-    layout: PromptLayout, ask: AskSettings, part: RequestPart, state: ExchangeState | None = None
+    layout: PromptLayout,
+    ask: AskSettings,
+    part: RequestPart,
+    state: ExchangeState | None = None,
 ) -> Generator[Request, Reply | CallError, Answer]:
     """Ask about one part of a group, as often as corrections allow.
 
@@ -74,7 +82,9 @@ def exchange(
             except DefectError as problem:
                 defect = str(problem)
             else:
-                return _pass_scores(layout, part, request, {**given, **reading.entries}, reading)
+                return _pass_scores(
+                    layout, part, request, {**given, **reading.entries}, reading
+                )
         state = state or ExchangeState()  # most requests need none
         if isinstance(reply, CallError):
             if _fits_with_less(reply, request, state):
@@ -82,7 +92,9 @@ def exchange(
             return _ended(reply, layout, part, state)
         error = _correct(reply, defect, state)
         if error:
-            return _crowded(error, layout, part, state) if len(state.cuts) > 2 else error
+            return (
+                _crowded(error, layout, part, state) if len(state.cuts) > 2 else error
+            )
         cut_twice = reply.truncated and len(state.cuts) == 2
         given = parse_complete(reply.text, request.labels) if cut_twice else {}
         state.attempt += not given
@@ -97,7 +109,11 @@ def _fits_with_less(error: CallError, request: Request, state: ExchangeState) ->
         return False
     limit, actual = error.context
     left = limit - actual
-    if state.fitted and state.max_output_tokens is not None and left >= state.max_output_tokens:
+    if (
+        state.fitted
+        and state.max_output_tokens is not None
+        and left >= state.max_output_tokens
+    ):
         return False
     state.fitted = left >= _least(len(request.labels))
     if state.fitted:
@@ -114,7 +130,9 @@ def _read(reply: Reply, request: Request, *, again: bool) -> ParsedReply:
     if reply.refusal is not None:
         raise DefectError(reply.refusal)
     if reply.truncated and not reply.text.rstrip().endswith(("}", "]", "```")):
-        raise DefectError("the answer was cut off")  # scores before its end may be a draft
+        raise DefectError(
+            "the answer was cut off"
+        )  # scores before its end may be a draft
     reading = parse(reply.text, request.labels)
     if again and reading.rescaled:
         raise DefectError("the scores stood on another scale than those given before")
@@ -131,13 +149,20 @@ def _correct(reply: Reply, reason: str, state: ExchangeState) -> GroupError | No
         state.cuts += ((reply.usage.prompt, reply.usage.completion),)
         if len(state.cuts) > 2:
             bound = "the parameter max_tokens bounds it otherwise"
-            return GroupError("reply", f"the judge's answer was cut off three times; {bound}")
-        state.max_output_tokens, state.fitted = 2 * reply.usage.completion or None, False
+            return GroupError(
+                "reply", f"the judge's answer was cut off three times; {bound}"
+            )
+        state.max_output_tokens, state.fitted = (
+            2 * reply.usage.completion or None,
+            False,
+        )
         state.note = templates.SHORTER
     else:
         if state.corrected == CORRECTIONS:
             times = f"{CORRECTIONS + 1} times"
-            return GroupError("reply", f"the judge's answer could not be used {times}: {reason}")
+            return GroupError(
+                "reply", f"the judge's answer could not be used {times}: {reason}"
+            )
         state.corrected += 1
         state.note = templates.corrected(reason)
     return None
@@ -154,7 +179,9 @@ def _ended(
     most = min(limit * _SAFETY, max(limit - _least(len(part.distinct)), limit / 2))
     tokens = layout.tokens_of(part.distinct)
     # vLLM counts no further than it must: the length of a prompt that is one token too long is not known
-    target = int(min(most, tokens / 2) if actual == limit + 1 else tokens * most / max(actual, 1))
+    target = int(
+        min(most, tokens / 2) if actual == limit + 1 else tokens * most / max(actual, 1)
+    )
     return Overflow(limit, actual, target, group_error, state)
 
 
@@ -167,7 +194,12 @@ def _crowded(
     """
     (_, first), (before, second), (prompt, answer) = state.cuts
     limit = prompt + answer
-    if not prompt or first == second == answer or answer >= 2 * second or abs(before + second - limit) > 2:
+    if (
+        not prompt
+        or first == second == answer
+        or answer >= 2 * second
+        or abs(before + second - limit) > 2
+    ):
         return error
     most = max(limit - 3 * _least(len(part.distinct)), limit / 2)
     target = int(layout.tokens_of(part.distinct) * min(most / prompt, 0.75))
@@ -195,14 +227,22 @@ def _pass_scores(
     )
 
 
-def _with_places(texts: list[str], layout: PromptLayout, request: Request) -> tuple[str, ...]:
+def _with_places(
+    texts: list[str], layout: PromptLayout, request: Request
+) -> tuple[str, ...]:
     """Explanations that call a rollout by its place in the group, and not by its label in the request."""
     whole = "\n".join(texts).lower()
-    places = {label: layout.places[at] for label, at in request.shown.items() if label in whole}
+    places = {
+        label: layout.places[at]
+        for label, at in request.shown.items()
+        if label in whole
+    }
 
     def placed(match: re.Match[str]) -> str:
         place = places.get((match["quoted"] or match["bare"]).lower())
-        if place is None or match[0].isupper():  # HTTP is a word, and no text of the request need hold http
+        if (
+            place is None or match[0].isupper()
+        ):  # HTTP is a word, and no text of the request need hold http
             return match[0]
         return f"{'Rollout' if match[0][:2].istitle() else 'rollout'} {place}"
 

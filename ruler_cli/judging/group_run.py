@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from ruler_cli.config import ScoreSettings
 from ruler_cli.formats.rewards import number, passed
 from ruler_cli.judging.exchange import Answer, Overflow, exchange
 from ruler_cli.judging.panel import PanelJudge
@@ -26,6 +25,7 @@ from ruler_cli.prompting.prompt import (
     too_long,
     why_unaskable,
 )
+from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import (
     NO_USAGE,
     CallError,
@@ -38,7 +38,9 @@ from ruler_cli.types import (
     Rollout,
 )
 
-if TYPE_CHECKING:  # few runs need it, and it takes longer than the first request may wait
+if (
+    TYPE_CHECKING
+):  # few runs need it, and it takes longer than the first request may wait
     from ruler_cli.judging.adaptive import BlockMember
 
 _FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
@@ -49,7 +51,9 @@ another number of tokens for its length, so one may not be enough."""
 _HELD = 32 << 20
 """Bytes of prompts that the requests of a group hold while they wait: the passes over a large group come to
 many times its text."""
-_UNDECIDED = GroupError("transport", "the ledger lacks answers of groups that share passes with this one")
+_UNDECIDED = GroupError(
+    "transport", "the ledger lacks answers of groups that share passes with this one"
+)
 _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
 
@@ -79,12 +83,15 @@ class JudgeRunner:
                 ask = replace(ask, passes=min(FIRST, ask.passes))
         contexts = [ask.context_tokens or judge.context for judge in judges]
         self.asks = [
-            ask if each == ask.context_tokens else replace(ask, context_tokens=each) for each in contexts
+            ask if each == ask.context_tokens else replace(ask, context_tokens=each)
+            for each in contexts
         ]
 
     def start(self, group: Group) -> GroupRun:
         """Take the next group of the input, with its place among the groups that share passes with it."""
-        return GroupRun(self, group, None if self._blocks is None else self._blocks.place(group))
+        return GroupRun(
+            self, group, None if self._blocks is None else self._blocks.place(group)
+        )
 
     def end(self) -> None:
         """Take no more groups: the last ones share passes without others."""
@@ -100,10 +107,14 @@ class JudgeRunner:
 class GroupRun:
     """One group before its judges: their scores and errors so far."""
 
-    def __init__(self, runner: JudgeRunner, group: Group, member: BlockMember | None = None) -> None:
+    def __init__(
+        self, runner: JudgeRunner, group: Group, member: BlockMember | None = None
+    ) -> None:
         """`member` is the group's place in its block, if it may get further passes."""
         self.runner, self.group, self._member = runner, group, member
-        self.judges = [_JudgePasses(self, at, judge) for at, judge in enumerate(runner.judges)]
+        self.judges = [
+            _JudgePasses(self, at, judge) for at, judge in enumerate(runner.judges)
+        ]
         self.panel = self.judges[:-1] if runner.settings.escalate else self.judges
         self.pass_scores: list[PassScores] = []
         self.failed_calls: list[FailedCall] = []
@@ -120,7 +131,9 @@ class GroupRun:
         if self._member is not None:
             await self._further(self._member)
         result = self.result()
-        self.judges = self.panel = []  # they refer to this run: a circle would hold the group's text for long
+        self.judges = (
+            self.panel
+        ) = []  # they refer to this run: a circle would hold the group's text for long
         return result
 
     async def _first_that_answers(self) -> None:
@@ -128,34 +141,52 @@ class GroupRun:
         for judge in self.panel:
             await judge.begin()
             refused = any(
-                call.judge == judge.number and call.error.kind == "refused" for call in self.failed_calls
+                call.judge == judge.number and call.error.kind == "refused"
+                for call in self.failed_calls
             )
             if not refused or judge.scored_all:
                 return
-            self.pass_scores = [scores for scores in self.pass_scores if scores.judge != judge.number]
+            self.pass_scores = [
+                scores for scores in self.pass_scores if scores.judge != judge.number
+            ]
 
     async def _further(self, member: BlockMember) -> None:
         """Ask further passes of the judges that have scored the group, and the stronger judge."""
         while more := await member.more(self.result(), self._tokens):
             scored = sorted({scores.judge for scores in self.pass_scores})
             await together([partial(self.judges[at].more, more) for at in scored])
-        if self.runner.settings.escalate and await member.escalate(self.result(), self._tokens):
+        if self.runner.settings.escalate and await member.escalate(
+            self.result(), self._tokens
+        ):
             self._escalated_to = self.judges[-1].number
             await self.judges[-1].begin(_ESCALATED)
         if member.undecided and self.pass_scores:
             at = min(scores.judge for scores in self.pass_scores)
-            self.failed_calls.append(FailedCall(at, self.judges[at].passes, 0, _UNDECIDED))
+            self.failed_calls.append(
+                FailedCall(at, self.judges[at].passes, 0, _UNDECIDED)
+            )
 
     def result(self) -> GroupResult:
         """Collect the replies so far, in an order that does not depend on which came first."""
-        pass_scores = sorted(self.pass_scores, key=lambda s: (s.judge, s.pass_index, s.window))
-        failed_calls = sorted(self.failed_calls, key=lambda c: (c.judge, c.pass_index, c.window))
+        pass_scores = sorted(
+            self.pass_scores, key=lambda s: (s.judge, s.pass_index, s.window)
+        )
+        failed_calls = sorted(
+            self.failed_calls, key=lambda c: (c.judge, c.pass_index, c.window)
+        )
         fallback = self.runner.settings.fallback
         if fallback and pass_scores:  # the judges that refused before were replaced
-            failed_calls = [call for call in failed_calls if call.judge >= pass_scores[0].judge]
+            failed_calls = [
+                call for call in failed_calls if call.judge >= pass_scores[0].judge
+            ]
         asked = [judge for judge in self.judges if judge.layout is not None]
-        scored = [self.judges[at] for at in sorted({scores.judge for scores in pass_scores})] or asked
-        layout = max([judge.layout for judge in scored if judge.layout], key=lambda each: each.shortening)
+        scored = [
+            self.judges[at] for at in sorted({scores.judge for scores in pass_scores})
+        ] or asked
+        layout = max(
+            [judge.layout for judge in scored if judge.layout],
+            key=lambda each: each.shortening,
+        )
         rollouts = self.group.rollouts
         return GroupResult(
             owner=layout.owner,
@@ -168,14 +199,21 @@ class GroupRun:
             judges=1 if fallback else len(self.panel),
             windows=max([judge.windows for judge in scored]),
             escalated_to=self._escalated_to,
-            rewards=_by_member(rollouts, [number(rollout.reward) for rollout in rollouts]),
-            outcomes=_by_member(rollouts, [self._passed(rollout) for rollout in rollouts]),
+            rewards=_by_member(
+                rollouts, [number(rollout.reward) for rollout in rollouts]
+            ),
+            outcomes=_by_member(
+                rollouts, [self._passed(rollout) for rollout in rollouts]
+            ),
             seconds=sum([judge.seconds for judge in self.judges]),
-            cached=any(judge.asked for judge in asked) and not any(judge.asked_now for judge in asked),
+            cached=any(judge.asked for judge in asked)
+            and not any(judge.asked_now for judge in asked),
             used=tuple([judge.used for judge in self.judges]),
             paid=tuple([judge.paid for judge in self.judges]),
             ended=time.time(),
-            served=tuple(sorted({name for judge in self.judges for name in judge.served})),
+            served=tuple(
+                sorted({name for judge in self.judges for name in judge.served})
+            ),
         )
 
     @property
@@ -194,7 +232,11 @@ class GroupRun:
     @property
     def _tokens(self) -> float:
         """Estimated tokens of one pass of every judge that has been asked."""
-        return float(sum(judge.layout.tokens for judge in self.judges if judge.layout is not None))
+        return float(
+            sum(
+                judge.layout.tokens for judge in self.judges if judge.layout is not None
+            )
+        )
 
 
 class _JudgePasses:
@@ -212,7 +254,9 @@ class _JudgePasses:
     @property
     def scored_all(self) -> bool:
         """Tell if it gave each distinct rollout a score: one that refuses a window leaves some out."""
-        mine = [scores for scores in self._run.pass_scores if scores.judge == self.number]
+        mine = [
+            scores for scores in self._run.pass_scores if scores.judge == self.number
+        ]
         scored = {at for scores in mine for at in scores.distinct}
         return bool(scored) and len(scored) == len(self._laid_out().distinct)
 
@@ -248,10 +292,14 @@ class _JudgePasses:
             if not parts:
                 error = why_unaskable(self._run.group, self._laid_out(), self._ask)
                 if isinstance(answer, Overflow):
-                    error = GroupError("too_long", too_long(answer.actual, answer.limit))
+                    error = GroupError(
+                        "too_long", too_long(answer.actual, answer.limit)
+                    )
                 self._run.failed_calls.append(FailedCall(self.number, 0, 0, error))
                 return None
-            answer = await self._answer(parts[0], answer.state if isinstance(answer, Overflow) else None)
+            answer = await self._answer(
+                parts[0], answer.state if isinstance(answer, Overflow) else None
+            )
             if not isinstance(answer, Overflow) or further == _LAYOUTS:
                 return parts, answer
             further += 1
@@ -262,7 +310,11 @@ class _JudgePasses:
         """The group as this judge can read it: judges that read equally much share one layout."""
         if self.layout is None:
             run, ask = self._run, self._ask
-            same = (judge.layout for judge in run.judges if judge.layout is not None and judge._ask == ask)
+            same = (
+                judge.layout
+                for judge in run.judges
+                if judge.layout is not None and judge._ask == ask
+            )
             self.layout = next(same, None) or build_layout(run.group, ask)
             if not run.measured:
                 run.measured = True
@@ -271,10 +323,19 @@ class _JudgePasses:
 
     def _parts(self, passes: Iterable[int]) -> list[RequestPart]:
         """The requests of its passes; those of a judge that scores alone begin with pass index 0."""
-        beside_others = not self._run.runner.settings.fallback and self in self._run.panel
-        order = [pass_of_judge(number, self.number) if beside_others else number for number in passes]
+        beside_others = (
+            not self._run.runner.settings.fallback and self in self._run.panel
+        )
+        order = [
+            pass_of_judge(number, self.number) if beside_others else number
+            for number in passes
+        ]
         layout = self._laid_out()
-        return [part for index in order for part in requests_of_pass(layout, self._ask, index)]
+        return [
+            part
+            for index in order
+            for part in requests_of_pass(layout, self._ask, index)
+        ]
 
     async def _ask_all(self, parts: Iterable[RequestPart]) -> None:
         await together([partial(self._ask_part, part) for part in parts])
@@ -299,15 +360,23 @@ class _JudgePasses:
             self._run.pass_scores.append(scores)
         else:
             error = answer.error if isinstance(answer, Overflow) else answer
-            self._run.failed_calls.append(FailedCall(self.number, part.pass_index, part.window, error))
+            self._run.failed_calls.append(
+                FailedCall(self.number, part.pass_index, part.window, error)
+            )
 
-    async def _answer(self, part: RequestPart, state: ExchangeState | None = None) -> Answer:
+    async def _answer(
+        self, part: RequestPart, state: ExchangeState | None = None
+    ) -> Answer:
         """Ask about a part until there are scores, or a reason why not.
 
         An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
         answer, cached = await self._exchange(part, state, again=False)
-        if cached and isinstance(answer, GroupError) and self._run.runner.settings.retry_failed:
+        if (
+            cached
+            and isinstance(answer, GroupError)
+            and self._run.runner.settings.retry_failed
+        ):
             answer, _ = await self._exchange(part, state, again=True)
         return answer
 
@@ -336,10 +405,15 @@ class _JudgePasses:
                 self.served.add(reply.model)
         on_reply = self._run.runner.on_reply
         if on_reply is not None:
-            on_reply(self._run.group.key, reply.text if isinstance(reply, Reply) else reply.reason)
+            on_reply(
+                self._run.group.key,
+                reply.text if isinstance(reply, Reply) else reply.reason,
+            )
 
 
-def _by_member(rollouts: Sequence[Rollout], values: Sequence[T | None]) -> tuple[T | None, ...]:
+def _by_member(
+    rollouts: Sequence[Rollout], values: Sequence[T | None]
+) -> tuple[T | None, ...]:
     """Values of rollouts; the parts of one rollout have one value, that of the last part with any."""
     last = {
         rollout.member: value
@@ -349,4 +423,9 @@ def _by_member(rollouts: Sequence[Rollout], values: Sequence[T | None]) -> tuple
     if not last:
         return tuple(values)
     pairs = zip(rollouts, values, strict=True)
-    return tuple([value if rollout.member is None else last.get(rollout.member) for rollout, value in pairs])
+    return tuple(
+        [
+            value if rollout.member is None else last.get(rollout.member)
+            for rollout, value in pairs
+        ]
+    )

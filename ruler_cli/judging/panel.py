@@ -7,23 +7,36 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from ruler_cli.config import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.errors import RulerError, UsageError
+from ruler_cli.files.location import Location
 from ruler_cli.judges.chat_completions import QUEUEING_ENGINES, ChatJudge, stated_limit
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
-from ruler_cli.observer import Status, Summary
 from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.cooldown import Breaker
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Cost, Gate
 from ruler_cli.pool.hedging import Hedging
-from ruler_cli.pool.limits import START, START_OF_QUEUE, AdaptiveConcurrency, ConcurrencyLimit, Window
+from ruler_cli.pool.limits import (
+    START,
+    START_OF_QUEUE,
+    AdaptiveConcurrency,
+    ConcurrencyLimit,
+    Window,
+)
 from ruler_cli.pool.retries import Caller
-from ruler_cli.reading.location import Location
-from ruler_cli.types import UNANSWERED, CallError, Reply, Request, Usage
+from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.types import (
+    UNANSWERED,
+    CallError,
+    Reply,
+    Request,
+    Status,
+    Summary,
+    Usage,
+)
 
 _EMBEDDED = 32
 """Calls at once of an embedded judge."""
@@ -81,14 +94,18 @@ class PanelJudge:
             self._asked_again.add(key)
         done = self._in_flight[key] = anyio.Event()
         try:
-            return await self.caller.call(request, lambda answer: cache.keep(key, answer))
+            return await self.caller.call(
+                request, lambda answer: cache.keep(key, answer)
+            )
         finally:
             del self._in_flight[key]
             done.set()
 
     def _cached(self, request: Request, *, again: bool) -> Reply | CallError:
         if self._cache is None or self._stop_signal is None:
-            raise ValueError("a judge that is not asked needs a cache and a stop signal")
+            raise ValueError(
+                "a judge that is not asked needs a cache and a stop signal"
+            )
         key = self._cache.key(request)
         try:
             cached = self._cache.find(key)
@@ -114,7 +131,11 @@ class Panel:
         ledger: Ledger | None = None,
     ) -> None:
         """`budget` is the one that the callers of the judges spend from; `ledger` has the cached replies."""
-        self.judges, self.stop_signal, self.budget = tuple(judges), stop_signal, budget or Budget()
+        self.judges, self.stop_signal, self.budget = (
+            tuple(judges),
+            stop_signal,
+            budget or Budget(),
+        )
         self.ledger = ledger
         self._callers = [judge.caller for judge in judges if judge.caller is not None]
         self._gates = [caller.gate for caller in self._callers]
@@ -149,11 +170,16 @@ class Panel:
         prices = [judge.price for judge in self.judges if judge.price is not None]
         if len(prices) < len(self.judges):
             return None
-        return sum((price.of(usage) for price, usage in zip(prices, used, strict=True)), 0.0)
+        return sum(
+            (price.of(usage) for price, usage in zip(prices, used, strict=True)), 0.0
+        )
 
     def spent(self) -> tuple[Usage, float | None]:
         """Tokens of all replies so far, and USD if every price is known."""
-        used = [Usage() if judge.caller is None else judge.caller.stats.usage for judge in self.judges]
+        used = [
+            Usage() if judge.caller is None else judge.caller.stats.usage
+            for judge in self.judges
+        ]
         return sum(used, Usage()), self.cost(used)
 
     def count(self, summary: Summary) -> None:
@@ -162,23 +188,40 @@ class Panel:
         summary.asked = sum(own.calls for own in stats)
         summary.hedged = sum(own.hedged for own in stats)
         summary.most_in_flight = sum(own.most for own in stats)
-        summary.retried = dict(sorted(sum((Counter(own.retried) for own in stats), Counter()).items()))
+        summary.retried = dict(
+            sorted(sum((Counter(own.retried) for own in stats), Counter()).items())
+        )
         summary.unanswered = sum(judge.unanswered for judge in self.judges)
 
 
 def open_panel(
-    settings: ScoreSettings, resolved: Sequence[ResolvedJudge], stop_signal: StopSignal, ledger: Ledger | None
+    settings: ScoreSettings,
+    resolved: Sequence[ResolvedJudge],
+    stop_signal: StopSignal,
+    ledger: Ledger | None,
 ) -> Panel:
     """Make the judges of a run, in the order of `settings.judges`; must be called where the loop runs."""
     budget = Budget(settings.pool.max_cost)
     judges = []
     for judge, way in zip(settings.judges, resolved, strict=True):
-        cache = None if way.embedded or ledger is None else ReplyCache(ledger, judge.model, judge.params)
+        cache = (
+            None
+            if way.embedded or ledger is None
+            else ReplyCache(ledger, judge.model, judge.params)
+        )
         if way.judge is None:
             cache = cache or ReplyCache(None, judge.model, judge.params)
-            made = PanelJudge(None, cache, price=way.price, context=way.context, stop_signal=stop_signal)
+            made = PanelJudge(
+                None,
+                cache,
+                price=way.price,
+                context=way.context,
+                stop_signal=stop_signal,
+            )
         else:
-            caller = open_caller(way, judge, settings.pool.of(judge), stop_signal, budget)
+            caller = open_caller(
+                way, judge, settings.pool.of(judge), stop_signal, budget
+            )
             made = PanelJudge(caller, cache, price=way.price, context=way.context)
         judges.append(made)
     return Panel(judges, stop_signal, budget, ledger)
@@ -195,10 +238,16 @@ def open_caller(
     if resolved.judge is None:
         raise ValueError("a judge of whom only cached replies count makes no calls")
     most_open = max(1, open_files() - _SPARE)
-    if settings.concurrency and settings.concurrency > most_open and not resolved.embedded:
+    if (
+        settings.concurrency
+        and settings.concurrency > most_open
+        and not resolved.embedded
+    ):
         problem = f"this system lets a process have {most_open} connections"
         remedy = "raise it with: ulimit -n, or ask for fewer"
-        raise UsageError(problem, remedy, option="concurrency", value=settings.concurrency)
+        raise UsageError(
+            problem, remedy, option="concurrency", value=settings.concurrency
+        )
     chat = resolved.judge if isinstance(resolved.judge, ChatJudge) else None
     base = None if chat is None else chat.base
     address = Location(base).public if base else ""
@@ -207,7 +256,9 @@ def open_caller(
     start = START_OF_QUEUE if queues else START
     # limits are those of a key; in a table of the process stands no key but its hash
     key = None if chat is None else (chat.base, judge.model, hash(chat.key))
-    concurrency = ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(most_open, start, key)
+    concurrency = (
+        ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(most_open, start, key)
+    )
     gate = Gate(
         concurrency,
         stop_signal,
@@ -225,7 +276,13 @@ def open_caller(
         ),
     )
     hedging = Hedging() if settings.hedge and not resolved.embedded else None
-    return Caller(resolved.judge, gate, retries=settings.retries, timeout=judge.timeout, hedging=hedging)
+    return Caller(
+        resolved.judge,
+        gate,
+        retries=settings.retries,
+        timeout=judge.timeout,
+        hedging=hedging,
+    )
 
 
 def _cost(price: Price | None) -> Cost:

@@ -42,7 +42,9 @@ def open_ledger(path: Path) -> sqlite3.Connection:
     within `file_errors`.
     """
     real = _create_private(path)
-    connection = sqlite3.connect(real, timeout=WAIT, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        real, timeout=WAIT, isolation_level=None, check_same_thread=False
+    )
     with _closed_on_error(connection):
         _create_tables(real, connection)
         for file in files_of(real):
@@ -63,13 +65,27 @@ def open_to_read(path: Path) -> sqlite3.Connection | None:
     log, shared = files_of(real)[1:]
     if not status.st_size and not log.exists():
         return None
-    mine = status.st_uid == os.geteuid() and os.access(real, os.W_OK) and os.access(real.parent, os.W_OK)
+    mine = (
+        status.st_uid == os.geteuid()
+        and os.access(real, os.W_OK)
+        and os.access(real.parent, os.W_OK)
+    )
     # another user's run refuses an index of the log that this user created; without a log nobody writes
-    mode = "rw" if mine else "ro&readonly_shm=1" if log.exists() and shared.exists() else "ro&immutable=1"
+    mode = (
+        "rw"
+        if mine
+        else "ro&readonly_shm=1"
+        if log.exists() and shared.exists()
+        else "ro&immutable=1"
+    )
     if not mine and log.exists() and not shared.exists() and log.stat().st_size:
         raise UsageError(f"{path}: has a log beside it that only its owner can read in")
     connection = sqlite3.connect(
-        f"{real.as_uri()}?mode={mode}", uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False
+        f"{real.as_uri()}?mode={mode}",
+        uri=True,
+        timeout=WAIT,
+        isolation_level=None,
+        check_same_thread=False,
     )
     with _closed_on_error(connection):
         if _one(connection, "PRAGMA schema_version") == 0:
@@ -100,7 +116,9 @@ def remedy(error: object, way_out: str, *, room: bool = False) -> str:
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT:
         save = "save what can be read (sqlite3 FILE .recover | sqlite3 NEW) and move it away"
         return Sentence(f"the file is damaged: {save}, or {{way_out}}", way_out=way_out)
-    return Sentence("make room there, or {way_out}", way_out=way_out) if room else way_out
+    return (
+        Sentence("make room there, or {way_out}", way_out=way_out) if room else way_out
+    )
 
 
 @contextlib.contextmanager
@@ -147,7 +165,9 @@ def new_rows(path: Path, after: int) -> tuple[list[ReplyRecord], int]:
     return [row[1:] for row in rows], rows[-1][0] if rows else after
 
 
-def rows_since(connection: sqlite3.Connection, last: int, when: float) -> list[ReplyRecord]:
+def rows_since(
+    connection: sqlite3.Connection, last: int, when: float
+) -> list[ReplyRecord]:
     """Return the rows above an id or since a Unix time, without their ids.
 
     A clock may be set back during a run, and ids begin anew if the ledger is cleared.
@@ -174,9 +194,12 @@ def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
     try:
         with contextlib.closing(open_ledger(path)) as ledger, ledger:
             ledger.execute("BEGIN IMMEDIATE")
-            ledger.executemany(f"INSERT INTO replies ({_COLUMNS}) VALUES ({placeholders})", rows)  # noqa: S608
+            insert = f"INSERT INTO replies ({_COLUMNS}) VALUES ({placeholders})"  # noqa: S608
+            ledger.executemany(insert, rows)
     except (UsageError, OSError, sqlite3.Error) as error:
-        raise OutputError(f"{path}: a worker's replies cannot be stored there: {error}") from None
+        raise OutputError(
+            f"{path}: a worker's replies cannot be stored there: {error}"
+        ) from None
 
 
 def copy_rows(source: str, models: Sequence[str], target: Path) -> None:
@@ -197,7 +220,9 @@ def _create_private(path: Path) -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         # an existing file is not opened here: closing it would drop the locks that this process has on it
-        os.close(os.open(real, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        os.close(
+            os.open(real, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        )
     for file in files_of(real):
         if not os.path.lexists(file):
             continue
@@ -205,8 +230,12 @@ def _create_private(path: Path) -> Path:
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"{file}: is no regular file")
         if status.st_uid != os.geteuid():
-            raise UsageError(f"{file}: belongs to another user, who could change its replies")
-        if not os.access(file, os.R_OK | os.W_OK) or not os.access(real.parent, os.W_OK | os.X_OK):
+            raise UsageError(
+                f"{file}: belongs to another user, who could change its replies"
+            )
+        if not os.access(file, os.R_OK | os.W_OK) or not os.access(
+            real.parent, os.W_OK | os.X_OK
+        ):
             raise UsageError(f"{file}: cannot be written")
     return real
 
@@ -237,7 +266,9 @@ def _refuse_foreign(path: Path, connection: sqlite3.Connection) -> None:
     if _one(connection, "PRAGMA application_id") != APPLICATION:
         raise UsageError(f"{path}: is another program's database")
     if _one(connection, "PRAGMA user_version") > VERSION:
-        raise UsageError(f"{path}: was written by a newer version of ruler; update ruler")
+        raise UsageError(
+            f"{path}: was written by a newer version of ruler; update ruler"
+        )
 
 
 def _set_journal_mode(connection: sqlite3.Connection) -> None:
@@ -247,7 +278,9 @@ def _set_journal_mode(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
             break
-        except sqlite3.OperationalError as error:  # SQLite does not let one of two processes wait here
+        except (
+            sqlite3.OperationalError
+        ) as error:  # SQLite does not let one of two processes wait here
             if not busy(error) or time.monotonic() > until:
                 raise
             time.sleep(0.01)

@@ -20,7 +20,13 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -29,7 +35,6 @@ from typing import Any, Literal, get_args
 import anyio
 import anyio.to_thread
 
-from ruler_cli.answer import reply_of
 from ruler_cli.errors import OutputError, RulerError, Sentence, UsageError
 from ruler_cli.ledger.database import (
     WAIT,
@@ -45,12 +50,14 @@ from ruler_cli.ledger.database import (
     rows_since,
 )
 from ruler_cli.ledger.texts import TextWriter
-from ruler_cli.suggestions import other_file
-from ruler_cli.types import CallError, Kind, Reply, Request, Usage
+from ruler_cli.settings.suggestions import other_file
+from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
-_Row = tuple[bytes, float, float, str, RowStatus, int | None, int | None, int | None, bytes]
+_Row = tuple[
+    bytes, float, float, str, RowStatus, int | None, int | None, int | None, bytes
+]
 """Key, Unix time, seconds, model, status, prompt, completion and cached tokens, body."""
 
 _INSERT = (
@@ -58,7 +65,9 @@ _INSERT = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _NEWEST = "SELECT status FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
-_FIND = "SELECT seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
+_FIND = (
+    "SELECT seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
+)
 _STATS = (
     "SELECT model, status, count(*), sum(prompt), sum(completion), sum(cached), min(at), max(at) "
     "FROM replies GROUP BY model, status ORDER BY model, status"
@@ -74,10 +83,14 @@ _CHECKPOINT = 16 << 20
 """Bytes of write-ahead log after which they are moved into the file, in a thread."""
 _ROW = 16 << 10
 """Bytes of log that a row takes beside its body: the pages of table and index."""
-_ANOTHER = Sentence("give another file with {ledger:PATH}; a run can keep no replies: {ledger:none}")
+_ANOTHER = Sentence(
+    "give another file with {ledger:PATH}; a run can keep no replies: {ledger:none}"
+)
 _CORRECT = Sentence("correct the {ledger}, or leave it out")
 _CREATED = "of several ledgers only the first is created"
-_canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+_canonical = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":")
+).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +114,10 @@ class LedgerStats:
     @property
     def rows(self) -> dict[RowStatus, int]:
         """The number of rows of each status."""
-        return {status: sum(one.rows.get(status, 0) for one in self.models) for status in get_args(RowStatus)}
+        return {
+            status: sum(one.rows.get(status, 0) for one in self.models)
+            for status in get_args(RowStatus)
+        }
 
 
 def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
@@ -156,7 +172,9 @@ class Ledger(AbstractContextManager["Ledger"]):
     Only `keep` may be called from several threads.
     """
 
-    def __init__(self, path: Path | None, others: Sequence[Path] = (), *, make: bool = True) -> None:
+    def __init__(
+        self, path: Path | None, others: Sequence[Path] = (), *, make: bool = True
+    ) -> None:
         """Open them. If the first is missing, it is created, or left out without `make`.
 
         A file named twice is opened once. UsageError if another one is missing, or one cannot be used.
@@ -169,17 +187,28 @@ class Ledger(AbstractContextManager["Ledger"]):
         self.texts: TextWriter | None = None
         if len(others) > _MANY:
             open_files()
-        for other in others:  # before the first is created: a mistyped name would be an empty ledger
-            with file_errors(Sentence("{ledger:{other}}: cannot be read", other=other), _CORRECT):
+        for other in (
+            others
+        ):  # before the first is created: a mistyped name would be an empty ledger
+            with file_errors(
+                Sentence("{ledger:{other}}: cannot be read", other=other), _CORRECT
+            ):
                 absent = not other.exists()
             if absent:
                 advice = other_file(str(other), "check the path")
-                raise UsageError(f"no such file, and {_CREATED}", advice, option="ledger", value=other)
+                raise UsageError(
+                    f"no such file, and {_CREATED}",
+                    advice,
+                    option="ledger",
+                    value=other,
+                )
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):
                 self._first = _open_to_write(path, stack)
                 self._files.append(self._first)
-                self.texts = stack.enter_context(closing(TextWriter(self._first.quick, self._first.patient)))
+                self.texts = stack.enter_context(
+                    closing(TextWriter(self._first.quick, self._first.patient))
+                )
             known = {os.path.realpath(path)} if path is not None else set()
             for other in others:
                 if (real := os.path.realpath(other)) not in known:
@@ -187,7 +216,9 @@ class Ledger(AbstractContextManager["Ledger"]):
                     with file_errors(f"{other}: cannot be read as a ledger", _CORRECT):
                         only = open_to_read(other)
                     if only is not None:
-                        self._files.append(_File(other, stack.enter_context(closing(only)), only))
+                        self._files.append(
+                            _File(other, stack.enter_context(closing(only)), only)
+                        )
             self._open = stack.pop_all()
             self.close = self._open.close
 
@@ -207,7 +238,9 @@ class Ledger(AbstractContextManager["Ledger"]):
                     failed = replace(answer, cached=True)
         return failed
 
-    async def store(self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0) -> None:
+    async def store(
+        self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0
+    ) -> None:
         """Store an answer as `keep` does, in a thread only if another process is writing."""
         row = _row_of(key, model, answer, seconds)
         if not self._own.in_place:
@@ -220,15 +253,21 @@ class Ledger(AbstractContextManager["Ledger"]):
             self._logged = 0
             await self._in_thread(self._checkpoint)
 
-    def keep(self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0) -> None:
+    def keep(
+        self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0
+    ) -> None:
         """Store a reply, an unreadable body (CallError of scope "call") or a failed call (scope "group").
 
         `seconds` is the time of the call. The row is committed when this returns, else OutputError. Any
         other CallError is a ValueError: the next run has to ask again.
         """
         with self._lock:
-            if not self._insert(self._own.patient, _row_of(key, model, answer, seconds)):
-                raise self._error("written", f"another process has been writing it for {WAIT:.0f} s")
+            if not self._insert(
+                self._own.patient, _row_of(key, model, answer, seconds)
+            ):
+                raise self._error(
+                    "written", f"another process has been writing it for {WAIT:.0f} s"
+                )
 
     def keep_all(
         self, answers: Sequence[tuple[bytes, str, Reply | CallError | None]]
@@ -242,7 +281,10 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
         if not self._own.in_place:
             self._move()
-        rows = [(key, answer and _row_of(key, model, answer, 0.0)) for key, model, answer in answers]
+        rows = [
+            (key, answer and _row_of(key, model, answer, 0.0))
+            for key, model, answer in answers
+        ]
         patient, earlier = self._own.patient, list[RowStatus | None]()
         with self._lock, self._output_errors("written"), patient:
             patient.execute("BEGIN IMMEDIATE")
@@ -265,7 +307,9 @@ class Ledger(AbstractContextManager["Ledger"]):
                 return
             with self._output_errors("read"):
                 rows = [*rows_since(old.patient, old.last, old.opened), *more]
-            with suppress(sqlite3.Error):  # else another file would be taken for the owner of its log
+            with suppress(
+                sqlite3.Error
+            ):  # else another file would be taken for the owner of its log
                 old.patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             lost = f"{old.path}: the ledger was deleted or replaced during the run"
             for path in (old.path, old.path.with_name(f"{old.path.name}.saved")):
@@ -274,11 +318,19 @@ class Ledger(AbstractContextManager["Ledger"]):
                     self._first = self._files[0] = _open_to_write(path, self._open)
                     break
             else:
-                raise OutputError(f"{lost}, and no file can be created in its place", _ANOTHER)
+                raise OutputError(
+                    f"{lost}, and no file can be created in its place", _ANOTHER
+                )
             if rows:
-                others = "" if path == old.path else Sentence("go on with {ledger:{path}}", path=path)
+                others = (
+                    ""
+                    if path == old.path
+                    else Sentence("go on with {ledger:{path}}", path=path)
+                )
                 error = OutputError(f"{lost}; what this run kept is in {path}", others)
-                error.resumable = path == old.path  # else it would name another program's file
+                error.resumable = (
+                    path == old.path
+                )  # else it would name another program's file
                 raise error
 
     def stats(self) -> LedgerStats:
@@ -288,9 +340,16 @@ class Ledger(AbstractContextManager["Ledger"]):
         rows = self._read(_STATS)
         models: dict[str, ModelRows] = {}
         for model, status, number, prompt, completion, cached, _, _ in rows:
-            more = Usage(prompt or 0, completion or 0, cached or 0, 0 if status == "fault" else number)
+            more = Usage(
+                prompt or 0,
+                completion or 0,
+                cached or 0,
+                0 if status == "fault" else number,
+            )
             old = models.get(model, ModelRows(model, {}, Usage()))
-            models[model] = ModelRows(model, {**old.rows, status: number}, old.usage + more)
+            models[model] = ModelRows(
+                model, {**old.rows, status: number}, old.usage + more
+            )
         files = files_of(Path(os.path.realpath(self._own.path)))
         return LedgerStats(
             tuple(models.values()),
@@ -311,7 +370,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
         before, patient = _before(older_than), self._own.patient
         with self._lock, self._output_errors("cleared"):
-            number = patient.execute("DELETE FROM replies WHERE at < ?", (before,)).rowcount
+            number = patient.execute(
+                "DELETE FROM replies WHERE at < ?", (before,)
+            ).rowcount
             if older_than is None:
                 patient.execute("DROP TABLE IF EXISTS texts")
             patient.execute("VACUUM")
@@ -332,7 +393,9 @@ class Ledger(AbstractContextManager["Ledger"]):
             raise ValueError("there is no ledger to write")
         return self._first
 
-    def _read(self, query: str, *values: bytes | float, file: _File | None = None) -> list[Any]:
+    def _read(
+        self, query: str, *values: bytes | float, file: _File | None = None
+    ) -> list[Any]:
         file = file or self._own
         try:
             return file.quick.execute(query, values).fetchall()
@@ -345,7 +408,9 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     async def _in_thread(self, work: Callable[..., None], *args: object) -> None:
         self._threads = self._threads or anyio.CapacityLimiter(1)
-        with anyio.CancelScope(shield=True):  # the reply is paid for, whatever stops the run
+        with anyio.CancelScope(
+            shield=True
+        ):  # the reply is paid for, whatever stops the run
             await anyio.to_thread.run_sync(work, *args, limiter=self._threads)
 
     def _insert(self, connection: sqlite3.Connection, row: _Row) -> bool:
@@ -363,7 +428,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         with self._lock:
             try:
                 for mode in ("PASSIVE", "RESTART"):
-                    self._own.patient.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+                    self._own.patient.execute(
+                        f"PRAGMA wal_checkpoint({mode})"
+                    ).fetchall()
             except sqlite3.Error as error:
                 if not busy(error):
                     raise self._error("written", error) from None
@@ -385,11 +452,20 @@ def _open_to_write(path: Path, stack: ExitStack) -> _File:
     """Open a ledger, which is created if it is missing; `stack` closes it. UsageError if it is unusable."""
     with file_errors(f"{path}: cannot be used as a ledger", _ANOTHER):
         # one waits for other processes, in a thread; the other never does, in the event loop
-        patient, quick = (stack.enter_context(closing(open_ledger(path))) for _ in range(2))
+        patient, quick = (
+            stack.enter_context(closing(open_ledger(path))) for _ in range(2)
+        )
         quick.execute("PRAGMA busy_timeout = 0")
-        patient.execute("PRAGMA cache_size = -32768")  # for many at once: the index of a million
-        for connection in (patient, quick):  # opens all files: what is deleted later can still be read
-            last = connection.execute("SELECT max(id) FROM replies").fetchall()[0][0] or 0
+        patient.execute(
+            "PRAGMA cache_size = -32768"
+        )  # for many at once: the index of a million
+        for connection in (
+            patient,
+            quick,
+        ):  # opens all files: what is deleted later can still be read
+            last = (
+                connection.execute("SELECT max(id) FROM replies").fetchall()[0][0] or 0
+            )
     return _File(path, quick, patient, identity_of(path), last, time.time())
 
 
@@ -416,7 +492,12 @@ class ReplyCache:
         """Store an answer; it is committed when this returns. OutputError if it cannot be written."""
         if self.ledger is None:
             raise ValueError("there is no ledger to write")
-        await self.ledger.store(key, self.model, answer, answer.seconds if isinstance(answer, Reply) else 0.0)
+        await self.ledger.store(
+            key,
+            self.model,
+            answer,
+            answer.seconds if isinstance(answer, Reply) else 0.0,
+        )
 
 
 def _before(older_than: float | None) -> float:
@@ -430,17 +511,39 @@ def _row_of(key: bytes, model: str, answer: Reply | CallError, seconds: float) -
     name = model.encode("utf-8", "backslashreplace").decode()
     if isinstance(answer, Reply):
         if not answer.body:
-            raise ValueError("a reply without a body comes from an embedded judge and is not stored")
-        status: RowStatus = "refusal" if answer.refusal else "truncated" if answer.truncated else "answer"
+            raise ValueError(
+                "a reply without a body comes from an embedded judge and is not stored"
+            )
+        status: RowStatus = (
+            "refusal"
+            if answer.refusal
+            else "truncated"
+            if answer.truncated
+            else "answer"
+        )
         used = answer.usage
         counts = (used.prompt, used.completion, used.cached)
         return key, time.time(), seconds, name, status, *counts, answer.body
     if answer.scope == "call" and answer.body:
         return key, time.time(), seconds, name, "odd", None, None, None, answer.body
-    if answer.scope != "group" or not answer.sent or answer.kind in ("budget", "interrupted"):
+    if (
+        answer.scope != "group"
+        or not answer.sent
+        or answer.kind in ("budget", "interrupted")
+    ):
         raise ValueError(f"not a call that failed for good: {answer}")
     fields = {"kind": answer.kind, "reason": answer.reason, "context": answer.context}
-    return key, time.time(), seconds, name, "fault", None, None, None, json.dumps(fields).encode()
+    return (
+        key,
+        time.time(),
+        seconds,
+        name,
+        "fault",
+        None,
+        None,
+        None,
+        json.dumps(fields).encode(),
+    )
 
 
 def _failed_call(body: bytes) -> CallError | None:
@@ -451,7 +554,11 @@ def _failed_call(body: bytes) -> CallError | None:
         sizes = None if context is None else (int(context[0]), int(context[1]))
     except (ValueError, LookupError, TypeError):
         return None
-    return CallError(kind, str(reason), "group", context=sizes) if kind in get_args(Kind) else None
+    return (
+        CallError(kind, str(reason), "group", context=sizes)
+        if kind in get_args(Kind)
+        else None
+    )
 
 
 def is_there(path: Path) -> bool:

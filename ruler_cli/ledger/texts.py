@@ -21,7 +21,10 @@ _TOGETHER, _MOST, _LONGEST = 32, 1024, 1 << 20
 """Texts that are written together; the most that wait while another process writes; characters of one."""
 
 params_text = json.JSONEncoder(
-    sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=lambda value: type(value).__name__
+    sort_keys=True,
+    ensure_ascii=False,
+    separators=(",", ":"),
+    default=lambda value: type(value).__name__,
 ).encode
 """Returns the text on the judges of a run, each an object of its name, model and parameters."""
 
@@ -40,7 +43,9 @@ def texts(paths: Iterable[Path], digests: Iterable[str]) -> dict[str, str]:
                 continue
             with contextlib.closing(ledger):
                 for digest in wanted.keys() - found.keys():
-                    for (text,) in ledger.execute("SELECT text FROM texts WHERE digest = ?", (digest,)):
+                    for (text,) in ledger.execute(
+                        "SELECT text FROM texts WHERE digest = ?", (digest,)
+                    ):
                         if isinstance(text, str) and digest_of(text) == digest:
                             found[digest] = text
     return found

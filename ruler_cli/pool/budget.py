@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ruler_cli.answer import CHARACTERS_PER_TOKEN
-from ruler_cli.types import Request, Usage
+from ruler_cli.types import CHARACTERS_PER_TOKEN, Request, Usage
 
 
 class Budget:
@@ -36,7 +35,10 @@ class Budget:
 
     def fits(self, amount: float) -> bool:
         """Tell if a call of this price may go."""
-        return self.cap is None or self.spent + self.unsure + self.reserved + amount <= self.cap
+        return (
+            self.cap is None
+            or self.spent + self.unsure + self.reserved + amount <= self.cap
+        )
 
     def reserve(self, amount: float) -> None:
         """Hold the price of a call that goes now."""
@@ -118,7 +120,9 @@ class Estimates:
         if not self.seen:
             return self._scaled(request, _PRIOR, 2 * _PRIOR)
         worse = 1 + _DOUBT / self.seen
-        return self._scaled(request, worse * self._prompt.highest, worse * self._completion.highest)
+        return self._scaled(
+            request, worse * self._prompt.highest, worse * self._completion.highest
+        )
 
     def learn(self, request: Request, usage: Usage) -> None:
         """Take in the usage that a reply reports; ignore one without prompt tokens."""
@@ -128,7 +132,9 @@ class Estimates:
             self._prompt.learn(usage.prompt, prompt)
             self._completion.learn(usage.completion, completion)
 
-    def _scaled(self, request: Request, prompt_ratio: float, completion_ratio: float) -> Usage:
+    def _scaled(
+        self, request: Request, prompt_ratio: float, completion_ratio: float
+    ) -> Usage:
         prompt, completion = _guess(request)
         answer = int(completion * completion_ratio) + 1
         for bound in (request.max_output_tokens, self._most):
@@ -139,4 +145,6 @@ class Estimates:
 
 def _guess(request: Request) -> tuple[int, int]:
     """Guess prompt and completion tokens from the length of the prompt and the number of labels."""
-    return int(request.size / CHARACTERS_PER_TOKEN) + 1, int(ANSWER + PER_LABEL * len(request.labels))
+    return int(request.size / CHARACTERS_PER_TOKEN) + 1, int(
+        ANSWER + PER_LABEL * len(request.labels)
+    )

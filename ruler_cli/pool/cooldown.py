@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 
-from ruler_cli.observer import duration
-from ruler_cli.types import CallError
+from ruler_cli.types import CallError, duration
 
 _CONTRADICTIONS, _SHARE = 2, 2
 """Refusals that answers must contradict, and answers for each refusal, until refusals count as single
@@ -48,7 +47,10 @@ class Cooldown:
     @property
     def single(self) -> bool:
         """True once refusals have proved to be single calls' own."""
-        return self._contradictions >= _CONTRADICTIONS and self._answered >= _SHARE * self._refused
+        return (
+            self._contradictions >= _CONTRADICTIONS
+            and self._answered >= _SHARE * self._refused
+        )
 
     def refused(self, now: float, number: int, seconds: float) -> bool:
         """Note that a call has to wait `seconds`. Return True if all calls have to wait."""
@@ -137,7 +139,10 @@ class Breaker:
         0 for a judge that is up already. `judge` and `address` are named in sentences.
         """
         self._patience, self._address = patience, address
-        self.judge, self._named = judge, f"{judge} at {address}" if judge and address else judge
+        self.judge, self._named = (
+            judge,
+            f"{judge} at {address}" if judge and address else judge,
+        )
         self._failing: set[int] = set()
         self._rated = 0
         self._since = self._next = now
@@ -160,7 +165,15 @@ class Breaker:
         self.open = self.refused = self.starts = False
         self.last = None
 
-    def failed(self, now: float, call: int, error: CallError, jitter: float, *, probe: bool = False) -> None:
+    def failed(
+        self,
+        now: float,
+        call: int,
+        error: CallError,
+        jitter: float,
+        *,
+        probe: bool = False,
+    ) -> None:
         """Note a failed call that may be tried again; `jitter` in [0, 1) spreads processes apart."""
         if not self._failing:
             self._since = now
@@ -226,4 +239,6 @@ class Breaker:
         if not self.open or self.last is None or self.left(now):
             return None
         lasted = duration(self.lasted(now))
-        return f"the judge has answered no call for {lasted}; the last time: {self.cause}"
+        return (
+            f"the judge has answered no call for {lasted}; the last time: {self.cause}"
+        )

@@ -36,7 +36,9 @@ def running_loop() -> asyncio.AbstractEventLoop:
 class StopSignal:
     """A signal to stop: no new call is sent; calls in flight may finish."""
 
-    def __init__(self, *, outages: bool = True, on_stop: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, *, outages: bool = True, on_stop: Callable[[], object] = lambda: None
+    ) -> None:
         """Make it where the loop runs. `outages`: a judge that is down for too long stops the run.
 
         `on_stop` is called there once it stops.
@@ -120,9 +122,13 @@ async def run(
                 task = _Task[Item, Result](item, size(item))
                 await held.enter(task.size)
                 await out.send(task)
-                newest[:] = [one(task)]  # made here, so that `_closed` can close it if it never begins
+                newest[:] = [
+                    one(task)
+                ]  # made here, so that `_closed` can close it if it never begins
                 tasks.start_soon(newest.__getitem__, 0)
-                await anyio.lowlevel.checkpoint()  # its requests wait before demand is looked at
+                await (
+                    anyio.lowlevel.checkpoint()
+                )  # its requests wait before demand is looked at
                 await demand()
                 await line.short()
 
@@ -264,7 +270,9 @@ def threaded(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
             if item is None:
                 return
 
-    def _hand_over(loop: asyncio.AbstractEventLoop, settle: Callable[..., None], value: object) -> None:
+    def _hand_over(
+        loop: asyncio.AbstractEventLoop, settle: Callable[..., None], value: object
+    ) -> None:
         def settle_unless_gone() -> None:
             if not getattr(settle, "__self__").done():  # noqa: B009 - a bound method's future
                 settle(value)

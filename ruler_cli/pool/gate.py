@@ -12,23 +12,30 @@ from dataclasses import dataclass, field
 import anyio
 
 from ruler_cli.errors import RefusedError
-from ruler_cli.observer import JudgeWait, Status
 from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.cooldown import Breaker, Cooldown
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.limits import ConcurrencyLimit, Entry, Window
 from ruler_cli.pool.pace import Sent
-from ruler_cli.types import CallError, Left, Request, Usage
+from ruler_cli.types import CallError, JudgeWait, Left, Request, Status, Usage
 
 Cost = Callable[[Usage], float | None]
 INTERRUPTED = CallError(
-    "interrupted", "the run was stopped before this group was judged", "group", sent=False
+    "interrupted",
+    "the run was stopped before this group was judged",
+    "group",
+    sent=False,
 )
 _LONG = 5.0
 """Seconds from which on a wait that the judge asks for is reported."""
 _OUTAGE = 120.0
 """Seconds without any answer that no limit per minute explains."""
-CAPPED = CallError("budget", "the cost cap is reached; another run goes on with it", "group", sent=False)
+CAPPED = CallError(
+    "budget",
+    "the cost cap is reached; another run goes on with it",
+    "group",
+    sent=False,
+)
 
 
 @dataclass(slots=True)
@@ -129,7 +136,12 @@ class Gate:
         return self._take(request)
 
     def leave(
-        self, permit: Permit, usage: Usage | None, http_requests: int = 1, *, billed: bool = True
+        self,
+        permit: Permit,
+        usage: Usage | None,
+        http_requests: int = 1,
+        *,
+        billed: bool = True,
     ) -> None:
         """End a call: settle what it reserved.
 
@@ -144,7 +156,9 @@ class Gate:
         self._replies += usage is not None
         if usage is not None and usage.prompt:
             self.estimates.learn(permit.request, usage)
-            self.tokens.settle(now, permit.entry, usage.prompt + usage.completion - permit.tokens)
+            self.tokens.settle(
+                now, permit.entry, usage.prompt + usage.completion - permit.tokens
+            )
             self.budget.settle(permit.cost, self._cost(usage) or 0.0)
         elif billed:
             self.budget.settle(permit.cost or self._price(permit.request), None)
@@ -159,24 +173,35 @@ class Gate:
         `rate` tells that a limit was passed.
         """
         now = self.time()
-        all_wait = seconds > 0 and self._cooldown.refused(now, permit.sent.number, seconds)
-        self._cooling = self._cooling or (all_wait and self._cooldown.until - now >= _LONG)
+        all_wait = seconds > 0 and self._cooldown.refused(
+            now, permit.sent.number, seconds
+        )
+        self._cooling = self._cooling or (
+            all_wait and self._cooldown.until - now >= _LONG
+        )
         if seconds and not all_wait:
             return True
-        if rate and not (all_wait and self.concurrency.alone and not self._cooldown.begun):
+        if rate and not (
+            all_wait and self.concurrency.alone and not self._cooldown.begun
+        ):
             self.concurrency.rejected(now, permit.sent, self.in_flight, seconds)
         return False
 
     def timed_out(self, permit: Permit) -> None:
         """Note that a call was not answered in time: in a queue, unless a later one was answered."""
         if self._cooldown.newest < permit.sent.number:
-            self.concurrency.timed_out(self.time(), permit.sent, self._replies - permit.sent.replies)
+            self.concurrency.timed_out(
+                self.time(), permit.sent, self._replies - permit.sent.replies
+            )
 
     def answered(self, permit: Permit, left: Left | None = None) -> None:
         """Note that a call was answered, which may end a wait of all calls; `left` is what limits leave."""
         now, cooldown, single = self.time(), self._cooldown, self._cooldown.single
         # since the call was sent: one that was in flight already ends no outage, however long it took
-        if self.breaker.last is not None and self.breaker.lasted(permit.began) >= _OUTAGE:
+        if (
+            self.breaker.last is not None
+            and self.breaker.lasted(permit.began) >= _OUTAGE
+        ):
             self.concurrency.back()
         self.breaker.replied()
         cooldown.answered(now, permit.sent.number, permit.began)
@@ -184,7 +209,9 @@ class Gate:
         if cooldown.single and not single:
             self.concurrency.cleared()
         self.concurrency.replied(now, permit.sent, now - permit.began)
-        self.concurrency.left(self.in_flight, None if left is None else self._calls_of(left, permit))
+        self.concurrency.left(
+            self.in_flight, None if left is None else self._calls_of(left, permit)
+        )
         self.report()
         self.nudge()
 
@@ -234,7 +261,10 @@ class Gate:
     @property
     def wants_more(self) -> bool:
         """True if more work should be brought: the queue is short beside the concurrency limit."""
-        return len(self._queue) <= max(2, self.concurrency.allowed // 4) or self._closed() is not None
+        return (
+            len(self._queue) <= max(2, self.concurrency.allowed // 4)
+            or self._closed() is not None
+        )
 
     async def wait_for_demand(self) -> None:
         """Wait until more work should be brought."""
@@ -252,7 +282,9 @@ class Gate:
             outage: self.breaker.wait(now, probing=False) or 0.0,
         }
         if not (self.in_flight or self._queue or not self.retries):
-            waits[": ".join(filter(None, ("failed calls are tried again", cause)))] = min(self.retries) - now
+            waits[": ".join(filter(None, ("failed calls are tried again", cause)))] = (
+                min(self.retries) - now
+            )
         why, waiting = max(waits.items(), key=lambda item: item[1])
         if waiting <= 0:
             held = self._unaffordable and bool(self._queue)
@@ -281,7 +313,13 @@ class Gate:
             return JudgeWait(breaker.judge, breaker.outage, breaker.left(now))
         if self._cooling:
             why = ": ".join(
-                filter(None, ("the judge asks all calls to wait", breaker.cause or breaker.judge))
+                filter(
+                    None,
+                    (
+                        "the judge asks all calls to wait",
+                        breaker.cause or breaker.judge,
+                    ),
+                )
             )
             return JudgeWait(breaker.judge, why, max(0.0, self._cooldown.until - now))
         return None
@@ -304,7 +342,9 @@ class Gate:
             return math.inf
         if pause := self.concurrency.wait(now):
             return pause
-        self._unaffordable = self.budget.cap is not None and not self._affordable(request)
+        self._unaffordable = self.budget.cap is not None and not self._affordable(
+            request
+        )
         if self._unaffordable:
             return math.inf
         waits = {"requests per minute": self.requests.wait(now, 1)}
@@ -328,15 +368,27 @@ class Gate:
 
     def _take(self, request: Request) -> Permit:
         now = self.time()
-        sent = Sent(next(self._sent), self.concurrency.epoch, self.in_flight, self._replies, now)
+        sent = Sent(
+            next(self._sent), self.concurrency.epoch, self.in_flight, self._replies, now
+        )
         self.in_flight += 1
         self.requests.take(now, 1)
         tokens = self._expected(request)
-        cost = self._price(request) if self.budget.cap is not None else 0.0  # else nothing is reserved
+        cost = (
+            self._price(request) if self.budget.cap is not None else 0.0
+        )  # else nothing is reserved
         self.budget.reserve(cost)
         self._latest = sent.number
         self.concurrency.sent(now, sent)
-        permit = Permit(request, now, sent, self.breaker.alone, tokens, cost, self.tokens.take(now, tokens))
+        permit = Permit(
+            request,
+            now,
+            sent,
+            self.breaker.alone,
+            tokens,
+            cost,
+            self.tokens.take(now, tokens),
+        )
         if permit.probe:
             self._probe = permit
         return permit

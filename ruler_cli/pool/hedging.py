@@ -56,9 +56,15 @@ class TimeFit:
     @classmethod
     def of(cls, calls: Sequence[CallTime]) -> Self:
         """Fit the times of calls, one at least."""
-        size, labels = _mean([call.size for call in calls]), _mean([call.labels for call in calls])
+        size, labels = (
+            _mean([call.size for call in calls]),
+            _mean([call.labels for call in calls]),
+        )
         seconds = _mean([call.seconds for call in calls])
-        apart = [(call.size - size, call.labels - labels, call.seconds - seconds) for call in calls]
+        apart = [
+            (call.size - size, call.labels - labels, call.seconds - seconds)
+            for call in calls
+        ]
         ss = _RIDGE + sum(s * s for s, _, _ in apart)
         ll = _RIDGE + sum(n * n for _, n, _ in apart)
         sl = sum(s * n for s, n, _ in apart)
@@ -113,11 +119,18 @@ class Hedging:
         if len(self._excess) < known or self._learned >= _ANEW * known:
             self._learned = 0
             self._fit = TimeFit.of(self._recent)
-            self._excess = sorted(call.seconds - self._fit.expected(call) for call in self._recent)
+            self._excess = sorted(
+                call.seconds - self._fit.expected(call) for call in self._recent
+            )
         rank = math.ceil(_USUAL * (known + (1 if full else in_flight)))
         if rank > known:
             return None
-        return math.exp(min(self._fit.expected(CallTime.of(request)) + self._excess[rank - 1], _LONGEST))
+        return math.exp(
+            min(
+                self._fit.expected(CallTime.of(request)) + self._excess[rank - 1],
+                _LONGEST,
+            )
+        )
 
     @property
     def allowed(self) -> bool:

@@ -87,7 +87,9 @@ class ConcurrencyLimit:
     def replied(self, now: float, call: Sent, seconds: float) -> None:
         """Note that a call was answered after `seconds`."""
 
-    def rejected(self, now: float, call: Sent, in_flight: int, retry_after: float | None) -> None:
+    def rejected(
+        self, now: float, call: Sent, in_flight: int, retry_after: float | None
+    ) -> None:
         """Note that a call passed a limit of the server, with `in_flight` other calls in flight."""
 
     def cleared(self) -> None:
@@ -131,7 +133,9 @@ LEARNED: dict[Hashable, Learned] = {}
 class AdaptiveConcurrency(ConcurrencyLimit):
     """A limit that follows the capacity of the server."""
 
-    def __init__(self, ceiling: int, start: int = START, judge: Hashable = None) -> None:
+    def __init__(
+        self, ceiling: int, start: int = START, judge: Hashable = None
+    ) -> None:
         """`ceiling` connections can be open on this machine. `start` calls go at first.
 
         `judge` is the key under which pools of this process share what they learn; None: they do not.
@@ -162,7 +166,11 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             return
         self.pace = Pace(learned.interval)
         self.limit = min(learned.limit, self._ceiling)
-        self._failed, self._doubling, self._dwell = learned.failed, learned.doubling, learned.dwell
+        self._failed, self._doubling, self._dwell = (
+            learned.failed,
+            learned.doubling,
+            learned.dwell,
+        )
 
     @property
     def allowed(self) -> int:
@@ -184,7 +192,9 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         """Count towards the round; at its end the limit may grow."""
         self._proved = max(self._proved, call.ahead)
         self.pace.answered()
-        self._seconds_each += (seconds - self._seconds_each) / (_RECENT if self._seconds_each else 1)
+        self._seconds_each += (seconds - self._seconds_each) / (
+            _RECENT if self._seconds_each else 1
+        )
         self._spread_out(now)
         if call.epoch != self.epoch:
             return
@@ -199,7 +209,9 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._rounds += 1
         self._grow(now, rate)
 
-    def rejected(self, now: float, call: Sent, in_flight: int, retry_after: float | None) -> None:
+    def rejected(
+        self, now: float, call: Sent, in_flight: int, retry_after: float | None
+    ) -> None:
         """Cut the limit, or within a cooldown lower it to what the server still holds.
 
         If it refuses although half as many are in flight as it accepted before, a rate may be the cause.
@@ -226,7 +238,10 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         else:
             self._dwell = min(_DWELL, 2 * self._dwell) if self._failed else 1
             if self._lifted:  # far above the calls that were in flight
-                self.limit, self._lifted = min(self.limit, max(call.ahead, in_flight) + 1), False
+                self.limit, self._lifted = (
+                    min(self.limit, max(call.ahead, in_flight) + 1),
+                    False,
+                )
             self._failed = min(self.limit, call.ahead + 1)
             self._floor, self._rejections = max(1, int(self.limit * _FLOOR)), 0
             if self._clean is not None and self._clean >= self.limit:
@@ -239,7 +254,11 @@ class AdaptiveConcurrency(ConcurrencyLimit):
     def _is_rate(self, now: float, call: Sent, seconds: float) -> bool:
         """Tell if a rate is the cause of a refusal, and not the number of calls in flight."""
         paced = self.pace.interval > 0
-        most = self.limit - 1 if paced else max(1, min(self._proved, _FEW), _HALF * self._proved)
+        most = (
+            self.limit - 1
+            if paced
+            else max(1, min(self._proved, _FEW), _HALF * self._proved)
+        )
         if not self.pace.refused(now, call, seconds, certain=call.ahead < most):
             return False
         if not paced:
@@ -250,7 +269,9 @@ class AdaptiveConcurrency(ConcurrencyLimit):
     def _spread_out(self, now: float) -> None:
         """Set the time between calls of a burst, by the calls that the judge is known to answer at once."""
         calm = now < self._refused + _COOLDOWN
-        at_once = self.limit if calm else min(self.limit, max(self._start, self._proved + 1))
+        at_once = (
+            self.limit if calm else min(self.limit, max(self._start, self._proved + 1))
+        )
         self._gap = self._seconds_each / at_once / (_CALM if calm else _SURGE)
 
     def cleared(self) -> None:
@@ -307,7 +328,11 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             self._set(self._most)
 
     def _grow(self, now: float, rate: float) -> None:
-        if self._failed is not None and self._clean is not None and self.limit < self._clean:
+        if (
+            self._failed is not None
+            and self._clean is not None
+            and self.limit < self._clean
+        ):
             self._set(self._clean)
             return
         self._clean = max(self.limit, self._clean or 0)
@@ -321,11 +346,18 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         else:
             most = int(_MEMORY * self._failed)
             if self.limit >= most:
-                self._failed, self._doubling, self._strikes, self._rate = None, True, 0, rate
+                self._failed, self._doubling, self._strikes, self._rate = (
+                    None,
+                    True,
+                    0,
+                    rate,
+                )
                 self._dwell = 1
                 self._set(2 * self.limit)
             else:
-                self._approach(min(most, max(self.limit + 1, math.ceil(self.limit * _GROW))))
+                self._approach(
+                    min(most, max(self.limit + 1, math.ceil(self.limit * _GROW)))
+                )
 
     def _approach(self, limit: int) -> None:
         """Grow by a step; to the limit that failed not before many replies, since that may cost a refusal."""
@@ -368,7 +400,9 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             self._seconds_each,
             time.monotonic(),
         )
-        for judge in list(LEARNED)[:-_KNOWN]:  # a copy: other threads may have pools too
+        for judge in list(LEARNED)[
+            :-_KNOWN
+        ]:  # a copy: other threads may have pools too
             LEARNED.pop(judge, None)
 
     def _begin(self) -> None:
@@ -409,7 +443,9 @@ class Window:
         self.limited = limit is not None
         self._span = _SPAN
         self._grain = _COARSE if limit is None else _GRAIN
-        if limit is not None and limit < 1:  # one in several minutes: the minute is made longer
+        if (
+            limit is not None and limit < 1
+        ):  # one in several minutes: the minute is made longer
             self._span, limit = _SPAN / limit, 1.0
         self._limit = limit
         self._log: deque[Entry] = deque()
@@ -426,7 +462,9 @@ class Window:
         self._forget(now)
         if not self._log:
             return 0.0
-        owed = min(self._due - _BURST, self._log[-1].until)  # an empty window owes nothing
+        owed = min(
+            self._due - _BURST, self._log[-1].until
+        )  # an empty window owes nothing
         wait = max(0.0, owed - now)
         over = self._sum + amount - self._limit
         for entry in self._log:

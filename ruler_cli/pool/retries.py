@@ -50,23 +50,39 @@ class Caller:
     """Asks one judge for many groups. A call that waits to be tried again holds no permit."""
 
     def __init__(
-        self, judge: Judge, gate: Gate, *, retries: int, timeout: float, hedging: Hedging | None = None
+        self,
+        judge: Judge,
+        gate: Gate,
+        *,
+        retries: int,
+        timeout: float,
+        hedging: Hedging | None = None,
     ) -> None:
         """`timeout` is the judge's own deadline for one try, in seconds. None of `hedging`: ask once."""
         self.gate, self._judge, self._hedging = gate, judge, hedging
-        self._retries, self._timeout, self._seconds = retries, timeout, (1 + retries) * timeout
+        self._retries, self._timeout, self._seconds = (
+            retries,
+            timeout,
+            (1 + retries) * timeout,
+        )
         self._answered = -math.inf
-        self._random = random.Random()  # jitter only, which must differ between processes
+        self._random = (
+            random.Random()
+        )  # jitter only, which must differ between processes
         self._tickets = itertools.count()
         self.stats = CallStats()
 
-    async def call(self, request: Request, store: Store = _store_nothing) -> Reply | CallError:
+    async def call(
+        self, request: Request, store: Store = _store_nothing
+    ) -> Reply | CallError:
         """Return a reply, or the error of the last try; `store` gets every answer that was paid for."""
         number = ticket = next(self._tickets)
         budget: RetryBudget | None = None
         while True:
             if budget is not None and self.gate.breaker.open:
-                ticket = next(self._tickets)  # behind the others: the judge may answer those
+                ticket = next(
+                    self._tickets
+                )  # behind the others: the judge may answer those
             first = await self.gate.enter(ticket, request)
             if isinstance(first, CallError):
                 return first
@@ -85,12 +101,16 @@ class Caller:
                 return answer
             budget = budget or RetryBudget(self._retries, self._seconds, first_end=now)
             budget.tries += 1
-            wait = await self._failed(number, permit, answer, budget, now - permit.began, store)
+            wait = await self._failed(
+                number, permit, answer, budget, now - permit.began, store
+            )
             if isinstance(wait, CallError):
                 return wait
             await self._pause(wait)
 
-    async def _ask(self, first: Permit, store: Store, hedging: Hedging) -> tuple[Permit, Reply | CallError]:
+    async def _ask(
+        self, first: Permit, store: Store, hedging: Hedging
+    ) -> tuple[Permit, Reply | CallError]:
         """Send a call, and again if it takes longer than usual; return the first answer that counts.
 
         Return its permit too. The other call is cancelled. An error does not count while the other call is
@@ -117,7 +137,11 @@ class Caller:
             while not answers:
                 seconds = self.gate.time() - first.began
                 usual = hedging.usual(first.request, self.gate.in_flight)
-                if usual is not None and seconds >= usual and (second := self._second(first, hedging)):
+                if (
+                    usual is not None
+                    and seconds >= usual
+                    and (second := self._second(first, hedging))
+                ):
                     await ask(second)
                     return
                 left = 0.0 if usual is None else max(0.0, usual - seconds)
@@ -179,13 +203,17 @@ class Caller:
             return await self._give_up(error, budget, store)
         asked_to_wait = error.retry_after or 0.0
         if asked_to_wait > PATIENCE:
-            return gate.refuse(f"{error.reason}; it asks to wait {asked_to_wait:.0f} s, run again after that")
+            return gate.refuse(
+                f"{error.reason}; it asks to wait {asked_to_wait:.0f} s, run again after that"
+            )
         own = self._tell(permit, error)
         most = 1 if breaker.refused else min(_UNREACHED, 1 + self._retries)
         if not breaker.reached and budget.tries >= most:
             return gate.refuse(error.reason)
         if breaker.reached and (breaker.open or not own):
-            breaker.failed(now, number, error, self._random.random(), probe=permit.probe)
+            breaker.failed(
+                now, number, error, self._random.random(), probe=permit.probe
+            )
         gate.report()
         if breaker.over(now) and budget.first_end <= self._answered:
             # others were answered after this call's first error: perhaps only such calls are left
@@ -194,7 +222,11 @@ class Caller:
             return ended
         gate.nudge()
         # an outage does not count against this call
-        wait = asked_to_wait if breaker.open else budget.wait(error, seconds, self._random.random())
+        wait = (
+            asked_to_wait
+            if breaker.open
+            else budget.wait(error, seconds, self._random.random())
+        )
         if wait is None:
             return await self._give_up(error, budget, store)
         name = "rate" if error.rate else error.kind
@@ -225,10 +257,18 @@ class Caller:
         self.gate.nudge()
         return INTERRUPTED
 
-    async def _give_up(self, error: CallError, budget: RetryBudget, store: Store) -> CallError:
-        reason = f"{error.reason} (tried {budget.tries} times)" if budget.tries > 1 else error.reason
+    async def _give_up(
+        self, error: CallError, budget: RetryBudget, store: Store
+    ) -> CallError:
+        reason = (
+            f"{error.reason} (tried {budget.tries} times)"
+            if budget.tries > 1
+            else error.reason
+        )
         last = replace(error, reason=reason, scope="group")
-        if last.sent and last.kept:  # a request that never reached the judge costs nothing to ask again
+        if (
+            last.sent and last.kept
+        ):  # a request that never reached the judge costs nothing to ask again
             await self._keep(store, last)
         return last
 
@@ -242,7 +282,11 @@ class Caller:
 
 def _counts(answer: Reply | CallError) -> bool:
     """Tell if an answer ends a call, whatever another call for the same request brings."""
-    return isinstance(answer, Reply) or answer.scope != "call" or (answer.retry_after or 0.0) > PATIENCE
+    return (
+        isinstance(answer, Reply)
+        or answer.scope != "call"
+        or (answer.retry_after or 0.0) > PATIENCE
+    )
 
 
 _BASE, _CEILING = 0.5, 30.0
@@ -286,8 +330,14 @@ class RetryBudget:
             wait = delay(self.rated, error.retry_after, jitter)
             self.rated += 1
             self.rated_seconds += wait - (error.retry_after or 0.0)
-            return wait if self.rated <= RATE_TRIES and self.rated_seconds <= RATE_SECONDS else None
+            return (
+                wait
+                if self.rated <= RATE_TRIES and self.rated_seconds <= RATE_SECONDS
+                else None
+            )
         wait = delay(self.failed, error.retry_after, jitter)
         self.failed += 1
         self.spent += wait - (error.retry_after or 0.0)
-        return wait if self.failed <= self.retries and self.spent <= self.seconds else None
+        return (
+            wait if self.failed <= self.retries and self.spent <= self.seconds else None
+        )

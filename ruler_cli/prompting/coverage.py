@@ -18,11 +18,11 @@ from functools import lru_cache
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import TEXT_KEYS, other_fields
 from ruler_cli.formats.interface import printable
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.render import quoted
-from ruler_cli.reading.parse import dump, parse
 from ruler_cli.types import Group, Record
 
 SHORTEST = 20
@@ -49,13 +49,37 @@ _BESIDE = frozenset((
     "signature", "attachment", "file", "filename", "path", "uri", "url", "id", "uuid",
 ))  # fmt: skip
 """Words, in the singular, of keys with text of graders, references and errors, not of a rollout."""
-_HARNESS = frozenset(("metadata", "meta", "config", "setting", "log", "usage", "stat", "version", "replay"))
-_TURNS = frozenset(("messages", "turns", "steps", "history", "conversation", "transcript", "trajectory"))
+_HARNESS = frozenset(
+    (
+        "metadata",
+        "meta",
+        "config",
+        "setting",
+        "log",
+        "usage",
+        "stat",
+        "version",
+        "replay",
+    )
+)
+_TURNS = frozenset(
+    (
+        "messages",
+        "turns",
+        "steps",
+        "history",
+        "conversation",
+        "transcript",
+        "trajectory",
+    )
+)
 """Words of keys with text of a harness, and of keys with turns, which may stand among them."""
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _ANY_KEY = re.compile(r"[0-9]+|[0-9a-fA-F-]{8,}|.{41,}", re.DOTALL)
 """Keys that are ids rather than names: in a path they all become `*`."""
-_BREAKS = re.compile(r"""(?:\\+(?:u[0-9a-fA-F]{4}|.)?|["'`<>{}\[\]|\x00-\x1f\x7f-\x9f\u2028-\u202e])+""")
+_BREAKS = re.compile(
+    r"""(?:\\+(?:u[0-9a-fA-F]{4}|.)?|["'`<>{}\[\]|\x00-\x1f\x7f-\x9f\u2028-\u202e])+"""
+)
 """Characters that another form of a text may escape, drop or replace, with the escapes themselves."""
 _KEYS = re.compile(r'"[^"\\]*\\*"\s*:')
 _SCALARS = re.compile(r"(?:[\s\d.,:eE+-]|true|false|null)*")
@@ -92,10 +116,15 @@ class Coverage:
             return
         self.groups += 1
         ordered = sorted(layout.distinct)
-        if any(not one or other.startswith(one + "\n") for one, other in itertools.pairwise(ordered)):
+        if any(
+            not one or other.startswith(one + "\n")
+            for one, other in itertools.pairwise(ordered)
+        ):
             self.continued += 1
             self.first_continued = self.first_continued or group.key
-        prompt = _PromptText("\n".join((layout.context, layout.tools, *layout.distinct, layout.rubric)))
+        prompt = _PromptText(
+            "\n".join((layout.context, layout.tools, *layout.distinct, layout.rubric))
+        )
         for rollout in group.rollouts:
             for message in itertools.chain(rollout.messages, *rollout.histories):
                 if rollout.error is None and isinstance(message.get("role"), str):
@@ -118,7 +147,11 @@ class Coverage:
         for key, value in other_fields(message).items():
             if key in TEXT_KEYS or type(value) not in _HOLDERS or _is_beside(key, ""):
                 continue
-            text = value if isinstance(value, str) else dump(value).decode("utf-8", "replace")
+            text = (
+                value
+                if isinstance(value, str)
+                else dump(value).decode("utf-8", "replace")
+            )
             shown, whole = prompt.pieces_of(text)
             self.fields[_key(key)] += whole > max(_PIECE, 2 * shown)
 
@@ -157,7 +190,9 @@ class Coverage:
         Those of the rollouts, or with `beside` those that are no part of them.
         """
         turns = self._turns()
-        paths = [pair for pair in self.unseen.items() if _is_beside(pair[0], turns) is beside]
+        paths = [
+            pair for pair in self.unseen.items() if _is_beside(pair[0], turns) is beside
+        ]
         return sorted(paths, key=lambda pair: (-pair[1], pair[0]))
 
     def _turns(self) -> str:
@@ -166,16 +201,25 @@ class Coverage:
         What it holds that is not shown is subtracted, because graders repeat the turns among words of theirs.
         """
         lists: Counter[str] = Counter()
-        for path, size in [*self.found.items(), *((path, -size) for path, size in self.unseen.items())]:
+        for path, size in [
+            *self.found.items(),
+            *((path, -size) for path, size in self.unseen.items()),
+        ]:
             for end in re.finditer(r"\[\]", path):
                 lists[path[: end.end()]] += size
-        turns = max(lists, key=lambda path: (not _is_beside(path, ""), lists[path], len(path)), default="")
+        turns = max(
+            lists,
+            key=lambda path: (not _is_beside(path, ""), lists[path], len(path)),
+            default="",
+        )
         return turns if 2 * lists[turns] >= self.found.total() else ""
 
     def not_shown_text(self) -> str:
         """Return the first of these paths with their sizes, for a sentence; empty if all is shown."""
         every = self.not_shown()
-        some = ", ".join(f"{printable(path)} {_size(size)}" for path, size in every[:_NAMED])
+        some = ", ".join(
+            f"{printable(path)} {_size(size)}" for path, size in every[:_NAMED]
+        )
         return some + (", …" if len(every) > _NAMED else "")
 
     def warnings(self) -> list[str]:
@@ -185,7 +229,11 @@ class Coverage:
         """
         sentences = []
         if self.continued:
-            groups = "1 group has" if self.continued == 1 else f"{self.continued:,} groups have"
+            groups = (
+                "1 group has"
+                if self.continued == 1
+                else f"{self.continued:,} groups have"
+            )
             sentences.append(
                 f"{groups} rollouts that go on where another of the group ends (first: "
                 f"{printable(self.first_continued)}), as if they were steps of one run; if they are, keep "
@@ -193,7 +241,11 @@ class Coverage:
             )
         missing, whole = sum(size for _, size in self.not_shown()), self.bytes
         if missing > max(_LEAST, (1 - _SHARE) * whole):
-            groups = f"the first {self.groups} groups" if self.groups > 1 else "the first group"
+            groups = (
+                f"the first {self.groups} groups"
+                if self.groups > 1
+                else "the first group"
+            )
             sentences.append(
                 f"judges are shown {1 - missing / whole:.0%} of the text in {groups}; "
                 f"not shown: {self.not_shown_text()} (`ruler check` names every path, in JSON)"
@@ -254,8 +306,14 @@ class _PromptText:
         """
         data = text.lstrip()[:1] in ("{", "[")
         least, text = (_VALUE, _KEYS.sub("", text)) if data else (_PIECE, text)
-        split = (_LEAD.sub("", piece, count=1).rstrip() for piece in _BREAKS.split(text))
-        pieces = [one for one in split if len(one) >= least and (data or " " in one or not one.isascii())]
+        split = (
+            _LEAD.sub("", piece, count=1).rstrip() for piece in _BREAKS.split(text)
+        )
+        pieces = [
+            one
+            for one in split
+            if len(one) >= least and (data or " " in one or not one.isascii())
+        ]
         if data:  # numbers have their separators beside them, which the prompt writes in another way
             pieces = [one for one in pieces if not _SCALARS.fullmatch(one)]
         whole = sum(map(_bytes, pieces))
@@ -306,7 +364,11 @@ def _leaves(value: Any) -> Iterator[tuple[str, str]]:
             ]
         elif isinstance(item, list):
             below = f"{path}[]"
-            stack += [(below, one, depth + 1) for one in reversed(item) if type(one) in _HOLDERS]
+            stack += [
+                (below, one, depth + 1)
+                for one in reversed(item)
+                if type(one) in _HOLDERS
+            ]
 
 
 _HOLDERS = (str, dict, list)

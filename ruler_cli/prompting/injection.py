@@ -140,7 +140,10 @@ _HIDDEN = re.compile(
     "(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0020-\U000e007e]{3}|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4}"
 )
 """Text in tag characters (flags apart) or in variation selectors: only a model can read it."""
-_TAGS = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)} | {0xE0001: None, 0xE007F: None}
+_TAGS = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)} | {
+    0xE0001: None,
+    0xE007F: None,
+}
 _TAG = re.compile("[\U000e0001-\U000e007f]+")
 _LOOKALIKES = str.maketrans(
     "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0455\u0458\u04bb\u0501\u051b\u051d"  # Cyrillic
@@ -162,7 +165,12 @@ _ASCII = bytes(range(128))
 
 
 def _without_lookalikes(text: str) -> str:
-    for code, ascii_code in _LOOKALIKES.items():  # a pass for each is faster than a callback for each match
+    for (
+        code,
+        ascii_code,
+    ) in (
+        _LOOKALIKES.items()
+    ):  # a pass for each is faster than a callback for each match
         text = text.replace(chr(code), chr(ascii_code))
     return text
 
@@ -173,10 +181,14 @@ def _scans(hints: Sequence[str]) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
     A search by first character for many hints is as fast as a search for a single word.
     """
     by_rare: dict[str, list[str]] = {}
-    for hint in sorted({hint for hint in hints if not any(o in hint and o != hint for o in hints)}):
+    for hint in sorted(
+        {hint for hint in hints if not any(o in hint and o != hint for o in hints)}
+    ):
         rare = next(c for c in _RARE if c in hint)
         before, _, after = hint.partition(rare)
-        behind = f"(?<={re.escape(hint)})" if before else ""  # last, since it takes longest
+        behind = (
+            f"(?<={re.escape(hint)})" if before else ""
+        )  # last, since it takes longest
         by_rare.setdefault(rare, []).append(re.escape(after) + behind)
     return tuple(
         (rare.encode(), re.compile(f"{re.escape(rare)}(?:{'|'.join(rest)})".encode()))
@@ -187,7 +199,10 @@ def _scans(hints: Sequence[str]) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
 _HINTS = tuple(hint for hints, _ in LANGUAGES for hint in hints.split("|"))
 _IN_BYTES = (
     *_scans([hint for hint in _HINTS if hint.isascii()]),
-    (b"\\", re.compile(_SIGN.pattern.encode())),  # a search for two bytes takes longer than the expression
+    (
+        b"\\",
+        re.compile(_SIGN.pattern.encode()),
+    ),  # a search for two bytes takes longer than the expression
 )
 _IN_FOREIGN = re.compile("|".join(hint for hint in _HINTS if not hint.isascii()))
 _LETTERS = frozenset("".join(hint for hint in _HINTS if hint.isascii()))
@@ -220,7 +235,9 @@ def is_suspect(rollout: str) -> bool:
     if _REVERSED in rollout or (not rollout.isascii() and _HIDDEN.search(rollout)):
         return True
     plain = _plain(rollout)
-    return _has_phrase(plain) or (_SIGN.search(plain) is not None and _has_phrase(_ESCAPED.sub("", plain)))
+    return _has_phrase(plain) or (
+        _SIGN.search(plain) is not None and _has_phrase(_ESCAPED.sub("", plain))
+    )
 
 
 def _has_phrase(plain: str) -> bool:
@@ -244,11 +261,21 @@ def _may_be_suspect(raws: Sequence[bytes], rollouts: Sequence[str]) -> bool:
     It takes a third of the time, since lower case and normal forms of other scripts are expensive.
     """
     foreign = b"".join(
-        [raw.translate(None, _ASCII) for raw, text in zip(raws, rollouts, strict=True) if not text.isascii()]
+        [
+            raw.translate(None, _ASCII)
+            for raw, text in zip(raws, rollouts, strict=True)
+            if not text.isascii()
+        ]
     ).decode("utf-8", "surrogatepass")
-    if foreign and (any(map(_may_spell, signs := set(foreign))) or _IN_FOREIGN.search(foreign)):
+    if foreign and (
+        any(map(_may_spell, signs := set(foreign))) or _IN_FOREIGN.search(foreign)
+    ):
         return True
-    if foreign and not signs.isdisjoint(_JOINERS) and any(map(_JOINED.search, rollouts)):
+    if (
+        foreign
+        and not signs.isdisjoint(_JOINERS)
+        and any(map(_JOINED.search, rollouts))
+    ):
         return True
     low = b"\n".join(raws).lower()
     return any(rare in low and scan.search(low) for rare, scan in _IN_BYTES)

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
-from ruler_cli.answer import readable_text
-from ruler_cli.config import AskSettings
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.prompting import injection, templates
 from ruler_cli.prompting.render import WHOLE, Shortening, render, render_tools
-from ruler_cli.rubric import scale_mistake
-from ruler_cli.types import Group, Rollout
+from ruler_cli.settings.models import AskSettings
+from ruler_cli.settings.rubric import scale_mistake
+from ruler_cli.types import Group, Rollout, readable_text
 
 CYCLE = 8
 """Passes that one drawn order serves: four shifts of it, each with its reverse."""
@@ -28,12 +27,16 @@ CYCLE = 8
 def balanced(base: Sequence[int], pass_index: int) -> list[int]:
     """The order of a pass within its cycle: `base`, its reverse, `base` a quarter later, its reverse, …."""
     pair, back = divmod(pass_index % CYCLE, 2)
-    shift = -(-len(base) * pair // (CYCLE // 2)) % max(len(base), 1)  # rounded up: two and three move too
+    shift = -(-len(base) * pair // (CYCLE // 2)) % max(
+        len(base), 1
+    )  # rounded up: two and three move too
     order = [*base[shift:], *base[:shift]]
     return order[::-1] if back else order
 
 
-def order_of(digest: bytes, digests: Sequence[bytes], *, seed: int, pass_index: int) -> list[int]:
+def order_of(
+    digest: bytes, digests: Sequence[bytes], *, seed: int, pass_index: int
+) -> list[int]:
     """The order in which a pass shows all rollouts, by their digests; `digest` is the group's."""
     key = salt(digest, seed=seed, pass_index=pass_index - pass_index % CYCLE, attempt=0)
     return balanced(drawn(range(len(digests)), digests, key), pass_index)
@@ -46,7 +49,11 @@ def drawn(rollouts: Iterable[int], digests: Sequence[bytes], key: bytes) -> list
 
 def salt(digest: bytes, *, seed: int, pass_index: int, attempt: int) -> bytes:
     """The key of all draws for one attempt of a pass."""
-    return digest + (b"%d/%d/%d" % (seed, attempt, pass_index) if pass_index else b"%d/%d" % (seed, attempt))
+    return digest + (
+        b"%d/%d/%d" % (seed, attempt, pass_index)
+        if pass_index
+        else b"%d/%d" % (seed, attempt)
+    )
 
 
 def keyed(*parts: bytes) -> bytes:
@@ -101,7 +108,9 @@ class PromptLayout:
     def tokens_of(self, rollouts: Sequence[int]) -> int:
         """Estimated tokens of a prompt that shows some of the distinct rollouts."""
         text = self._frame + sum(self.sizes[at] for at in rollouts)
-        return int(text / BYTES_PER_TOKEN) + _FRAME_TOKENS + _ENTRY_TOKENS * len(rollouts)
+        return (
+            int(text / BYTES_PER_TOKEN) + _FRAME_TOKENS + _ENTRY_TOKENS * len(rollouts)
+        )
 
     def bytes_within(self, tokens: int) -> int:
         """Bytes that rollouts, each with its ENTRY_BYTES, may take in a prompt of so many tokens."""
@@ -109,10 +118,14 @@ class PromptLayout:
 
     @property
     def _frame(self) -> int:
-        return sum(len(text.encode()) for text in (self.context, self.tools, self.rubric))
+        return sum(
+            len(text.encode()) for text in (self.context, self.tools, self.rubric)
+        )
 
 
-def render_group(group: Group, ask: AskSettings) -> tuple[PromptLayout, list[Rollout], list[int], int, bool]:
+def render_group(
+    group: Group, ask: AskSettings
+) -> tuple[PromptLayout, list[Rollout], list[int], int, bool]:
     """Render everything; return the arguments of a `Shortener`, of which the layout is all that most need."""
     given = group.rollouts
     rollouts, place = _joined(given)
@@ -132,15 +145,28 @@ def render_group(group: Group, ask: AskSettings) -> tuple[PromptLayout, list[Rol
         which[i] = texts.setdefault(text, len(texts))
         if len(example) < len(texts):
             example.append(i)
-    owner = [None if r.error is not None else which.get(place[i]) for i, r in enumerate(given)]
+    owner = [
+        None if r.error is not None else which.get(place[i])
+        for i, r in enumerate(given)
+    ]
     rubric = shown_rubric(group, ask.rubric)
     raws = [text.encode() for text in texts]
     digests = tuple([keyed(raw) for raw in raws])
-    digest = keyed(b"group", rubric.encode(), tools.encode(), context.encode(), *sorted(digests))
+    digest = keyed(
+        b"group", rubric.encode(), tools.encode(), context.encode(), *sorted(digests)
+    )
     sizes = tuple([len(raw) for raw in raws])
     places = tuple([i + 1 for i in example])
     layout = PromptLayout(
-        context, tools, tuple(texts), tuple(owner), rubric, digests, digest, sizes, places=places
+        context,
+        tools,
+        tuple(texts),
+        tuple(owner),
+        rubric,
+        digests,
+        digest,
+        sizes,
+        places=places,
     )
     return layout, rollouts, example, shared, own_tools
 
@@ -169,12 +195,20 @@ class Shortener:
     shared: int
     own_tools: bool
 
-    def shorten(self, keep: Shortening, rollouts: Sequence[int], *, context: bool) -> None:
+    def shorten(
+        self, keep: Shortening, rollouts: Sequence[int], *, context: bool
+    ) -> None:
         """Show less of these distinct rollouts, and of the context if asked; never more than before."""
         texts, sizes = list(self.layout.distinct), list(self.layout.sizes)
         for at in rollouts:
             rollout = self.rollouts[self.example[at]]
-            text = _text_of(rollout, render(rollout.messages, keep), self.shared, keep, tools=self.own_tools)
+            text = _text_of(
+                rollout,
+                render(rollout.messages, keep),
+                self.shared,
+                keep,
+                tools=self.own_tools,
+            )
             size = len(text.encode())
             if size < sizes[at]:
                 texts[at], sizes[at] = text, size
@@ -182,12 +216,16 @@ class Shortener:
         if context and self.example:
             less = render(self.rollouts[self.example[0]].messages[: self.shared], keep)
             shown = min(shown, "\n".join(less), key=lambda text: len(text.encode()))
-        self.layout = replace(self.layout, context=shown, distinct=tuple(texts), sizes=tuple(sizes))
+        self.layout = replace(
+            self.layout, context=shown, distinct=tuple(texts), sizes=tuple(sizes)
+        )
 
 
 def finished(layout: PromptLayout, shortening: int) -> PromptLayout:
     """Return a layout with the rollouts whose text addresses a judge, which were not looked for before."""
-    suspects = injection.suspects(layout.distinct, [text.encode() for text in layout.distinct])
+    suspects = injection.suspects(
+        layout.distinct, [text.encode() for text in layout.distinct]
+    )
     if not suspects and not shortening:
         return layout
     return replace(layout, shortening=shortening, suspects=suspects)
@@ -205,7 +243,11 @@ def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:
     seen: dict[str, int] = {}
     place = []
     for rollout in rollouts:
-        at = len(out) if rollout.member is None else seen.setdefault(rollout.member, len(out))
+        at = (
+            len(out)
+            if rollout.member is None
+            else seen.setdefault(rollout.member, len(out))
+        )
         place.append(at)
         if at == len(out):
             out.append(rollout)
@@ -234,7 +276,9 @@ def _opening(conversations: list[list[Any]]) -> int:
     """Count the first messages that are plain text and the same in all: they are rendered once."""
     for i, column in enumerate(zip(*conversations, strict=False)):
         first = column[0]
-        plain = len(first) == 2 and all(isinstance(first.get(name), str) for name in ("role", "content"))
+        plain = len(first) == 2 and all(
+            isinstance(first.get(name), str) for name in ("role", "content")
+        )
         if not plain or column.count(first) < len(column):
             return i
     return min(map(len, conversations), default=0)
@@ -254,7 +298,12 @@ def _shared_prefix(rollouts: list[Rollout], lines: dict[int, list[str]]) -> int:
     if len({len(each) for each in lines.values()}) > 1:
         return limit
     last = rollouts[max(lines)]
-    return min(first_agent_turn(last.messages) if last.prompt_length is None else last.prompt_length, limit)
+    return min(
+        first_agent_turn(last.messages)
+        if last.prompt_length is None
+        else last.prompt_length,
+        limit,
+    )
 
 
 def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
@@ -267,7 +316,9 @@ def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
     return (render_tools(group.tools) if group.tools else ""), bool(own)
 
 
-def _text_of(rollout: Rollout, rendered: list[str], shared: int, keep: Shortening, *, tools: bool) -> str:
+def _text_of(
+    rollout: Rollout, rendered: list[str], shared: int, keep: Shortening, *, tools: bool
+) -> str:
     lines = []
     if tools and rollout.tools:
         lines.append("(tools of this rollout)\n" + render_tools(rollout.tools))
@@ -275,7 +326,9 @@ def _text_of(rollout: Rollout, rendered: list[str], shared: int, keep: Shortenin
     for number, history in enumerate(rollout.histories, 2):
         part = render(history, keep)
         if shared and part[:shared] == rendered[:shared]:
-            lines.append(f"(part {number} of the same rollout, again from the shared context)")
+            lines.append(
+                f"(part {number} of the same rollout, again from the shared context)"
+            )
             part = part[shared:]
         else:
             lines.append(f"(part {number} of the same rollout)")

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import orjson
 
-from ruler_cli.config import AskSettings
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.layout import (
     ENTRY_BYTES,
@@ -28,12 +27,23 @@ from ruler_cli.prompting.layout import (
     salt,
 )
 from ruler_cli.prompting.render import Shortening
-from ruler_cli.prompting.windows import LEAST, WIDE, Windows, count_for, fewest, partition
-from ruler_cli.rubric import scale_mistake
+from ruler_cli.prompting.windows import (
+    LEAST,
+    WIDE,
+    Windows,
+    count_for,
+    fewest,
+    partition,
+)
+from ruler_cli.settings.models import AskSettings
+from ruler_cli.settings.rubric import scale_mistake
 from ruler_cli.types import Group, GroupError, Request
 
 LADDER = (
-    *(Shortening(tool=n) for n in (256_000, 128_000, 64_000, 32_000, 16_000, 8000, 4000, 1500, 500)),
+    *(
+        Shortening(tool=n)
+        for n in (256_000, 128_000, 64_000, 32_000, 16_000, 8000, 4000, 1500, 500)
+    ),
     *(Shortening(tool=500, reasoning=n) for n in (2000, 500, 100)),
     Shortening(tool=120, reasoning=0),
 )
@@ -57,9 +67,14 @@ def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
                 return finished(shortener.layout, highest)
             before = shortener.layout
             most = bar(before, ask)
-            long = [at for at, size in enumerate(before.sizes) if size + ENTRY_BYTES > most]
+            long = [
+                at for at, size in enumerate(before.sizes) if size + ENTRY_BYTES > most
+            ]
             shortener.shorten(keep, long, context=len(before.context.encode()) > most)
-            if (shortener.layout.distinct, shortener.layout.context) != (before.distinct, before.context):
+            if (shortener.layout.distinct, shortener.layout.context) != (
+                before.distinct,
+                before.context,
+            ):
                 highest = max(highest, step)
     return finished(shortener.layout, highest)
 
@@ -67,7 +82,12 @@ def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
 def _even_bar(layout: PromptLayout, ask: AskSettings) -> int:
     """Bytes that a rollout may take if all longer ones take as many and windows are full."""
     count, capacity = _windows_of(layout, ask)
-    sizes = sorted([*(size + ENTRY_BYTES for size in layout.sizes), *[len(layout.context.encode())] * count])
+    sizes = sorted(
+        [
+            *(size + ENTRY_BYTES for size in layout.sizes),
+            *[len(layout.context.encode())] * count,
+        ]
+    )
     left = count * capacity
     for number, size in enumerate(sizes):
         if size * (len(sizes) - number) > left:
@@ -79,14 +99,18 @@ def _even_bar(layout: PromptLayout, ask: AskSettings) -> int:
 def _low_bar(layout: PromptLayout, ask: AskSettings) -> int:
     """Bytes that a rollout may take so that any of that length fit into a window."""
     count, capacity = _windows_of(layout, ask)
-    return max(capacity, 0) // (-(-len(layout.distinct) // count) + bool(layout.context))
+    return max(capacity, 0) // (
+        -(-len(layout.distinct) // count) + bool(layout.context)
+    )
 
 
 def _windows_of(layout: PromptLayout, ask: AskSettings) -> tuple[int, int]:
     """The most windows that hold enough to compare, and the bytes of each for context and rollouts."""
     number = len(layout.distinct)
     count = max(fewest(number, ask.group_size), number // WIDE, 1)
-    return count, layout.bytes_within(ask.context_tokens or 0) + len(layout.context.encode())
+    return count, layout.bytes_within(ask.context_tokens or 0) + len(
+        layout.context.encode()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +129,31 @@ def pass_count(layout: PromptLayout, ask: AskSettings, windows: int) -> int:
     return max(ask.passes, 2) if windows > 1 else ask.passes
 
 
-def requests_of_pass(layout: PromptLayout, ask: AskSettings, pass_index: int) -> list[RequestPart]:
+def requests_of_pass(
+    layout: PromptLayout, ask: AskSettings, pass_index: int
+) -> list[RequestPart]:
     """The requests of one pass: one if it shows the whole group, none if the group fits no context."""
     windows: Windows = []
     if _at_once(layout, ask):
-        windows = [order_of(layout.digest, layout.digests, seed=ask.seed, pass_index=pass_index)]
+        windows = [
+            order_of(
+                layout.digest, layout.digests, seed=ask.seed, pass_index=pass_index
+            )
+        ]
     elif plan := _plan(layout, ask):
         pair, least = plan
         if pass_index > 1:
-            pair = _pair(layout, ask, pass_index - pass_index % 2, len(pair[0]), least) or pair
+            pair = (
+                _pair(layout, ask, pass_index - pass_index % 2, len(pair[0]), least)
+                or pair
+            )
         windows = pair[pass_index % 2]
     if ask.order == "input":
         windows = [sorted(window) for window in windows]
-    return [RequestPart(pass_index, number, tuple(window)) for number, window in enumerate(windows)]
+    return [
+        RequestPart(pass_index, number, tuple(window))
+        for number, window in enumerate(windows)
+    ]
 
 
 def pass_of_judge(number: int, judge: int) -> int:
@@ -137,7 +173,10 @@ def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
     if count < 2 or len(part.distinct) < 2 * LEAST:
         return ()
     number = count + 2 * part.window
-    return tuple(RequestPart(part.pass_index, number + half, part.distinct[half::2]) for half in (0, 1))
+    return tuple(
+        RequestPart(part.pass_index, number + half, part.distinct[half::2])
+        for half in (0, 1)
+    )
 
 
 def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> GroupError:
@@ -151,7 +190,9 @@ def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> Group
     # the smallest request that would help: the longest rollout and a short one
     sizes = sorted(range(len(layout.distinct)), key=layout.sizes.__getitem__)
     least = sizes if len(sizes) < 2 * LEAST else (sizes[0], sizes[-1])
-    return GroupError("too_long", too_long(layout.tokens_of(least), ask.context_tokens or 0))
+    return GroupError(
+        "too_long", too_long(layout.tokens_of(least), ask.context_tokens or 0)
+    )
 
 
 def too_long(tokens: int, limit: int) -> str:
@@ -165,7 +206,9 @@ def too_long(tokens: int, limit: int) -> str:
 def _at_once(layout: PromptLayout, ask: AskSettings) -> bool:
     """Tell if one request shows everything."""
     limit = ask.context_tokens
-    return 0 < len(layout.distinct) <= ask.group_size and (limit is None or layout.tokens <= limit)
+    return 0 < len(layout.distinct) <= ask.group_size and (
+        limit is None or layout.tokens <= limit
+    )
 
 
 def _plan(
@@ -176,7 +219,9 @@ def _plan(
     They are as few as fit and are connected. Those of two and three rollouts are a last resort.
     """
     sizes = [size + ENTRY_BYTES for size in layout.sizes]
-    capacity = None if ask.context_tokens is None else layout.bytes_within(ask.context_tokens)
+    capacity = (
+        None if ask.context_tokens is None else layout.bytes_within(ask.context_tokens)
+    )
     for least in floors:
         count = 0
         while count := count_for(sizes, capacity, ask.group_size, least, count + 1):
@@ -194,11 +239,17 @@ def _pair(
     def made(pass_index: int, before: Windows | None = None) -> Windows | None:
         key = salt(layout.digest, seed=ask.seed, pass_index=pass_index, attempt=0)
         return partition(
-            order_of(layout.digest, layout.digests, seed=ask.seed, pass_index=pass_index),
+            order_of(
+                layout.digest, layout.digests, seed=ask.seed, pass_index=pass_index
+            ),
             count,
-            lambda attempt, item: keyed(key, b"window %d" % attempt, layout.digests[item]),
+            lambda attempt, item: keyed(
+                key, b"window %d" % attempt, layout.digests[item]
+            ),
             [size + ENTRY_BYTES for size in layout.sizes],
-            limit=None if ask.context_tokens is None else layout.bytes_within(ask.context_tokens),
+            limit=None
+            if ask.context_tokens is None
+            else layout.bytes_within(ask.context_tokens),
             least=least,
             most=ask.group_size,
             before=before,
@@ -247,10 +298,14 @@ def write_prompt(
     `given` holds entries of an earlier reply that stand, so that only the other labels are asked for.
     """
     if part is None:
-        whole = RequestPart(0, 0, tuple(range(len(layout.distinct))))  # of a layout that fits no context
+        whole = RequestPart(
+            0, 0, tuple(range(len(layout.distinct)))
+        )  # of a layout that fits no context
         part = next(iter(requests_of_pass(layout, ask, 0)), whole)
     state, given = state or _FIRST, given or {}
-    key = salt(layout.digest, seed=ask.seed, pass_index=part.pass_index, attempt=state.attempt)
+    key = salt(
+        layout.digest, seed=ask.seed, pass_index=part.pass_index, attempt=state.attempt
+    )
     order: Sequence[int] = part.distinct
     if state.attempt and ask.order == "random":
         order = drawn(order, layout.digests, key)
@@ -258,7 +313,10 @@ def write_prompt(
     lines = [f"<context>\n{layout.context}\n</context>"] if layout.context else []
     if layout.tools:
         lines.append(f"<available_tools>\n{layout.tools}\n</available_tools>")
-    lines += [f'<trajectory id="{label}">\n{layout.distinct[i]}\n</trajectory>' for label, i in shown.items()]
+    lines += [
+        f'<trajectory id="{label}">\n{layout.distinct[i]}\n</trajectory>'
+        for label, i in shown.items()
+    ]
     wanted = tuple([label for label in shown if label not in given])
     note = templates.missing(given) if given else state.note
     if note:
@@ -266,17 +324,34 @@ def write_prompt(
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
     system = templates.system(layout.rubric, alone=layout.alone)
     user = "\n".join(lines)
-    return Request(system, user, wanted, state.max_output_tokens, part.pass_index, state.fitted, shown)
+    return Request(
+        system,
+        user,
+        wanted,
+        state.max_output_tokens,
+        part.pass_index,
+        state.fitted,
+        shown,
+    )
 
 
 def _labels(layout: PromptLayout, key: bytes, order: Sequence[int]) -> dict[str, int]:
     """Four consonants or more for each rollout, that no text of the request holds."""
     labels: dict[str, int] = {}
-    text = "\n".join((layout.rubric, layout.context, layout.tools, *[layout.distinct[i] for i in order]))
+    text = "\n".join(
+        (
+            layout.rubric,
+            layout.context,
+            layout.tools,
+            *[layout.distinct[i] for i in order],
+        )
+    )
     for i in order:
         for draw in itertools.count():
             number = int.from_bytes(keyed(key, b"label %d" % draw, layout.digests[i]))
-            size = 4 + draw // 50  # a text that holds every short label is answered with longer ones
+            size = (
+                4 + draw // 50
+            )  # a text that holds every short label is answered with longer ones
             label = ""
             for _ in range(size):
                 number, letter = divmod(number, len(LETTERS))

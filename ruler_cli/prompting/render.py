@@ -16,8 +16,8 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.answer import readable_text
 from ruler_cli.formats.chat import CALL_KEYS, RESULT_KINDS, TEXT_KEYS, other_text
+from ruler_cli.types import readable_text
 
 _SAFE_NAME = r"[A-Za-z0-9_.\-]{1,80}"
 _INVISIBLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -61,21 +61,32 @@ def render_tools(tools: Any) -> str:
     """Render tools as JSON, one per line, without the `{"type": "function"}` wrapper."""
     items = tools if isinstance(tools, list) else [tools]
     bare = (
-        t["function"] if isinstance(t, dict) and isinstance(t.get("function"), dict) else t for t in items
+        t["function"]
+        if isinstance(t, dict) and isinstance(t.get("function"), dict)
+        else t
+        for t in items
     )
     return "\n".join(_json(t) for t in bare)
 
 
-def _message(message: Mapping[str, Any], names: dict[str, str], shortening: Shortening) -> str:
+def _message(
+    message: Mapping[str, Any], names: dict[str, str], shortening: Shortening
+) -> str:
     """Render one message; `names` maps the ids of earlier calls to tool names, and is added to."""
     role, content = message.get("role"), message.get("content")
     # the common shapes first, without a search for rare fields: it takes a quarter less time
     if isinstance(content, str):
         if len(message) == 2 and isinstance(role, str) and role not in _NOT_SPEAKERS:
             return f"{_name(role)}: {quoted(content)}"
-        if role == "tool" and "tool_call_id" in message and len(message) == 3 + ("name" in message):
+        if (
+            role == "tool"
+            and "tool_call_id" in message
+            and len(message) == 3 + ("name" in message)
+        ):
             called = names.get(str(message["tool_call_id"] or None))
-            return _result_line(_text(message.get("name") or None) or called, content, shortening)
+            return _result_line(
+                _text(message.get("name") or None) or called, content, shortening
+            )
     elif (
         role == "assistant"
         and content is None
@@ -89,25 +100,41 @@ def _message(message: Mapping[str, Any], names: dict[str, str], shortening: Shor
         content = message.get("content")
     role, out = str(role or "assistant"), []
     text, thought, calls, results = _split_content(content)
-    stated = message.get("reasoning_content") or message.get("reasoning") or message.get("thinking")
+    stated = (
+        message.get("reasoning_content")
+        or message.get("reasoning")
+        or message.get("thinking")
+    )
     if thought := _text(stated) or thought:
-        out.append(f"{_name(role)} thinking: {quoted(_without_middle(thought, shortening.reasoning))}")
+        out.append(
+            f"{_name(role)} thinking: {quoted(_without_middle(thought, shortening.reasoning))}"
+        )
     if role in ("tool", "function"):
         name = message.get("name") or message.get("function")
         called = names.get(str(message.get("tool_call_id") or message.get("call_id")))
         calls = _calls(message)
-        text = text or "\n".join(map(_returned, results)) or _other_text(message, alone=not calls)
+        text = (
+            text
+            or "\n".join(map(_returned, results))
+            or _other_text(message, alone=not calls)
+        )
         if text or not calls:
             out.append(_result_line(_text(name) or called, text, shortening))
         return "\n".join([*out, *(_call_line(call, names) for call in calls)])
     for block in results:
-        name = names.get(str(_first(block, _CALL_IDS[1:]))) or _text(block.get("toolName"))
+        name = names.get(str(_first(block, _CALL_IDS[1:]))) or _text(
+            block.get("toolName")
+        )
         out.append(_result_line(name, _returned(block), shortening))
     calls += _calls(message)
     alone = not (calls or results or out)
     text = text or _text(message.get("refusal")) or _other_text(message, alone=alone)
     if text or alone:
-        who = f"{_name(role)} {_name(str(message['name']))}" if message.get("name") else _name(role)
+        who = (
+            f"{_name(role)} {_name(str(message['name']))}"
+            if message.get("name")
+            else _name(role)
+        )
         out.append(f"{who}: {quoted(text)}")
     out += [_call_line(call, names) for call in calls]
     return "\n".join(out)
@@ -130,12 +157,23 @@ def _returned(block: Mapping[str, Any]) -> str:
     return _split_content(_first(block, _RETURNED))[0]
 
 
-def _split_content(content: Any) -> tuple[str, str, list[_Call], list[Mapping[str, Any]]]:
+def _split_content(
+    content: Any,
+) -> tuple[str, str, list[_Call], list[Mapping[str, Any]]]:
     """Split content into text, thought, and the tool calls and tool results among its parts."""
     if not isinstance(content, list):
         if isinstance(content, dict) and len(content) == 1:  # an object around a text
-            content = next((content[k] for k in _WRAPPERS if isinstance(content.get(k), str)), content)
-        text = content if isinstance(content, str) else "" if content is None else _json(content)
+            content = next(
+                (content[k] for k in _WRAPPERS if isinstance(content.get(k), str)),
+                content,
+            )
+        text = (
+            content
+            if isinstance(content, str)
+            else ""
+            if content is None
+            else _json(content)
+        )
         return text, "", [], []
     texts, thoughts, calls, results = [], [], [], []
     for part in content:
@@ -143,7 +181,13 @@ def _split_content(content: Any) -> tuple[str, str, list[_Call], list[Mapping[st
         if isinstance(part, str):
             texts.append(part)
         elif kind == "tool_use" or (kind in _CALL_KINDS and _first(part, _NAMES)):
-            calls.append((str(_first(part, _CALL_IDS)), str(_first(part, _NAMES)), _first(part, _ARGUMENTS)))
+            calls.append(
+                (
+                    str(_first(part, _CALL_IDS)),
+                    str(_first(part, _NAMES)),
+                    _first(part, _ARGUMENTS),
+                )
+            )
         elif kind in RESULT_KINDS:
             results.append(part)
         elif kind in _THOUGHTS:
@@ -189,13 +233,19 @@ def _is_text(part: Any) -> bool:
     source = part.get("source") if isinstance(part, dict) else None
     if isinstance(source, dict) and source.get("type") == "text":
         return True
-    return isinstance(part, dict) and isinstance(part.get("content"), str) and "path" in part
+    return (
+        isinstance(part, dict)
+        and isinstance(part.get("content"), str)
+        and "path" in part
+    )
 
 
 def _calls(message: Mapping[str, Any]) -> list[_Call]:
     """Return the tool calls of a message, in all dialects: nested, flat, as JSON text, the old single one."""
     out: list[_Call] = []
-    listed = message.get("tool_calls") or next((message[k] for k in CALL_KEYS if message.get(k)), None)
+    listed = message.get("tool_calls") or next(
+        (message[k] for k in CALL_KEYS if message.get(k)), None
+    )
     if isinstance(listed, str):
         listed = _loads(listed)
     listed = listed if isinstance(listed, list) else [listed] if listed else []
@@ -206,12 +256,24 @@ def _calls(message: Mapping[str, Any]) -> list[_Call]:
             out.append(("", "unknown", call))
             continue
         function = call.get("function")
-        if isinstance(function, dict) and "id" in call and "arguments" in function and function.get("name"):
+        if (
+            isinstance(function, dict)
+            and "id" in call
+            and "arguments" in function
+            and function.get("name")
+        ):
             out.append((str(call["id"]), str(function["name"]), function["arguments"]))
             continue  # as in most dumps, without a search for other names
         inner = function if isinstance(function, dict) else call
-        name = inner.get("name") or (function if isinstance(function, str) else call.get("toolName"))
-        given = [holder[key] for key in _ARGUMENTS for holder in (inner, call) if key in holder]
+        name = inner.get("name") or (
+            function if isinstance(function, str) else call.get("toolName")
+        )
+        given = [
+            holder[key]
+            for key in _ARGUMENTS
+            for holder in (inner, call)
+            if key in holder
+        ]
         arguments = given[0] if given else None if name else call
         out.append((str(_first(call, _CALL_IDS)), str(name or "unknown"), arguments))
     return out
@@ -249,8 +311,14 @@ def _may_be_inexact(text: str) -> bool:
 
 def _name(name: str) -> str:
     """Return a role or tool name, quoted unless it is a plain word: it comes from the dump too."""
-    plain = name.isidentifier() and name.isascii() and len(name) <= 80  # most names; half the time of a regex
-    return name if (plain or re.fullmatch(_SAFE_NAME, name)) and name != "call" else quoted(name)
+    plain = (
+        name.isidentifier() and name.isascii() and len(name) <= 80
+    )  # most names; half the time of a regex
+    return (
+        name
+        if (plain or re.fullmatch(_SAFE_NAME, name)) and name != "call"
+        else quoted(name)
+    )
 
 
 def quoted(text: str) -> str:
@@ -307,14 +375,27 @@ def _from_responses(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Return the role and the message of an item of OpenAI's Responses; one with `content` is a message."""
     match item["type"]:
         case "function_call":
-            call = {"id": item.get("call_id"), "name": item.get("name"), "arguments": item.get("arguments")}
+            call = {
+                "id": item.get("call_id"),
+                "name": item.get("name"),
+                "arguments": item.get("arguments"),
+            }
             return "assistant", {"tool_calls": [call]}
         case "function_call_output":
-            return "tool", {"tool_call_id": item.get("call_id"), "content": item.get("output")}
+            return "tool", {
+                "tool_call_id": item.get("call_id"),
+                "content": item.get("output"),
+            }
         case "reasoning":
-            return "assistant", {"reasoning": item.get("summary") or item.get("content") or "(not shown)"}
+            return "assistant", {
+                "reasoning": item.get("summary") or item.get("content") or "(not shown)"
+            }
     if "content" in item:
         return "assistant", item
     # a call of a server's own tool and its result in one item
-    fields = {key: value for key, value in item.items() if value is not None and key not in ("id", "status")}
+    fields = {
+        key: value
+        for key, value in item.items()
+        if value is not None and key not in ("id", "status")
+    }
     return "assistant", {"content": fields}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from ruler_cli.answer import FORM
+from ruler_cli.types import FORM
 
 DEFAULT_RUBRIC = """\
 - Reaching the goal counts most: a rollout that achieves what the task asked for scores well above one that does not.

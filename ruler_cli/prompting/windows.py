@@ -60,10 +60,18 @@ def partition(
         made = _deal(rows, count, partial(draw, attempt), capacity, share)
         if capacity.fits(*made) and _connect(made, before, capacity, row_of):
             return [sorted(window, key=row_of.__getitem__) for window in made]
-    return _pack(order, count, partial(draw, len(_RANDOM_SHARES)), capacity, least, most, before)
+    return _pack(
+        order, count, partial(draw, len(_RANDOM_SHARES)), capacity, least, most, before
+    )
 
 
-def count_for(sizes: Sequence[int], limit: int | None, most: int, least: int = WIDE, start: int = 1) -> int:
+def count_for(
+    sizes: Sequence[int],
+    limit: int | None,
+    most: int,
+    least: int = WIDE,
+    start: int = 1,
+) -> int:
     """Return the fewest windows, from `start` on, of at least `least` items that fit `limit`; 0 if none."""
     number = len(sizes)
     last = max(fewest(number, most), number // max(least, 1))
@@ -81,7 +89,9 @@ def count_for(sizes: Sequence[int], limit: int | None, most: int, least: int = W
         floor = min(least, number // count)
         if _fill(order, count, capacity, floor, max(most, -(-number // count))):
             return count
-        count = min(max(count + 1, int(count * _STEP)), last) if count < last else last + 1
+        count = (
+            min(max(count + 1, int(count * _STEP)), last) if count < last else last + 1
+        )
     return 0
 
 
@@ -99,7 +109,11 @@ class _Capacity:
 
 
 def _deal(
-    rows: Sequence[Sequence[int]], count: int, draw: Callable[[int], Any], capacity: _Capacity, share: float
+    rows: Sequence[Sequence[int]],
+    count: int,
+    draw: Callable[[int], Any],
+    capacity: _Capacity,
+    share: float,
 ) -> Windows:
     """Give each window one item of each row: a share of rows at random, else the largest to the emptiest."""
     windows: Windows = [[] for _ in range(count)]
@@ -137,7 +151,9 @@ def _pack(
         return None
     at = {item: number for number, window in enumerate(made) for item in window}
     drawn = sorted(order, key=draw)
-    for one, other in zip(drawn, drawn[1:] + drawn[:1], strict=True):  # each with the next one
+    for one, other in zip(
+        drawn, drawn[1:] + drawn[:1], strict=True
+    ):  # each with the next one
         here, there = at[one], at[other]
         if here != there and _exchange(made, here, one, there, other, capacity):
             at[one], at[other] = there, here
@@ -146,7 +162,9 @@ def _pack(
     return [sorted(window, key=rank.__getitem__) for window in made]
 
 
-def _fill(by_size: Sequence[int], count: int, capacity: _Capacity, least: int, most: int) -> Windows | None:
+def _fill(
+    by_size: Sequence[int], count: int, capacity: _Capacity, least: int, most: int
+) -> Windows | None:
     """Put the largest items apart, each with some of the smallest, then the rest into the emptiest window."""
     if count < 1 or least < 1 or count * least > len(by_size):
         return None
@@ -157,7 +175,11 @@ def _fill(by_size: Sequence[int], count: int, capacity: _Capacity, least: int, m
         for window in windows:
             window.extend(rest[1 - least :])
             del rest[1 - least :]
-    emptiest = [(capacity.load(window), at) for at, window in enumerate(windows) if len(window) < most]
+    emptiest = [
+        (capacity.load(window), at)
+        for at, window in enumerate(windows)
+        if len(window) < most
+    ]
     heapq.heapify(emptiest)
     for item in rest:
         if not emptiest:
@@ -171,7 +193,9 @@ def _fill(by_size: Sequence[int], count: int, capacity: _Capacity, least: int, m
     return windows if capacity.fits(*windows) else None
 
 
-def _exchange(windows: Windows, here: int, one: int, there: int, other: int, capacity: _Capacity) -> bool:
+def _exchange(
+    windows: Windows, here: int, one: int, there: int, other: int, capacity: _Capacity
+) -> bool:
     """Exchange two items. Return False, and change nothing, if a window does not fit then."""
     first = [other if item == one else item for item in windows[here]]
     second = [one if item == other else item for item in windows[there]]
@@ -182,7 +206,10 @@ def _exchange(windows: Windows, here: int, one: int, there: int, other: int, cap
 
 
 def _connect(
-    windows: Windows, before: Sequence[Sequence[int]] | None, capacity: _Capacity, row_of: dict[int, int]
+    windows: Windows,
+    before: Sequence[Sequence[int]] | None,
+    capacity: _Capacity,
+    row_of: dict[int, int],
 ) -> bool:
     """Exchange items of one row until the windows of both passes are connected; False if that fails."""
     if before is None:
@@ -200,7 +227,9 @@ def _connect(
             if number < components:
                 component, components = changed, number
                 break
-            _exchange(windows, here, other, there, one, capacity)  # back, to windows that fitted
+            _exchange(
+                windows, here, other, there, one, capacity
+            )  # back, to windows that fitted
         else:
             return False
     return True
@@ -218,7 +247,9 @@ def _pairs(
                 yield here, one, there, other
 
 
-def _components(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> tuple[list[int], int]:
+def _components(
+    first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]
+) -> tuple[list[int], int]:
     """Return the connected component of each window of `second`, and the number of components."""
     parent = list(range(len(first) + len(second)))
 

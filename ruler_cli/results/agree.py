@@ -13,7 +13,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import combinations
 from typing import Any
 
-from ruler_cli.results.bootstrap import BootstrapUnits, MeasuredValue, Statistic, Totals, difference, ratio
+from ruler_cli.results.bootstrap import (
+    BootstrapUnits,
+    MeasuredValue,
+    Statistic,
+    Totals,
+    difference,
+    ratio,
+)
 from ruler_cli.results.pairing import DigestedGroup, GroupPair, OnLeftOut, pair_groups
 from ruler_cli.results.scored_file import MOST_JUDGES
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
@@ -60,12 +67,19 @@ def measure(groups: Iterable[ScoredGroup], name: str) -> Agreement:
     main = _JudgeSums(name, comparison.units)
     panel: dict[str, _JudgeSums] = {}
     for group in groups:
-        rows: dict[_JudgeSums, _Row] = {main: (group, [r.judge_score for r in group.rollouts])}
-        for judge in dict.fromkeys(judge for rollout in group.rollouts for judge in rollout.judges):
+        rows: dict[_JudgeSums, _Row] = {
+            main: (group, [r.judge_score for r in group.rollouts])
+        }
+        for judge in dict.fromkeys(
+            judge for rollout in group.rollouts for judge in rollout.judges
+        ):
             if judge not in panel and len(panel) < MOST_JUDGES:
                 panel[judge] = _JudgeSums(judge, comparison.units, details=False)
             if judge in panel:
-                rows[panel[judge]] = (group, [r.judges.get(judge) for r in group.rollouts])
+                rows[panel[judge]] = (
+                    group,
+                    [r.judges.get(judge) for r in group.rollouts],
+                )
         comparison.add(rows, [judge for judge in panel.values() if judge in rows])
     judges = list(panel.values()) if len(panel) > 1 else []
     return comparison.agreement([main, *judges], list(combinations(judges, 2)))
@@ -104,7 +118,9 @@ class _Comparison:
         self.units = BootstrapUnits()
         self._groups = self._rollouts = 0
 
-    def add(self, rows: Mapping[_JudgeSums, _Row], correlated: Sequence[_JudgeSums]) -> None:
+    def add(
+        self, rows: Mapping[_JudgeSums, _Row], correlated: Sequence[_JudgeSums]
+    ) -> None:
         """Add one group with the scores of each judge; the file's own scores come first."""
         unit = self.units.next()
         for judge, (group, scores) in rows.items():
@@ -112,14 +128,28 @@ class _Comparison:
         for one, other in combinations(correlated, 2):
             labels = [rollout.label for rollout in rows[one][0].rollouts]
             every = zip(rows[one][1], rows[other][1], labels, strict=True)
-            both = [(a, b, label) for a, b, label in every if a is not None and b is not None]
+            both = [
+                (a, b, label)
+                for a, b, label in every
+                if a is not None and b is not None
+            ]
             for what, sums in pair_products(both).items():
-                self.units.add(unit, {(one, other, what, name): sums[name] for name in sums if name != "n"})
+                self.units.add(
+                    unit,
+                    {
+                        (one, other, what, name): sums[name]
+                        for name in sums
+                        if name != "n"
+                    },
+                )
         self._groups += 1
         self._rollouts += len(group.rollouts)
 
     def agreement(
-        self, judges: Sequence[_JudgeSums], pairs: Sequence[_Pair], paired: dict[str, Any] | None = None
+        self,
+        judges: Sequence[_JudgeSums],
+        pairs: Sequence[_Pair],
+        paired: dict[str, Any] | None = None,
     ) -> Agreement:
         """Measure all groups so far; with `paired`, the counts of two files, compare the two judges."""
         each = {judge: judge.statistics() for judge in judges}
@@ -129,24 +159,37 @@ class _Comparison:
         for pair in pairs:
             wanted |= {(pair, kind): _within(*pair, kind) for kind in CORRELATIONS}
         first, last = each[judges[0]], each[judges[-1]]
-        names = [n for n in first if paired and n in last and "." not in n and n not in _NO_MERIT]
+        names = [
+            n
+            for n in first
+            if paired and n in last and "." not in n and n not in _NO_MERIT
+        ]
         wanted |= {name: difference(first[name], last[name]) for name in names}
         values = self.units.measure(wanted)
-        scorers = [judge.as_json({name: values[judge, name] for name in own}) for judge, own in each.items()]
+        scorers = [
+            judge.as_json({name: values[judge, name] for name in own})
+            for judge, own in each.items()
+        ]
         mixed = self.units.groups((judges[0], "pairs"))
         return {
-            "labels": {"path": None, "two": judges[0].labels and list(judges[0].labels)},
+            "labels": {
+                "path": None,
+                "two": judges[0].labels and list(judges[0].labels),
+            },
             "groups": self._groups,
             "mixed_groups": mixed,
             "rollouts": self._rollouts,
             "paired": paired,
             "bootstrap": self.units.settings(),
-            "expected_half_width": min(0.5, _POINTS / math.sqrt(mixed)) if mixed else None,
+            "expected_half_width": min(0.5, _POINTS / math.sqrt(mixed))
+            if mixed
+            else None,
             "scorers": scorers,
             "differences": {name: _told_apart(values[name]) for name in names},
             "ranked": [] if paired else list(_ranked(scorers[1:])),
             "correlations": [
-                {"judges": [a.name, b.name]} | {of: values[(a, b), of] for of in ("errors", "scores")}
+                {"judges": [a.name, b.name]}
+                | {of: values[(a, b), of] for of in ("errors", "scores")}
                 for a, b in pairs
             ],
         }
@@ -155,13 +198,19 @@ class _Comparison:
 def _told_apart(difference: MeasuredValue) -> dict[str, Any]:
     """Add `told_apart` to a difference: true if its interval does not hold 0."""
     low, high = difference["low"], difference["high"]
-    return {**difference, "told_apart": low is not None and high is not None and not low <= 0 <= high}
+    return {
+        **difference,
+        "told_apart": low is not None and high is not None and not low <= 0 <= high,
+    }
 
 
 def _ranked(scorers: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
     for pair in combinations(scorers, 2):
         for better, worse in (pair, pair[::-1]):
-            low, high = better["pairwise_accuracy"]["low"], worse["pairwise_accuracy"]["high"]
+            low, high = (
+                better["pairwise_accuracy"]["low"],
+                worse["pairwise_accuracy"]["high"],
+            )
             if low is not None and high is not None and low > high:
                 yield {"better": better["name"], "worse": worse["name"]}
 
@@ -170,7 +219,9 @@ def _within(one: _JudgeSums, other: _JudgeSums, kind: str) -> Statistic:
     """Make a correlation of two judges within groups from their `pair_products`."""
 
     def value(totals: Totals) -> float | None:
-        return CORRELATIONS[kind]({name: totals.get((one, other, kind, name), 0.0) for name in PRODUCTS})
+        return CORRELATIONS[kind](
+            {name: totals.get((one, other, kind, name), 0.0) for name in PRODUCTS}
+        )
 
     return Statistic(value, (one, other, kind, "aa"), _CORRELATION)
 
@@ -178,7 +229,9 @@ def _within(one: _JudgeSums, other: _JudgeSums, kind: str) -> Statistic:
 class _JudgeSums:
     """The sums of one judge over groups. With `details` also its cost, and its pairs by kind."""
 
-    def __init__(self, name: str, units: BootstrapUnits, *, details: bool = True) -> None:
+    def __init__(
+        self, name: str, units: BootstrapUnits, *, details: bool = True
+    ) -> None:
         self.name, self._units, self._details = name, units, details
         self._range = (math.inf, -math.inf)
         self._labels: set[float] = set()
@@ -190,10 +243,16 @@ class _JudgeSums:
         """The worse and the better label; None unless there are exactly two."""
         return self._range if len(self._labels) == 2 else None
 
-    def add(self, unit: int, group: ScoredGroup, scores: Sequence[float | None]) -> None:
+    def add(
+        self, unit: int, group: ScoredGroup, scores: Sequence[float | None]
+    ) -> None:
         """Add one group to its unit of the bootstrap."""
         both = zip(scores, group.rollouts, strict=True)
-        rated = [(score, r.label, r) for score, r in both if score is not None and r.label is not None]
+        rated = [
+            (score, r.label, r)
+            for score, r in both
+            if score is not None and r.label is not None
+        ]
         sums = _sums(rated)
         if self._details and group.cost is not None and group.rollouts:
             sums |= {"cost": group.cost, "costed": float(len(group.rollouts))}
@@ -211,7 +270,9 @@ class _JudgeSums:
     def statistics(self) -> dict[str, Statistic]:
         """Return the statistics of this judge by name; called once, after the last group."""
 
-        def share(top: str, of: str, bounds: tuple[float, float] = _SHARE, scale: float = 1.0) -> Statistic:
+        def share(
+            top: str, of: str, bounds: tuple[float, float] = _SHARE, scale: float = 1.0
+        ) -> Statistic:
             return Statistic(ratio((self, top), (self, of), scale), (self, of), bounds)
 
         statistics = {
@@ -223,7 +284,10 @@ class _JudgeSums:
             statistics["auc_within_groups"] = statistics["pairwise_accuracy"]
             statistics["auc"] = self._auc(*self.labels)
         worst = (0.0, max(0.0, self._range[1] - self._range[0]))
-        statistics |= {name: share(name, "tops", worst) for name in ("top1_regret", "chance_regret")}
+        statistics |= {
+            name: share(name, "tops", worst)
+            for name in ("top1_regret", "chance_regret")
+        }
         if self._details:
             statistics["cost_per_1000_usd"] = share("cost", "costed", _UNBOUND, 1000.0)
             for kind, names in PAIR_BINS.items():
@@ -240,7 +304,11 @@ class _JudgeSums:
         """
         _, scores, labels = self._rows
         bad, good = (
-            sorted(score for score, label in zip(scores, labels, strict=True) if label == side)
+            sorted(
+                score
+                for score, label in zip(scores, labels, strict=True)
+                if label == side
+            )
             for side in (worse, better)
         )
         auc = sum(_below(bad, score) for score in good) / (len(good) * len(bad))
@@ -250,21 +318,34 @@ class _JudgeSums:
             else:
                 term = (1 - _below(good, score) / len(good) - auc) / len(bad)
             self._units.add(unit, {(self, "auc"): term})
-        return Statistic(lambda sums: auc + sums.get((self, "auc"), 0.0), (self, "compared"), _SHARE)
+        return Statistic(
+            lambda sums: auc + sums.get((self, "auc"), 0.0), (self, "compared"), _SHARE
+        )
 
     def as_json(self, values: Mapping[str, MeasuredValue]) -> dict[str, Any]:
         """Return the values of `statistics` as JSON; those of one kind's bins become a list."""
         scorer: dict[str, Any] = {"name": self.name}
-        total = {name: self._units.total((self, name)) for name in ("compared", "pairs", "won", "tied")}
+        total = {
+            name: self._units.total((self, name))
+            for name in ("compared", "pairs", "won", "tied")
+        }
         scorer |= {name: round(total[name]) for name in ("compared", "pairs")}
         in_order, tied = round(total["won"] - total["tied"] / 2), round(total["tied"])
-        scorer |= {"in_order": in_order, "against": scorer["pairs"] - in_order - tied, "tied": tied}
+        scorer |= {
+            "in_order": in_order,
+            "against": scorer["pairs"] - in_order - tied,
+            "tied": tied,
+        }
         scorer |= {name: value for name, value in values.items() if "." not in name}
         for name, value in values.items():
             if "." in name:
                 kind, number = name.split(".")
                 pairs = round(self._units.total((self, name)))
-                bin_ = {"bin": PAIR_BINS[kind][int(number)], "pairs": pairs, "accuracy": value}
+                bin_ = {
+                    "bin": PAIR_BINS[kind][int(number)],
+                    "pairs": pairs,
+                    "accuracy": value,
+                }
                 scorer.setdefault(f"by_{kind}", []).append(bin_)
         return scorer
 
@@ -281,7 +362,11 @@ def _sums(rated: Sequence[_Rated]) -> dict[str, float]:
     sums: dict[str, float] = {"compared": len(rated)}
     pairs = concordance(scores, labels)
     if pairs.pairs:
-        sums |= {"pairs": pairs.pairs, "won": pairs.won + pairs.tied / 2, "tied": pairs.tied}
+        sums |= {
+            "pairs": pairs.pairs,
+            "won": pairs.won + pairs.tied / 2,
+            "tied": pairs.tied,
+        }
         best, top = max(labels), max(scores)
         picked = [label for score, label, _ in rated if score == top]
         sums |= {
@@ -306,7 +391,9 @@ def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
         for one, other in combinations(rated[start : start + _AT_ONCE], 2):
             if one[1] == other[1]:
                 continue
-            (better, _, a), (worse, _, b) = (one, other) if one[1] > other[1] else (other, one)
+            (better, _, a), (worse, _, b) = (
+                (one, other) if one[1] > other[1] else (other, one)
+            )
             won = 1.0 if better > worse else 0.0 if better < worse else 0.5
             for bin_ in _bins(round(abs(better - worse), 9), a, b):
                 counts[bin_] = counts.get(bin_, 0.0) + 1

@@ -52,7 +52,9 @@ class MeasuredValue(TypedDict):
     groups: int
 
 
-def ratio(top: Hashable, bottom: Hashable, scale: float = 1.0) -> Callable[[Totals], float | None]:
+def ratio(
+    top: Hashable, bottom: Hashable, scale: float = 1.0
+) -> Callable[[Totals], float | None]:
     """Divide one sum by another."""
 
     def value(sums: Totals) -> float | None:
@@ -106,7 +108,12 @@ class BootstrapUnits:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the intervals as JSON."""
-        return {"level": LEVEL, "resamples": RESAMPLES, "seed": 0, "units": len(self._units)}
+        return {
+            "level": LEVEL,
+            "resamples": RESAMPLES,
+            "seed": 0,
+            "units": len(self._units),
+        }
 
     def measure(
         self, statistics: Mapping[Name, Statistic], resamples: int = RESAMPLES
@@ -115,7 +122,10 @@ class BootstrapUnits:
         keys = {key for unit in self._units for key in unit}
         columns = {key: [unit.get(key, 0.0) for unit in self._units] for key in keys}
         totals = {key: math.fsum(column) for key, column in columns.items()}
-        values = {name: _defined(statistic.value(totals)) for name, statistic in statistics.items()}
+        values = {
+            name: _defined(statistic.value(totals))
+            for name, statistic in statistics.items()
+        }
         resampled: dict[Name, list[float]] = {
             name: []
             for name, statistic in statistics.items()
@@ -132,13 +142,25 @@ class BootstrapUnits:
         measured: dict[Name, MeasuredValue] = {}
         for name, statistic in statistics.items():
             groups = self._groups[statistic.basis]
-            low, high = _ends(values[name], resampled.get(name, ()), groups, statistic.bounds, resamples)
-            measured[name] = MeasuredValue(value=values[name], low=low, high=high, groups=groups)
+            low, high = _ends(
+                values[name],
+                resampled.get(name, ()),
+                groups,
+                statistic.bounds,
+                resamples,
+            )
+            measured[name] = MeasuredValue(
+                value=values[name], low=low, high=high, groups=groups
+            )
         return measured
 
 
 def _ends(
-    value: float | None, drawn: Sequence[float], groups: int, bounds: tuple[float, float], resamples: int
+    value: float | None,
+    drawn: Sequence[float],
+    groups: int,
+    bounds: tuple[float, float],
+    resamples: int,
 ) -> tuple[float | None, float | None]:
     """Return the ends of the central 95 % of the drawn values; with few groups a little more than that.
 
@@ -150,7 +172,11 @@ def _ends(
     if value is None or len(drawn) * 2 < resamples or not drawn:
         return None, None
     free, z = max(1, groups - 1), NormalDist().inv_cdf((1 + LEVEL) / 2)
-    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free * free)  # a series in 1 / n
+    t = (
+        z
+        + (z**3 + z) / (4 * free)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free * free)
+    )  # a series in 1 / n
     ordered = sorted(drawn)
     cut = int(len(ordered) * NormalDist().cdf(-t * math.sqrt(groups / free)))
     low, high = ordered[cut], ordered[-1 - cut]

@@ -15,11 +15,22 @@ from typing import Any
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agree import Agreement, measure_two
-from ruler_cli.results.pairing import DigestedGroup, GroupPair, LeftOutGroup, OnLeftOut, with_digests
+from ruler_cli.results.pairing import (
+    DigestedGroup,
+    GroupPair,
+    LeftOutGroup,
+    OnLeftOut,
+    with_digests,
+)
 from ruler_cli.results.report.bins import Bins, quantile
 from ruler_cli.results.report.figures import FiguresBuilder
 from ruler_cli.results.report.group_text import summary
-from ruler_cli.results.report.highlights import DISPUTED, JUDGES_APART, Best, group_option
+from ruler_cli.results.report.highlights import (
+    DISPUTED,
+    JUDGES_APART,
+    Best,
+    group_option,
+)
 from ruler_cli.results.report.made_by import TextLookup, differences, no_texts
 from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.scoring.sums import Moments, concordance
@@ -101,7 +112,10 @@ class ComparedGroup:
 
 def common_scores(one: ScoredGroup, other: ScoredGroup) -> list[tuple[float, float]]:
     """Return both judges' own scores of each rollout that has them."""
-    both = ((a.judge_score, b.judge_score) for a, b in zip(one.rollouts, other.rollouts, strict=True))
+    both = (
+        (a.judge_score, b.judge_score)
+        for a, b in zip(one.rollouts, other.rollouts, strict=True)
+    )
     return [(a, b) for a, b in both if a is not None and b is not None]
 
 
@@ -109,7 +123,9 @@ def _own_scores(group: ScoredGroup) -> ScoredGroup:
     """Put the judges' own scores in place of those that an outcome or a reward moved."""
     if all(rollout.score == rollout.judge_score for rollout in group.rollouts):
         return group
-    return replace(group, rollouts=tuple([replace(r, score=r.judge_score) for r in group.rollouts]))
+    return replace(
+        group, rollouts=tuple([replace(r, score=r.judge_score) for r in group.rollouts])
+    )
 
 
 def compare_files(
@@ -126,9 +142,15 @@ def compare_files(
     rubrics and parameters. Memory holds the annotations of groups that wait for their like in the other
     file, and no messages.
     """
-    builders, sums, unlike = (FiguresBuilder(texts), FiguresBuilder(texts)), _ComparisonSums(), list[str]()
+    builders, sums, unlike = (
+        (FiguresBuilder(texts), FiguresBuilder(texts)),
+        _ComparisonSums(),
+        list[str](),
+    )
 
-    def digested(groups: ScoredGroups, builder: FiguresBuilder) -> Iterator[DigestedGroup]:
+    def digested(
+        groups: ScoredGroups, builder: FiguresBuilder
+    ) -> Iterator[DigestedGroup]:
         for group, scored_group in groups:
             builder.add(scored_group, group.rubric)
             yield with_digests(group, scored_group)
@@ -143,15 +165,26 @@ def compare_files(
             unlike.append(group.sentence)
         on_left_out(group)
 
-    agreement = measure_two(digested(first, builders[0]), digested(second, builders[1]), leave_out, add)
+    agreement = measure_two(
+        digested(first, builders[0]), digested(second, builders[1]), leave_out, add
+    )
     files = [{"figures": builder.figures()} for builder in builders]
-    figures = {"files": files, "paired": agreement["paired"], **sums.figures(), **_measured(agreement)}
-    figures["differs"] = differences([file["figures"] for file in files], figures["rubric_groups"])
+    figures = {
+        "files": files,
+        "paired": agreement["paired"],
+        **sums.figures(),
+        **_measured(agreement),
+    }
+    figures["differs"] = differences(
+        [file["figures"] for file in files], figures["rubric_groups"]
+    )
     _refuse_unrelated(figures, names, unlike)
     return figures
 
 
-def _refuse_unrelated(figures: ComparisonFigures, names: Sequence[str], unlike: Sequence[str]) -> None:
+def _refuse_unrelated(
+    figures: ComparisonFigures, names: Sequence[str], unlike: Sequence[str]
+) -> None:
     """Raise UsageError if no rollout has a score in both; `unlike` may say how groups of one key differ."""
     if figures["rollouts"]:
         return
@@ -164,11 +197,17 @@ def _refuse_unrelated(figures: ComparisonFigures, names: Sequence[str], unlike: 
             "same input"
         )
     if not paired["groups"]:
-        raise UsageError(f"{pair}: have no group in common; give two scored files of the same input")
+        raise UsageError(
+            f"{pair}: have no group in common; give two scored files of the same input"
+        )
     for name, file in zip(names, figures["files"], strict=True):
         if not file["figures"]["rollouts"]["scored"]:
-            raise UsageError(f"{name}: no rollout has a score; `ruler report {name}` says why each failed")
-    raise UsageError(f"{pair}: no rollout has a score in both, so there is nothing to compare")
+            raise UsageError(
+                f"{name}: no rollout has a score; `ruler report {name}` says why each failed"
+            )
+    raise UsageError(
+        f"{pair}: no rollout has a score in both, so there is nothing to compare"
+    )
 
 
 def _measured(agreement: Agreement) -> dict[str, Any]:
@@ -181,7 +220,10 @@ def _measured(agreement: Agreement) -> dict[str, Any]:
     }
     labelled = any(scorer["pairs"] for scorer in scorers)
     (correlation,) = agreement["correlations"]
-    return {"correlation": correlation["scores"], "labels": labels if labelled else None}
+    return {
+        "correlation": correlation["scores"],
+        "labels": labels if labelled else None,
+    }
 
 
 class _ComparisonSums:
@@ -199,11 +241,15 @@ class _ComparisonSums:
 
     def add(self, group: ComparedGroup) -> None:
         """Count a group."""
-        for side, (own, like) in enumerate(((group.one, group.other), (group.other, group.one))):
+        for side, (own, like) in enumerate(
+            ((group.one, group.other), (group.other, group.one))
+        ):
             self._one_scored[side] += bool(own.scores) and not like.scores
         both = common_scores(group.one, group.other)
         if group.one.rubric and group.other.rubric:
-            self._rubrics["same" if group.one.rubric == group.other.rubric else "other"] += 1
+            self._rubrics[
+                "same" if group.one.rubric == group.other.rubric else "other"
+            ] += 1
         if not both:
             return
         self._groups += 1
@@ -278,8 +324,12 @@ class DifferenceRanking:
         return self._best.ranked()
 
 
-def next_commands(sources: Sequence[str], differing: Sequence[ComparedGroup]) -> list[list[str]]:
+def next_commands(
+    sources: Sequence[str], differing: Sequence[ComparedGroup]
+) -> list[list[str]]:
     """Return the commands to type next after two files, as words without quotes."""
     names = [f"./{one}" if one.startswith("-") else one for one in sources]
-    commands = [["report", *names, *group_option(group.one.key)] for group in differing[:1]]
+    commands = [
+        ["report", *names, *group_option(group.one.key)] for group in differing[:1]
+    ]
     return [*commands, ["report", *names, "-o", "compare.html"], ["agree", *names]]

@@ -11,7 +11,7 @@ from functools import partial
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.formats.interface import printable
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
-from ruler_cli.suggestions import nearest
+from ruler_cli.settings.suggestions import nearest
 
 _STATES: dict[str, Callable[[ScoredGroup], bool]] = {
     "live": lambda group: group.live,
@@ -65,7 +65,9 @@ def parse_condition(text: str) -> Condition:
     if name in _STATES and not equals:
         return Condition(name)
     if name not in _RANGED:
-        raise wrong(f"`{name}` takes no range", Sentence("write {where:{name}}", name=name))
+        raise wrong(
+            f"`{name}` takes no range", Sentence("write {where:{name}}", name=name)
+        )
     first, dots, last = ends.partition("..")
     try:
         low, high = float(first.strip() or "-inf"), float(last.strip() or "inf")

@@ -49,14 +49,23 @@ OnLeftOut = Callable[[LeftOutGroup], object]
 def with_digests(group: Group, scored_group: ScoredGroup) -> DigestedGroup:
     """Add the digests of its rollouts to a group."""
     parts = group.rollouts
-    contents = (b"".join(_messages(parts[i], i) for i in one.indices) for one in scored_group.rollouts)
-    return scored_group, tuple([blake2b(one, digest_size=8).digest() for one in contents])
+    contents = (
+        b"".join(_messages(parts[i], i) for i in one.indices)
+        for one in scored_group.rollouts
+    )
+    return scored_group, tuple(
+        [blake2b(one, digest_size=8).digest() for one in contents]
+    )
 
 
 def _messages(rollout: Rollout, place: int) -> bytes:
     try:
-        return b"".join(_canonical(messages) for messages in (rollout.messages, *rollout.histories))
-    except RecursionError:  # so deep that it can be read but not written: the same one has the same place
+        return b"".join(
+            _canonical(messages) for messages in (rollout.messages, *rollout.histories)
+        )
+    except (
+        RecursionError
+    ):  # so deep that it can be read but not written: the same one has the same place
         return b"%d" % place
 
 
@@ -103,10 +112,17 @@ def pair_groups(
             earlier, other = like
             scored = _in_one_order(other, one) if side else _in_one_order(one, other)
             if _labels_differ(*scored):
-                waiting.leave_unlike(one[0].key, "its labels in the first file are not those in the second")
+                waiting.leave_unlike(
+                    one[0].key,
+                    "its labels in the first file are not those in the second",
+                )
                 continue
             counts["groups"] += 1
-            yield GroupPair(_with_labels(*scored), _with_labels(*scored[::-1]), earlier if side else number)
+            yield GroupPair(
+                _with_labels(*scored),
+                _with_labels(*scored[::-1]),
+                earlier if side else number,
+            )
     waiting.leave_all()
 
 
@@ -122,7 +138,9 @@ class _WaitingGroups:
         """Take out the first group of the other file with this key and these rollouts; None without one."""
         key, digests = one[0].key, sorted(one[1])
         others = enumerate(self._groups[1 - side].get(key, ()))
-        index = next((i for i, (_, other) in others if sorted(other[1]) == digests), None)
+        index = next(
+            (i for i, (_, other) in others if sorted(other[1]) == digests), None
+        )
         return None if index is None else self._take(1 - side, key, index)
 
     def add(self, side: int, number: int, one: DigestedGroup, *, last: bool) -> None:
@@ -140,7 +158,9 @@ class _WaitingGroups:
 
     def leave_alone(self, side: int) -> None:
         """Leave out the groups of a file with a key that does not wait in the other."""
-        for key in [key for key in self._groups[side] if key not in self._groups[1 - side]]:
+        for key in [
+            key for key in self._groups[side] if key not in self._groups[1 - side]
+        ]:
             for _ in self._groups[side].pop(key):
                 self._leave_alone(side, key)
 
@@ -155,11 +175,15 @@ class _WaitingGroups:
     def leave_unlike(self, key: str, reason: str) -> None:
         """Leave out a group of both files."""
         self._counts["unlike"] += 1
-        self._on_left_out(LeftOutGroup(key, f"group {key!r}: {reason}; it is left out", alone=False))
+        self._on_left_out(
+            LeftOutGroup(key, f"group {key!r}: {reason}; it is left out", alone=False)
+        )
 
     def _leave_alone(self, side: int, key: str) -> None:
         self._counts["alone"][side] += 1
-        sentence = f"group {key!r} stands only in the {_FILES[side]} file; it is left out"
+        sentence = (
+            f"group {key!r} stands only in the {_FILES[side]} file; it is left out"
+        )
         self._on_left_out(LeftOutGroup(key, sentence, alone=True))
 
     def _settle(self, key: str) -> bool:
@@ -181,28 +205,38 @@ class _WaitingGroups:
 def _difference(one: Sequence[bytes], other: Sequence[bytes]) -> str:
     """Say how the rollouts of two groups of one key differ."""
     if len(one) != len(other):
-        return f"has {len(one)} rollouts in the first file and {len(other)} in the second"
+        return (
+            f"has {len(one)} rollouts in the first file and {len(other)} in the second"
+        )
     others = (Counter(other) - Counter(one)).total()
     return f"{others} of its {len(one)} rollouts are others in the second file than in the first"
 
 
-def _in_one_order(one: DigestedGroup, other: DigestedGroup) -> tuple[ScoredGroup, ScoredGroup]:
+def _in_one_order(
+    one: DigestedGroup, other: DigestedGroup
+) -> tuple[ScoredGroup, ScoredGroup]:
     """Put the rollouts of the second group in the order of the first; equal ones stay in their order."""
     if one[1] == other[1]:
         return one[0], other[0]
     by_digest: dict[bytes, deque[ScoredRollout]] = {}
     for digest, rollout in zip(other[1], other[0].rollouts, strict=True):
         by_digest.setdefault(digest, deque()).append(rollout)
-    return one[0], replace(other[0], rollouts=tuple([by_digest[digest].popleft() for digest in one[1]]))
+    return one[0], replace(
+        other[0], rollouts=tuple([by_digest[digest].popleft() for digest in one[1]])
+    )
 
 
 def _labels_differ(one: ScoredGroup, other: ScoredGroup) -> bool:
-    labels = ((a.label, b.label) for a, b in zip(one.rollouts, other.rollouts, strict=True))
+    labels = (
+        (a.label, b.label) for a, b in zip(one.rollouts, other.rollouts, strict=True)
+    )
     return any(None not in pair and pair[0] != pair[1] for pair in labels)
 
 
 def _with_labels(one: ScoredGroup, other: ScoredGroup) -> ScoredGroup:
     """Fill in the labels that a group lacks from its like in the other file."""
     both = zip(one.rollouts, other.rollouts, strict=True)
-    rollouts = tuple(replace(a, label=b.label) if a.label is None else a for a, b in both)
+    rollouts = tuple(
+        replace(a, label=b.label) if a.label is None else a for a, b in both
+    )
     return replace(one, rollouts=rollouts)

@@ -9,20 +9,33 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
+from ruler_cli.files.grouping import OnProblem
+from ruler_cli.files.input import open_input
+from ruler_cli.files.location import Location
+from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.interface import printable
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import number, passed
-from ruler_cli.reading.grouping import OnProblem
-from ruler_cli.reading.input import open_input
-from ruler_cli.reading.location import Location
-from ruler_cli.reading.parse import dump, parse
-from ruler_cli.results.scored_groups import AnnotationStatus, LabelSource, ScoredGroup, ScoredRollout
+from ruler_cli.results.scored_groups import (
+    AnnotationStatus,
+    LabelSource,
+    ScoredGroup,
+    ScoredRollout,
+)
+from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Record, Rollout, Usage
 
-FAILURE_KINDS = ("reply", "transport", "refused", "too_long", "input", "budget", "interrupted")
+FAILURE_KINDS = (
+    "reply",
+    "transport",
+    "refused",
+    "too_long",
+    "input",
+    "budget",
+    "interrupted",
+)
 """The kinds of failures that ruler writes; anything else in a file is `unknown`."""
 MOST_JUDGES = 8
 """Judges of a panel that are read; a file with more of them is damaged or hostile."""
@@ -52,13 +65,19 @@ class ScoredFile:
     `odd_costs` counts groups, `more_judges` the scores of judges beyond the first few.
     """
 
-    def __init__(self, settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> None:
+    def __init__(
+        self, settings: InputSettings, stack: ExitStack, on_problem: OnProblem
+    ) -> None:
         """UsageError if it holds no records; `on_problem` gets each record that cannot be read."""
         self._labels, self.name = settings.outcome, Location(settings.source).shown
         self.input = open_input(settings, stack, on_problem)
         if self.input.reader is None:
-            raise UsageError(f"{self.name}: holds no records; give a file that `ruler score` wrote")
-        self.read_group = AnnotationReader(self.input.reader, given=settings.outcome is not None).group
+            raise UsageError(
+                f"{self.name}: holds no records; give a file that `ruler score` wrote"
+            )
+        self.read_group = AnnotationReader(
+            self.input.reader, given=settings.outcome is not None
+        ).group
         self.counts: Counter[str] = Counter()
         self.judges: dict[str, None] = {}
         self._panel: set[str] = set()
@@ -82,7 +101,9 @@ class ScoredFile:
         if self._labels is not None and unlabelled == counts["rollouts"]:
             problem = f"no rollout of {self.name} has a label there that can be used"
             remedy = "a label is a number, a truth value, or a word such as passed"
-            raise UsageError(problem, remedy, option="labels", value=printable(self._labels))
+            raise UsageError(
+                problem, remedy, option="labels", value=printable(self._labels)
+            )
 
     def _count(self, rollout: ScoredRollout) -> None:
         counts, given = self.counts, self._labels is not None
@@ -97,7 +118,9 @@ class ScoredFile:
         if rollout.label is None:
             counts["odd_labels" if rollout.label_source else "unlabelled"] += 1
         counts["outcomes"] += not given and rollout.label_source == "outcome"
-        counts["own_labels"] += given and rollout.label is not None and rollout.label == rollout.score
+        counts["own_labels"] += (
+            given and rollout.label is not None and rollout.label == rollout.score
+        )
         counts["more_judges"] += rollout.more_judges
         for name in rollout.judges:
             if len(self._panel) < MOST_JUDGES:
@@ -133,7 +156,9 @@ class AnnotationReader:
     rollouts have the size 0: to measure them is half of the work.
     """
 
-    def __init__(self, reader: Reader, *, given: bool = False, sized: bool = True) -> None:
+    def __init__(
+        self, reader: Reader, *, given: bool = False, sized: bool = True
+    ) -> None:
         self.reader, self._given, self._sized = reader, given, sized
         self._line: tuple[bytes, dict[str, Any]] = (b"", {})
 
@@ -145,14 +170,18 @@ class AnnotationReader:
         for record in group.records:
             value = self.value(record)
             for rollout in record.rollouts:
-                annotation = (self.reader.previous_annotation(value, rollout) if value else None) or _NOTHING
+                annotation = (
+                    self.reader.previous_annotation(value, rollout) if value else None
+                ) or _NOTHING
                 name = index if rollout.member is None else ("member", rollout.member)
                 parts.setdefault(name, []).append((index, rollout, annotation))
                 group_part = group_part or _object(annotation.get("group"))
                 index += 1
             if self.reader.format.group_in_record:
                 group_part = group_part or _object(value.get("ruler"))
-        return _group(group.key, tuple(self._rollout(one) for one in parts.values()), group_part)
+        return _group(
+            group.key, tuple(self._rollout(one) for one in parts.values()), group_part
+        )
 
     def value(self, record: Record) -> dict[str, Any]:
         """Parse the line of a record; the groups of one columnar line share it.
@@ -162,7 +191,10 @@ class AnnotationReader:
         if self._line[0] is not record.line.raw:
             try:
                 self._line = (record.line.raw, parse(record.line.raw, exact=False))
-            except (RecursionError, UnreadableError):  # nested as deeply as the reader could just read
+            except (
+                RecursionError,
+                UnreadableError,
+            ):  # nested as deeply as the reader could just read
                 self._line = (record.line.raw, {})
         return self._line[1]
 
@@ -184,9 +216,15 @@ class AnnotationReader:
         if not all(0 <= position <= 1 for position in positions):
             positions = ()
         pass_scores = _numbers(annotation.get("pass_scores"))
-        if len(pass_scores) == 1 and judge_score is not None and round(judge_score, 3) == pass_scores[0]:
+        if (
+            len(pass_scores) == 1
+            and judge_score is not None
+            and round(judge_score, 3) == pass_scores[0]
+        ):
             pass_scores = ()  # it says no more than the score
-        reason = "its score is no number" if invalid else _text(annotation.get("reason"))
+        reason = (
+            "its score is no number" if invalid else _text(annotation.get("reason"))
+        )
         return ScoredRollout(
             indices=tuple([index for index, _, _ in parts]),
             status=status,
@@ -239,15 +277,27 @@ def label_of(value: Any) -> float | None:
 def _group(key: str, rollouts: tuple[ScoredRollout, ...], part: _Json) -> ScoredGroup:
     """Put a group together from its rollouts and its own part of the annotations."""
     first = next((r for r in rollouts if r.status == "failed"), None)
-    status: AnnotationStatus = "failed" if first or part.get("status") == "failed" else "unmarked"
+    status: AnnotationStatus = (
+        "failed" if first or part.get("status") == "failed" else "unmarked"
+    )
     status = "scored" if any(r.status == "scored" for r in rollouts) else status
     failed, cost = status == "failed", _finite(part.get("cost_usd"), 0)
     quality = part if status == "scored" else _NOTHING
-    reliability, weight = _finite(quality.get("reliability"), 0, 1), _finite(quality.get("weight"), 0)
-    failure = part if part.get("kind") or not first else {"kind": first.kind, "reason": first.reason}
+    reliability, weight = (
+        _finite(quality.get("reliability"), 0, 1),
+        _finite(quality.get("weight"), 0),
+    )
+    failure = (
+        part
+        if part.get("kind") or not first
+        else {"kind": first.kind, "reason": first.reason}
+    )
     flags = {
         "suspect": any(r.suspect for r in rollouts),
-        **{name: quality.get(name) for name in ("degraded", "escalated", "windows", "shortened")},
+        **{
+            name: quality.get(name)
+            for name in ("degraded", "escalated", "windows", "shortened")
+        },
         "alone": len(rollouts) == 1,
         "cached": part.get("cached") is True,
     }
@@ -259,9 +309,13 @@ def _group(key: str, rollouts: tuple[ScoredRollout, ...], part: _Json) -> Scored
         reason=_text(failure.get("reason")) if failed else "",
         judge=_text(part.get("judge")),
         passes=_whole(quality.get("passes")),
-        annotated_tied=quality["tied"] if isinstance(quality.get("tied"), bool) else None,
+        annotated_tied=quality["tied"]
+        if isinstance(quality.get("tied"), bool)
+        else None,
         reliability=reliability,
-        weight=None if reliability is None and weight == 1 else weight,  # then it says nothing
+        weight=None
+        if reliability is None and weight == 1
+        else weight,  # then it says nothing
         usage=_usage(_object(part.get("usage"))),
         cost=cost,
         latency=_finite(part.get("latency_s"), 0),
@@ -271,7 +325,9 @@ def _group(key: str, rollouts: tuple[ScoredRollout, ...], part: _Json) -> Scored
         version=_text(part.get("version")),
         served=_names(part.get("served")),
         flags=tuple([name for name, holds in flags.items() if holds]),
-        invalid_fields=("cost_usd",) if cost is None and part.get("cost_usd") is not None else (),
+        invalid_fields=("cost_usd",)
+        if cost is None and part.get("cost_usd") is not None
+        else (),
     )
 
 
@@ -300,7 +356,9 @@ def _kind(annotation: _Json) -> str:
 
 def _finite(value: Any, least: float = -LARGEST, most: float = LARGEST) -> float | None:
     """Return a JSON number within bounds, else None; neither a truth value nor text is a score."""
-    if (type(value) is not float and type(value) is not int) or not -LARGEST <= value <= LARGEST:
+    if (
+        type(value) is not float and type(value) is not int
+    ) or not -LARGEST <= value <= LARGEST:
         return None  # NaN is within no bounds
     rounded = round(float(value), _DIGITS)
     return rounded if least <= rounded <= most else None
@@ -321,9 +379,15 @@ def _numbers(value: Any) -> tuple[float, ...]:
 
 def _panel(value: Any) -> tuple[Mapping[str, float], int]:
     """Return the scores of the first few judges that have one, and the number of judges beyond them."""
-    pairs = list(value.items()) if isinstance(value, Mapping) else []  # as the first schema has it
+    pairs = (
+        list(value.items()) if isinstance(value, Mapping) else []
+    )  # as the first schema has it
     if isinstance(value, list):
-        pairs = [(_text(one.get("judge")), one.get("score")) for one in value if isinstance(one, Mapping)]
+        pairs = [
+            (_text(one.get("judge")), one.get("score"))
+            for one in value
+            if isinstance(one, Mapping)
+        ]
     first = ((name, _finite(score)) for name, score in pairs[:MOST_JUDGES])
     judges = {name: score for name, score in first if score is not None}
     return judges, max(0, len(pairs) - MOST_JUDGES)
@@ -353,6 +417,10 @@ def _size(rollout: Rollout) -> int:
     messages = rollout.messages
     try:
         own = len(dump(messages[first_agent_turn(messages) :]))
-        return own + sum(map(len, map(dump, rollout.histories))) if rollout.histories else own
+        return (
+            own + sum(map(len, map(dump, rollout.histories)))
+            if rollout.histories
+            else own
+        )
     except RecursionError:  # so deep that it can be read but not written
         return 0

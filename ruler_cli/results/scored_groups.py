@@ -53,7 +53,9 @@ class ScoredRollout:
     @property
     def mean_position(self) -> float | None:
         """The mean position over passes, from 0 to 1."""
-        return math.fsum(self.positions) / len(self.positions) if self.positions else None
+        return (
+            math.fsum(self.positions) / len(self.positions) if self.positions else None
+        )
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,9 @@ class ScoredGroup:
             return None
         if min(self.scores) == max(self.scores):  # rounding of their mean is no spread
             return 0.0
-        return math.sqrt(math.fsum((s - self.mean) ** 2 for s in self.scores) / len(self.scores))
+        return math.sqrt(
+            math.fsum((s - self.mean) ** 2 for s in self.scores) / len(self.scores)
+        )
 
     @property
     def failed(self) -> bool:
@@ -115,7 +119,9 @@ class ScoredGroup:
     @property
     def tied(self) -> bool:
         """True if its scores differ by no more than the judge's noise, or not at all."""
-        return bool(self.scores) and (self.annotated_tied is True or one_score(self.scores))
+        return bool(self.scores) and (
+            self.annotated_tied is True or one_score(self.scores)
+        )
 
     @property
     def one_score(self) -> bool:
@@ -147,7 +153,9 @@ class ScoredGroup:
             for r in self.rollouts
             if r.judge_score is not None and r.label is not None
         ]
-        return concordance(*zip(*both, strict=True)) if both else Concordance(0, 0, 0, 0)
+        return (
+            concordance(*zip(*both, strict=True)) if both else Concordance(0, 0, 0, 0)
+        )
 
     @property
     def disputes(self) -> tuple[float, int]:

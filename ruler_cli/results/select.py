@@ -11,26 +11,28 @@ from functools import partial
 from itertools import accumulate
 from typing import Any, Literal
 
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
+from ruler_cli.files.input import Input, open_input
+from ruler_cli.files.location import Location
+from ruler_cli.files.output import open_output, refuse_clashes
+from ruler_cli.files.parse import parse
+from ruler_cli.files.splice import Patches, read_array, span_at
 from ruler_cli.formats.interface import Format, printable
 from ruler_cli.formats.parallel import path_of, value_at
-from ruler_cli.reading.input import Input, open_input
-from ruler_cli.reading.location import Location
-from ruler_cli.reading.parse import parse
 from ruler_cli.results.conditions import FIGURES, Condition
 from ruler_cli.results.scored_file import AnnotationReader, refuse_unannotated
 from ruler_cli.results.scored_groups import ScoredRollout
-from ruler_cli.suggestions import question, suggest_path
+from ruler_cli.settings.models import InputSettings
+from ruler_cli.settings.suggestions import question, suggest_path
 from ruler_cli.types import Group, Line, Path, Problem, Record, Rollout
-from ruler_cli.writing.output import open_output, refuse_clashes
-from ruler_cli.writing.splice import Patches, read_array, span_at
 
 By = Literal["variance", "score", "majority"]
 _KEYS = 12
 """Keys of a record that a message names."""
 _NEEDS = {
-    "reliability": Sentence("as it takes two passes to tell; score with {passes:2} or more"),
+    "reliability": Sentence(
+        "as it takes two passes to tell; score with {passes:2} or more"
+    ),
     "disagreement": Sentence(
         "as that takes two scored rollouts with different labels; say where labels stand, with {labels:PATH}"
     ),
@@ -87,7 +89,10 @@ def select(
     `on_problem` with each line of it that cannot be read, `on_group` after each group. Groups are read one
     at a time. After an error OUTPUT is as it was, and nothing else is left.
     """
-    name, paths = Location(source.source).shown, (keep.answer if keep else None, source.outcome)
+    name, paths = (
+        Location(source.source).shown,
+        (keep.answer if keep else None, source.outcome),
+    )
     counts = SelectionCounts()
 
     def unreadable(problem: Problem) -> None:
@@ -96,22 +101,30 @@ def select(
 
     def refuse_in_place(wrong: int, why: str) -> None:
         if wrong and output != "-" and Location(source.source).same(output):
-            raise UsageError(f"{Location(output).shown}: is INPUT, and would {why}; give another OUTPUT")
+            raise UsageError(
+                f"{Location(output).shown}: is INPUT, and would {why}; give another OUTPUT"
+            )
 
     refuse_clashes(source.source, output)
     # OUTPUT ends before INPUT is closed: it copies the bytes behind the last record of a document
     with ExitStack() as inputs, ExitStack() as outputs:
         out = open_output(source.source, output, keep=False)
         outputs.enter_context(out)
-        opened = open_input(source, inputs, unreadable, partial(out.write_as, scored=False))
+        opened = open_input(
+            source, inputs, unreadable, partial(out.write_as, scored=False)
+        )
         on_open(opened)
         refuse_in_place(counts.unreadable, "lose what cannot be read")
         if opened.reader is not None:
             if not opened.in_order:
                 out.keep_order(opened.index)
-            annotations = AnnotationReader(opened.reader, given=source.outcome is not None, sized=False)
+            annotations = AnnotationReader(
+                opened.reader, given=source.outcome is not None, sized=False
+            )
             selector = _Selector(annotations, conditions, keep, counts)
-            cutter = Cutter(opened.reader.format, [path for path in paths if path is not None])
+            cutter = Cutter(
+                opened.reader.format, [path for path in paths if path is not None]
+            )
             for group in opened.groups:
                 selected = selector.select(group)
                 on_group()
@@ -148,37 +161,57 @@ class _Selector:
         counts.have["score"] += bool(scores)
         for name, figure in FIGURES.items():
             counts.have[name] += figure(scored_group) is not None
-        counts.least, counts.most = min((counts.least, *scores)), max((counts.most, *scores))
+        counts.least, counts.most = (
+            min((counts.least, *scores)),
+            max((counts.most, *scores)),
+        )
         if not all(one.holds(scored_group) for one in self.conditions):
             return None
-        by_rollout = self.keep is not None or any(one.about_rollouts for one in self.conditions)
+        by_rollout = self.keep is not None or any(
+            one.about_rollouts for one in self.conditions
+        )
         if by_rollout and not scores:
             counts.unscored += 1
             return None
         rollouts = [
-            r for r in scored_group.rollouts if all(one.holds_for_rollout(r) for one in self.conditions)
+            r
+            for r in scored_group.rollouts
+            if all(one.holds_for_rollout(r) for one in self.conditions)
         ]
         if self.keep is not None:
-            rollouts = self._best(group, self.keep, [r for r in rollouts if r.score is not None])
+            rollouts = self._best(
+                group, self.keep, [r for r in rollouts if r.score is not None]
+            )
         if by_rollout and not rollouts:
             return None
         counts.kept_groups += 1
         counts.kept_rollouts += len(rollouts)
         return {index for rollout in rollouts for index in rollout.indices}
 
-    def _best(self, group: Group, keep: Keep, rollouts: list[ScoredRollout]) -> list[ScoredRollout]:
+    def _best(
+        self, group: Group, keep: Keep, rollouts: list[ScoredRollout]
+    ) -> list[ScoredRollout]:
         scores = [r.score for r in rollouts if r.score is not None]
         if keep.answer is None:
             best = (widest if keep.by == "variance" else highest)(scores, keep.most)
         else:
-            every = [(record, rollout) for record in group.records for rollout in record.rollouts]
-            answers = [self._answer([every[i] for i in one.indices], keep.answer) for one in rollouts]
+            every = [
+                (record, rollout)
+                for record in group.records
+                for rollout in record.rollouts
+            ]
+            answers = [
+                self._answer([every[i] for i in one.indices], keep.answer)
+                for one in rollouts
+            ]
             best = majority(answers, scores, keep.most)
             self.counts.have["rollouts"] += bool(rollouts)
             self.counts.unanswered += bool(rollouts) and not best
         return [rollouts[i] for i in best]
 
-    def _answer(self, parts: Sequence[tuple[Record, Rollout]], path: str) -> Hashable | None:
+    def _answer(
+        self, parts: Sequence[tuple[Record, Rollout]], path: str
+    ) -> Hashable | None:
         """Return the answer of a rollout: that of its last part with one."""
         for record, part in reversed(parts):
             self.record = self.annotations.value(record)
@@ -191,10 +224,16 @@ class _Selector:
         """Raise UsageError for a figure that no group of INPUT has; a range that holds none is no error."""
         have = self.counts.have
         if self.counts.groups:
-            refuse_unannotated(name, self.counts.groups, self.counts.groups - have["annotation"])
+            refuse_unannotated(
+                name, self.counts.groups, self.counts.groups - have["annotation"]
+            )
         for one in self.conditions:
             if have["score"] and one.name in FIGURES and not have[one.name]:
-                needs = Sentence("no group of {name} has one, {needs}", name=name, needs=_NEEDS[one.name])
+                needs = Sentence(
+                    "no group of {name} has one, {needs}",
+                    name=name,
+                    needs=_NEEDS[one.name],
+                )
                 raise UsageError(needs, option="where", value=one.name)
         unanswered = have["rollouts"] and have["rollouts"] == self.counts.unanswered
         if self.keep and self.keep.answer and unanswered:
@@ -235,10 +274,14 @@ def widest(scores: Sequence[float], most: int) -> list[int]:
         if variance > best + margin:
             best, lows = variance, low
     lowest = sorted(range(len(scores)), key=scores.__getitem__)[:lows]
-    return sorted((*lowest, *highest(scores, most - lows)))  # none twice: else there were fewer low ones
+    return sorted(
+        (*lowest, *highest(scores, most - lows))
+    )  # none twice: else there were fewer low ones
 
 
-def majority(answers: Sequence[Hashable | None], scores: Sequence[float], most: int) -> list[int]:
+def majority(
+    answers: Sequence[Hashable | None], scores: Sequence[float], most: int
+) -> list[int]:
     """Return the indices of the highest scores among rollouts with the commonest answer.
 
     None is no answer. Of equally common answers the one with the higher mean score counts, then the first.
@@ -274,11 +317,20 @@ def _frozen(value: Any) -> Hashable:
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, dict):
-        return ("object", frozenset((key, _frozen(item)) for key, item in value.items()))
+        return (
+            "object",
+            frozenset((key, _frozen(item)) for key, item in value.items()),
+        )
     if isinstance(value, list):
         return ("list", tuple(map(_frozen, value)))
     # 1 is 1.0, and neither is true
-    return ("truth", value) if isinstance(value, bool) else ("number", value) if value is not None else ()
+    return (
+        ("truth", value)
+        if isinstance(value, bool)
+        else ("number", value)
+        if value is not None
+        else ()
+    )
 
 
 class Cutter:
@@ -292,7 +344,9 @@ class Cutter:
         self._form, self._named = form, named
         self._open: dict[int, tuple[list[Path], list[Path]]] = {}
 
-    def records(self, group: Group, selected: Collection[int] | None) -> list[tuple[int, bytes]]:
+    def records(
+        self, group: Group, selected: Collection[int] | None
+    ) -> list[tuple[int, bytes]]:
         """Return the number and the new bytes of each record that is done; no bytes: it is left out.
 
         `selected` are indices among the group's rollouts, None: the group is left out. UsageError for a
@@ -302,7 +356,9 @@ class Cutter:
         for record in group.records:
             remaining, removed = self._open.pop(record.line.number, ([], []))
             for i, rollout in enumerate(record.rollouts, first):
-                (remaining if selected is not None and i in selected else removed).append(rollout.path)
+                (
+                    remaining if selected is not None and i in selected else removed
+                ).append(rollout.path)
             first += len(record.rollouts)
             if record.part + 1 < record.parts:
                 self._open[record.line.number] = (remaining, removed)
@@ -315,16 +371,30 @@ class Cutter:
 
     def _cut(self, line: Line, remaining: list[Path], removed: list[Path]) -> bytes:
         try:
-            return cut(line.raw, self._form, removed, len(remaining) + len(removed), self._named)
+            return cut(
+                line.raw,
+                self._form,
+                removed,
+                len(remaining) + len(removed),
+                self._named,
+            )
         except (UnreadableError, RecursionError) as error:
-            reason = "is nested too deeply" if isinstance(error, RecursionError) else error
+            reason = (
+                "is nested too deeply" if isinstance(error, RecursionError) else error
+            )
             raise UsageError(
                 f"{line.where} cannot lose a rollout exactly: it {reason}; conditions about groups leave out "
                 "whole ones only"
             ) from None
 
 
-def cut(raw: bytes, form: Format, removed: Collection[Path], size: int, named: Iterable[str] = ()) -> bytes:
+def cut(
+    raw: bytes,
+    form: Format,
+    removed: Collection[Path],
+    size: int,
+    named: Iterable[str] = (),
+) -> bytes:
     """Cut some of the `size` rollouts out of a record.
 
     `named` are the user's dotted paths of lists with an item for each rollout. UnreadableError if it is
@@ -348,7 +418,9 @@ def cut(raw: bytes, form: Format, removed: Collection[Path], size: int, named: I
         items = read_array(raw, span[0])
         if layout.listed and len(items) != size:
             where = ".".join(map(str, path))
-            raise UnreadableError(f"has {len(items)} items at `{where}` for {size} rollouts")
+            raise UnreadableError(
+                f"has {len(items)} items at `{where}` for {size} rollouts"
+            )
         patches.drop(items, [i in dropped for i in range(len(items))])
     return patches.apply()
 

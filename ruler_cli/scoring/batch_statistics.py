@@ -13,14 +13,26 @@ from itertools import combinations
 from math import fsum, sqrt
 from operator import attrgetter
 
-from ruler_cli.config import CombineSettings
 from ruler_cli.formats.rewards import PASSING
-from ruler_cli.observer import BatchFigures, Contradiction, Pair
 from ruler_cli.scoring import window_shifts
 from ruler_cli.scoring.position_bias import PositionBias
 from ruler_cli.scoring.reliability import Anova, NoiseEstimator, NoisePrior
-from ruler_cli.scoring.sums import CORRELATIONS, LengthSums, Moments, pair_products, quantile
-from ruler_cli.types import GroupResult, GroupScores, PassScores
+from ruler_cli.scoring.sums import (
+    CORRELATIONS,
+    LengthSums,
+    Moments,
+    pair_products,
+    quantile,
+)
+from ruler_cli.settings.models import CombineSettings
+from ruler_cli.types import (
+    BatchFigures,
+    Contradiction,
+    GroupResult,
+    GroupScores,
+    Pair,
+    PassScores,
+)
 
 _EXACT = 12
 _DIGITS = 9
@@ -52,13 +64,18 @@ class ScoreTable:
 def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[ScoreTable]:
     """A table for each judge that gave any score, by the judges' numbers."""
     by_judge: dict[int, list[PassScores]] = {}
-    for one in sorted(result.pass_scores, key=lambda each: (each.judge, each.pass_index, each.window)):
+    for one in sorted(
+        result.pass_scores, key=lambda each: (each.judge, each.pass_index, each.window)
+    ):
         by_judge.setdefault(one.judge, []).append(one)
     return [_table(result, judge, own, correct) for judge, own in by_judge.items()]
 
 
 def _table(
-    result: GroupResult, judge: int, pass_scores: Sequence[PassScores], correct: Correction
+    result: GroupResult,
+    judge: int,
+    pass_scores: Sequence[PassScores],
+    correct: Correction,
 ) -> ScoreTable:
     windows = [(one.distinct, correct(one)) for one in pass_scores]
     cells: Sequence[Sequence[float]]
@@ -67,15 +84,22 @@ def _table(
     if result.windows > 1:
         fit = window_shifts.fit(windows, len(result.sizes))
         cells = fit.adjusted
-        scores = [None if score is None else round(score, _DIGITS) for score in fit.scores]
+        scores = [
+            None if score is None else round(score, _DIGITS) for score in fit.scores
+        ]
     else:
         rows: list[list[float]] = [[] for _ in result.sizes]
         for distinct, given in windows:
             for rollout, score in zip(distinct, given, strict=True):
                 rows[rollout].append(score)
         cells, scores = rows, [mean(row) if row else None for row in rows]
-    within = [score if score is None or 0 <= score <= 1 else float(score > 0) for score in scores]
-    return ScoreTable(judge, pass_scores, windows, cells, within, min(map(len, cells), default=0), fit)
+    within = [
+        score if score is None or 0 <= score <= 1 else float(score > 0)
+        for score in scores
+    ]
+    return ScoreTable(
+        judge, pass_scores, windows, cells, within, min(map(len, cells), default=0), fit
+    )
 
 
 def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
@@ -85,7 +109,9 @@ def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
         return None
     if result.windows > 1:  # the fit subtracts the level of every window of every judge
         fit = used[0].fit if len(used) == 1 else None
-        whole = fit or window_shifts.fit([window for table in used for window in table.windows], rollouts)
+        whole = fit or window_shifts.fit(
+            [window for table in used for window in table.windows], rollouts
+        )
         return whole.anova if whole.anova.k > 1 else None
     columns = [column for table in used for column in zip(*table.cells, strict=True)]
     return Anova.of(columns) if len(columns) > 1 else None
@@ -146,7 +172,9 @@ class BatchStatistics:
             self.position_bias.add(*[one.scores for one in result.pass_scores])
         if result.judges > 1:
             for one in result.pass_scores:
-                if one.judge != result.escalated_to:  # it saw other groups than the panel did
+                if (
+                    one.judge != result.escalated_to
+                ):  # it saw other groups than the panel did
                     self._moments.setdefault(one.judge, Moments()).add(one.scores)
         self._add_noise(result, UNCORRECTED)
 
@@ -160,19 +188,25 @@ class BatchStatistics:
             for result in results:
                 self._add_noise(result, partial(self.corrected, how))
 
-    def corrected(self, how: CombineSettings, pass_scores: PassScores) -> Sequence[float]:
+    def corrected(
+        self, how: CombineSettings, pass_scores: PassScores
+    ) -> Sequence[float]:
         """The scores of a request in its order, without position bias and on one scale, as `how` says."""
         scores: Sequence[float] = pass_scores.scores
         if how.debias and self.position_bias.enough:
             corrections = self.position_bias.corrections(len(scores))
-            scores = [score - less for score, less in zip(scores, corrections, strict=True)]
+            scores = [
+                score - less for score, less in zip(scores, corrections, strict=True)
+            ]
         return self._standard(pass_scores.judge, scores) if how.standardize else scores
 
     def _add_noise(self, result: GroupResult, correct: Correction) -> None:
         if len(result.pass_scores) < 2 or result.alone:
             return
         every = tables(result, correct)
-        variance = anova(result, [t for t in every if t.judge == result.escalated_to] or every)
+        variance = anova(
+            result, [t for t in every if t.judge == result.escalated_to] or every
+        )
         if variance is not None:
             self.noise.add(variance.ms_res, variance.df_res)
 
@@ -204,18 +238,30 @@ class BatchStatistics:
         self._score_sum += fsum(final)
         if scores.reliability is not None:
             self._reliability[round(scores.reliability * _STEPS)] += 1
-        first: dict[int, int] = {}  # distinct rollout → its first number in the group, if it has a score
+        first: dict[
+            int, int
+        ] = {}  # distinct rollout → its first number in the group, if it has a score
         judged: list[float] = []
-        for i, (distinct, rollout) in enumerate(zip(result.owner, scores.rollouts, strict=True)):
-            if distinct is not None and distinct not in first and rollout.judge_score is not None:
+        for i, (distinct, rollout) in enumerate(
+            zip(result.owner, scores.rollouts, strict=True)
+        ):
+            if (
+                distinct is not None
+                and distinct not in first
+                and rollout.judge_score is not None
+            ):
                 first[distinct] = i
                 judged.append(rollout.judge_score)
         if len(first) > 1:
             self._length.add([result.sizes[distinct] for distinct in first], judged)
-            self._add_pairs(result, [(scores.rollouts[i].by_judge, i) for i in first.values()])
+            self._add_pairs(
+                result, [(scores.rollouts[i].by_judge, i) for i in first.values()]
+            )
         self._add_outcomes(key, result, scores)
 
-    def _add_pairs(self, result: GroupResult, rollouts: Sequence[tuple[Mapping[int, float], int]]) -> None:
+    def _add_pairs(
+        self, result: GroupResult, rollouts: Sequence[tuple[Mapping[int, float], int]]
+    ) -> None:
         """Count every two judges on the distinct rollouts of a group, each with its number in the group."""
         for pair in combinations(sorted({one.judge for one in result.pass_scores}), 2):
             one, other = pair
@@ -225,13 +271,17 @@ class BatchStatistics:
                 if one in own and other in own
             ]
             if rows:
-                sums = self._pairs.setdefault(pair, {kind: Counter() for kind in CORRELATIONS})
+                sums = self._pairs.setdefault(
+                    pair, {kind: Counter() for kind in CORRELATIONS}
+                )
                 for kind, own_sums in pair_products(rows).items():
                     sums[kind].update(own_sums)
 
     def _add_outcomes(self, key: str, result: GroupResult, scores: GroupScores) -> None:
         """Count the rollouts with and without a verifier's outcome, and those whose score contradicts it."""
-        for i, (rollout, passed) in enumerate(zip(scores.rollouts, result.outcomes, strict=False), 1):
+        for i, (rollout, passed) in enumerate(
+            zip(scores.rollouts, result.outcomes, strict=False), 1
+        ):
             score = rollout.judge_score
             if score is None:
                 continue
@@ -241,9 +291,13 @@ class BatchStatistics:
             self._with_outcome += 1
             if passed == (score < PASSING):
                 self._contradictions[passed] += 1
-                printable = "".join(c if c.isprintable() else "\ufffd" for c in key[:_KEY])  # for reports
+                printable = "".join(
+                    c if c.isprintable() else "\ufffd" for c in key[:_KEY]
+                )  # for reports
                 listed = self._listed[passed]
-                listed.append(Contradiction(printable + "…" * (len(key) > _KEY), i, score))
+                listed.append(
+                    Contradiction(printable + "…" * (len(key) > _KEY), i, score)
+                )
                 if len(listed) > 2 * _LISTED:
                     self._listed[passed] = self._most_extreme(passed)
 
@@ -261,7 +315,9 @@ class BatchStatistics:
         tenths, prior = [0] * 10, self.prior
         for step, groups in self._reliability.items():
             tenths[min(9, step * 10 // _STEPS)] += groups
-        median = quantile(self._reliability, 0.5) / _STEPS if self._reliability else None
+        median = (
+            quantile(self._reliability, 0.5) / _STEPS if self._reliability else None
+        )
         return BatchFigures(
             groups=self._groups,
             mean_score=self._score_sum / self._scores if self._scores else None,
@@ -279,13 +335,23 @@ class BatchStatistics:
             flawed_listed=tuple(self._most_extreme(True)),
             near_misses=self._contradictions[False],
             near_misses_listed=tuple(self._most_extreme(False)),
-            without_outcome=self._without_outcome if self._with_outcome or checked else 0,
+            without_outcome=self._without_outcome
+            if self._with_outcome or checked
+            else 0,
         )
 
     def _pair(self, pair: tuple[int, int]) -> Pair:
         """The figures of two judges; their errors need enough rewards."""
-        one, other = (self._names[n] if n < len(self._names) else f"judge {n + 1}" for n in pair)
+        one, other = (
+            self._names[n] if n < len(self._names) else f"judge {n + 1}" for n in pair
+        )
         sums = self._pairs[pair]
         scores, errors = (of(sums[kind]) for kind, of in CORRELATIONS.items())
         rollouts, rewarded = int(sums["scores"]["n"]), int(sums["errors"]["n"])
-        return Pair((one, other), scores, rollouts, errors if rewarded >= _ENOUGH else None, rewarded)
+        return Pair(
+            (one, other),
+            scores,
+            rollouts,
+            errors if rewarded >= _ENOUGH else None,
+            rewarded,
+        )

@@ -9,10 +9,22 @@ from functools import partial
 from math import ceil, fsum, sqrt
 from typing import NamedTuple
 
-from ruler_cli.config import CombineSettings
 from ruler_cli.scoring import reliability
-from ruler_cli.scoring.batch_statistics import BatchStatistics, ScoreTable, anova, mean, tables
-from ruler_cli.types import FailedCall, GroupError, GroupResult, GroupScores, RolloutScore
+from ruler_cli.scoring.batch_statistics import (
+    BatchStatistics,
+    ScoreTable,
+    anova,
+    mean,
+    tables,
+)
+from ruler_cli.settings.models import CombineSettings
+from ruler_cli.types import (
+    FailedCall,
+    GroupError,
+    GroupResult,
+    GroupScores,
+    RolloutScore,
+)
 
 _BALANCED = 2
 """Passes from which the scores of an escalation count: an order and its reverse."""
@@ -29,7 +41,10 @@ class _Shown(NamedTuple):
 
 
 def combine(
-    result: GroupResult, how: CombineSettings, batch: BatchStatistics, single: str = "flag"
+    result: GroupResult,
+    how: CombineSettings,
+    batch: BatchStatistics,
+    single: str = "flag",
 ) -> GroupScores | GroupError:
     """The scores of a group's rollouts, and how good they are.
 
@@ -37,7 +52,9 @@ def combine(
     scale of each judge. `single` is that of `AskSettings`. A GroupError if no judge counts, if the run was
     interrupted before all calls were made, or if original rewards are missing that it is blended with.
     """
-    failed_calls = sorted(result.failed_calls, key=lambda call: (call.judge, call.pass_index, call.window))
+    failed_calls = sorted(
+        result.failed_calls, key=lambda call: (call.judge, call.pass_index, call.window)
+    )
     for call in failed_calls:
         if call.error.kind == "interrupted":
             return call.error
@@ -46,8 +63,16 @@ def combine(
     least = 1 if one_pass else max(1, how.min_passes)
     counted = [table for table in every if table.passes >= least]
     # one pass of a stronger judge, its reverse cut off by the cap, is no better than two of the others
-    final = [table for table in counted if table.judge == result.escalated_to and table.passes >= _BALANCED]
-    used = final or [table for table in counted if table.judge != result.escalated_to] or counted
+    final = [
+        table
+        for table in counted
+        if table.judge == result.escalated_to and table.passes >= _BALANCED
+    ]
+    used = (
+        final
+        or [table for table in counted if table.judge != result.escalated_to]
+        or counted
+    )
     if not used:
         return _error(result, every, failed_calls, least)
     scores = GroupScores(
@@ -65,16 +90,24 @@ def _rollouts(
 ) -> tuple[RolloutScore, ...]:
     """The score of each rollout in input order; an unreadable one has its reason for an explanation."""
     one_request = len(counted) == 1 and len(counted[0].pass_scores) == 1
-    scores = _of_one_request(result, counted[0]) if one_request else _of_requests(result, used, counted)
+    scores = (
+        _of_one_request(result, counted[0])
+        if one_request
+        else _of_requests(result, used, counted)
+    )
     return tuple(
         [
-            RolloutScore(None, result.faults[i]) if distinct is None else scores[distinct]
+            RolloutScore(None, result.faults[i])
+            if distinct is None
+            else scores[distinct]
             for i, distinct in enumerate(result.owner)
         ]
     )
 
 
-def _of_one_request(result: GroupResult, table: ScoreTable) -> Mapping[int, RolloutScore]:
+def _of_one_request(
+    result: GroupResult, table: ScoreTable
+) -> Mapping[int, RolloutScore]:
     """The score of each distinct rollout by its number, if one request showed them all."""
     one = table.pass_scores[0]
     last = max(1, len(one.distinct) - 1)
@@ -84,7 +117,14 @@ def _of_one_request(result: GroupResult, table: ScoreTable) -> Mapping[int, Roll
         score, suspect = table.scores[distinct], distinct in result.suspects
         by_judge = {} if score is None else {table.judge: score}
         scores[distinct] = RolloutScore(
-            score, explanation, score, None, by_judge, (position / last,), (given,), suspect
+            score,
+            explanation,
+            score,
+            None,
+            by_judge,
+            (position / last,),
+            (given,),
+            suspect,
         )
     return scores
 
@@ -102,8 +142,13 @@ def _of_requests(
             in_order = zip(one.distinct, one.scores, one.explanations, strict=True)
             for position, (distinct, score, explanation) in enumerate(in_order):
                 corrected = next(cells[distinct])
-                shown[distinct].append(_Shown(position / last, score, corrected, order, explanation))
-    return {i: _score(i, own, used, counted, i in result.suspects) for i, own in enumerate(shown)}
+                shown[distinct].append(
+                    _Shown(position / last, score, corrected, order, explanation)
+                )
+    return {
+        i: _score(i, own, used, counted, i in result.suspects)
+        for i, own in enumerate(shown)
+    }
 
 
 def _score(
@@ -114,11 +159,17 @@ def _score(
     suspect: bool,
 ) -> RolloutScore:
     """The mean of the judges' scores, with the explanation of the pass whose score is nearest to it."""
-    by_judge = {table.judge: own for table in counted if (own := table.scores[distinct]) is not None}
+    by_judge = {
+        table.judge: own
+        for table in counted
+        if (own := table.scores[distinct]) is not None
+    }
     score = mean([by_judge[table.judge] for table in used if table.judge in by_judge])
     nearest = shown[0]
     if len(shown) > 1:  # equal distances may differ by rounding
-        nearest = min(shown, key=lambda one: (round(abs(one.corrected - score), 9), one.order))
+        nearest = min(
+            shown, key=lambda one: (round(abs(one.corrected - score), 9), one.order)
+        )
     return RolloutScore(
         score=score,
         explanation=nearest.explanation,
@@ -137,7 +188,9 @@ def _deviation(cells: Sequence[float]) -> float:
     return sqrt(fsum((cell - middle) ** 2 for cell in cells) / (len(cells) - 1))
 
 
-def _degraded(result: GroupResult, used: Sequence[ScoreTable], failed_calls: Sequence[FailedCall]) -> bool:
+def _degraded(
+    result: GroupResult, used: Sequence[ScoreTable], failed_calls: Sequence[FailedCall]
+) -> bool:
     """Tell if scores are missing that should count."""
     judges = {table.judge for table in used}
     if result.escalated_to is None:
@@ -162,7 +215,11 @@ def _rated(
     rated = None if table is None else reliability.rate(table, batch.prior)
     if _one_score(scores, used):
         return replace(
-            scores, one_score=True, tied=True, weight=0.0, reliability=None if rated is None else 0.0
+            scores,
+            one_score=True,
+            tied=True,
+            weight=0.0,
+            reliability=None if rated is None else 0.0,
         )
     if table is None or rated is None:
         return scores
@@ -187,7 +244,9 @@ def _one_score(scores: GroupScores, used: Sequence[ScoreTable]) -> bool:
     )
 
 
-def _by_rewards(scores: GroupScores, result: GroupResult, how: CombineSettings) -> GroupScores | GroupError:
+def _by_rewards(
+    scores: GroupScores, result: GroupResult, how: CombineSettings
+) -> GroupScores | GroupError:
     """The scores with the dump's rewards mixed in and ordered by its outcomes, as `how` says.
 
     Scores that become equal by that are no signal; equal ones that then differ are no signal of the judges.
@@ -203,10 +262,15 @@ def _by_rewards(scores: GroupScores, result: GroupResult, how: CombineSettings) 
             if value is None:
                 mixed.append(None)
             elif reward is None:
-                return GroupError("input", f"rollout {i} has no number for a reward to blend its score with")
+                return GroupError(
+                    "input",
+                    f"rollout {i} has no number for a reward to blend its score with",
+                )
             elif not 0 <= reward <= 1:
                 reason = f"rollout {i} has the reward {reward:g}, and scores to blend it with go from 0 to 1"
-                return GroupError("input", f"{reason}; name the path of a reward of that scale")
+                return GroupError(
+                    "input", f"{reason}; name the path of a reward of that scale"
+                )
             else:
                 mixed.append(how.blend * value + (1 - how.blend) * reward)
         values = tuple(mixed)
@@ -215,13 +279,19 @@ def _by_rewards(scores: GroupScores, result: GroupResult, how: CombineSettings) 
     if values == scores.scores:
         return scores
     changed = zip(scores.rollouts, values, strict=True)
-    scores = replace(scores, rollouts=tuple(replace(rollout, score=value) for rollout, value in changed))
+    scores = replace(
+        scores,
+        rollouts=tuple(replace(rollout, score=value) for rollout, value in changed),
+    )
     level = not result.alone and reliability.one_score(values)
     return replace(scores, tied=True, weight=0.0) if level else scores
 
 
 def _error(
-    result: GroupResult, every: Sequence[ScoreTable], failed_calls: Sequence[FailedCall], least: int
+    result: GroupResult,
+    every: Sequence[ScoreTable],
+    failed_calls: Sequence[FailedCall],
+    least: int,
 ) -> GroupError:
     """The error of a group of which no judge counts: that of the first failed call, and the passes there are.
 
@@ -232,17 +302,25 @@ def _error(
         return failed_calls[0].error
     best = max(every, key=lambda table: table.passes)
     own = [call for call in failed_calls if call.judge == best.judge]
-    asked = len({one.pass_index for one in best.pass_scores} | {call.pass_index for call in own})
+    asked = len(
+        {one.pass_index for one in best.pass_scores} | {call.pass_index for call in own}
+    )
     windowed = result.windows > 1
-    reason = f"some rollouts have scores of {best.passes}" if windowed else f"{best.passes}"
+    reason = (
+        f"some rollouts have scores of {best.passes}" if windowed else f"{best.passes}"
+    )
     reason += f" of {asked} passes{'' if windowed else ' brought scores'}, and {least} are needed"
     if not failed_calls:
         return GroupError("reply", reason)
-    error = (failed_calls if failed_calls[0].error.kind == "budget" else own or failed_calls)[0].error
+    error = (
+        failed_calls if failed_calls[0].error.kind == "budget" else own or failed_calls
+    )[0].error
     return replace(error, reason=f"{reason}; the first that did not: {error.reason}")
 
 
-def ordered(scores: Sequence[float | None], outcomes: Sequence[bool | None]) -> tuple[float | None, ...]:
+def ordered(
+    scores: Sequence[float | None], outcomes: Sequence[bool | None]
+) -> tuple[float | None, ...]:
     """Scores of a group in which none that failed is above one that passed; they may be equal.
 
     Of all such scores they are the nearest, by the sum of squared changes: isotonic regression on an order
@@ -250,14 +328,22 @@ def ordered(scores: Sequence[float | None], outcomes: Sequence[bool | None]) -> 
     failed one above it is lowered to it. Nothing changes if nothing contradicts. A rollout without a score
     or an outcome stays as it is.
     """
-    known = [(score, passed) for score, passed in zip(scores, outcomes, strict=True) if score is not None]
+    known = [
+        (score, passed)
+        for score, passed in zip(scores, outcomes, strict=True)
+        if score is not None
+    ]
     up = sorted(score for score, passed in known if passed is True)
     down = sorted(score for score, passed in known if passed is False)
     if not up or not down or down[-1] <= up[0]:
         return tuple(scores)
     line = _line(up, down)
     return tuple(
-        score if score is None or passed is None else max(score, line) if passed else min(score, line)
+        score
+        if score is None or passed is None
+        else max(score, line)
+        if passed
+        else min(score, line)
         for score, passed in zip(scores, outcomes, strict=True)
     )
 
@@ -274,6 +360,10 @@ def _line(up: list[float], down: list[float]) -> float:
         raised = fsum(line - score for score in up if score < line)
         return raised - fsum(score - line for score in down if score > line)
 
-    above = levels[bisect_left(levels, 0.0, key=balance)]  # at the highest no score is lowered any more
-    moved = [score for score in up if score < above] + [score for score in down if score >= above]
+    above = levels[
+        bisect_left(levels, 0.0, key=balance)
+    ]  # at the highest no score is lowered any more
+    moved = [score for score in up if score < above] + [
+        score for score in down if score >= above
+    ]
     return min(max(fsum(moved) / len(moved), levels[0]), above)

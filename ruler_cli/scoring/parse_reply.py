@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ruler_cli.answer import readable_text
+from ruler_cli.types import readable_text
 
 _KEY = "scores"
 _END = "</think>"
@@ -72,9 +72,15 @@ def parse_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, s
     at = -1 if "<think>" in bare else max(0, bare.rfind(f'"{_KEY}"'))
     keyed = _OPENED.match(bare, at) if at >= 0 else None
     entries = _members_from(bare, keyed.end()) if keyed else _items_from(bare, at)
-    complete = [one for one in entries if isinstance(one, dict) and one.get("trajectory_id") in labels]
+    complete = [
+        one
+        for one in entries
+        if isinstance(one, dict) and one.get("trajectory_id") in labels
+    ]
     try:
-        parsed = _checked(complete, list(dict.fromkeys(one["trajectory_id"] for one in complete)))
+        parsed = _checked(
+            complete, list(dict.fromkeys(one["trajectory_id"] for one in complete))
+        )
     except DefectError:
         return {}
     return {} if parsed.rescaled else parsed.entries
@@ -116,13 +122,19 @@ def _checked(entries: list[Any], labels: Sequence[str]) -> ParsedReply:
         value, explanation = entry.get("score"), entry.get("explanation")
         if label in chosen and _number(chosen[label][0]) != _number(value):
             raise DefectError("one id had two different scores")
-        chosen[label] = (value, readable_text(explanation) if isinstance(explanation, str) else "")
+        chosen[label] = (
+            value,
+            readable_text(explanation) if isinstance(explanation, str) else "",
+        )
     missing = len(labels) - len(chosen)
     if missing:
         raise DefectError(f"{missing} of {len(labels)} ids had no score")
     scores, rescaled = _scores([value for value, _ in chosen.values()])
     return ParsedReply(
-        {label: (score, text) for (label, (_, text)), score in zip(chosen.items(), scores, strict=True)},
+        {
+            label: (score, text)
+            for (label, (_, text)), score in zip(chosen.items(), scores, strict=True)
+        },
         rescaled,
         unknown,
     )
@@ -134,7 +146,9 @@ def _bare(text: str) -> str:
 
 
 def _unfenced(text: str) -> str:
-    text = text.strip().removeprefix("\ufeff").strip()  # some servers begin with a byte order mark
+    text = (
+        text.strip().removeprefix("\ufeff").strip()
+    )  # some servers begin with a byte order mark
     if text.startswith("```") and text.endswith("```"):
         head, _, rest = text.partition("\n")
         if rest and re.fullmatch(_FENCE, head):
@@ -226,7 +240,9 @@ def _scores(values: Iterable[Any]) -> tuple[list[float], bool]:
     if max(bare) < _CLEARLY_TEN:
         raise DefectError(f"a score was out of range ({max(bare):g})")
     if any(_NEAR < number < 1 for number in bare):
-        raise DefectError("scores stood on mixed scales, some from 0 to 1 and some from 0 to 10")
+        raise DefectError(
+            "scores stood on mixed scales, some from 0 to 1 and some from 0 to 10"
+        )
     return [_share(number, 1 if scaled else 10) for number, scaled in numbers], True
 
 

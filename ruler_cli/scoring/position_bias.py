@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import fsum, sqrt
 
-from ruler_cli.observer import PositionBin
 from ruler_cli.scoring.sums import RatioSums
+from ruler_cli.types import PositionBin
 
 _INNER = 6
 """Equal bins between the first position and the last, so that each position of a group of 8 has its own."""
@@ -31,7 +31,10 @@ def _bins_of(size: int) -> tuple[int, ...]:
 
     The first position has the first bin, the last position the last, and the others share the inner ones.
     """
-    inner = [1 + (2 * position - 1) * _INNER // (2 * (size - 2)) for position in range(1, size - 1)]
+    inner = [
+        1 + (2 * position - 1) * _INNER // (2 * (size - 2))
+        for position in range(1, size - 1)
+    ]
     return (0, *inner, _BINS - 1)
 
 
@@ -115,8 +118,16 @@ class PositionBias:
         used = [b for b in self._bins if b.groups > 1]
         weight = fsum(b.x for b in used)
         mean = fsum(b.y for b in used) / weight
-        variance = fsum(b.x * (b.ratio - mean) ** 2 for b in used) / weight * len(used) / (len(used) - 1)
+        variance = (
+            fsum(b.x * (b.ratio - mean) ** 2 for b in used)
+            / weight
+            * len(used)
+            / (len(used) - 1)
+        )
         true = max(0.0, variance - fsum(b.x * _square_error(b) for b in used) / weight)
         if true <= 0:
             return [0.0] * _BINS
-        return [b.ratio * true / (true + _square_error(b)) if b.groups > 1 else 0.0 for b in self._bins]
+        return [
+            b.ratio * true / (true + _square_error(b)) if b.groups > 1 else 0.0
+            for b in self._bins
+        ]

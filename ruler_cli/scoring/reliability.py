@@ -62,10 +62,18 @@ class Anova:
 
     @classmethod
     def of_squares(
-        cls, between: float, df_item: int, rest: float, df_res: int, k: float, efficiency: float = 1.0
+        cls,
+        between: float,
+        df_item: int,
+        rest: float,
+        df_res: int,
+        k: float,
+        efficiency: float = 1.0,
     ) -> Anova:
         """Make it of sums of squares: `between` rollouts, adjusted for passes, and `rest` of residuals."""
-        return cls(_mean(between, df_item), _mean(rest, df_res), k, df_item, df_res, efficiency)
+        return cls(
+            _mean(between, df_item), _mean(rest, df_res), k, df_item, df_res, efficiency
+        )
 
 
 def _mean(square: float, df: int) -> float:
@@ -145,7 +153,9 @@ class NoiseEstimator:
         if between <= 0:
             return NoisePrior(inf, self._pooled / self._df, self._df)
         df = 2 * trigamma_inverse(between)
-        return NoisePrior(df, exp(self._logs.mean + polygamma(0, df / 2) - log(df / 2)), self._df)
+        return NoisePrior(
+            df, exp(self._logs.mean + polygamma(0, df / 2) - log(df / 2)), self._df
+        )
 
 
 def rate(anova: Anova, prior: NoisePrior) -> tuple[float, bool] | None:

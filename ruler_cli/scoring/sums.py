@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement, groupby
 from math import fsum, log2, sqrt
 
-from ruler_cli.observer import Length
+from ruler_cli.types import Length
 
 _FLAT = 1e-9
 """Values of a group that differ by less are equal: such a difference is rounding and no signal."""
@@ -96,14 +96,18 @@ def concordance(scores: Sequence[float], labels: Sequence[float]) -> Concordance
     """Count the pairs in O(n log n), by the sorted scores of the rollouts with lower labels."""
     lower: list[float] = []
     pairs = won = tied = 0
-    for _, same in groupby(sorted(zip(labels, scores, strict=True)), key=lambda item: item[0]):
+    for _, same in groupby(
+        sorted(zip(labels, scores, strict=True)), key=lambda item: item[0]
+    ):
         level = [score for _, score in same]
         for score in level:
             below, upto = bisect_left(lower, score), bisect_right(lower, score)
             won += below
             tied += upto - below
         pairs += len(level) * len(lower)
-        if len(level) < _FEW:  # with many labels, a new sort for each would take minutes
+        if (
+            len(level) < _FEW
+        ):  # with many labels, a new sort for each would take minutes
             for score in level:
                 insort(lower, score)
         else:
@@ -208,7 +212,9 @@ _LARGEST = 1e50
 """Labels beyond this are ignored: products of several must stay finite."""
 
 
-def pair_products(rows: Sequence[tuple[float, float, float | None]]) -> dict[str, dict[str, float]]:
+def pair_products(
+    rows: Sequence[tuple[float, float, float | None]],
+) -> dict[str, dict[str, float]]:
     """Sum the products of two judges' `scores` in one group, and those for their `errors` against the labels.
 
     A row has the two scores of a rollout, and its label or reward. `n` counts the rows of each kind. A kind
@@ -217,7 +223,10 @@ def pair_products(rows: Sequence[tuple[float, float, float | None]]) -> dict[str
     labelled = [(a, b, y) for a, b, y in rows if y is not None and abs(y) <= _LARGEST]
     found = {}
     if len(rows) > 1:
-        found["scores"] = {"n": len(rows), **products(a=[a for a, _, _ in rows], b=[b for _, b, _ in rows])}
+        found["scores"] = {
+            "n": len(rows),
+            **products(a=[a for a, _, _ in rows], b=[b for _, b, _ in rows]),
+        }
     if len(labelled) > 1:
         a, b, y = zip(*labelled, strict=True)
         found["errors"] = {"n": len(labelled), **products(a=a, b=b, y=y)}

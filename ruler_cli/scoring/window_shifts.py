@@ -104,7 +104,9 @@ class _Design:
     def levels(self, ys: Sequence[Sequence[float]], ridge: float) -> list[float]:
         """The windows' effects that minimise the squared residuals plus `ridge` times their own squares."""
         sums = self.by_window(self.means(ys))
-        return self.solve([fsum(window) - s for window, s in zip(ys, sums, strict=True)], ridge)
+        return self.solve(
+            [fsum(window) - s for window, s in zip(ys, sums, strict=True)], ridge
+        )
 
     def solve(self, right: Sequence[float], ridge: float) -> list[float]:
         """Solve by conjugate gradients (Hestenes & Stiefel 1952); without ridge, the least-norm solution."""
@@ -166,9 +168,14 @@ class _Design:
             share = 1.0
         else:
             rng = random.Random(0)  # the same table has the same efficiency
-            probes = [[rng.choice((-1.0, 1.0)) for _ in range(size)] for _ in range(affordable)]
+            probes = [
+                [rng.choice((-1.0, 1.0)) for _ in range(size)]
+                for _ in range(affordable)
+            ]
             share = 1 / affordable
-        trace = fsum(self.inverse[i] * (1 - 1 / len(part)) for part in parts for i in part)
+        trace = fsum(
+            self.inverse[i] * (1 - 1 / len(part)) for part in parts for i in part
+        )
         for probe in probes:
             spread = self.by_rollout(probe)
             for part in parts:
@@ -190,7 +197,9 @@ def _picker(indices: Sequence[int]) -> Callable[[Sequence[float]], Sequence[floa
     return lambda values: [values[index] for index in indices]
 
 
-def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], rollouts: int) -> WindowFit:
+def fit(
+    windows: Sequence[tuple[Sequence[int], Sequence[float]]], rollouts: int
+) -> WindowFit:
     """Solve y = window + rollout for a group of `rollouts` distinct rollouts.
 
     Each window has the rollouts that it shows and their scores, aligned. The mean of the scores is the mean
@@ -199,7 +208,9 @@ def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], rollouts: int)
     """
     windows = [window for window in windows if window[0]]
     if not windows:
-        return WindowFit((None,) * rollouts, ((),) * rollouts, Anova(0.0, 0.0, 0.0, 0, 0))
+        return WindowFit(
+            (None,) * rollouts, ((),) * rollouts, Anova(0.0, 0.0, 0.0, 0, 0)
+        )
     design = _Design([shown for shown, _ in windows], rollouts)
     everything = [y for _, scores in windows for y in scores]
     mean = fsum(everything) / len(everything)
@@ -216,7 +227,9 @@ def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], rollouts: int)
     parts = design.parts()
     df_item = len(known) - len(parts)
     return WindowFit(
-        tuple(None if x is None else min(high, max(low, mean + scale * x)) for x in off),
+        tuple(
+            None if x is None else min(high, max(low, mean + scale * x)) for x in off
+        ),
         tuple(tuple(mean + scale * y for y in own) for own in adjusted),
         Anova.of_squares(
             between,
@@ -229,10 +242,14 @@ def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], rollouts: int)
     )
 
 
-def _adjusted(design: _Design, ys: Sequence[Sequence[float]]) -> tuple[list[float | None], list[list[float]]]:
+def _adjusted(
+    design: _Design, ys: Sequence[Sequence[float]]
+) -> tuple[list[float | None], list[list[float]]]:
     """The rollouts' means and observations less their windows' levels, about the centre of the means."""
     adjusted: list[list[float]] = [[] for _ in design.seen]
-    for window, scores, level in zip(design.windows, ys, design.levels(ys, RIDGE), strict=True):
+    for window, scores, level in zip(
+        design.windows, ys, design.levels(ys, RIDGE), strict=True
+    ):
         for rollout, y in zip(window, scores, strict=True):
             adjusted[rollout].append(y - level)
     means = [fsum(own) / len(own) if own else None for own in adjusted]
@@ -251,8 +268,15 @@ def _squares(design: _Design, ys: Sequence[Sequence[float]]) -> tuple[float, flo
     the ratio of the mean squares is F if all rollouts are alike.
     """
     centres = [fsum(window) / len(window) for window in ys]
-    alone = fsum((y - centre) ** 2 for window, centre in zip(ys, centres, strict=True) for y in window)
-    net = [[y - level for y in window] for window, level in zip(ys, design.levels(ys, 0.0), strict=True)]
+    alone = fsum(
+        (y - centre) ** 2
+        for window, centre in zip(ys, centres, strict=True)
+        for y in window
+    )
+    net = [
+        [y - level for y in window]
+        for window, level in zip(ys, design.levels(ys, 0.0), strict=True)
+    ]
     means = design.means(net)
     rest = fsum(
         (y - means[rollout]) ** 2

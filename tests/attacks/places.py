@@ -34,7 +34,9 @@ class Place:
         given = self.shared(text)
         system = given.pop("system", None)
         messages = [] if system is None else [{"role": "system", "content": system}]
-        return group(*([*messages, *talk(answer)] for answer in ("Done.", *OTHERS)), **given)
+        return group(
+            *([*messages, *talk(answer)] for answer in ("Done.", *OTHERS)), **given
+        )
 
 
 def _with(*messages: dict[str, Any]) -> Rollout:
@@ -47,7 +49,9 @@ def _called(name: str, arguments: Any) -> Rollout:
         {
             "role": "assistant",
             "content": None,
-            "tool_calls": [{"id": "c1", "function": {"name": name, "arguments": arguments}}],
+            "tool_calls": [
+                {"id": "c1", "function": {"name": name, "arguments": arguments}}
+            ],
         }
     )
 
@@ -59,33 +63,74 @@ def _message(content: Any, role: str = "assistant", **more: Any) -> Rollout:
 PLACES = (
     Place("assistant's message", lambda text: Rollout(talk(text))),
     Place("user's message", lambda text: _message(text, "user")),
-    Place("part of a message", lambda text: _message([{"type": "text", "text": text}, "end"])),
+    Place(
+        "part of a message",
+        lambda text: _message([{"type": "text", "text": text}, "end"]),
+    ),
     Place("tool result", lambda text: _message(text, "tool", name="search")),
     Place(
         "tool result's JSON",
-        lambda text: _message(json.dumps({"found": [text]}, ensure_ascii=False), "tool", tool_call_id="c1"),
+        lambda text: _message(
+            json.dumps({"found": [text]}, ensure_ascii=False), "tool", tool_call_id="c1"
+        ),
     ),
-    Place("tool result's key", lambda text: _message(json.dumps({text: 1}), "tool", name="search")),
+    Place(
+        "tool result's key",
+        lambda text: _message(json.dumps({text: 1}), "tool", name="search"),
+    ),
     Place(
         "nested tool result",
-        lambda text: _message([{"type": "tool_result", "tool_use_id": "t", "content": text}], "user"),
+        lambda text: _message(
+            [{"type": "tool_result", "tool_use_id": "t", "content": text}], "user"
+        ),
     ),
     Place("tool's name", lambda text: _message("ok", "tool", name=text or "tool")),
     Place("call's name", lambda text: _called(text, "{}")),
     Place("call's argument", lambda text: _called("search", {"query": text})),
     Place("call's argument key", lambda text: _called("search", {text: {"of": 1}})),
-    Place("call's argument text", lambda text: _called("search", json.dumps({"query": text}))),
+    Place(
+        "call's argument text",
+        lambda text: _called("search", json.dumps({"query": text})),
+    ),
     Place("call's broken arguments", lambda text: _called("search", "{" + text)),
     Place("role", lambda text: _message("ok", text or "assistant")),
     Place("speaker's name", lambda text: _message("ok", "user", name=text)),
     Place("reasoning", lambda text: _message("ok", reasoning_content=text)),
     Place("refusal", lambda text: _message(None, refusal=text)),
-    Place("own system prompt", lambda text: Rollout([{"role": "system", "content": text}, *talk("ok")])),
-    Place("own tools", lambda text: Rollout(talk("ok"), tools=[{"name": "f", "description": text}])),
-    Place("tool parameter's name", lambda text: Rollout(talk("ok"), tools=[{"properties": {text: {}}}])),
+    Place(
+        "own system prompt",
+        lambda text: Rollout([{"role": "system", "content": text}, *talk("ok")]),
+    ),
+    Place(
+        "own tools",
+        lambda text: Rollout(talk("ok"), tools=[{"name": "f", "description": text}]),
+    ),
+    Place(
+        "tool parameter's name",
+        lambda text: Rollout(talk("ok"), tools=[{"properties": {text: {}}}]),
+    ),
     Place("later part", lambda text: Rollout(talk("ok"), histories=(talk(text),))),
-    Place("metadata", lambda text: _message("ok", "user", metadata={text: text}), own=False),
-    Place("system prompt of all", lambda _: Rollout([]), own=False, shared=lambda text: {"system": text}),
-    Place("tools of all", lambda _: Rollout([]), own=False, shared=lambda text: {"tools": [{"name": text}]}),
-    Place("group's name", lambda _: Rollout([]), own=False, shared=lambda text: {"key": text}),
+    Place(
+        "metadata",
+        lambda text: _message("ok", "user", metadata={text: text}),
+        own=False,
+    ),
+    Place(
+        "system prompt of all",
+        lambda _: Rollout([]),
+        own=False,
+        shared=lambda text: {"system": text},
+    ),
+    Place(
+        "tools of all",
+        lambda _: Rollout([]),
+        own=False,
+        shared=lambda text: {"tools": [{"name": text}]},
+    ),
+    Place(
+        "group's name",
+        lambda _: Rollout([]),
+        own=False,
+        shared=lambda text: {"key": text},
+    ),
 )

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ruler_cli.batch.providers import ANTHROPIC, OPENAI, Providers, RemoteBatch
-from ruler_cli.config import JudgeSettings
+from ruler_cli.runs.batch.providers import ANTHROPIC, OPENAI, Providers, RemoteBatch
+from ruler_cli.settings.models import JudgeSettings
 from tests.batch_server import BatchServer
 
 KEY = "sk-0123456789abcdef"
@@ -30,7 +30,9 @@ async def api(
 
     async with Providers() as providers:
         base = getattr(server, name)
-        made = providers.for_judge(JudgeSettings(f"{name}/m", api_base=base, api_key=KEY, **settings))
+        made = providers.for_judge(
+            JudgeSettings(f"{name}/m", api_base=base, api_key=KEY, **settings)
+        )
         made.client.pause = pause
         yield made
 
@@ -41,18 +43,41 @@ def request(name: str, at: int, model: str = "m", text: str = "") -> dict[str, A
         f'<trajectory id="{label}">\n{text} {at} truth={truth}\n</trajectory>\n'
         for label, truth in (("a", 0.25), ("b", (at % 5) / 4))
     )
-    user = {"role": "user", "content": f'{rollouts}\ntrajectory_ids to score: ["a","b"]'}
+    user = {
+        "role": "user",
+        "content": f'{rollouts}\ntrajectory_ids to score: ["a","b"]',
+    }
     if name == "anthropic":
-        params = {"model": model, "max_tokens": 100, "system": "Judge.", "messages": [user]}
+        params = {
+            "model": model,
+            "max_tokens": 100,
+            "system": "Judge.",
+            "messages": [user],
+        }
         return {"custom_id": f"{at:032x}", "params": params}
     body = {"model": model, "messages": [{"role": "system", "content": "Judge."}, user]}
-    return {"custom_id": f"{at:032x}", "method": "POST", "url": "/v1/chat/completions", "body": body}
+    return {
+        "custom_id": f"{at:032x}",
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": body,
+    }
 
 
-def requests(path: Path, name: str, count: int, model: str = "m", start: int = 0, *, times: int = 1) -> Path:
+def requests(
+    path: Path,
+    name: str,
+    count: int,
+    model: str = "m",
+    start: int = 0,
+    *,
+    times: int = 1,
+) -> Path:
     """Write a file of requests, each so many times."""
     made = OPENAI if name == "openai" else ANTHROPIC
-    lines = [json.dumps(request(name, start + i, model)).encode() for i in range(count)] * times
+    lines = [
+        json.dumps(request(name, start + i, model)).encode() for i in range(count)
+    ] * times
     path.write_bytes(made.opening + made.between.join(lines) + made.closing)
     return path
 

@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
-from ruler_cli.batch.collect import Batches, CollectResult
-from ruler_cli.batch.journal import BatchRecord, BatchState, Journal
-from ruler_cli.batch.missing_requests import render_missing
-from ruler_cli.batch.providers import Provider, Providers
-from ruler_cli.batch.recover import BatchStatus, Recovery
-from ruler_cli.batch.submit import SubmitResult, submit
-from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import StopSignal
+from ruler_cli.runs.batch.collect import Batches, CollectResult
+from ruler_cli.runs.batch.journal import BatchRecord, BatchState, Journal
+from ruler_cli.runs.batch.missing_requests import render_missing
+from ruler_cli.runs.batch.providers import Provider, Providers
+from ruler_cli.runs.batch.recover import BatchStatus, Recovery
+from ruler_cli.runs.batch.submit import SubmitResult, submit
+from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.types import Observer
 from tests.batch.apis import KEY
 from tests.batch_server import BatchServer
 from tests.conftest import group, write
@@ -122,7 +122,9 @@ def mortal_disk(steps: Steps) -> Iterator[None]:
             steps.reach(f"before a commit: {name}")
         steps.reach(f"after a commit: {name}")
 
-    def named_move(self: Journal, batch: BatchRecord, state: BatchState, **fields: Any) -> BatchRecord | None:
+    def named_move(
+        self: Journal, batch: BatchRecord, state: BatchState, **fields: Any
+    ) -> BatchRecord | None:
         steps.writes = state
         return move(self, batch, state, **fields)
 
@@ -159,15 +161,29 @@ class Client:
     """Submit and collect on one ledger, each call as a process of its own."""
 
     def __init__(
-        self, folder: Path, server: BatchServer, name: str, groups: int = 5, model: str = "m", **limits: int
+        self,
+        folder: Path,
+        server: BatchServer,
+        name: str,
+        groups: int = 5,
+        model: str = "m",
+        **limits: int,
     ) -> None:
         """Write the input; `limits` are the provider's: `requests` and `bytes` of a batch."""
         self.server, self.name, self.limits, self.window = server, name, limits, WINDOW
-        self.source = write(folder / "in.jsonl", [group(f"g{i}", 0.25, (i % 5) / 4) for i in range(groups)])
+        self.source = write(
+            folder / "in.jsonl",
+            [group(f"g{i}", 0.25, (i % 5) / 4) for i in range(groups)],
+        )
         self.ledger_path, self.listener = folder / "ledger.sqlite", Listener()
-        judge = JudgeSettings(f"{name}/{model}", api_base=getattr(server, name), api_key=KEY)
+        judge = JudgeSettings(
+            f"{name}/{model}", api_base=getattr(server, name), api_key=KEY
+        )
         self.settings = ScoreSettings(
-            InputSettings(str(self.source)), str(folder / "out.jsonl"), judge, ledger=self.ledger_path
+            InputSettings(str(self.source)),
+            str(folder / "out.jsonl"),
+            judge,
+            ledger=self.ledger_path,
         )
 
     def submit(self, steps: Steps | None = None, **changed: Any) -> SubmitResult:
@@ -177,7 +193,12 @@ class Client:
         async def main() -> SubmitResult:
             async with self.providers(steps) as providers:
                 return await submit(
-                    settings, providers, lambda batch: None, self.listener, StopSignal(), self.window
+                    settings,
+                    providers,
+                    lambda batch: None,
+                    self.listener,
+                    StopSignal(),
+                    self.window,
                 )
 
         return self._run(main, steps)
@@ -187,7 +208,9 @@ class Client:
 
         async def main() -> CollectResult:
             async with self.providers(steps) as providers:
-                batches = Batches(self.ledger_path, providers, self.listener, self.window)
+                batches = Batches(
+                    self.ledger_path, providers, self.listener, self.window
+                )
                 return await batches.collect(lambda closed: None, wait=wait, pause=0.01)
 
         return self._run(main, steps)
@@ -197,9 +220,16 @@ class Client:
         for number in range(1, rounds + 1):
             submitted = self.submit()
             collected = self.collect(wait=5.0)
-            if not submitted.batches and not submitted.out and not submitted.uncertain and not collected.open:
+            if (
+                not submitted.batches
+                and not submitted.out
+                and not submitted.uncertain
+                and not collected.open
+            ):
                 return number
-        raise AssertionError(f"still lacking after {rounds} rounds: {submitted}, {collected}")
+        raise AssertionError(
+            f"still lacking after {rounds} rounds: {submitted}, {collected}"
+        )
 
     def recover(self, window: float, *, give_up: bool) -> list[BatchStatus]:
         """Recover; return the uncertain batches."""
@@ -219,7 +249,11 @@ class Client:
 
     def missing(self) -> int:
         """Count the requests that the ledger does not answer."""
-        return sum(anyio.run(render_missing, self.settings, lambda judge_index, key, request: None).requests)
+        return sum(
+            anyio.run(
+                render_missing, self.settings, lambda judge_index, key, request: None
+            ).requests
+        )
 
     def providers(self, steps: Steps | None) -> Providers:
         """Return the providers at the server."""

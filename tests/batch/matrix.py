@@ -50,7 +50,11 @@ class CrashResult:
 
 
 def ends(
-    name: str, folder: Path, lag: int = 0, most: int | None = None, every: tuple[int, int] = (0, 1)
+    name: str,
+    folder: Path,
+    lag: int = 0,
+    most: int | None = None,
+    every: tuple[int, int] = (0, 1),
 ) -> Iterator[CrashResult]:
     """A client that ends at each of its steps in turn, or at the first of them, in this process.
 
@@ -76,7 +80,10 @@ def ends(
 def _steps(name: str, folder: Path) -> list[str]:
     folder.mkdir()
     with BatchServer() as server:
-        client, steps = Client(folder, server, name, GROUPS, requests=PER_BATCH), Steps()
+        client, steps = (
+            Client(folder, server, name, GROUPS, requests=PER_BATCH),
+            Steps(),
+        )
         client.submit(steps)
         client.collect(steps)
     return steps.passed
@@ -89,7 +96,9 @@ def kills(
     steps: tuple[str, ...] = ("upload", "create", "list", "retrieve", "results"),
 ) -> Iterator[CrashResult]:
     """Kill a process by the system at each request, before it is handled or after."""
-    remote = steps if name == "openai" else tuple(step for step in steps if step != "upload")
+    remote = (
+        steps if name == "openai" else tuple(step for step in steps if step != "upload")
+    )
     for step in remote:
         for moment in moments:
             here = folder / f"{step}-{moment}"
@@ -98,7 +107,11 @@ def kills(
                 client = Client(here, server, name, GROUPS)
                 _prepare(step, client, server)
                 died = _killed(client, server, step, moment)
-                yield _result(f"kill -9 {moment} {step}" if died else f"{step}: not killed", client, server)
+                yield _result(
+                    f"kill -9 {moment} {step}" if died else f"{step}: not killed",
+                    client,
+                    server,
+                )
 
 
 def _prepare(step: str, client: Client, server: BatchServer) -> None:
@@ -123,11 +136,22 @@ def _steps_until(step: str, client: Client) -> int:
 
 def _killed(client: Client, server: BatchServer, step: str, moment: str) -> bool:
     """Run a process until it is killed at its first request of that step; tell if it was."""
-    command = ["collect"] if step in ("list", "retrieve", "results") else ["submit", str(client.source)]
+    command = (
+        ["collect"]
+        if step in ("list", "retrieve", "results")
+        else ["submit", str(client.source)]
+    )
     if command[0] == "submit":
         judge = client.settings.judge
         command += ["-m", judge.model, "--api-base", str(judge.api_base)]
-    command += ["--ledger", str(client.ledger_path), "--settle", str(WINDOW), "--api-key-env", "TEST_KEY"]
+    command += [
+        "--ledger",
+        str(client.ledger_path),
+        "--settle",
+        str(WINDOW),
+        "--api-key-env",
+        "TEST_KEY",
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "ruler_cli", "batch", *command],
         env={**os.environ, "PYTHONPATH": str(_ROOT), "TEST_KEY": KEY},
@@ -145,7 +169,9 @@ def _killed(client: Client, server: BatchServer, step: str, moment: str) -> bool
         process.wait(_LONGEST)
         return moment != "before"  # before: the request is lost with its client
 
-    server.before, server.after = (kill, lambda now: True) if moment == "before" else (lambda now: True, kill)
+    server.before, server.after = (
+        (kill, lambda now: True) if moment == "before" else (lambda now: True, kill)
+    )
     try:
         process.wait(_LONGEST)
     finally:
@@ -159,15 +185,22 @@ def _killed(client: Client, server: BatchServer, step: str, moment: str) -> bool
 def _result(point: str, client: Client, server: BatchServer) -> CrashResult:
     rounds = client.until_complete()
     answered = GROUPS - client.missing()
-    return CrashResult(point, server.created, server.billed, server.billed_again, answered, rounds)
+    return CrashResult(
+        point, server.created, server.billed, server.billed_again, answered, rounds
+    )
 
 
 def table(columns: dict[str, list[CrashResult]]) -> str:
     """Format a table with a row for each point and a column for each API."""
     names = list(columns)
-    points = list(dict.fromkeys(each.point for result in columns.values() for each in result))
+    points = list(
+        dict.fromkeys(each.point for result in columns.values() for each in result)
+    )
     rows = [["point", *names], ["---"] * (len(names) + 1)]
     for point in points:
-        cells = [next((str(each) for each in columns[name] if each.point == point), "") for name in names]
+        cells = [
+            next((str(each) for each in columns[name] if each.point == point), "")
+            for name in names
+        ]
         rows.append([point, *cells])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from ruler_cli.batch.http import ApiClient, open_session
+from ruler_cli.runs.batch.http import ApiClient, open_session
 
 KEY = "sk-0123456789abcdef"
 
@@ -54,8 +54,12 @@ async def serving(play: Play, heads: list[str]) -> AsyncIterator[str]:
 
     tasks: set[asyncio.Task[None]] = set()
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+    async def answer(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(
+            ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError
+        ):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             heads.append(head)
             await play(Call(head, reader, writer))
@@ -67,7 +71,9 @@ async def serving(play: Play, heads: list[str]) -> AsyncIterator[str]:
         tasks.add(asyncio.ensure_future(answer(reader, writer)))
 
     listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # a sender has to wait
+    listener.setsockopt(
+        socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16
+    )  # a sender has to wait
     listener.bind(("127.0.0.1", 0))
     server = await asyncio.start_server(meet, sock=listener)
     async with server:
@@ -79,7 +85,10 @@ async def serving(play: Play, heads: list[str]) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def api_client(
-    base: str, waits: list[float] | None = None, seconds: float = 10.0, key: str | None = KEY
+    base: str,
+    waits: list[float] | None = None,
+    seconds: float = 10.0,
+    key: str | None = KEY,
 ) -> AsyncIterator[ApiClient]:
     """An API client that records its waits instead of waiting."""
     noted = [] if waits is None else waits
@@ -89,4 +98,6 @@ async def api_client(
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with open_session() as session:
-        yield ApiClient(session, "the batch API at x", base, headers, key, seconds, pause)
+        yield ApiClient(
+            session, "the batch API at x", base, headers, key, seconds, pause
+        )

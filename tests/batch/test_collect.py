@@ -9,12 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ruler_cli.batch.collect import Batches
-from ruler_cli.batch.http import UnreachableError
-from ruler_cli.batch.journal import OPEN, Journal
-from ruler_cli.batch.providers import Provider, RemoteBatch
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.runs.batch.collect import Batches
+from ruler_cli.runs.batch.http import UnreachableError
+from ruler_cli.runs.batch.journal import OPEN, Journal
+from ruler_cli.runs.batch.providers import Provider, RemoteBatch
 from tests.batch.apis import APIS
 from tests.batch.crashes import WINDOW, Client
 from tests.batch_server import BatchServer, rows
@@ -23,7 +23,9 @@ each_api = pytest.mark.parametrize("name", APIS)
 one_api = pytest.mark.parametrize("name", APIS[:1])
 
 
-def client_of(folder: Path, server: BatchServer, name: str, model: str = "m", **limits: int) -> Client:
+def client_of(
+    folder: Path, server: BatchServer, name: str, model: str = "m", **limits: int
+) -> Client:
     """A client with six requests."""
     return Client(folder, server, name, 6, model, **limits)
 
@@ -37,7 +39,12 @@ def test_temporary_errors(name: str, tmp_path: Path, batch_server: BatchServer) 
         client.submit()
         done = client.collect()
         (batch,) = client.batches()
-        assert (batch.state, batch.answered, batch.failed, batch.left_out) == ("collected", 4, 0, 2), kind
+        assert (batch.state, batch.answered, batch.failed, batch.left_out) == (
+            "collected",
+            4,
+            0,
+            2,
+        ), kind
         assert (done.exit_code, done.left_out) == (1, 2)
         assert client.submit().requests == 2
         assert client.collect().exit_code == 0
@@ -57,7 +64,9 @@ def test_lasting_errors(name: str, tmp_path: Path, batch_server: BatchServer) ->
 
 
 @one_api
-def test_collect_during_submission(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+def test_collect_during_submission(
+    name: str, tmp_path: Path, batch_server: BatchServer
+) -> None:
     """While another command submits, more batches may follow, so a collection with --wait goes on."""
     client = client_of(tmp_path, batch_server, name)
     with Journal(client.ledger_path) as journal, journal.alone():
@@ -70,14 +79,21 @@ def test_collect_during_submission(name: str, tmp_path: Path, batch_server: Batc
 @each_api
 def test_malformed_rows(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
     """Malformed, repeated and foreign rows are counted and reported, and affect no other row."""
-    for kind, answered, odd in (("malformed", 4, 2), ("duplicate", 6, 0), ("foreign", 6, 2)):
+    for kind, answered, odd in (
+        ("malformed", 4, 2),
+        ("duplicate", 6, 0),
+        ("foreign", 6, 2),
+    ):
         (tmp_path / kind).mkdir()
         client = client_of(tmp_path / kind, batch_server, name, f"some-row-{kind}")
         client.submit()
         (closed,) = client.collect().closed
         assert closed.imported is not None
         assert closed.imported.foreign + closed.imported.unreadable == odd
-        assert (closed.batch.answered, closed.batch.left_out) == (answered, 6 - answered), kind
+        assert (closed.batch.answered, closed.batch.left_out) == (
+            answered,
+            6 - answered,
+        ), kind
         assert len(client.listener.warnings) == odd
         with Ledger(client.ledger_path) as ledger:
             assert ledger.stats().rows["answer"] == answered
@@ -123,7 +139,9 @@ def test_cancel(name: str, tmp_path: Path) -> None:
 
         async def stop() -> None:
             async with client.providers(None) as providers:
-                batches = Batches(client.ledger_path, providers, client.listener, WINDOW)
+                batches = Batches(
+                    client.ledger_path, providers, client.listener, WINDOW
+                )
                 (result,) = await batches.cancel([client.batches()[0].tag[:12]])
                 assert result.remote is not None
 
@@ -145,7 +163,9 @@ def test_forget(name: str, tmp_path: Path) -> None:
 
         async def stop(names: list[str]) -> None:
             async with client.providers(None) as providers:
-                batches = Batches(client.ledger_path, providers, client.listener, WINDOW)
+                batches = Batches(
+                    client.ledger_path, providers, client.listener, WINDOW
+                )
                 await batches.cancel(names, forget=True)
 
         for wrong in ("nobody", client.batches()[0].tag[:3]):
@@ -169,26 +189,38 @@ def test_lost_at_provider(tmp_path: Path, batch_server: BatchServer) -> None:
     assert all("--forget" in str(each.error) for each in done.open)
     assert [each.batch.model for each in done.open] == ["openai/gone", "openai/taken"]
     assert [each.batch.model for each in done.closed] == ["openai/n"]
-    assert client.submit(judge=replace(client.settings.judge, model="openai/gone")).out == 6
+    assert (
+        client.submit(judge=replace(client.settings.judge, model="openai/gone")).out
+        == 6
+    )
 
 
 @one_api
 def test_key_in_rows(
-    name: str, tmp_path: Path, batch_server: BatchServer, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    tmp_path: Path,
+    batch_server: BatchServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A key that a provider returns in its rows is stored neither in the ledger nor in a reason."""
     key = "of-no-known-form-0123"
     monkeypatch.setattr("tests.batch.crashes.KEY", key)
-    monkeypatch.setitem(rows._ERRORS, "refused", (400, "invalid_request_error", f"{key} has no right"))
+    monkeypatch.setitem(
+        rows._ERRORS, "refused", (400, "invalid_request_error", f"{key} has no right")
+    )
     client = client_of(tmp_path, batch_server, name, "some-row-refused")
     client.submit()
     (closed,) = client.collect().closed
     assert closed.batch.reason.endswith("[key] has no right")
-    assert key.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("ledger.sqlite*"))
+    assert key.encode() not in b"".join(
+        file.read_bytes() for file in tmp_path.glob("ledger.sqlite*")
+    )
 
 
 @one_api
-def test_closed_by_another(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+def test_closed_by_another(
+    name: str, tmp_path: Path, batch_server: BatchServer
+) -> None:
     """A batch that another process closes in the meantime is skipped without a warning."""
     client, first = client_of(tmp_path, batch_server, name), True
     client.submit()
@@ -198,7 +230,13 @@ def test_closed_by_another(name: str, tmp_path: Path, batch_server: BatchServer)
         if step == "retrieve" and first:
             first = False
             with Journal(client.ledger_path) as journal:
-                journal.move(journal.batches(*OPEN)[0], "collected", answered=6, failed=0, left_out=0)
+                journal.move(
+                    journal.batches(*OPEN)[0],
+                    "collected",
+                    answered=6,
+                    failed=0,
+                    left_out=0,
+                )
 
     batch_server.before = meanwhile
     done = client.collect()
@@ -207,7 +245,9 @@ def test_closed_by_another(name: str, tmp_path: Path, batch_server: BatchServer)
 
 
 @one_api
-def test_truncated_results(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+def test_truncated_results(
+    name: str, tmp_path: Path, batch_server: BatchServer
+) -> None:
     """A row that is received incomplete is fetched once more, since it is paid for."""
     client = client_of(tmp_path, batch_server, name)
     client.submit()
@@ -238,7 +278,9 @@ def test_renewed_key(name: str, tmp_path: Path, batch_server: BatchServer) -> No
 
 
 @one_api
-def test_network_outage(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_outage(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A long wait survives a network outage, but not an address that never answered."""
     queries = 0
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.batch.journal import OPEN, Journal
-from ruler_cli.config import AskSettings
 from ruler_cli.errors import RulerError
+from ruler_cli.runs.batch.journal import OPEN, Journal
+from ruler_cli.settings.models import AskSettings
 from tests.batch.apis import APIS
 from tests.batch.crashes import WINDOW, Client, Crash, Steps
 from tests.batch.matrix import GROUPS, PER_BATCH, ends, kills, table
@@ -68,7 +68,9 @@ def test_late_listings(name: str, tmp_path: Path) -> None:
     assert not [each for each in results if not each.good]
 
 
-@pytest.mark.parametrize("step", few(1, ["create", "upload", "list", "retrieve", "results"]))
+@pytest.mark.parametrize(
+    "step", few(1, ["create", "upload", "list", "retrieve", "results"])
+)
 def test_killed(step: str, tmp_path: Path) -> None:
     """The same holds if the system kills a process whose request is handled but not answered.
 
@@ -134,7 +136,11 @@ def test_living_process(name: str, client: Client, batch_server: BatchServer) ->
     with Journal(client.ledger_path) as journal, journal.alone() as mine:
         assert mine
         (standing,) = client.collect().open
-        assert (standing.batch.state, standing.uncertainty, standing.error) == ("creating", "", None)
+        assert (standing.batch.state, standing.uncertainty, standing.error) == (
+            "creating",
+            "",
+            None,
+        )
         assert "list" not in batch_server.steps
     assert client.submit().requests == GROUPS
     assert_recovers(client, batch_server)
@@ -182,7 +188,9 @@ def test_running_candidate(tmp_path: Path) -> None:
         for _ in range(2):
             done = client.submit()
             assert not done.batches
-            assert [each.candidates[0].id for each in done.uncertain] == ["msgbatch_0001"]
+            assert [each.candidates[0].id for each in done.uncertain] == [
+                "msgbatch_0001"
+            ]
         assert "perhaps msgbatch_0001" in done.uncertain[0].uncertainty
         server.advance(3)
         assert_recovers(client, server)

@@ -15,9 +15,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from ruler_cli.batch import http as module
-from ruler_cli.batch.http import OpenBody, UnclearError, _split
 from ruler_cli.errors import RefusedError, RulerError
+from ruler_cli.runs.batch import http as module
+from ruler_cli.runs.batch.http import OpenBody, UnclearError, _split
 from tests.batch.apis import to_list
 from tests.batch.raw import KEY, Answer, Call, api_client, serving
 
@@ -52,7 +52,9 @@ async def test_broken_creation(tmp_path: Path) -> None:
 
     async with serving(play, heads) as base, api_client(base) as client:
         with pytest.raises(UnclearError, match="broke"):
-            await client.request("POST", "/batches", Answer, _big(tmp_path, 32), once=True)
+            await client.request(
+                "POST", "/batches", Answer, _big(tmp_path, 32), once=True
+            )
     assert len(heads) == 1
 
 
@@ -69,10 +71,14 @@ async def test_slow_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         await call.answer(b'{"id": "1"}')
 
     async with serving(play, heads) as base, api_client(base, seconds=0.1) as client:
-        assert await client.request("POST", "/batches", Answer, _big(tmp_path, 16), once=True)
+        assert await client.request(
+            "POST", "/batches", Answer, _big(tmp_path, 16), once=True
+        )
         monkeypatch.setattr(module, "_MIN_UPLOAD_RATE", 1_000_000_000)
         with pytest.raises(UnclearError, match="did not answer in time"):
-            await client.request("POST", "/batches", Answer, _big(tmp_path, 16), once=True)
+            await client.request(
+                "POST", "/batches", Answer, _big(tmp_path, 16), once=True
+            )
 
 
 async def test_upload_memory(tmp_path: Path) -> None:
@@ -87,7 +93,9 @@ async def test_upload_memory(tmp_path: Path) -> None:
         gc.collect()
         tracemalloc.start()
         try:
-            await client.request("POST", "/batches", Answer, _big(tmp_path, 64), once=True)
+            await client.request(
+                "POST", "/batches", Answer, _big(tmp_path, 64), once=True
+            )
             assert tracemalloc.get_traced_memory()[1] < 4 << 20
         finally:
             tracemalloc.stop()
@@ -99,7 +107,9 @@ async def test_results_memory() -> None:
     line = b'{"custom_id": "%s"}' % (b"x" * 8000) + b"\n"
 
     async def play(call: Call) -> None:
-        call.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(line) * 4000))
+        call.writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(line) * 4000)
+        )
         for _ in range(4000):
             call.writer.write(line)
             await call.writer.drain()
@@ -138,7 +148,9 @@ def test_lines(pieces: list[bytes]) -> None:
 async def test_long_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that is too long is truncated, and no other line is lost."""
     monkeypatch.setattr(module, "_MAX_BYTES", 10)
-    content: Any = _Content([b"one\n", b"x" * 8, b"x" * 8, b"x\ntwo", b"\n" + b"y" * 30])
+    content: Any = _Content(
+        [b"one\n", b"x" * 8, b"x" * 8, b"x\ntwo", b"\n" + b"y" * 30]
+    )
     assert await to_list(_split(content)) == [b"one", b"x" * 10, b"two", b"y" * 10]
 
 
@@ -153,7 +165,14 @@ async def test_broken_stream() -> None:
         await call.writer.drain()
 
     async with serving(play, heads) as base, api_client(base) as client:
-        assert await to_list(client.lines(["/results"], "gone")) == [b"1", b"2", b"1", b"2", b"33", b"4"]
+        assert await to_list(client.lines(["/results"], "gone")) == [
+            b"1",
+            b"2",
+            b"1",
+            b"2",
+            b"33",
+            b"4",
+        ]
 
 
 async def test_key_stays_with_its_host() -> None:
@@ -199,7 +218,9 @@ async def test_no_key() -> None:
         await call.answer(b'{"error": {"message": "Incorrect API key provided."}}', 401)
 
     async with serving(play, []) as base, api_client(base, key=None) as client:
-        with pytest.raises(RefusedError, match=r"no key was sent to it; .*api_key_env=VAR"):
+        with pytest.raises(
+            RefusedError, match=r"no key was sent to it; .*api_key_env=VAR"
+        ):
             await client.request("GET", "/batches", Answer)
 
 
@@ -248,7 +269,10 @@ async def test_slow_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0.5)
 
     async with serving(play, []) as base, api_client(base) as client:
-        for ask in (client.request("GET", "/batches", Answer), to_list(client.lines(["/results"], "gone"))):
+        for ask in (
+            client.request("GET", "/batches", Answer),
+            to_list(client.lines(["/results"], "gone")),
+        ):
             with pytest.raises(RulerError, match="did not answer in time"):
                 await ask
 

@@ -16,10 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.answer import reply_of
-from ruler_cli.batch.import_replies import Importer, ImportResult, RejectedRow
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import CallError, Reply
+from ruler_cli.runs.batch.import_replies import Importer, ImportResult, RejectedRow
+from ruler_cli.types import CallError, Reply, reply_of
 from tests.conftest import ROOT
 
 FAILURE = CallError("refused", "the judge answered 400: no", "group")
@@ -33,7 +32,9 @@ def key(name: object) -> bytes:
 
 def row(name: object, response: Any = None, error: Any = None) -> bytes:
     """A line of a batch's output or error file."""
-    return json.dumps({"custom_id": key(name).hex(), "response": response, "error": error}).encode()
+    return json.dumps(
+        {"custom_id": key(name).hex(), "response": response, "error": error}
+    ).encode()
 
 
 def body(text: str, **more: Any) -> dict[str, Any]:
@@ -84,7 +85,9 @@ def stored(ledger: Ledger) -> dict[str, str]:
     return result
 
 
-def import_lines(lines: Iterable[bytes], ledger: Ledger, model: str | None = None) -> ImportResult:
+def import_lines(
+    lines: Iterable[bytes], ledger: Ledger, model: str | None = None
+) -> ImportResult:
     """Import every row of a reply file."""
     with Importer(ledger, model) as importer:
         for number, line in enumerate(lines, 1):
@@ -103,12 +106,34 @@ def count_rows(ledger: Ledger) -> int:
 
 def test_stored_rows(ledger: Ledger) -> None:
     """Answers and lasting errors are stored as in a live run; requests to send again are not."""
-    file = [good(1), b"\n", long(2), expired(3), broken(4), b"  ", good(5, "else"), good(1)]
+    file = [
+        good(1),
+        b"\n",
+        long(2),
+        expired(3),
+        broken(4),
+        b"  ",
+        good(5, "else"),
+        good(1),
+    ]
     result = import_lines(file, ledger)
     assert (result.rows, result.new, result.known, result.complete) == (6, 2, 1, False)
-    assert (result.failed, result.again) == ({"too_long": 1}, {"expired": 1, "no chat completion": 1})
-    assert stored(ledger) == {key(1).hex(): "fine", key(2).hex(): "too_long", key(5).hex(): "else"}
-    assert ledger.stats().rows == {"answer": 2, "truncated": 0, "refusal": 0, "odd": 1, "fault": 1}
+    assert (result.failed, result.again) == (
+        {"too_long": 1},
+        {"expired": 1, "no chat completion": 1},
+    )
+    assert stored(ledger) == {
+        key(1).hex(): "fine",
+        key(2).hex(): "too_long",
+        key(5).hex(): "else",
+    }
+    assert ledger.stats().rows == {
+        "answer": 2,
+        "truncated": 0,
+        "refusal": 0,
+        "odd": 1,
+        "fault": 1,
+    }
     reply = ledger.find(key(1))
     assert reply == reply_of(json.dumps(body("fine")).encode())
     failed = ledger.find(key(2))
@@ -125,8 +150,18 @@ def test_complete_import(ledger: Ledger) -> None:
 def test_model(ledger: Ledger) -> None:
     """The ledger has the given model, else the reply's, else `unknown`."""
     import_lines([good(1)], ledger, "openai/gpt-4o")
-    import_lines([good(2), json.dumps({"custom_id": key(3).hex().upper(), "text": "x"}).encode()], ledger)
-    assert [tally.model for tally in ledger.stats().models] == ["gpt-4o", "openai/gpt-4o", "unknown"]
+    import_lines(
+        [
+            good(2),
+            json.dumps({"custom_id": key(3).hex().upper(), "text": "x"}).encode(),
+        ],
+        ledger,
+    )
+    assert [tally.model for tally in ledger.stats().models] == [
+        "gpt-4o",
+        "openai/gpt-4o",
+        "unknown",
+    ]
 
 
 def test_no_overwriting(ledger: Ledger) -> None:
@@ -135,7 +170,9 @@ def test_no_overwriting(ledger: Ledger) -> None:
         output = body("first")
         output["choices"][0]["finish_reason"] = finish
         ledger.keep(key(name), "m", reply_of(json.dumps(output).encode()), 1.0)
-        result = import_lines([good(name, "second"), long(name), expired(name), broken(name)], ledger)
+        result = import_lines(
+            [good(name, "second"), long(name), expired(name), broken(name)], ledger
+        )
         assert result == ImportResult(4, 0, 1)
     assert (set(stored(ledger).values()), count_rows(ledger)) == ({"first"}, 3)
 
@@ -143,7 +180,9 @@ def test_no_overwriting(ledger: Ledger) -> None:
 def test_earlier_failure(ledger: Ledger) -> None:
     """A request that failed for good earlier is not sent again, so it is not counted as such."""
     ledger.keep(key(1), "m", FAILURE, 0.0)
-    assert import_lines([expired(1), broken(1)], ledger) == ImportResult(2, open={key(1): (True, "before")})
+    assert import_lines([expired(1), broken(1)], ledger) == ImportResult(
+        2, open={key(1): (True, "before")}
+    )
     assert count_rows(ledger) == 1
 
 
@@ -180,8 +219,15 @@ def test_foreign_id(ledger: Ledger) -> None:
     names = ["request-1", "\x1b[31m\n" + "x" * 1000, key(1).hex() + "0", "", "٣" * 32]
     lines = [json.dumps({"custom_id": name, "text": "x"}).encode() for name in names]
     result = import_lines([good(1), *lines, b"{}", good(2)], ledger)
-    assert (result.new, result.foreign, result.unreadable, count_rows(ledger)) == (2, 5, 1, 2)
-    assert [one.where for one in result.rejected] == [f"line {number}" for number in range(2, 8)]
+    assert (result.new, result.foreign, result.unreadable, count_rows(ledger)) == (
+        2,
+        5,
+        1,
+        2,
+    )
+    assert [one.where for one in result.rejected] == [
+        f"line {number}" for number in range(2, 8)
+    ]
     assert "'request-1'" in result.rejected[0].reason
     assert result.rejected[-1] == RejectedRow(7, "has no custom_id", "line 7")
     for one in result.rejected:
@@ -194,15 +240,26 @@ def test_foreign_id(ledger: Ledger) -> None:
 
 def test_two_processes(tmp_path: Path) -> None:
     """Two processes that import the same rows at once, each in its own order, store every answer once."""
-    made = [good(name) for name in range(2500)] + [long(name) for name in range(0, 2500, 7)]
+    made = [good(name) for name in range(2500)] + [
+        long(name) for name in range(0, 2500, 7)
+    ]
     added, both = 0, []
     for seed in (1, 2):
         random.Random(seed).shuffle(made)
         (tmp_path / f"{seed}.jsonl").write_bytes(b"\n".join(made))
-        words = ["ledger", "import", f"{seed}.jsonl", "--ledger", "ledger.sqlite", "--json"]
+        words = [
+            "ledger",
+            "import",
+            f"{seed}.jsonl",
+            "--ledger",
+            "ledger.sqlite",
+            "--json",
+        ]
         command = [sys.executable, "-m", "ruler_cli", *words]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        both.append(subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE))
+        both.append(
+            subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE)
+        )
     for one in both:
         added += json.loads(one.communicate(timeout=120)[0])["new"]
     assert added == 2500
@@ -220,7 +277,11 @@ def test_restricted_import(ledger: Ledger) -> None:
         importer.add(good(1), 1)
         importer.add(good(2), 2)
     result = importer.result
-    assert (result.new, result.foreign, stored(ledger)) == (1, 1, {key(1).hex(): "fine"})
+    assert (result.new, result.foreign, stored(ledger)) == (
+        1,
+        1,
+        {key(1).hex(): "fine"},
+    )
     assert key(2).hex() in result.rejected[0].reason
 
 
@@ -234,12 +295,26 @@ def test_callback(ledger: Ledger) -> None:
         reported.append((one, status))
 
     with Importer(ledger, on_key=on_key) as importer:
-        for line in (good(1), long(2), expired(3), broken(4), expired("held"), b"{}", long(5), good(5)):
+        for line in (
+            good(1),
+            long(2),
+            expired(3),
+            broken(4),
+            expired("held"),
+            b"{}",
+            long(5),
+            good(5),
+        ):
             importer.add(line, 1)
         assert not reported
     assert sorted(reported) == sorted(
         [
-            *((key(1), "answer"), (key(2), "failed"), (key(3), "again"), (key(4), "again")),
+            *(
+                (key(1), "answer"),
+                (key(2), "failed"),
+                (key(3), "again"),
+                (key(4), "again"),
+            ),
             *((key("held"), "answer"), (key(5), "failed"), (key(5), "answer")),
         ]
     )

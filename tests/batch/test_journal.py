@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.batch.journal import OPEN, BatchRecord, Journal, count_open_requests
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.ledger.reply_cache import Ledger, key_of
+from ruler_cli.runs.batch.journal import OPEN, BatchRecord, Journal, count_open_requests
 from ruler_cli.types import Reply, Request
 from tests.conftest import ROOT
 
 KEYS = [bytes([i]) * 16 for i in range(6)]
 _LIVES = (
-    "import sys, time; from pathlib import Path; from ruler_cli.batch.journal import Journal\n"
+    "import sys, time; from pathlib import Path; from ruler_cli.runs.batch.journal import Journal\n"
     "with Journal(Path(sys.argv[1])) as journal, journal.alone() as mine:\n"
     "    (journal.folder / 'requests').touch(); print(mine, flush=True); time.sleep(60)"
 )
@@ -31,7 +31,12 @@ def begun(journal: Journal, *keys: bytes) -> BatchRecord:
     for key in keys:
         assert journal.free(key, 0)
         journal.claim("tag", key)
-    fields = {"provider": "openai", "model": "openai/m", "account": "0123abcd", "key_env": "KEY"}
+    fields = {
+        "provider": "openai",
+        "model": "openai/m",
+        "account": "0123abcd",
+        "key_env": "KEY",
+    }
     return journal.begin("tag", **fields, requests=len(keys), bytes=100, usd=0.5)
 
 
@@ -46,19 +51,33 @@ def test_recorded(ledger_path: Path) -> None:
     with Ledger(ledger_path) as ledger, Journal(ledger_path) as journal:
         assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
         batch = begun(journal, *KEYS[:2])
-        moved = journal.move(batch, "submitted", remote="batch_1", label="validating", not_it="a b")
+        moved = journal.move(
+            batch, "submitted", remote="batch_1", label="validating", not_it="a b"
+        )
         assert ledger.find(KEYS[0]) is None
         ledger.clear()
     with Journal(ledger_path) as journal:
         (result,) = journal.batches(*OPEN)
         assert result == moved
-        assert (result.model, result.key_env, result.requests, result.usd) == ("openai/m", "KEY", 2, 0.5)
-        assert (journal.keys(result.id), result.remote, count_open_requests(ledger_path)) == (
+        assert (result.model, result.key_env, result.requests, result.usd) == (
+            "openai/m",
+            "KEY",
+            2,
+            0.5,
+        )
+        assert (
+            journal.keys(result.id),
+            result.remote,
+            count_open_requests(ledger_path),
+        ) == (
             set(KEYS[:2]),
             "batch_1",
             2,
         )
-    with closing(sqlite3.connect(ledger_path)) as db, db:  # an older ruler accepts the version of the ledger
+    with (
+        closing(sqlite3.connect(ledger_path)) as db,
+        db,
+    ):  # an older ruler accepts the version of the ledger
         assert db.execute("PRAGMA user_version").fetchone() == (1,)
 
 
@@ -75,7 +94,11 @@ def test_free_requests(ledger_path: Path) -> None:
         assert batch is not None
         closed = journal.move(batch, "failed", reason="so it is")
         assert closed is not None
-        assert (closed.state, closed.reason, other.free(KEYS[0], 0)) == ("failed", "so it is", True)
+        assert (closed.state, closed.reason, other.free(KEYS[0], 0)) == (
+            "failed",
+            "so it is",
+            True,
+        )
         assert other.move(batch, "creating") is None  # another process has moved it
         assert other.batch(batch.id) == closed
 
@@ -85,7 +108,12 @@ def test_answered_meanwhile(ledger_path: Path) -> None:
     key = key_of("openai/m", {}, Request("s", "u", ("a",)))
     with Journal(ledger_path) as journal, Ledger(ledger_path) as ledger:
         before = journal.newest()
-        ledger.keep(key, "openai/m", Reply("{}", body=b'{"choices":[{"message":{"content":"{}"}}]}'), 1.0)
+        ledger.keep(
+            key,
+            "openai/m",
+            Reply("{}", body=b'{"choices":[{"message":{"content":"{}"}}]}'),
+            1.0,
+        )
         assert not journal.free(key, before)
         assert journal.free(key, journal.newest())
 
@@ -100,7 +128,9 @@ def test_no_ledger(ledger_path: Path) -> None:
 def test_alone(ledger_path: Path) -> None:
     """One command submits at a time, with private request files, and a dead process holds no lock."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _LIVES, ledger_path], stdout=subprocess.PIPE, env={"PYTHONPATH": str(ROOT)}
+        [sys.executable, "-c", _LIVES, ledger_path],
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": str(ROOT)},
     )
     with process, Journal(ledger_path) as journal:
         assert process.stdout

@@ -10,15 +10,13 @@ import anyio
 import orjson
 import pytest
 
-from ruler_cli.answer import reply_of
-from ruler_cli.batch.missing_requests import MissingRequests, render_missing
-from ruler_cli.batch.request_files import Target, request_line
-from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.ledger.reply_cache import Ledger, key_of
-from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.types import CallError, Reply, Request
+from ruler_cli.runs.batch.missing_requests import MissingRequests, render_missing
+from ruler_cli.runs.batch.request_files import Target, request_line
+from ruler_cli.settings.models import JudgeSettings, ScoreSettings
+from ruler_cli.types import CallError, Observer, Reply, Request, reply_of
 from tests.attacks import FAMILIES
 from tests.conftest import group, rollout
 from tests.runs import Say, Stage, Stub, group_of, noisy, refusing, shifting, truthful
@@ -33,10 +31,14 @@ _LONG = 100_000
 Missing = list[tuple[int, bytes, Request]]
 
 
-def rendered(settings: ScoreSettings, observer: Observer | None = None) -> tuple[MissingRequests, Missing]:
+def rendered(
+    settings: ScoreSettings, observer: Observer | None = None
+) -> tuple[MissingRequests, Missing]:
     """Render, and return the result and all missing requests."""
     missing: Missing = []
-    done = anyio.run(lambda: render_missing(settings, lambda *each: missing.append(each), observer))
+    done = anyio.run(
+        lambda: render_missing(settings, lambda *each: missing.append(each), observer)
+    )
     return done, missing
 
 
@@ -55,7 +57,9 @@ def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
             for judge_index, key, request in missing:
                 judge = judges[judge_index]
                 assert key == key_of(judge.model, judge.params, request)
-                ledger.keep(key, judge.model, stage.judges[judge.model].say(request), 1.0)
+                ledger.keep(
+                    key, judge.model, stage.judges[judge.model].say(request), 1.0
+                )
     return rounds
 
 
@@ -66,7 +70,9 @@ def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sta
     def make(name: str, groups: list[Any], *judges: Stub) -> Stage:
         (tmp_path / name).mkdir()
         stage = Stage(tmp_path / name, monkeypatch, groups, *judges)
-        monkeypatch.setattr("ruler_cli.batch.missing_requests.cached_only", stage._cached_only)
+        monkeypatch.setattr(
+            "ruler_cli.runs.batch.missing_requests.cached_only", stage._cached_only
+        )
         return stage
 
     return make
@@ -76,14 +82,22 @@ def odd_first(request: Request) -> Reply | CallError:
     """Give an unusable answer until a corrective request; for some groups twice."""
     reply = truthful(request)
     twice = group_of(request) in ("g1", "g7")
-    if "could not be used" not in request.user or (twice and "no JSON" not in request.user):
-        return _bare("I would rather not use JSON." if "could" not in request.user else "{}")
+    if "could not be used" not in request.user or (
+        twice and "no JSON" not in request.user
+    ):
+        return _bare(
+            "I would rather not use JSON." if "could" not in request.user else "{}"
+        )
     return reply
 
 
 def cut_first(request: Request) -> Reply | CallError:
     """Give a truncated answer until the request limits its length."""
-    return truthful(request) if request.max_output_tokens else _bare('{"scores": [', reason="length")
+    return (
+        truthful(request)
+        if request.max_output_tokens
+        else _bare('{"scores": [', reason="length")
+    )
 
 
 def short_of(limit: int) -> Say:
@@ -93,7 +107,12 @@ def short_of(limit: int) -> Say:
         tokens = request.size // 3
         if tokens <= limit:
             return truthful(request)
-        return CallError("too_long", f"{tokens} tokens are too many", "group", context=(limit, tokens))
+        return CallError(
+            "too_long",
+            f"{tokens} tokens are too many",
+            "group",
+            context=(limit, tokens),
+        )
 
     return say
 
@@ -109,7 +128,12 @@ def _bare(text: str, reason: str = "stop") -> Reply:
 
 
 BIG = [
-    {"group_id": f"b{i}", "trajectories": [rollout(j / 30, f"b{i}-{j} " + "word " * 300) for j in range(24)]}
+    {
+        "group_id": f"b{i}",
+        "trajectories": [
+            rollout(j / 30, f"b{i}-{j} " + "word " * 300) for j in range(24)
+        ],
+    }
     for i in range(3)
 ]
 CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], Say, list[Any]]] = {
@@ -132,7 +156,10 @@ SPARED = {"fallback": 40, "context": 3}
 def test_equal_to_live_run(case: str, staged: Callable[..., Stage]) -> None:
     """Requests that any engine answers give, once imported, the output of a live run."""
     names, more, say, groups = CASES[case]
-    judges = [Stub("one", say, price=(2.0, 8.0)), Stub("two", shifting, price=(2.0, 8.0))]
+    judges = [
+        Stub("one", say, price=(2.0, 8.0)),
+        Stub("two", shifting, price=(2.0, 8.0)),
+    ]
     live = staged("live", groups, *judges)
     live.run(*names, **more)
     calls = live.asked
@@ -159,7 +186,9 @@ def test_sdk_types(staged: Callable[..., Stage]) -> None:
             requests.append(request)
             return say(request)
 
-        answered(staged(case, [*groups[:2], *groups[-1:]], Stub("one", noted)), names, **more)
+        answered(
+            staged(case, [*groups[:2], *groups[-1:]], Stub("one", noted)), names, **more
+        )
     assert any(request.max_output_tokens for request in requests)
     models: dict[Target, str] = {
         "openai": "openai/o3",
@@ -172,7 +201,9 @@ def test_sdk_types(staged: Callable[..., Stage]) -> None:
             assert_typed(target, orjson.loads(line(bytes(16), request)))
 
 
-@pytest.mark.parametrize("more", [{}, {"passes": 3, "adaptive": True}, {"passes": 2, "escalate": "two"}])
+@pytest.mark.parametrize(
+    "more", [{}, {"passes": 3, "adaptive": True}, {"passes": 2, "escalate": "two"}]
+)
 def test_order(more: dict[str, Any], staged: Callable[..., Stage]) -> None:
     """Requests are rendered group by group in the order of INPUT, and equally each time."""
     stage = staged("a", GROUPS, Stub("one"), Stub("two"))
@@ -195,7 +226,11 @@ def test_shared_requests(staged: Callable[..., Stage]) -> None:
 def test_retry_failed(staged: Callable[..., Stage]) -> None:
     """A call that failed for good is missing only with --retry-failed."""
     broken = CallError("refused", "no", "group")
-    stage = staged("a", GROUPS, Stub("one", lambda r: broken if group_of(r) == "g3" else truthful(r)))
+    stage = staged(
+        "a",
+        GROUPS,
+        Stub("one", lambda r: broken if group_of(r) == "g3" else truthful(r)),
+    )
     answered(stage, ("one",))
     assert rendered(stage.settings("one"))[0].failed == {"refused": 1}
     done, missing = rendered(stage.settings("one", retry_failed=True))
@@ -229,12 +264,18 @@ def test_hostile_texts(staged: Callable[..., Stage]) -> None:
     attacks = [attack.text for family in FAMILIES.values() for attack in family]
     texts = [text for text in attacks if len(text) < _LONG] + list(NASTY)
     groups = [
-        {"group_id": f"g{i}", "trajectories": [rollout(0.2, text), rollout(0.8, f"{text} b")]}
+        {
+            "group_id": f"g{i}",
+            "trajectories": [rollout(0.2, text), rollout(0.8, f"{text} b")],
+        }
         for i, text in enumerate(texts)
     ]
     stage = staged("a", groups, Stub("one"))
     _, missing = rendered(stage.settings("one"))
     for _, _, request in missing:
-        assert orjson.loads(orjson.dumps([request.system, request.user])) == [request.system, request.user]
+        assert orjson.loads(orjson.dumps([request.system, request.user])) == [
+            request.system,
+            request.user,
+        ]
     assert answered(stage, ("one",))[1:] == [0]
     assert stage.run(cached_only=True).summary.unanswered == 0

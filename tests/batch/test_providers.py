@@ -8,10 +8,16 @@ from typing import Any
 import orjson
 import pytest
 
-from ruler_cli.batch.http import UnclearError
-from ruler_cli.batch.providers import ANTHROPIC, OPENAI, Provider, Providers, RemoteBatch
-from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import RefusedError, RulerError, UsageError
+from ruler_cli.runs.batch.http import UnclearError
+from ruler_cli.runs.batch.providers import (
+    ANTHROPIC,
+    OPENAI,
+    Provider,
+    Providers,
+    RemoteBatch,
+)
+from ruler_cli.settings.models import JudgeSettings
 from tests.batch.apis import APIS, KEY, TAG, api, requests, submit, to_list
 from tests.batch.raw import Call, serving
 from tests.batch_server import BatchServer
@@ -29,7 +35,10 @@ async def test_openai_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenAI's models are reached at OpenAI, or at the address of its variable, with its key."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x\n")
     client = (await _of("openai/o3")).client
-    assert (client.base, client.name) == ("https://api.openai.com/v1", "OpenAI's batch API")
+    assert (client.base, client.name) == (
+        "https://api.openai.com/v1",
+        "OpenAI's batch API",
+    )
     assert client.headers == {"Authorization": "Bearer sk-x"}
     monkeypatch.setenv("OPENAI_BASE_URL", "http://h/v1/")
     client = (await _of("openai/o3")).client
@@ -51,9 +60,18 @@ async def test_anthropic_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anthropic's models are reached at Anthropic, or at the address of its variables or the option."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant")
     client = (await _of("anthropic/claude")).client
-    assert (client.base, client.name) == ("https://api.anthropic.com", "Anthropic's batch API")
+    assert (client.base, client.name) == (
+        "https://api.anthropic.com",
+        "Anthropic's batch API",
+    )
     assert client.headers == {"anthropic-version": "2023-06-01", "x-api-key": "sk-ant"}
-    for base in ("http://h", "http://h/", "http://h/v1", "http://h/v1/", "http://h/v1/messages"):
+    for base in (
+        "http://h",
+        "http://h/",
+        "http://h/v1",
+        "http://h/v1/",
+        "http://h/v1/messages",
+    ):
         client = (await _of("anthropic/claude", api_base=base)).client
         assert (client.base, client.key) == ("http://h", None)
         for variable in ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"):
@@ -67,13 +85,18 @@ async def test_no_batch_api() -> None:
     """A judge without a batch API, key or usable address is refused with the way out, without secrets."""
     render = r"`ruler render` .*`ruler ledger import`"
     cases: list[tuple[str, str | None, str]]
-    cases = [(name, None, render) for name in ("gemini/x", "hosted_vllm/q", "plain", "offline")]
+    cases = [
+        (name, None, render)
+        for name in ("gemini/x", "hosted_vllm/q", "plain", "offline")
+    ]
     cases += [("offline", "http://h", render)]
     cases += [
         ("claude-x", None, "did you mean model='anthropic/claude-x'"),
         ("o3", None, "mean model='openai/o3'"),
     ]
-    cases += [(f"{name}/m", None, f"{name.upper()}_API_KEY is not set") for name in APIS]
+    cases += [
+        (f"{name}/m", None, f"{name.upper()}_API_KEY is not set") for name in APIS
+    ]
     bad = ("ftp://h", "h:80/v1", "http://me:secret@h/v1")
     cases += [(f"{name}/m", base, "api_base") for name in APIS for base in bad]
     for name, base, reason in cases:
@@ -88,17 +111,24 @@ async def test_listing(name: str, batch_server: BatchServer, tmp_path: Path) -> 
     async with api(name, batch_server) as made:
         for at in range(8):
             batch_server.conduct.clock = 1000.0 + at
-            await submit(made, requests(tmp_path / "r.jsonl", name, 1, start=at), f"tag-{at}")
+            await submit(
+                made, requests(tmp_path / "r.jsonl", name, 1, start=at), f"tag-{at}"
+            )
         assert [each.created for each in await to_list(made.list_batches(0))] == [
             1007.0 - at for at in range(8)
         ]
         batch_server.steps.clear()
-        assert [each.created for each in await to_list(made.list_batches(1006.0))] == [1007.0, 1006.0]
+        assert [each.created for each in await to_list(made.list_batches(1006.0))] == [
+            1007.0,
+            1006.0,
+        ]
         assert batch_server.steps == ["list"]
 
 
 @both
-async def test_unordered_listing(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+async def test_unordered_listing(
+    name: str, batch_server: BatchServer, tmp_path: Path
+) -> None:
     """A listing that is not in the order of time is read to its end, so that no new batch is missed."""
     async with api(name, batch_server) as made:
         for at, when in enumerate(
@@ -121,7 +151,9 @@ async def test_cancel(name: str, batch_server: BatchServer, tmp_path: Path) -> N
             await made.cancel(first.id)
         batch_server.advance()
         assert (await made.cancel(first.id)).state == "running"
-        assert (await made.cancel(first.id)).state == "running"  # a repeated call is harmless
+        assert (
+            await made.cancel(first.id)
+        ).state == "running"  # a repeated call is harmless
         batch_server.advance()
         remote = await made.cancel(first.id)  # and so is one at the end
         assert (remote.state, remote.succeeded) == ("ended", 2)
@@ -132,15 +164,24 @@ async def test_cancel(name: str, batch_server: BatchServer, tmp_path: Path) -> N
 @both
 async def test_unclear(name: str, tmp_path: Path) -> None:
     """A creation without a good answer is unclear, handled or not, and is never repeated."""
-    handled = dict.fromkeys(("drop-after", "500-after", "hang-after", "half", "html", "huge"), 1)
+    handled = dict.fromkeys(
+        ("drop-after", "500-after", "hang-after", "half", "html", "huge"), 1
+    )
     for kind, created in {**handled, "drop": 0, "500": 0}.items():
         with BatchServer() as server:
             server.fault("create", kind)
-            async with api(name, server, timeout=0.5 if kind == "hang-after" else 60.0) as made:
-                with pytest.raises(UnclearError, match="whether there is a batch now is not known"):
+            async with api(
+                name, server, timeout=0.5 if kind == "hang-after" else 60.0
+            ) as made:
+                with pytest.raises(
+                    UnclearError, match="whether there is a batch now is not known"
+                ):
                     await submit(made, requests(tmp_path / "r.jsonl", name, 2))
                 tags = [each.tag for each in await to_list(made.list_batches(0))]
-        assert (server.created, tags) == (created, [TAG if made.api.files else None] * created)
+        assert (server.created, tags) == (
+            created,
+            [TAG if made.api.files else None] * created,
+        )
 
 
 @both
@@ -162,7 +203,9 @@ async def test_retries(name: str, tmp_path: Path) -> None:
     """A query without an answer, or a rate limit at creation, is retried, and its answer is complete."""
     steps = ("list", "retrieve", "results", "cancel")
     cases = [(step, kind) for step in steps for kind in ("429", "500", "drop", "half")]
-    cases += [("create", "429")] + ([("upload", "drop"), ("upload", "500")] if name == "openai" else [])
+    cases += [("create", "429")] + (
+        [("upload", "drop"), ("upload", "500")] if name == "openai" else []
+    )
     for step, kind in cases:
         waits: list[float] = []
         with BatchServer() as server:
@@ -170,10 +213,16 @@ async def test_retries(name: str, tmp_path: Path) -> None:
             async with api(name, server, waits) as made:
                 first = await submit(made, requests(tmp_path / "r.jsonl", name, 3))
                 assert len(await to_list(made.list_batches(0))) == 1
-                assert len(set(await to_list(made.results(await made.retrieve(first.id))))) == 3
+                assert (
+                    len(set(await to_list(made.results(await made.retrieve(first.id)))))
+                    == 3
+                )
                 assert (await made.cancel(first.id)).state == "ended"
         assert (server.created, server.billed) == (1, 3)
-        assert len(waits) in (1, 2), (step, kind)  # aiohttp itself retries a broken connection
+        assert len(waits) in (1, 2), (
+            step,
+            kind,
+        )  # aiohttp itself retries a broken connection
 
 
 @both
@@ -196,7 +245,12 @@ async def test_gives_up(name: str, batch_server: BatchServer, tmp_path: Path) ->
 async def test_malformed_answers(name: str, tmp_path: Path) -> None:
     """A malformed or circular listing is an error, not an empty one; a creation without an id is unclear."""
     answers: list[Any] = [{"data": {}}, {"data": [{"id": "x"}]}, {"object": "batch"}]
-    whole = {"id": "x", "created_at": 9, "status": "ended", "processing_status": "ended"}
+    whole = {
+        "id": "x",
+        "created_at": 9,
+        "status": "ended",
+        "processing_status": "ended",
+    }
     around = {"data": [whole], "has_more": True}
 
     async def play(call: Call) -> None:
@@ -208,20 +262,36 @@ async def test_malformed_answers(name: str, tmp_path: Path) -> None:
         server.openai = server.anthropic = base
         async with api(name, server) as made:
             for _ in range(2):
-                with pytest.raises(RulerError, match=r"its answer is none .*check api_base"):
+                with pytest.raises(
+                    RulerError, match=r"its answer is none .*check api_base"
+                ):
                     await to_list(made.list_batches(0))
             with pytest.raises(UnclearError, match="whether there is a batch now"):
-                await made.create(requests(tmp_path / "r.jsonl", name, 1), "file-1", TAG)
+                await made.create(
+                    requests(tmp_path / "r.jsonl", name, 1), "file-1", TAG
+                )
             with pytest.raises(RulerError, match="comes again"):
                 await to_list(made.list_batches(0))
 
 
-@pytest.mark.parametrize(("name", "state"), [("openai", "status"), ("anthropic", "processing_status")])
+@pytest.mark.parametrize(
+    ("name", "state"), [("openai", "status"), ("anthropic", "processing_status")]
+)
 async def test_malformed_batch(name: str, state: str) -> None:
     """An object without id, state or time is an error, not a batch."""
-    whole: dict[str, Any] = {"id": "x", state: "ended", "created_at": "1970-01-01T00:00:10Z"}
+    whole: dict[str, Any] = {
+        "id": "x",
+        state: "ended",
+        "created_at": "1970-01-01T00:00:10Z",
+    }
     odd: list[dict[str, Any]]
-    odd = [{"id": None}, {"id": "a b"}, {"id": ""}, {state: None}, {"created_at": "soon"}]
+    odd = [
+        {"id": None},
+        {"id": "a b"},
+        {"id": ""},
+        {state: None},
+        {"created_at": "soon"},
+    ]
     odd.append({"created_at": None})
     answers = [whole, whole | {"created_at": 10}, *(whole | fields for fields in odd)]
 
@@ -242,7 +312,11 @@ async def test_malformed_batch(name: str, state: str) -> None:
 
 async def test_malformed_batch_in_a_listing() -> None:
     """A malformed batch hides none that stands before it in a listing."""
-    whole: dict[str, Any] = {"id": "x", "status": "ended", "created_at": "1970-01-01T00:00:10Z"}
+    whole: dict[str, Any] = {
+        "id": "x",
+        "status": "ended",
+        "created_at": "1970-01-01T00:00:10Z",
+    }
     page = orjson.dumps({"data": [whole, whole | {"status": None}], "has_more": False})
 
     async def play(call: Call) -> None:
@@ -259,7 +333,13 @@ async def test_malformed_batch_in_a_listing() -> None:
 
 
 def _batch(**fields: Any) -> RemoteBatch:
-    value = {"id": "batch_1", "object": "batch", "status": "in_progress", "created_at": 1000, **fields}
+    value = {
+        "id": "batch_1",
+        "object": "batch",
+        "status": "in_progress",
+        "created_at": 1000,
+        **fields,
+    }
     return RemoteBatch.model_validate(value)
 
 
@@ -269,10 +349,15 @@ async def test_openai_files(batch_server: BatchServer, tmp_path: Path) -> None:
     async with api("openai", batch_server) as made:
         remote = await made.retrieve((await submit(made, file)).id)
         assert (remote.succeeded, remote.failed) == (4, 2)
-        codes = [orjson.loads(row)["response"]["status_code"] for row in await to_list(made.results(remote))]
+        codes = [
+            orjson.loads(row)["response"]["status_code"]
+            for row in await to_list(made.results(remote))
+        ]
         assert codes == [200] * 4 + [400] * 2
         batch_server.store.files.clear()
-        with pytest.raises(RulerError, match=r"holds no results of .*; submit what is missing again"):
+        with pytest.raises(
+            RulerError, match=r"holds no results of .*; submit what is missing again"
+        ):
             await to_list(made.results(remote))
 
 
@@ -281,13 +366,26 @@ def test_openai_states() -> None:
     counts = {"total": 3, "completed": 2, "failed": 1}
     good, bad = {"output_file_id": "o"}, {"error_file_id": "e"}
     running = ("validating", "in_progress", "finalizing", "cancelling", "a_new_word")
-    cases: list[tuple[str, dict[str, Any], str]] = [(word, {}, "running") for word in running]
-    cases += [(word, good, "ended") for word in ("completed", "COMPLETED", "expired", "cancelled")]
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        (word, {}, "running") for word in running
+    ]
+    cases += [
+        (word, good, "ended")
+        for word in ("completed", "COMPLETED", "expired", "cancelled")
+    ]
     cases += [("completed", {}, "running"), ("expired", {}, "ended")]
-    cases += [("failed", {}, "failed"), ("failed", good, "ended")]  # its answers are paid for
-    cases += [("completed", {"request_counts": counts} | files, "running") for files in ({}, bad)]
+    cases += [
+        ("failed", {}, "failed"),
+        ("failed", good, "ended"),
+    ]  # its answers are paid for
+    cases += [
+        ("completed", {"request_counts": counts} | files, "running")
+        for files in ({}, bad)
+    ]
     cases += [("completed", {"request_counts": counts} | good | bad, "ended")]
-    cases += [("ended", {"request_counts": counts}, "running")]  # another API's word, without the files
+    cases += [
+        ("ended", {"request_counts": counts}, "running")
+    ]  # another API's word, without the files
     for word, fields, state in cases:
         assert _batch(status=word, **fields).state == state, (word, fields)
 
@@ -296,17 +394,32 @@ def test_anthropic_states() -> None:
     """A batch of an API without result files ends with any word for it."""
     for word in ("ended", "canceled", "expired", "completed"):
         counts = {"succeeded": 2, "expired": 1}
-        fields = {"id": "b", "created_at": "2026-03-01T12:00:00Z", "request_counts": counts}
+        fields = {
+            "id": "b",
+            "created_at": "2026-03-01T12:00:00Z",
+            "request_counts": counts,
+        }
         remote = RemoteBatch.model_validate({**fields, "processing_status": word})
-        assert (remote.of(ANTHROPIC).state, remote.of(OPENAI).state) == ("ended", "running")
+        assert (remote.of(ANTHROPIC).state, remote.of(OPENAI).state) == (
+            "ended",
+            "running",
+        )
 
 
 def test_openai_malformed_fields() -> None:
     """A batch is read, and its answers fetched, although optional fields have another type."""
-    odd = _batch(status="expired", request_counts={"total": None}, metadata=[1], errors=[])
+    odd = _batch(
+        status="expired", request_counts={"total": None}, metadata=[1], errors=[]
+    )
     assert (odd.state, odd.total, odd.succeeded, odd.tag) == ("ended", 0, 0, None)
-    counts = {"total": 3, "completed": 3, "failed": None}  # the other counts announce files
-    late = _batch(status="expired", request_counts=counts, created_at="2026-03-01T12:00:00")
+    counts = {
+        "total": 3,
+        "completed": 3,
+        "failed": None,
+    }  # the other counts announce files
+    late = _batch(
+        status="expired", request_counts=counts, created_at="2026-03-01T12:00:00"
+    )
     assert (late.state, late.total, late.succeeded) == ("running", 3, 3)
 
 
@@ -315,7 +428,10 @@ def test_openai_reasons() -> None:
     for errors, reason in (
         (None, "its provider does not say why"),
         ({"data": [{"message": "bad \x1b[2J"}]}, "bad  [2J"),
-        ({"data": [{"code": "too_many", "line": 7}, {}]}, "line 7: too_many (and 1 more)"),
+        (
+            {"data": [{"code": "too_many", "line": 7}, {}]},
+            "line 7: too_many (and 1 more)",
+        ),
         ({"data": [{"code": 400, "line": "x"}]}, "400"),
     ):
         assert _batch(status="failed", errors=errors).reason == reason
@@ -328,7 +444,9 @@ async def test_anthropic_counts(batch_server: BatchServer, tmp_path: Path) -> No
     """
     batch_server.conduct.pace = "advance"
     async with api("anthropic", batch_server) as made:
-        first = await submit(made, requests(tmp_path / "r.jsonl", "anthropic", 6, "some-row-refused"))
+        first = await submit(
+            made, requests(tmp_path / "r.jsonl", "anthropic", 6, "some-row-refused")
+        )
         assert (first.total, first.succeeded, first.failed) == (6, 0, 0)
         with pytest.raises(RulerError, match="holds no results of batch msgbatch_0001"):
             await to_list(made.results(first))

@@ -9,21 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.answer import reply_of
-from ruler_cli.batch.reply_rows import MAX_LINE_BYTES, ReplyRow, read_row
-from ruler_cli.config import JudgeSettings
-from ruler_cli.judges.provider_errors import classify, error_of, read_response, refuses_format
+from ruler_cli.judges.provider_errors import (
+    classify,
+    error_of,
+    read_response,
+    refuses_format,
+)
 from ruler_cli.judges.resolve import resolve
-from ruler_cli.types import CallError, Reply, Request, Usage
+from ruler_cli.runs.batch.reply_rows import MAX_LINE_BYTES, ReplyRow, read_row
+from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.types import CallError, Reply, Request, Usage, reply_of
 from tests.judges.answers import ANSWERS
 from tests.judges.raw_server import answer as answered
 from tests.judges.raw_server import serving
 from tests.values import opened, texts, values
 
 ID = "0123456789abcdef" * 2
-LONG = (
-    "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens."
-)
+LONG = "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens."
 
 
 def completion(text: str = "fine", **more: Any) -> dict[str, Any]:
@@ -32,13 +34,25 @@ def completion(text: str = "fine", **more: Any) -> dict[str, Any]:
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "model": "gpt-4o-2024-08-06",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}},
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": text},
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": {
+            "prompt_tokens": 10,
+            "completion_tokens": 2,
+            "prompt_tokens_details": {"cached_tokens": 4},
+        },
         **more,
     }
 
 
-def message(*blocks: dict[str, Any], stop: str = "end_turn", **usage: int) -> dict[str, Any]:
+def message(
+    *blocks: dict[str, Any], stop: str = "end_turn", **usage: int
+) -> dict[str, Any]:
     """An answer of Anthropic's Messages API."""
     counts = {"input_tokens": 5, "output_tokens": 4, **usage}
     return {
@@ -92,11 +106,18 @@ def error_from(**fields: Any) -> tuple[CallError, str]:
     [
         openai(200, completion()),
         {"response": {"request_id": "r", "body": completion()}},
-        {"response": {"status_code": "200", "body": json.dumps(completion())}, "error": {}},
+        {
+            "response": {"status_code": "200", "body": json.dumps(completion())},
+            "error": {},
+        },
         {"response": completion()},
         {"body": completion()},
         {"http_response": completion(), "prompt": "as Ray Data's HTTP stage has it"},
-        {**completion(), "error": None, "messages": [{"role": "user", "content": "a column of the input"}]},
+        {
+            **completion(),
+            "error": None,
+            "messages": [{"role": "user", "content": "a column of the input"}],
+        },
     ],
 )
 def test_completions(fields: dict[str, Any]) -> None:
@@ -142,17 +163,29 @@ MESSAGES = {
     ),
     "tool": message(
         {"type": "text", "text": "Here:"},
-        {"type": "tool_use", "id": "t", "name": "json_tool_call", "input": {"scores": [], "é": 1}},
+        {
+            "type": "tool_use",
+            "id": "t",
+            "name": "json_tool_call",
+            "input": {"scores": [], "é": 1},
+        },
         stop="tool_use",
     ),
     "values": message(
-        {"type": "tool_use", "id": "t", "name": "json_tool_call", "input": {"values": {"scores": []}}},
+        {
+            "type": "tool_use",
+            "id": "t",
+            "name": "json_tool_call",
+            "input": {"values": {"scores": []}},
+        },
         stop="tool_use",
     ),
     "cut": message({"type": "text", "text": "half"}, stop="max_tokens"),
     "refused": message(stop="refusal"),
     "cached": message(
-        {"type": "text", "text": "x"}, cache_read_input_tokens=70, cache_creation_input_tokens=600
+        {"type": "text", "text": "x"},
+        cache_read_input_tokens=70,
+        cache_creation_input_tokens=600,
     ),
 }
 
@@ -177,7 +210,9 @@ async def test_messages_as_live(name: str) -> None:
         base = server.base.removesuffix("/v1")
         chosen = resolve(JudgeSettings(model, via="litellm", api_base=base))
         async with opened(chosen) as judge:
-            live = await judge.ask(Request("Grade.", "truth=0.4", ("a",), max_output_tokens=100))
+            live = await judge.ask(
+                Request("Grade.", "truth=0.4", ("a",), max_output_tokens=100)
+            )
     assert isinstance(live, Reply), live
     assert row.answer == live
 
@@ -204,7 +239,9 @@ def test_errors_as_live() -> None:
             continue
         error, label = error_from(**openai(sent.status, body))
         expected = classify(sent.status, *error_of(sent.body))
-        of_form = expected.kind != "too_long" and refuses_format(sent.status, error_of(sent.body)[1])
+        of_form = expected.kind != "too_long" and refuses_format(
+            sent.status, error_of(sent.body)[1]
+        )
         if expected.scope == "group" and not of_form:
             assert (error, label) == (expected, ""), sent
         else:
@@ -246,7 +283,9 @@ def test_temporary_errors(subtests: pytest.Subtests) -> None:
 
 TOO_LONG: list[dict[str, Any]] = [
     openai(400, {"error": {"message": LONG, "code": "context_length_exceeded"}}),
-    openai(400, None, {"error": {"message": LONG, "type": "BadRequestError", "code": 400}}),
+    openai(
+        400, None, {"error": {"message": LONG, "type": "BadRequestError", "code": 400}}
+    ),
     openai(400, None, {"object": "error", "message": LONG, "code": 400}),
     openai(400, None, LONG),
     {"__inference_error__": f"ValueError: {LONG}"},
@@ -258,15 +297,26 @@ def test_too_long() -> None:
     """A request that is too long failed for good, with both sizes, so that its group is rendered again."""
     for fields in TOO_LONG:
         error, _ = error_from(**fields)
-        assert (error.kind, error.scope, error.context) == ("too_long", "group", (128000, 150000))
+        assert (error.kind, error.scope, error.context) == (
+            "too_long",
+            "group",
+            (128000, 150000),
+        )
 
 
 def test_anthropic_too_long() -> None:
     """The same holds for Anthropic's results, whose errors have no status."""
-    body = {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}
+    body = {
+        "type": "invalid_request_error",
+        "message": "prompt is too long: 210000 tokens > 200000 maximum",
+    }
     for sent in ({"type": "error", "error": body}, body):
         error, _ = error_from(**result("errored", error=sent))
-        assert (error.kind, error.scope, error.context) == ("too_long", "group", (200000, 210000))
+        assert (error.kind, error.scope, error.context) == (
+            "too_long",
+            "group",
+            (200000, 210000),
+        )
 
 
 # rows without a reply
@@ -280,7 +330,13 @@ def test_byte_order_mark() -> None:
 
 def test_malformed_body() -> None:
     """A body that is no chat completion is an error with the body, as in a live call."""
-    odd: list[Any] = [{"choices": []}, {"a": 1}, [1], "<html>busy</html>", {"choices": [{}]}]
+    odd: list[Any] = [
+        {"choices": []},
+        {"a": 1},
+        [1],
+        "<html>busy</html>",
+        {"choices": [{}]},
+    ]
     for body in odd:
         error, label = error_from(**openai(200, body))
         live = read_response(200, error.body)
@@ -299,17 +355,29 @@ def test_malformed_body() -> None:
         (b"{}", "has no custom_id"),
         (b'{"custom_id": 7, "text": "x"}', "has no custom_id"),
         (b'{"custom_id": "a"}', "holds no reply of a known form"),
-        (b'{"custom_id": "a", "generated_text": null}', "holds no reply of a known form"),
+        (
+            b'{"custom_id": "a", "generated_text": null}',
+            "holds no reply of a known form",
+        ),
         (b'{"custom_id": "a", "text": ["x"]}', "holds no reply of a known form"),
-        (b'{"custom_id": "a", "result": {"type": "renewed"}}', "has a result of an unknown type"),
-        (b'{"custom_id": "a", "method": "POST", "url": "/v1", "body": {}}', "is a request; "),
+        (
+            b'{"custom_id": "a", "result": {"type": "renewed"}}',
+            "has a result of an unknown type",
+        ),
+        (
+            b'{"custom_id": "a", "method": "POST", "url": "/v1", "body": {}}',
+            "is a request; ",
+        ),
         (b'{"custom_id": "a", "params": {"model": "m"}}', "is a request; "),
         (
             b'{"custom_id": "a", "choices": ' + b"[" * 300 + b"]" * 300 + b"}",
             "is nested too deep, or holds what is no text",
         ),
         (b'{"custom_id": "a", "text": ' + b"[" * 100_000, "is cut off or no JSON"),
-        (b'{"custom_id": "a", "text": "' + b"x" * MAX_LINE_BYTES + b'"}', "is longer than 32 MiB"),
+        (
+            b'{"custom_id": "a", "text": "' + b"x" * MAX_LINE_BYTES + b'"}',
+            "is longer than 32 MiB",
+        ),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
@@ -328,7 +396,9 @@ def test_lone_surrogate() -> None:
     assert row.answer.text == "\U0001f600 \ufffd \\ud800"
     body = b'{"model": "m\\udc00", "choices": [{"message": {"content": "a\\ud800"}}]}'
     row = read_row(
-        json.dumps({"custom_id": ID, "response": {"status_code": 200, "body": body.decode()}}).encode()
+        json.dumps(
+            {"custom_id": ID, "response": {"status_code": 200, "body": body.decode()}}
+        ).encode()
     )
     assert isinstance(row, ReplyRow)
     assert isinstance(row.answer, Reply)
@@ -338,7 +408,8 @@ def test_lone_surrogate() -> None:
 def test_utf8_signature() -> None:
     """The first line of a file may begin with a byte order mark."""
     assert isinstance(
-        read_row(b"\xef\xbb\xbf" + json.dumps({"custom_id": ID, "text": "x"}).encode()), ReplyRow
+        read_row(b"\xef\xbb\xbf" + json.dumps({"custom_id": ID, "text": "x"}).encode()),
+        ReplyRow,
     )
 
 
@@ -359,15 +430,31 @@ _NAMES = (
     "content code finish_reason meta_info stop_reason model"
 )
 FIELDS = _NAMES.split()
-WORDS = ("succeeded", "errored", "expired", "message", "text", "tool_use", "abort", "batch_expired", ID)
+WORDS = (
+    "succeeded",
+    "errored",
+    "expired",
+    "message",
+    "text",
+    "tool_use",
+    "abort",
+    "batch_expired",
+    ID,
+)
 nested = st.recursive(
     values | st.sampled_from(WORDS) | st.sampled_from([200, 400, 429, "200"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5)
+    ),
     max_leaves=20,
 )
 
 
-@given(fields=st.dictionaries(st.sampled_from(FIELDS) | texts, nested, max_size=6), cut=st.integers(0, 40))
+@given(
+    fields=st.dictionaries(st.sampled_from(FIELDS) | texts, nested, max_size=6),
+    cut=st.integers(0, 40),
+)
 def test_never_raises(fields: dict[str, Any], cut: int) -> None:
     """Any line is a row or a reason, and a lasting error can be stored in a ledger."""
     line = json.dumps({"custom_id": ID, **fields}).encode()

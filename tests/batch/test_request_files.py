@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.batch.request_files import Limits, RequestFiles, names_for
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.reading.compression import zstd
+from ruler_cli.files.compression import zstd
+from ruler_cli.runs.batch.request_files import Limits, RequestFiles, names_for
 
 ANY = Limits()
 
@@ -45,7 +45,9 @@ def path(tmp_path: Path) -> Path:
 def test_one_file(path: Path) -> None:
     """Requests that fit one file are one file of the given name, which replaces an earlier one."""
     for count in (3, 0):
-        assert written(path, count, Limits(requests=3)) == [(str(path), count, count * len(line(0)))]
+        assert written(path, count, Limits(requests=3)) == [
+            (str(path), count, count * len(line(0)))
+        ]
         assert path.read_bytes() == b"".join(map(line, range(count)))
         assert names(path.parent) == ["requests.jsonl"]
 
@@ -57,14 +59,26 @@ def test_split(path: Path) -> None:
     """
     made = written(path, 7, Limits(requests=3))
     assert [(Path(name).name, number) for name, number, _ in made] == [
-        (f"requests-000{part}.jsonl", number) for part, number in ((1, 3), (2, 3), (3, 1))
+        (f"requests-000{part}.jsonl", number)
+        for part, number in ((1, 3), (2, 3), (3, 1))
     ]
     assert names(path.parent) == [Path(name).name for name, _, _ in made]
-    assert b"".join(Path(name).read_bytes() for name, _, _ in made) == b"".join(map(line, range(7)))
-    for most, parts in ((2 * len(line(0)), [2, 2, 1]), (2 * len(line(0)) - 1, [1, 1, 1, 1, 1])):
-        assert [number for _, number, _ in written(path, 5, Limits(bytes=most + 64))] == parts
+    assert b"".join(Path(name).read_bytes() for name, _, _ in made) == b"".join(
+        map(line, range(7))
+    )
+    for most, parts in (
+        (2 * len(line(0)), [2, 2, 1]),
+        (2 * len(line(0)) - 1, [1, 1, 1, 1, 1]),
+    ):
+        assert [
+            number for _, number, _ in written(path, 5, Limits(bytes=most + 64))
+        ] == parts
     with RequestFiles(str(path), Limits(bytes=len(line(0)) + 64)) as files:
-        assert [files.write(line(n, size=n == 1)) for n in range(3)] == [True, False, True]
+        assert [files.write(line(n, size=n == 1)) for n in range(3)] == [
+            True,
+            False,
+            True,
+        ]
         files.end()
         made = files.commit()
     assert [Path(name).read_bytes() for name, _, _ in made] == [line(0), line(2)]
@@ -74,12 +88,19 @@ def test_all_or_none(path: Path) -> None:
     """Earlier files are unchanged until all parts are written, and an interrupted rendering leaves none."""
     written(path, 7, Limits(requests=3))
     before = {name: (path.parent / name).read_bytes() for name in names(path.parent)}
-    with pytest.raises(OutputError), RequestFiles(str(path), Limits(requests=1)) as files:
+    with (
+        pytest.raises(OutputError),
+        RequestFiles(str(path), Limits(requests=1)) as files,
+    ):
         files.write(line(8))
         files.write(line(9))
-        assert {name for name in names(path.parent) if name.endswith(".jsonl")} == set(before)
+        assert {name for name in names(path.parent) if name.endswith(".jsonl")} == set(
+            before
+        )
         raise OutputError("no room")
-    assert {name: (path.parent / name).read_bytes() for name in names(path.parent)} == before
+    assert {
+        name: (path.parent / name).read_bytes() for name in names(path.parent)
+    } == before
 
 
 def test_no_stale_part(path: Path) -> None:
@@ -131,13 +152,21 @@ def test_foreign_file(path: Path) -> None:
             before = names(path.parent)
             with pytest.raises(UsageError, match=f"{name}: is in the way"):
                 RequestFiles(str(path), ANY)
-            assert (names(path.parent), (path.parent / name).read_text()) == (before, text)
+            assert (names(path.parent), (path.parent / name).read_text()) == (
+                before,
+                text,
+            )
         (path.parent / name).write_bytes(line(1))
 
 
 def test_similar_names(path: Path) -> None:
     """A rendering under a similar name, with a year or another word, is not part of this one."""
-    others = ["requests-2024.jsonl", "requests.test.jsonl", "requests-0003.jsonl", "requests.o3.json"]
+    others = [
+        "requests-2024.jsonl",
+        "requests.test.jsonl",
+        "requests-0003.jsonl",
+        "requests.o3.json",
+    ]
     for name in others:
         (path.parent / name).write_bytes(line(1))
     written(path, 1)
@@ -151,20 +180,38 @@ def test_panel_names() -> None:
         "a/r.openai-o3.jsonl.gz",
         "a/r.hosted_vllm-Qwen-Qwen3-8B.jsonl.gz",
     ]
-    odd = ["../../etc/passwd", "a b:c?*|", ".", "", "é" * 300, "x" * 300, "-rf", "\udcff", "con\n\x1b[2J"]
-    result = [Path(name) for name in names_for("a/r.jsonl", odd + [judge.upper() for judge in odd])]
+    odd = [
+        "../../etc/passwd",
+        "a b:c?*|",
+        ".",
+        "",
+        "é" * 300,
+        "x" * 300,
+        "-rf",
+        "\udcff",
+        "con\n\x1b[2J",
+    ]
+    result = [
+        Path(name)
+        for name in names_for("a/r.jsonl", odd + [judge.upper() for judge in odd])
+    ]
     assert {str(path.parent) for path in result} == {"a"}
     assert len({path.name.lower() for path in result}) == len(result)
     assert all(path.name.startswith("r.") and path.name.isascii() for path in result)
     assert all(path.name.isprintable() and len(path.name) < 120 for path in result)
 
 
-@pytest.mark.parametrize(("ending", "read"), [(".gz", gzip.decompress), (".zst", zstd.decompress)])
+@pytest.mark.parametrize(
+    ("ending", "read"), [(".gz", gzip.decompress), (".zst", zstd.decompress)]
+)
 def test_compressed(ending: str, read: Callable[[bytes], bytes], path: Path) -> None:
     """A file is compressed by its name, part by part, and compressed parts are recognized as ruler's."""
     compressed = path.with_name(path.name + ending)
     written(compressed, 3, Limits(requests=2))
-    assert names(path.parent) == [f"requests-0001.jsonl{ending}", f"requests-0002.jsonl{ending}"]
+    assert names(path.parent) == [
+        f"requests-0001.jsonl{ending}",
+        f"requests-0002.jsonl{ending}",
+    ]
     parts = [(path.parent / name).read_bytes() for name in names(path.parent)]
     assert b"".join(map(read, parts)) == line(0) + line(1) + line(2)
     written(compressed, 3)

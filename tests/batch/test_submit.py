@@ -9,12 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ruler_cli.batch.journal import OPEN, Journal
-from ruler_cli.batch.providers import Provider, RemoteBatch
-from ruler_cli.batch.submit import BatchCostError, submit
-from ruler_cli.config import AskSettings, PoolSettings
 from ruler_cli.errors import InterruptedRun, RefusedError, RulerError, UsageError
 from ruler_cli.pool.engine import StopSignal
+from ruler_cli.runs.batch.journal import OPEN, Journal
+from ruler_cli.runs.batch.providers import Provider, RemoteBatch
+from ruler_cli.runs.batch.submit import BatchCostError, submit
+from ruler_cli.settings.models import AskSettings, PoolSettings
 from tests.batch.apis import APIS
 from tests.batch.crashes import Client
 from tests.batch_server import BatchServer
@@ -58,14 +58,20 @@ def test_missing_only(client: Client, batch_server: BatchServer) -> None:
 
 
 @each_api
-def test_concurrent_submissions(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+def test_concurrent_submissions(
+    name: str, tmp_path: Path, batch_server: BatchServer
+) -> None:
     """If several processes submit at once, each request is submitted by one."""
     client = Client(tmp_path, batch_server, name, 40, requests=7)
     with ThreadPoolExecutor(4) as threads:
         done = list(threads.map(lambda _: client.submit(), range(4)))
     assert sum(each.requests for each in done) == 40
     client.until_complete()
-    assert (batch_server.billed, batch_server.billed_again, client.missing()) == (40, 0, 0)
+    assert (batch_server.billed, batch_server.billed_again, client.missing()) == (
+        40,
+        0,
+        0,
+    )
 
 
 def test_corrective_request(tmp_path: Path, batch_server: BatchServer) -> None:
@@ -79,9 +85,14 @@ def test_panel(client: Client, batch_server: BatchServer) -> None:
     """Each judge of a panel has its own batches, since a batch has one model."""
     judge = client.settings.judge
     client.settings = replace(
-        client.settings, panel=(replace(judge, model="openai/n"),), ask=AskSettings(passes=2)
+        client.settings,
+        panel=(replace(judge, model="openai/n"),),
+        ask=AskSettings(passes=2),
     )
-    assert [batch.model for batch in client.submit().batches] == ["openai/m", "openai/n"]
+    assert [batch.model for batch in client.submit().batches] == [
+        "openai/m",
+        "openai/n",
+    ]
     assert [batch.requests for batch in client.batches()] == [10, 10]
     client.until_complete()
     assert client.missing() == 0
@@ -111,7 +122,14 @@ def test_cancellation(client: Client, batch_server: BatchServer) -> None:
         async with client.providers(None) as providers:
             with anyio.CancelScope() as scope:
                 stop = scope.cancel
-                await submit(client.settings, providers, lambda _: stop(), client.listener, StopSignal(), 0.1)
+                await submit(
+                    client.settings,
+                    providers,
+                    lambda _: stop(),
+                    client.listener,
+                    StopSignal(),
+                    0.1,
+                )
 
     anyio.run(main)
     assert [batch.state for batch in client.batches()] == ["submitted"]
@@ -132,11 +150,15 @@ def test_another_key(client: Client) -> None:
     assert batch.tag in str(standing.error)
 
 
-def test_forgotten_during_creation(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forgotten_during_creation(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A batch that another command gives up during its creation is reported with its provider's id."""
     whole = Provider.create
 
-    async def create(self: Provider, file: Path, uploaded: str, tag: str) -> RemoteBatch:
+    async def create(
+        self: Provider, file: Path, uploaded: str, tag: str
+    ) -> RemoteBatch:
         with Journal(client.ledger_path) as journal:
             (batch,) = journal.batches("creating")
             journal.move(batch, "abandoned")
@@ -147,14 +169,18 @@ def test_forgotten_during_creation(client: Client, monkeypatch: pytest.MonkeyPat
         client.submit()
 
 
-def test_signal_during_creation(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_during_creation(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A signal during a creation is answered with a note on the delay, and the batch is on record."""
     whole = Provider.create
 
     async def main() -> None:
         stop_signal = StopSignal()
 
-        async def create(self: Provider, file: Path, uploaded: str, tag: str) -> RemoteBatch:
+        async def create(
+            self: Provider, file: Path, uploaded: str, tag: str
+        ) -> RemoteBatch:
             stop_signal.stop(InterruptedRun(2))
             scope.cancel()
             await anyio.sleep(0.01)
@@ -164,7 +190,14 @@ def test_signal_during_creation(client: Client, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(Provider, "create", create)
         async with client.providers(None) as providers:
             with anyio.CancelScope() as scope:
-                await submit(client.settings, providers, lambda _: None, client.listener, stop_signal, 0.1)
+                await submit(
+                    client.settings,
+                    providers,
+                    lambda _: None,
+                    client.listener,
+                    stop_signal,
+                    0.1,
+                )
 
     anyio.run(main)
     assert [batch.state for batch in client.batches()] == ["submitted"]

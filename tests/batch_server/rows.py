@@ -18,7 +18,17 @@ from tests.judging_server.judge import Judge
 from tests.judging_server.messages_api import chat_of, message_of
 
 Api = Literal["openai", "anthropic"]
-KINDS = ("error", "429", "refused", "expired", "canceled", "malformed", "missing", "duplicate", "foreign")
+KINDS = (
+    "error",
+    "429",
+    "refused",
+    "expired",
+    "canceled",
+    "malformed",
+    "missing",
+    "duplicate",
+    "foreign",
+)
 """Rows that: failed at the server, by a limit, for good; were not processed; are no JSON, are not there,
 are there twice, are there with one of an unknown request."""
 _CUE = re.compile(r"(?:(once|some)-)?row-([a-z0-9]+)")
@@ -74,15 +84,31 @@ def result_of(api: Api, line: Mapping[str, Any], kind: str, judge: Judge) -> Row
     if reply.delivery != "whole":
         return _failed(api, custom_id, *_ERRORS["error"])
     if reply.status != 200:
-        error = orjson.loads(reply.body)["error"] if reply.mime == "application/json" else {}
+        error = (
+            orjson.loads(reply.body)["error"]
+            if reply.mime == "application/json"
+            else {}
+        )
         output = error.get("message") or reply.body.decode()
-        return _failed(api, custom_id, reply.status, str(error.get("code") or error.get("type")), output)
-    body = orjson.loads(reply.body) if reply.mime == "application/json" else reply.body.decode()
+        return _failed(
+            api,
+            custom_id,
+            reply.status,
+            str(error.get("code") or error.get("type")),
+            output,
+        )
+    body = (
+        orjson.loads(reply.body)
+        if reply.mime == "application/json"
+        else reply.body.decode()
+    )
     if api == "anthropic":
         result = {"type": "succeeded", "message": message_of(line["params"], body)}
         good = _anthropic(custom_id, result)
     else:
-        good = _openai(custom_id, {"status_code": 200, "request_id": "req_1", "body": body}, None)
+        good = _openai(
+            custom_id, {"status_code": 200, "request_id": "req_1", "body": body}, None
+        )
     lines = {
         "malformed": (good[: len(good) // 2],),
         "missing": (),
@@ -94,15 +120,26 @@ def result_of(api: Api, line: Mapping[str, Any], kind: str, judge: Judge) -> Row
 
 def _failed(api: Api, custom_id: str, status: int, code: str, message: str) -> Row:
     if api == "anthropic":
-        error = {"type": "error", "error": {"type": code, "message": message}, "request_id": "req_1"}
-        return Row((_anthropic(custom_id, {"type": "errored", "error": error}),), "errored")
+        error = {
+            "type": "error",
+            "error": {"type": code, "message": message},
+            "request_id": "req_1",
+        }
+        return Row(
+            (_anthropic(custom_id, {"type": "errored", "error": error}),), "errored"
+        )
     body = {"error": {"message": message, "type": code, "param": None, "code": code}}
     response = {"status_code": status, "request_id": "req_1", "body": body}
     return Row((_openai(custom_id, response, None),), "errored")
 
 
 def _openai(custom_id: str, response: Any, error: Any) -> bytes:
-    row = {"id": f"batch_req_{custom_id[:8]}", "custom_id": custom_id, "response": response, "error": error}
+    row = {
+        "id": f"batch_req_{custom_id[:8]}",
+        "custom_id": custom_id,
+        "response": response,
+        "error": error,
+    }
     return orjson.dumps(row)
 
 

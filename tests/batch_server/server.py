@@ -109,11 +109,22 @@ class BatchServer:
 
     def fault(self, step: str, kind: str, times: int = 1) -> None:
         """Make the next requests of one step fail."""
-        assert kind.removesuffix("-after") in {*_REFUSALS, "drop", "half", "hang", "html", "huge"}
+        assert kind.removesuffix("-after") in {
+            *_REFUSALS,
+            "drop",
+            "half",
+            "hang",
+            "html",
+            "huge",
+        }
         self.step_errors.append(_StepError(step, kind, times))
 
     def __enter__(self) -> BatchServer:
-        self._loop, self._over, ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
+        self._loop, self._over, ready = (
+            asyncio.new_event_loop(),
+            asyncio.Event(),
+            threading.Event(),
+        )
         self._thread = threading.Thread(target=self._run, args=(ready,), daemon=True)
         self._thread.start()
         if not ready.wait(10):
@@ -146,11 +157,15 @@ class BatchServer:
         request._client_max_size = 1 << 30
         body, route = await request.read(), f"{request.method} {request.path}"
         headers = {name.lower(): value for name, value in request.headers.items()}
-        if route == "POST /v1/chat/completions":  # a live judge beside it, to compare with
+        if (
+            route == "POST /v1/chat/completions"
+        ):  # a live judge beside it, to compare with
             with self.lock:
                 reply = self.store.judge.chat(body, None)
                 self.store.judge.leave(reply, gone=False)
-            return web.Response(body=reply.body, status=reply.status, content_type=reply.mime)
+            return web.Response(
+                body=reply.body, status=reply.status, content_type=reply.mime
+            )
         for pattern, api, step in _ROUTES:
             if result := re.fullmatch(pattern, route):
                 id = result[1] if result.groups() else ""
@@ -159,24 +174,39 @@ class BatchServer:
                     return await self._step(request, ask)
                 except ConnectionError:  # the client is gone
                     raise
-                except Exception as error:  # raised at the end: the client sees a 500 only
+                except (
+                    Exception
+                ) as error:  # raised at the end: the client sees a 500 only
                     self.mistakes.append(error)
                     raise
         return web.Response(status=404, text="no such route")
 
     async def _step(self, request: web.BaseRequest, ask: Ask) -> web.StreamResponse:
-        failure = next((each.kind for each in self.step_errors if each.strikes(ask.step)), "")
-        handled = not failure or failure.endswith("-after") or failure in ("half", "html", "huge")
+        failure = next(
+            (each.kind for each in self.step_errors if each.strikes(ask.step)), ""
+        )
+        handled = (
+            not failure
+            or failure.endswith("-after")
+            or failure in ("half", "html", "huge")
+        )
         output, created = Answer(b""), None
         with self.lock:
             if self.before(ask.step) is False:
                 failure, handled = "drop", False
             if handled:
                 self.steps.append(ask.step)
-                self.keys.add(ask.headers.get("x-api-key") or ask.headers.get("authorization", "")[7:])
+                self.keys.add(
+                    ask.headers.get("x-api-key")
+                    or ask.headers.get("authorization", "")[7:]
+                )
                 count = self.created
                 output = answer(self.store, ask)
-                created = list(self.store.batches.values())[-1] if self.created > count else None
+                created = (
+                    list(self.store.batches.values())[-1]
+                    if self.created > count
+                    else None
+                )
                 self.after(ask.step)
             if created and self.conduct.pace == "at once":
                 while not created.ended:
@@ -191,7 +221,9 @@ class BatchServer:
             output = refuse(ask.api, *_REFUSALS[kind])
             output.headers |= _HEADERS.get(kind, {})
         elif kind == "html":
-            output = replace(output, body=b"<html><title>Welcome</title></html>", mime="text/html")
+            output = replace(
+                output, body=b"<html><title>Welcome</title></html>", mime="text/html"
+            )
         elif kind in ("drop", "hang"):
             while kind == "hang" and request.transport and not self._over.is_set():  # noqa: ASYNC110 - a transport has no event
                 await asyncio.sleep(0.01)
@@ -200,7 +232,10 @@ class BatchServer:
         elif kind in ("half", "huge"):
             await _stream(request, output.body, endless=kind == "huge")
         return web.Response(
-            body=output.body, status=output.status, content_type=output.mime, headers=output.headers
+            body=output.body,
+            status=output.status,
+            content_type=output.mime,
+            headers=output.headers,
         )
 
 

@@ -78,12 +78,18 @@ class Store:
         return id
 
     def begin(
-        self, api: Api, lines: list[dict[str, Any]], metadata: dict[str, str] | None = None, file: str = ""
+        self,
+        api: Api,
+        lines: list[dict[str, Any]],
+        metadata: dict[str, str] | None = None,
+        file: str = "",
     ) -> Batch:
         """A new batch."""
         id = f"{'batch' if api == 'openai' else 'msgbatch'}_{len(self.batches) + 1:04}"
         stored = metadata if self.conduct.tags else None
-        self.batches[id] = Batch(id, api, lines, self.now, stored, file, self.conduct.lag)
+        self.batches[id] = Batch(
+            id, api, lines, self.now, stored, file, self.conduct.lag
+        )
         return self.batches[id]
 
     def advance(self, batch: Batch) -> None:
@@ -110,8 +116,12 @@ class Store:
             if at >= most:
                 batch.done.append(undone(batch.api, custom_id, "canceled"))
                 continue
-            model = str((line["body"] if batch.api == "openai" else line["params"])["model"])
-            row = result_of(batch.api, line, cue_of(model, at, self.seen[custom_id]), self.judge)
+            model = str(
+                (line["body"] if batch.api == "openai" else line["params"])["model"]
+            )
+            row = result_of(
+                batch.api, line, cue_of(model, at, self.seen[custom_id]), self.judge
+            )
             self.seen[custom_id] += 1
             self.billed[custom_id] += row.good
             batch.done.append(row)
@@ -120,7 +130,9 @@ class Store:
         """Make the result files: never in the order of the requests."""
         rows = batch.done[::-1]
         good = b"".join(line + b"\n" for row in rows if row.good for line in row.lines)
-        bad = b"".join(line + b"\n" for row in rows if not row.good for line in row.lines)
+        bad = b"".join(
+            line + b"\n" for row in rows if not row.good for line in row.lines
+        )
         if batch.api == "anthropic":
             batch.output = self.keep(bad + good, "results")
             return

@@ -99,15 +99,23 @@ def _group(attacks: Sequence[str], number: int) -> dict[str, Any]:
     if number % 5 == 4:
         annotation |= {"status": "failed", "kind": last, "reason": first}
         rollouts = [
-            _rollout(text, {"status": "failed", "kind": text[:10_000], "reason": text[:10_000]})
+            _rollout(
+                text,
+                {"status": "failed", "kind": text[:10_000], "reason": text[:10_000]},
+            )
             for text in attacks
         ]
     else:
         annotation |= {"status": "scored", "reliability": 0.5}
         rollouts = [
-            _rollout(text, _scored(text, i / 8, attacks), reward=i / 8) for i, text in enumerate(attacks)
+            _rollout(text, _scored(text, i / 8, attacks), reward=i / 8)
+            for i, text in enumerate(attacks)
         ]
-    return {"group_id": key if len(key) < 10_000 else "huge", "trajectories": rollouts, "ruler": annotation}
+    return {
+        "group_id": key if len(key) < 10_000 else "huge",
+        "trajectories": rollouts,
+        "ruler": annotation,
+    }
 
 
 def _scored(text: str, score: float, attacks: Sequence[str]) -> dict[str, Any]:
@@ -124,14 +132,21 @@ def _scored(text: str, score: float, attacks: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _rollout(text: str, annotation: dict[str, Any], reward: float | None = None) -> dict[str, Any]:
+def _rollout(
+    text: str, annotation: dict[str, Any], reward: float | None = None
+) -> dict[str, Any]:
     """A rollout with a text in every place for one; a huge one in its answer alone."""
     small = text if len(text) < 10_000 else "small"
     called = {"id": small, "function": {"name": small, "arguments": {small: [small]}}}
     turns: list[dict[str, Any]] = [
         {"role": "system", "content": small},
         {"role": "user", "content": [{"type": "text", "text": small}], "name": small},
-        {"role": "assistant", "content": text, "reasoning_content": small, "tool_calls": [called]},
+        {
+            "role": "assistant",
+            "content": text,
+            "reasoning_content": small,
+            "tool_calls": [called],
+        },
         {"role": "tool", "tool_call_id": small, "name": small, "content": small},
         {"role": small or "user", "content": small},
     ]
@@ -142,5 +157,9 @@ def _rollout(text: str, annotation: dict[str, Any], reward: float | None = None)
 def control(folder: Path, attack: str) -> Path:
     """A page without a policy that takes an attack as HTML."""
     page = folder / "control.html"
-    page.write_text(f"<!doctype html><meta charset=utf-8><title>x</title><p>{attack}", "utf-8", "replace")
+    page.write_text(
+        f"<!doctype html><meta charset=utf-8><title>x</title><p>{attack}",
+        "utf-8",
+        "replace",
+    )
     return page

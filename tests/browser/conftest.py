@@ -41,7 +41,9 @@ def browser() -> Iterator[Browser]:
     result = program()
     if result is None:
         pytest.skip("no browser is installed: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed"
+    )
     with playwright.sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=result, args=list(QUIET))
         yield started
@@ -69,7 +71,9 @@ def truth(scored: Path) -> Truth:
 @pytest.fixture(scope="session")
 def figures(scored: Path) -> dict[str, Any]:
     """The figures of `ruler report --json`."""
-    reported: dict[str, Any] = orjson.loads(ruler("report", scored, "--json", folder=scored.parent).stdout)
+    reported: dict[str, Any] = orjson.loads(
+        ruler("report", scored, "--json", folder=scored.parent).stdout
+    )
     return dict(reported["figures"])
 
 
@@ -78,7 +82,10 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of 2,000 small groups."""
     folder = tmp_path_factory.mktemp("many")
     return report_of(
-        write(folder / "many.jsonl", [plain(f"group-{i}", 0.2, 0.8) for i in range(2_000)]), folder
+        write(
+            folder / "many.jsonl", [plain(f"group-{i}", 0.2, 0.8) for i in range(2_000)]
+        ),
+        folder,
     )
 
 

@@ -16,11 +16,31 @@ FAILURES = (
     ("reply", "the reply has no score for b"),
     ("refused", "the judge refused: I cannot help with that"),
 )
-_WORDS = ("search", "book", "cancel", "refund", "order", "parcel", "kettle", "window", "policy", "gate")
+_WORDS = (
+    "search",
+    "book",
+    "cancel",
+    "refund",
+    "order",
+    "parcel",
+    "kettle",
+    "window",
+    "policy",
+    "gate",
+)
 
 
 KEYS = (
-    *("a&b=c#d%e?f/g", "é 😀", "\u202ereversed", "__proto__", "constructor", "100%", "%41", " two  spaces "),
+    *(
+        "a&b=c#d%e?f/g",
+        "é 😀",
+        "\u202ereversed",
+        "__proto__",
+        "constructor",
+        "100%",
+        "%41",
+        " two  spaces ",
+    ),
     *("twice", "once", "twice", "new\nline", "'single' \"double\"", "-dash"),
 )
 """Keys with characters that mean something to an address, a shell or a script."""
@@ -28,7 +48,12 @@ KEYS = (
 
 def ruler(*args: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the command. It must not fail, but groups may."""
-    done = run_apart([str(arg) for arg in args], "", folder, {"XDG_CACHE_HOME": str(folder / "cache")})
+    done = run_apart(
+        [str(arg) for arg in args],
+        "",
+        folder,
+        {"XDG_CACHE_HOME": str(folder / "cache")},
+    )
     assert done.returncode in (0, 1), done.stderr
     return done
 
@@ -37,13 +62,18 @@ def plain(key: str, *scores: float, output: str = "well done") -> dict[str, Any]
     """A scored group of few words: no label, one pass."""
     return {
         "group_id": key,
-        "trajectories": [_plain(f"answer {i}", score, output) for i, score in enumerate(scores)],
+        "trajectories": [
+            _plain(f"answer {i}", score, output) for i, score in enumerate(scores)
+        ],
         "ruler": {"status": "scored", "judge": "offline", "passes": 1},
     }
 
 
 def _plain(answer: str, score: float, output: str) -> dict[str, Any]:
-    turns = [{"role": "user", "content": "Book a seat."}, {"role": "assistant", "content": answer}]
+    turns = [
+        {"role": "user", "content": "Book a seat."},
+        {"role": "assistant", "content": answer},
+    ]
     return {
         "messages": turns,
         "reward": score,
@@ -62,16 +92,30 @@ def groups(number: int, size: int = 4, seed: int = 6) -> list[dict[str, Any]]:
         truth = min(1.0, max(0.0, dice.gauss(0.5, 0.25)))
         messages = [*prompt, {"role": "assistant", "content": "Let me look."}]
         for turn in range(dice.randrange(4)):
-            call = {"id": f"c{turn}", "function": {"name": "get_order", "arguments": '{"id": 7}'}}
-            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-            messages.append({"role": "tool", "tool_call_id": f"c{turn}", "content": words(9)})
-        messages.append({"role": "assistant", "content": f"Done: truth={truth:.2f}\n{words(4)}"})
+            call = {
+                "id": f"c{turn}",
+                "function": {"name": "get_order", "arguments": '{"id": 7}'},
+            }
+            messages.append(
+                {"role": "assistant", "content": None, "tool_calls": [call]}
+            )
+            messages.append(
+                {"role": "tool", "tool_call_id": f"c{turn}", "content": words(9)}
+            )
+        messages.append(
+            {"role": "assistant", "content": f"Done: truth={truth:.2f}\n{words(4)}"}
+        )
         return {"messages": messages, "reward": float(dice.random() < truth)}
 
     result = []
     for i in range(number):
         prompt = [{"role": "user", "content": f"Task {i}: {words(8)}"}]
-        result.append({"group_id": f"task-{i}", "trajectories": [rollout(prompt) for _ in range(size)]})
+        result.append(
+            {
+                "group_id": f"task-{i}",
+                "trajectories": [rollout(prompt) for _ in range(size)],
+            }
+        )
     return result
 
 
@@ -92,7 +136,9 @@ def run_of(folder: Path, number: int, size: int = 4) -> Path:
     for i, record in enumerate(done):
         _spend(record["ruler"], i, dice)
         for j, trajectory in enumerate(record["trajectories"]):
-            trajectory["ruler"]["explanation"] = f"Of {i}.{j}: {dice.choice(_WORDS)}, {dice.choice(_WORDS)}"
+            trajectory["ruler"]["explanation"] = (
+                f"Of {i}.{j}: {dice.choice(_WORDS)}, {dice.choice(_WORDS)}"
+            )
         if i % 10 == 5:
             fail(record, *FAILURES[i // 10 % len(FAILURES)])
     done[2]["trajectories"][1]["ruler"]["suspect"] = True
@@ -118,7 +164,12 @@ def fail(record: dict[str, Any], kind: str, reason: str) -> None:
         record["ruler"].pop(name, None)
     for trajectory in record["trajectories"]:
         first = trajectory["ruler"]["independent_reward"]
-        lost = {"status": "failed", "kind": kind, "reason": reason, "judge": "simulated"}
+        lost = {
+            "status": "failed",
+            "kind": kind,
+            "reason": reason,
+            "judge": "simulated",
+        }
         trajectory |= {"reward": None, "ruler": lost | {"independent_reward": first}}
 
 

@@ -37,7 +37,11 @@ def test_names(view: View, hash_: str) -> None:
     using = rf"^\s*- '?({roles})\b"
     result = [line.strip() for line in tree.splitlines() if re.match(using, line)]
     assert len(result) > 5
-    unnamed = [line for line in result if '"' not in line and not re.match(r"- (figure|group)\b", line)]
+    unnamed = [
+        line
+        for line in result
+        if '"' not in line and not re.match(r"- (figure|group)\b", line)
+    ]
     assert unnamed == []
     assert 'role="' not in tree
 
@@ -59,10 +63,15 @@ def test_headings_are_in_order(view: View, hash_: str) -> None:
 def test_landmarks(view: View, hash_: str) -> None:
     """A page has one head, one main part, one foot, and named navigation that marks the current page."""
     ready(view, hash_)
-    assert [view.page.get_by_role(role).count() for role in ("banner", "main", "contentinfo")] == [1, 1, 1]
+    assert [
+        view.page.get_by_role(role).count()
+        for role in ("banner", "main", "contentinfo")
+    ] == [1, 1, 1]
     report = view.page.get_by_role("navigation", name="Report")
     assert report.count() == 1
-    assert report.locator("[aria-current=page]").count() == (0 if "group=" in hash_ else 1)
+    assert report.locator("[aria-current=page]").count() == (
+        0 if "group=" in hash_ else 1
+    )
     assert view.page.evaluate("document.documentElement.lang") == "en"
     assert view.page.title()
 
@@ -72,9 +81,18 @@ def test_overview_by_screen_reader(view: View) -> None:
     """The overview is read in order: figures, groups to look at, commands, charts with points."""
     tree = ready(view, "#overview").find("main").aria_snapshot()
     order = ['heading "54 of 60 groups scored, 6 failed" [level=2]']
-    named = ("Worst groups", "Most disputed groups", "Next", "Why groups failed", "The judge")
+    named = (
+        "Worst groups",
+        "Most disputed groups",
+        "Next",
+        "Why groups failed",
+        "The judge",
+    )
     order += [f'heading "{name}" [level=3]' for name in named]
-    order += [f'heading "{view.find(f"#chart-{chart} h3").inner_text()}" [level=3]' for chart in CHARTS]
+    order += [
+        f'heading "{view.find(f"#chart-{chart} h3").inner_text()}" [level=3]'
+        for chart in CHARTS
+    ]
     places = [tree.find(heading) for heading in order]
     assert -1 not in places
     assert places == sorted(places)
@@ -96,7 +114,9 @@ def test_table_by_screen_reader(show: Show, many: Path) -> None:
     cells = "all => all.map(row => row.querySelectorAll('[role=gridcell]').length)"
     assert set(rows.evaluate_all(cells)) == {6}
     view.go("#groups?sort=mean")
-    assert [column.get_attribute("aria-sort") for column in columns.all()].count("ascending") == 1
+    assert [column.get_attribute("aria-sort") for column in columns.all()].count(
+        "ascending"
+    ) == 1
 
 
 def test_focus_moves_with_the_page(view: View) -> None:
@@ -134,7 +154,9 @@ def test_ids_are_unique(view: View, hash_: str) -> None:
     ready(view, hash_)
     ids = view.find("[id]").evaluate_all("all => all.map(element => element.id)")
     assert len(ids) == len(set(ids))
-    referred = view.find("[aria-labelledby], [aria-activedescendant], [aria-controls]").evaluate_all(
+    referred = view.find(
+        "[aria-labelledby], [aria-activedescendant], [aria-controls]"
+    ).evaluate_all(
         "all => all.flatMap(e => ['labelledby', 'activedescendant', 'controls']"
         ".map(name => e.getAttribute(`aria-${name}`)).filter(Boolean))"
     )
@@ -151,5 +173,7 @@ def test_names_beside_colours(view: View) -> None:
     )
     assert set(names) == set(kinds)
     view.go("#groups?where=failed")
-    output = {text.strip() for text in view.find(".body .cell.telling").all_inner_texts()}
+    output = {
+        text.strip() for text in view.find(".body .cell.telling").all_inner_texts()
+    }
     assert output == {"failed: reply", "failed: transport", "failed: refused"}

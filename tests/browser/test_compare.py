@@ -24,7 +24,16 @@ PAGES = ("#overview", "#groups", "#group=task-2", "#group=task-2&view=one")
 
 def pages(folder: Path, one: Path, other: Path) -> Path:
     """The page of two files."""
-    ruler("report", one, other, "-o", folder / "compare.html", "--max-groups", "10000", folder=folder)
+    ruler(
+        "report",
+        one,
+        other,
+        "-o",
+        folder / "compare.html",
+        "--max-groups",
+        "10000",
+        folder=folder,
+    )
     return folder / "compare.html"
 
 
@@ -33,11 +42,24 @@ def files(scored: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     """The scored run, and the same rollouts scored by another judge, in another order."""
     folder = tmp_path_factory.mktemp("compare")
     other = folder / "other.jsonl"
-    ruler("score", scored, other, "-m", "simulated", "-p", "seed=3", "-p", "noise=0.3", folder=folder)
+    ruler(
+        "score",
+        scored,
+        other,
+        "-m",
+        "simulated",
+        "-p",
+        "seed=3",
+        "-p",
+        "noise=0.3",
+        folder=folder,
+    )
     lines = [orjson.loads(line) for line in other.read_bytes().splitlines()]
     for record in lines:
         for i, trajectory in enumerate(record["trajectories"]):
-            trajectory["ruler"]["explanation"] = f"The other judge on {record['group_id']}, {i}"
+            trajectory["ruler"]["explanation"] = (
+                f"The other judge on {record['group_id']}, {i}"
+            )
     return scored, write(other, lines[::-1])
 
 
@@ -60,7 +82,10 @@ def truth(files: tuple[Path, Path]) -> dict[str, tuple[list[Any], list[Any]]]:
     each = []
     for path in files:
         lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
-        scores = {r["group_id"]: [t["ruler"].get("score") for t in r["trajectories"]] for r in lines}
+        scores = {
+            r["group_id"]: [t["ruler"].get("score") for t in r["trajectories"]]
+            for r in lines
+        }
         each.append(scores)
     return {key: (each[0][key], each[1][key]) for key in each[0]}
 
@@ -72,7 +97,10 @@ def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
     heading = f"54 groups, {measured['rollouts']} rollouts that both judges scored"
     assert view.find("#overview-head").inner_text() == heading
     cells = "all => all.map(tr => [...tr.cells].map(cell => cell.textContent))"
-    rows = {name: values for name, *values in view.find(".sides tbody tr").evaluate_all(cells)}
+    rows = {
+        name: values
+        for name, *values in view.find(".sides tbody tr").evaluate_all(cells)
+    }
     opening = "A and B differ in parameters and passes; the same judge and rubric"
     assert view.find(".judged").inner_text() == opening
     assert rows["file"] == ["scored.jsonl", "other.jsonl"]
@@ -91,20 +119,29 @@ def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
 
 
 def test_scatter(
-    show: Show, compared: Path, measured: dict[str, Any], truth: dict[str, tuple[list[Any], list[Any]]]
+    show: Show,
+    compared: Path,
+    measured: dict[str, Any],
+    truth: dict[str, tuple[list[Any], list[Any]]],
 ) -> None:
     """A mark of A against B counts rollouts, and leads to the groups that have them."""
     view = show(compared)
     marks = points(view, "scatter")
     assert len(marks) == len(measured["cells"]) > 20
-    assert sum(int(name.split(": ")[1].split(" ")[0]) for _, name in marks) == measured["rollouts"]
+    assert (
+        sum(int(name.split(": ")[1].split(" ")[0]) for _, name in marks)
+        == measured["rollouts"]
+    )
     for (link, _), cell in list(zip(marks, measured["cells"], strict=True))[::9]:
         (a, b) = (cell["values"][side] for side in "ab")
         holds = [
             key
             for key, both in truth.items()
             if any(
-                x is not None and y is not None and a[0] <= x <= a[1] and b[0] <= y <= b[1]
+                x is not None
+                and y is not None
+                and a[0] <= x <= a[1]
+                and b[0] <= y <= b[1]
                 for x, y in zip(*both, strict=True)
             )
         ]
@@ -114,17 +151,23 @@ def test_scatter(
 
 def differing(both: tuple[list[Any], list[Any]]) -> tuple[int, float]:
     """The pairs that a judge tells apart, and those in another order, equal scores as a half."""
-    known = [(a, b) for a, b in zip(*both, strict=True) if a is not None and b is not None]
+    known = [
+        (a, b) for a, b in zip(*both, strict=True) if a is not None and b is not None
+    ]
     pairs, against = 0, 0.0
     for i, (a, b) in enumerate(known):
         for c, d in known[:i]:
             pairs += (a != c) or (b != d)
-            against += 1 if (a - c) * (b - d) < 0 else 0.5 if (a == c) != (b == d) else 0
+            against += (
+                1 if (a - c) * (b - d) < 0 else 0.5 if (a == c) != (b == d) else 0
+            )
     return pairs, against
 
 
 @pytest.mark.smoke
-def test_table(show: Show, compared: Path, truth: dict[str, tuple[list[Any], list[Any]]]) -> None:
+def test_table(
+    show: Show, compared: Path, truth: dict[str, tuple[list[Any], list[Any]]]
+) -> None:
     """The table has the most different groups first, both scores in a cell, and filters for them."""
     view = show(compared, "#groups", height=3_000)
     apart = {key: differing(both) for key, both in truth.items()}
@@ -138,19 +181,34 @@ def test_table(show: Show, compared: Path, truth: dict[str, tuple[list[Any], lis
     best = max(range(len(a)), key=lambda i: a[i])
     assert name.startswith(f"scores by A and B: A {a[best]:.2f}, B {b[best]:.2f}")
     assert row.locator("line.pair").count() == len(a)
-    many = [key for key, (pairs, against) in apart.items() if against and against >= 0.25 * pairs]
+    many = [
+        key
+        for key, (pairs, against) in apart.items()
+        if against and against >= 0.25 * pairs
+    ]
     view.go("#groups?where=order")
     assert sorted(view.keys) == sorted(many)
     view.go("#groups?where=only_b")
-    assert sorted(view.keys) == sorted(key for key, both in truth.items() if both[0][0] is None)
+    assert sorted(view.keys) == sorted(
+        key for key, both in truth.items() if both[0][0] is None
+    )
     view.go("#groups?order=0.5..&sort=-distance")
-    half = [key for key, (pairs, against) in apart.items() if pairs and against >= 0.5 * pairs]
+    half = [
+        key
+        for key, (pairs, against) in apart.items()
+        if pairs and against >= 0.5 * pairs
+    ]
     assert sorted(view.keys) == sorted(half)
-    assert "share of pairs in another order from 0.5" in view.find(".chip.held").inner_text()
+    assert (
+        "share of pairs in another order from 0.5"
+        in view.find(".chip.held").inner_text()
+    )
 
 
 @pytest.mark.smoke
-def test_group(show: Show, compared: Path, truth: dict[str, tuple[list[Any], list[Any]]]) -> None:
+def test_group(
+    show: Show, compared: Path, truth: dict[str, tuple[list[Any], list[Any]]]
+) -> None:
     """A group's page has both scores and both explanations of each rollout, and its text once."""
     view = show(compared, "#group=task-2")
     view.find(".g-turns").last.wait_for(state="attached")
@@ -190,7 +248,9 @@ def test_failed_in_one(show: Show, compared: Path) -> None:
     """A group that one judge did not score has the other's scores, and the reason."""
     view = show(compared, "#group=task-5")
     view.find(".g-turns").last.wait_for(state="attached")
-    assert view.find(".g-failed").all_inner_texts() == [f"A has no scores (no answer): {FAILURES[0][1]}"]
+    assert view.find(".g-failed").all_inner_texts() == [
+        f"A has no scores (no answer): {FAILURES[0][1]}"
+    ]
     assert "The other judge on task-5, 0" in view.text
     assert "nothing to compare" in view.find(".g-meta summary").inner_text()
 
@@ -202,7 +262,8 @@ def test_scored_by_one(show: Show, tmp_path: Path) -> None:
         for i, trajectory in enumerate(record["trajectories"]):
             trajectory["ruler"] |= {"independent_reward": i, "suspect": i == 1}
     one[0]["trajectories"] = [
-        t | {"reward": None, "ruler": {"status": "failed"}} for t in one[0]["trajectories"]
+        t | {"reward": None, "ruler": {"status": "failed"}}
+        for t in one[0]["trajectories"]
     ]
     one[0]["ruler"] = {"status": "failed", "kind": "reply", "reason": "no JSON"}
     write(tmp_path / "a.jsonl", one)
@@ -212,18 +273,31 @@ def test_scored_by_one(show: Show, tmp_path: Path) -> None:
     assert "original reward above 0.5" in view.find(".strip-legend").inner_text()
     view.go("#groups?sort=key")
     marks = "all => all.map(row => [...row.querySelectorAll('.mark')].map(mark => mark.textContent))"
-    assert view.find(".body [role=row]").evaluate_all(marks) == [["suspect"], ["only B", "suspect"]]
-    assert view.find(".body circle.low").count() == view.find(".body circle.high").count() == 3
+    assert view.find(".body [role=row]").evaluate_all(marks) == [
+        ["suspect"],
+        ["only B", "suspect"],
+    ]
+    assert (
+        view.find(".body circle.low").count()
+        == view.find(".body circle.high").count()
+        == 3
+    )
     view.go("#group=lost")
-    assert view.find(".g-failed").all_inner_texts() == ["A has no scores (unusable reply): no JSON"]
+    assert view.find(".g-failed").all_inner_texts() == [
+        "A has no scores (unusable reply): no JSON"
+    ]
     view.find(".g-turns").last.wait_for(state="attached")
-    assert [text for text in view.find("td.g-notes").all_inner_texts() if text] == ["addresses the judge"]
+    assert [text for text in view.find("td.g-notes").all_inner_texts() if text] == [
+        "addresses the judge"
+    ]
 
 
 def test_search(show: Show, compared: Path) -> None:
     """A search finds what either judge said."""
     view = show(compared, "#groups?search=judge%20on%20task-7,")
-    view.until("document.querySelector('p[role=status]')?.textContent.startsWith('1 of')")
+    view.until(
+        "document.querySelector('p[role=status]')?.textContent.startsWith('1 of')"
+    )
     assert view.keys == ["task-7"]
 
 
@@ -251,13 +325,17 @@ def test_names(show: Show, compared: Path, hash_: str) -> None:
     """Every button, link, field and region that a screen reader stops at has a name; ranks go in steps."""
     view = show(compared, hash_)
     view.settled()
-    using = r"^\s*- '?(button|link|searchbox|combobox|checkbox|grid|region|navigation)\b"
+    using = (
+        r"^\s*- '?(button|link|searchbox|combobox|checkbox|grid|region|navigation)\b"
+    )
     tree = view.find("body").aria_snapshot().splitlines()
     result = [line.strip() for line in tree if re.match(using, line)]
     assert len(result) > 5
     assert [line for line in result if '"' not in line] == []
     headings = view.find("h1:visible, h2:visible, h3:visible, h4:visible, h5:visible")
-    ranks = headings.evaluate_all("all => all.map(heading => Number(heading.localName[1]))")
+    ranks = headings.evaluate_all(
+        "all => all.map(heading => Number(heading.localName[1]))"
+    )
     assert ranks[0] == 1
     assert all(later <= earlier + 1 for earlier, later in pairwise(ranks)), ranks
 
@@ -283,10 +361,17 @@ def test_hostile(show: Show, hostile: Path) -> None:
     harmless(view)
     for summary in view.find(".chart summary").all():
         summary.click()
-    for hash_ in ("#groups", "#groups?sort=key", "#groups?sort=-distance", "#groups?where=order"):
+    for hash_ in (
+        "#groups",
+        "#groups?sort=key",
+        "#groups?sort=-distance",
+        "#groups?where=order",
+    ):
         view.go(hash_)
         harmless(view)
-    hashes = view.page.evaluate("opened.rows.key.map((_, i) => groupHash(opened.rows, i))")
+    hashes = view.page.evaluate(
+        "opened.rows.key.map((_, i) => groupHash(opened.rows, i))"
+    )
     for hash_ in hashes[:: max(1, len(hashes) // 12)]:
         view.go(hash_)
         view.settled()

@@ -17,7 +17,11 @@ from tests.browser.conftest import Show
 from tests.browser.reports import plain, report_of, write
 from tests.browser.view import View, shown
 
-ATTACKS = [*RUNNING, *RESTING, *(attack.text for family in FAMILIES.values() for attack in family)]
+ATTACKS = [
+    *RUNNING,
+    *RESTING,
+    *(attack.text for family in FAMILIES.values() for attack in family),
+]
 TAGS = frozenset(
     {
         "a",
@@ -122,7 +126,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     scored = folder / NAME
     scored.write_text("".join(json.dumps(record) + "\n" for record in records(ATTACKS)))
-    return report_of(scored, folder, "--max-groups", "10000").rename(folder / "hostile.html")
+    return report_of(scored, folder, "--max-groups", "10000").rename(
+        folder / "hostile.html"
+    )
 
 
 def harmless(view: View) -> dict[str, Any]:
@@ -143,12 +149,19 @@ def test_what_made_the_scores(show: Show, tmp_path: Path) -> None:
     rubric = "\n".join(ATTACKS)[:15_000].encode(errors="replace").decode()
     digest = digest_of(rubric)
     record = plain("one", 0.2, 0.8)
-    record["ruler"] |= {"rubric": digest, "params": "0" * 16, "version": RUNNING[0], "served": [RUNNING[1]]}
+    record["ruler"] |= {
+        "rubric": digest,
+        "params": "0" * 16,
+        "version": RUNNING[0],
+        "served": [RUNNING[1]],
+    }
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert ledger.texts is not None
         ledger.texts.add(digest, "rubric", rubric)
     scored = write(tmp_path / "scored.jsonl", [record])
-    view = show(report_of(scored, tmp_path, "--ledger", str(tmp_path / "ledger.sqlite")))
+    view = show(
+        report_of(scored, tmp_path, "--ledger", str(tmp_path / "ledger.sqlite"))
+    )
     harmless(view)
     view.find(".made summary").click()
     harmless(view)
@@ -173,7 +186,11 @@ def test_each_load_would_be_seen(browser: Browser, tmp_path: Path) -> None:
     """On such a page each load appears as a request, so the other tests would see one."""
     for attack in RESTING:
         place = (
-            attack.partition("127.0.0.1:9/")[2].partition("/")[0].partition(">")[0].strip("'; ").split("'")[0]
+            attack.partition("127.0.0.1:9/")[2]
+            .partition("/")[0]
+            .partition(">")[0]
+            .strip("'; ")
+            .split("'")[0]
         )
         if not place or place.startswith(("form", "base")):  # these wait to be pressed
             continue
@@ -181,7 +198,9 @@ def test_each_load_would_be_seen(browser: Browser, tmp_path: Path) -> None:
         with shown(browser, control(tmp_path, attack)) as view:
             view.page.goto(view.address, wait_until="commit")
             if not any(address.endswith(f"/{name}") for address in view.asked):
-                view.page.wait_for_event("request", lambda r, name=name: r.url.endswith(f"/{name}"))
+                view.page.wait_for_event(
+                    "request", lambda r, name=name: r.url.endswith(f"/{name}")
+                )
 
 
 @pytest.mark.smoke
@@ -203,7 +222,12 @@ def test_table(show: Show, hostile: Path) -> None:
     view = show(hostile, "#groups?sort=ordinal", height=4_000)
     harmless(view)
     assert any(key.startswith("<") for key in view.keys)
-    for hash_ in ("#groups?sort=key", "#groups?where=failed", "#groups?where=scored&sort=-status", "#groups"):
+    for hash_ in (
+        "#groups?sort=key",
+        "#groups?where=failed",
+        "#groups?where=scored&sort=-status",
+        "#groups",
+    ):
         view.go(hash_)
         harmless(view)
     assert view.find(".chip").count() > 4
@@ -213,8 +237,13 @@ def test_search(show: Show, hostile: Path) -> None:
     """Attacks can be searched for and filtered by, and are shown as text everywhere."""
     view = show(hostile, "#groups")
     for attack in (*RUNNING, *RESTING[:-1]):
-        view.page.evaluate("text => { location.hash = link({ search: text.slice(0, 400) }) }", _plain(attack))
-        view.until("document.querySelector('p[role=status]')?.textContent.includes('match')")
+        view.page.evaluate(
+            "text => { location.hash = link({ search: text.slice(0, 400) }) }",
+            _plain(attack),
+        )
+        view.until(
+            "document.querySelector('p[role=status]')?.textContent.includes('match')"
+        )
         harmless(view)
     view.page.evaluate(
         "text => { const e = encode(text); location.hash = `#groups?kind=${e}&flag=${e}&${e}=${e}` }",
@@ -250,7 +279,9 @@ def test_every_group(show: Show, hostile: Path, way: str, half: int) -> None:
     count = view.page.evaluate("opened.rows.key.length")
     assert count > 70
     for row in range(half, count, 2):
-        link = view.page.evaluate("([row, view]) => groupHash(opened.rows, row, { view })", [row, way])
+        link = view.page.evaluate(
+            "([row, view]) => groupHash(opened.rows, row, { view })", [row, way]
+        )
         view.go(link)
         view.until(_SHOWN, row)
         result = harmless(view)
@@ -310,16 +341,22 @@ def test_policy_holds(browser: Browser, run: Path, name: str) -> None:
     """Text or an element that gets into the page still cannot run, load or lead away."""
     with shown(browser, run) as view:
         refused: dict[str, str | None] = {}
-        view.page.on("requestfailed", lambda request: refused.update({request.url: request.failure}))
+        view.page.on(
+            "requestfailed",
+            lambda request: refused.update({request.url: request.failure}),
+        )
         view.open()
         stopped = view.page.evaluate(_TRY % _TRIES[name])
         assert stopped, name
         assert view.page.evaluate("window.__hit ?? null") is None
-        assert {refused[address] for address in view.asked if "127.0.0.1" in address} <= {"csp"}
+        assert {
+            refused[address] for address in view.asked if "127.0.0.1" in address
+        } <= {"csp"}
         assert view.page.url.startswith(view.address)
-        assert any("Security Policy" in text or "Trusted" in text for text in [*view.messages, stopped]), (
-            view.messages
-        )
+        assert any(
+            "Security Policy" in text or "Trusted" in text
+            for text in [*view.messages, stopped]
+        ), view.messages
 
 
 _TRY = """() => new Promise(stopped => {

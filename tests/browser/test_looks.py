@@ -11,7 +11,13 @@ from playwright.sync_api import Browser
 from tests.browser.conftest import Show
 from tests.browser.view import Theme, View, shown
 
-PAGES = ("#overview", "#groups?where=live&mean=0..0.9", "#group=task-2", "#group=task-5", "#group=nobody")
+PAGES = (
+    "#overview",
+    "#groups?where=live&mean=0..0.9",
+    "#group=task-2",
+    "#group=task-5",
+    "#group=nobody",
+)
 COLOURS = """() => {
   const parse = text => {
     const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number);
@@ -96,13 +102,13 @@ def test_printed_group(show: Show, run: Path, view_: str) -> None:
     turns = "all => all.map(section => section.innerText.includes('Done: truth='))"
     assert view.find(".g-rollout").evaluate_all(turns) == [True] * 4
     assert ground(view) == "rgb(255, 255, 255)"
-    wide = (
-        "document.querySelector('.g-columns').scrollWidth <= document.querySelector('.g-columns').clientWidth"
-    )
+    wide = "document.querySelector('.g-columns').scrollWidth <= document.querySelector('.g-columns').clientWidth"
     assert view.page.evaluate(wide)
     view.page.evaluate("dispatchEvent(new Event('afterprint'))")
     view.page.emulate_media(media="screen")
-    view.until(f"document.querySelectorAll('.g-rollout').length === {1 if view_ == 'one' else 4}")
+    view.until(
+        f"document.querySelectorAll('.g-rollout').length === {1 if view_ == 'one' else 4}"
+    )
 
 
 def test_printed_table(show: Show, many: Path) -> None:
@@ -110,7 +116,9 @@ def test_printed_table(show: Show, many: Path) -> None:
     view = show(many, "#groups?sort=ordinal")
     view.page.emulate_media(media="print")
     view.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    view.find(".printed").filter(has_text="The first 200 of the 2,000 groups").wait_for()
+    view.find(".printed").filter(
+        has_text="The first 200 of the 2,000 groups"
+    ).wait_for()
     assert view.keys == [f"group-{i}" for i in range(200)]
     view.page.evaluate("dispatchEvent(new Event('afterprint'))")
     view.until("document.querySelectorAll('.body [role=row]').length < 100")
@@ -139,7 +147,9 @@ def test_without_scripts(browser: Browser, run: Path, figures: dict[str, Any]) -
     assert "Opening the report" not in text
     rows = dict(line.split("\t") for line in text.splitlines() if "\t" in line)
     groups = figures["groups"]
-    assert rows["groups"].startswith(f"{groups['all']}: {groups['scored']} scored ({groups['live']} live, ")
+    assert rows["groups"].startswith(
+        f"{groups['all']}: {groups['scored']} scored ({groups['live']} live, "
+    )
     assert rows["failed"].startswith("2 ")
     assert rows["rollouts"].startswith(f"{figures['rollouts']['all']}: ")
     assert rows["mean score"] == f"{figures['scores']['mean']:.2f}"

@@ -31,9 +31,13 @@ _WALK = """async links => {
 def points(view: View, chart: str = "") -> list[tuple[str, str]]:
     """The hash and the name of each point."""
     result = view.find(f"{chart and f'#chart-{chart} '}.plot svg a")
-    linked = "all => all.map(a => a.getAttribute('href') ?? a.getAttribute('xlink:href'))"
+    linked = (
+        "all => all.map(a => a.getAttribute('href') ?? a.getAttribute('xlink:href'))"
+    )
     named = "all => all.map(a => a.querySelector('[aria-label]').getAttribute('aria-label'))"
-    return list(zip(result.evaluate_all(linked), result.evaluate_all(named), strict=True))
+    return list(
+        zip(result.evaluate_all(linked), result.evaluate_all(named), strict=True)
+    )
 
 
 def numbers(view: View, chart: str) -> list[list[str]]:
@@ -52,12 +56,16 @@ def test_tiles(view: View, figures: dict[str, Any]) -> None:
     """The heading and every tile show the figures of `ruler report --json`."""
     view.open()
     groups, usage = figures["groups"], figures["usage"]
-    assert view.find("#overview-head").inner_text() == "54 of 60 groups scored, 6 failed"
+    assert (
+        view.find("#overview-head").inner_text() == "54 of 60 groups scored, 6 failed"
+    )
     assert (groups["scored"], groups["all"], groups["failed"]) == (54, 60, 6)
     tiles = view.find(".tile")
     values = tiles.locator(".value").all_text_contents()
     output = dict(zip(tiles.locator(".name").all_text_contents(), values, strict=True))
-    assert output == {name: f"{groups[name]:,}" for name in ("failed", "live", "tied")} | {
+    assert output == {
+        name: f"{groups[name]:,}" for name in ("failed", "live", "tied")
+    } | {
         "mean score": f"{figures['scores']['mean']:.2f}",
         "reliability": f"{figures['reliability']['median']:.2f}",
         "agreement": f"{figures['against_label']['agreement']:.0%}",
@@ -87,27 +95,41 @@ def test_tiles_lead_to_their_groups(view: View, truth: Truth) -> None:
 @pytest.mark.smoke
 def test_groups_to_look_at(view: View, scored: Path) -> None:
     """The worst and the most disputed groups are those of the terminal, each links to its group."""
-    reported = orjson.loads(ruler("report", scored, "--json", folder=scored.parent).stdout)
+    reported = orjson.loads(
+        ruler("report", scored, "--json", folder=scored.parent).stdout
+    )
     view.open()
     for name in ("worst", "disputed"):
         items = view.find(f"section[aria-labelledby={name}-head] li")
         keys = [one["group"]["key"] for one in reported[name]]
         assert items.locator(".group").all_inner_texts() == keys
-        assert items.locator(".why").all_inner_texts() == [one["why"] for one in reported[name]]
+        assert items.locator(".why").all_inner_texts() == [
+            one["why"] for one in reported[name]
+        ]
         assert len(keys) == 5
         words = {"worst": "failed and unreliable", "disputed": "disputed"}[name]
         view.find(f"section[aria-labelledby={name}-head] .note").get_by_text(
             f"Show {words} groups in the table", exact=True
         ).wait_for()
-        links = items.locator("a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+        links = items.locator("a").evaluate_all(
+            "all => all.map(a => a.getAttribute('href'))"
+        )
         assert links == [f"#group={key}" for key in keys]
     failed = view.find("section[aria-labelledby=worst-head] li").first
-    assert failed.locator(".reason").inner_text() == reported["worst"][0]["group"]["reason"]
+    assert (
+        failed.locator(".reason").inner_text()
+        == reported["worst"][0]["group"]["reason"]
+    )
     first = view.find("section[aria-labelledby=disputed-head] li").first
     group = reported["disputed"][0]["group"]
-    best_first = sorted(zip(group["scores"], group["labels"], strict=True), key=lambda pair: -pair[0])
+    best_first = sorted(
+        zip(group["scores"], group["labels"], strict=True), key=lambda pair: -pair[0]
+    )
     words = ", ".join(f"{score:.2f} (reward {label:g})" for score, label in best_first)
-    assert first.locator(".strip").get_attribute("aria-label") == f"scores, best first: {words}"
+    assert (
+        first.locator(".strip").get_attribute("aria-label")
+        == f"scores, best first: {words}"
+    )
     first.locator("a").click()
     view.find(".group-page h2").filter(has_text=group["key"]).wait_for()
 
@@ -115,9 +137,13 @@ def test_groups_to_look_at(view: View, scored: Path) -> None:
 def test_next(view: View, scored: Path) -> None:
     """The commands to type next are those of the terminal, but for the one that writes the page."""
     terminal = ruler("report", scored.name, folder=scored.parent).stdout
-    typed = [line.strip() for line in terminal[terminal.index("next\n") + 5 :].splitlines()]
+    typed = [
+        line.strip() for line in terminal[terminal.index("next\n") + 5 :].splitlines()
+    ]
     view.open()
-    assert view.find(".next code").all_inner_texts() == [line for line in typed if " -o " not in line]
+    assert view.find(".next code").all_inner_texts() == [
+        line for line in typed if " -o " not in line
+    ]
     link = view.find(".next a")
     assert link.inner_text() == "the most disputed group"
     assert link.get_attribute("href") == view.find(
@@ -127,11 +153,15 @@ def test_next(view: View, scored: Path) -> None:
 
 def test_findings(view: View, scored: Path) -> None:
     """The sentences about the judge are those of the terminal."""
-    terminal = " ".join(ruler("report", scored.name, folder=scored.parent).stdout.split())
+    terminal = " ".join(
+        ruler("report", scored.name, folder=scored.parent).stdout.split()
+    )
     view.open()
     sentences = view.find(".findings dd").all_inner_texts()
     assert len(sentences) >= 5
-    assert [words for words in sentences if " ".join(words.split()) not in terminal] == []
+    assert [
+        words for words in sentences if " ".join(words.split()) not in terminal
+    ] == []
 
 
 def test_few_groups(show: Show, tmp_path: Path) -> None:
@@ -140,10 +170,16 @@ def test_few_groups(show: Show, tmp_path: Path) -> None:
     view = show(report_of(write(tmp_path / "few.jsonl", records), tmp_path))
     assert view.find("figure.chart").count() == 0
     assert "Charts are drawn from 10 scored groups on." in view.text
-    listed = view.find("section[aria-labelledby=others-head] li .group").all_inner_texts()
+    listed = view.find(
+        "section[aria-labelledby=others-head] li .group"
+    ).all_inner_texts()
     assert listed == ["tied", *(f"g-{i}" for i in range(8))]
     assert view.find(".shortlist").count() == 1
-    more = show(report_of(write(tmp_path / "more.jsonl", [*records, plain("g-9", 0.1, 0.3)]), tmp_path))
+    more = show(
+        report_of(
+            write(tmp_path / "more.jsonl", [*records, plain("g-9", 0.1, 0.3)]), tmp_path
+        )
+    )
     assert more.find("figure.chart").count() == 2
     assert more.find(".shortlist").count() == 0
 
@@ -180,17 +216,28 @@ def test_points_lead_to_their_groups(view: View, truth: Truth, chart: str) -> No
         matching = truth.matching(link)
         assert announced.startswith(f"{len(matching)} of 60 "), (link, name)
         assert matching, (link, name)
-        of_name = re.search(r"([\d,]+) (?:of [\d,]+ groups? failed|rollouts?; |scores?; |groups?; )", name)
+        of_name = re.search(
+            r"([\d,]+) (?:of [\d,]+ groups? failed|rollouts?; |scores?; |groups?; )",
+            name,
+        )
         assert of_name is not None, name
         own = whole(of_name[1])
         if chart in ("spread", "reliability", "failures"):
             assert own == len(matching), name
-        elif chart == "slots":  # it counts each pass in which a rollout was shown there, alike ones once
+        elif (
+            chart == "slots"
+        ):  # it counts each pass in which a rollout was shown there, alike ones once
             assert (
-                own <= sum(shown_in(truth.groups[i], ranges_of(link)["slot"]) for i in matching) <= own + 4
+                own
+                <= sum(
+                    shown_in(truth.groups[i], ranges_of(link)["slot"]) for i in matching
+                )
+                <= own + 4
             ), name
         else:
-            assert own == sum(rollouts(truth.groups[i], ranges_of(link)) for i in matching), name
+            assert own == sum(
+                rollouts(truth.groups[i], ranges_of(link)) for i in matching
+            ), name
         counted += own
     assert counted == expected(truth)[chart]
 
@@ -204,7 +251,10 @@ def expected(truth: Truth) -> dict[str, int]:
         "spread": sum(g.sd is not None for g in truth.groups),
         "labels": sum(r.label is not None for r in scored),
         "slots": sum(
-            len(s) for g in truth.groups if len(g.scores) > 1 for s in {r.positions for r in g.rollouts}
+            len(s)
+            for g in truth.groups
+            if len(g.scores) > 1
+            for s in {r.positions for r in g.rollouts}
         ),
         "lengths": len(scored),
         "reliability": sum(g.reliability is not None for g in truth.groups),
@@ -215,7 +265,11 @@ def expected(truth: Truth) -> dict[str, int]:
 def test_table_of_a_chart(view: View, figures: dict[str, Any]) -> None:
     """The table below each chart has a row for each point, with the numbers of the JSON."""
     view.open()
-    for chart, figure in (("scores", "scores"), ("spread", "spread"), ("reliability", "reliability")):
+    for chart, figure in (
+        ("scores", "scores"),
+        ("spread", "spread"),
+        ("reliability", "reliability"),
+    ):
         rows = numbers(view, chart)
         bins = [bin_ for bin_ in figures[figure]["bins"] if bin_["n"]]
         assert [whole(row[-1]) for row in rows] == [bin_["n"] for bin_ in bins]
@@ -224,17 +278,27 @@ def test_table_of_a_chart(view: View, figures: dict[str, Any]) -> None:
             pytest.approx(bin_["values"], abs=0.00051) for bin_ in bins
         ]
     for chart, figure in (("labels", "against_label"), ("lengths", "lengths")):
-        assert [whole(row[-1]) for row in numbers(view, chart)] == [c["n"] for c in figures[figure]["cells"]]
+        assert [whole(row[-1]) for row in numbers(view, chart)] == [
+            c["n"] for c in figures[figure]["cells"]
+        ]
     bins = figures["slots"]["bins"]
-    assert [whole(row[3]) for row in numbers(view, "slots")] == [bin_["n"] for bin_ in bins]
+    assert [whole(row[3]) for row in numbers(view, "slots")] == [
+        bin_["n"] for bin_ in bins
+    ]
     means = [float(row[1]) for row in numbers(view, "slots")]
     assert means == [pytest.approx(bin_["mean"], abs=0.00051) for bin_ in bins]
-    errors = [None if row[2] == "–" else float(row[2]) for row in numbers(view, "slots")]
-    assert errors == [bin_["error"] and pytest.approx(bin_["error"], abs=0.00051) for bin_ in bins]
+    errors = [
+        None if row[2] == "–" else float(row[2]) for row in numbers(view, "slots")
+    ]
+    assert errors == [
+        bin_["error"] and pytest.approx(bin_["error"], abs=0.00051) for bin_ in bins
+    ]
     times = [bin_ for bin_ in figures["over_time"]["bins"] if bin_["groups"]]
     rows = numbers(view, "failures")
     assert [whole(row[1]) for row in rows] == [bin_["groups"] for bin_ in times]
-    assert [sum(map(whole, row[2:])) for row in rows] == [sum(bin_["failed"].values()) for bin_ in times]
+    assert [sum(map(whole, row[2:])) for row in rows] == [
+        sum(bin_["failed"].values()) for bin_ in times
+    ]
 
 
 def test_points_by_keyboard(view: View) -> None:
@@ -252,7 +316,9 @@ def test_points_by_keyboard(view: View) -> None:
 def test_legend(view: View, truth: Truth) -> None:
     """Each kind of failure in the legend leads to the groups that failed by it."""
     view.open()
-    result = view.find(".legend a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+    result = view.find(".legend a").evaluate_all(
+        "all => all.map(a => a.getAttribute('href'))"
+    )
     assert len(result) == 3
     for link in result:
         view.go(link)

@@ -22,7 +22,9 @@ def seen(view: View) -> str:
     """
     view.settled()
     pressed = view.find("[aria-pressed=true]").all_text_contents()
-    chosen = view.find(".g-chosen").evaluate_all("all => all.map(e => e.dataset.rollout ?? 'row')")
+    chosen = view.find(".g-chosen").evaluate_all(
+        "all => all.map(e => e.dataset.rollout ?? 'row')"
+    )
     return f"{view.find('main').evaluate(_SEEN)} {pressed} {chosen} {view.page.title()}"
 
 
@@ -59,10 +61,13 @@ def test_controls_are_in_the_address(show: Show, run: Path) -> None:
     first.page.keyboard.press("/")
     first.page.keyboard.type("kettle")
     first.at("#groups?where=live&search=kettle&sort=-mean")
-    first.until("document.querySelector('p[role=status]').textContent.endsWith('match')")
+    first.until(
+        "document.querySelector('p[role=status]').textContent.endsWith('match')"
+    )
     again = show(run, first.hash)
     again.until(
-        "n => document.querySelector('p[role=status]').textContent.startsWith(`${n} of `)", first.count
+        "n => document.querySelector('p[role=status]').textContent.startsWith(`${n} of `)",
+        first.count,
     )
     assert again.keys == first.keys
     assert 0 < first.count < 50
@@ -90,7 +95,9 @@ def test_back_and_forward(view: View) -> None:
     view.find(".body .cell.key a").first.click()
     view.find(".group-page").wait_for()
     titles.append(view.page.title())
-    assert titles == ["scored.jsonl · ruler report"] * 2 + ["task-5 · scored.jsonl · ruler report"]
+    assert titles == ["scored.jsonl · ruler report"] * 2 + [
+        "task-5 · scored.jsonl · ruler report"
+    ]
     view.page.go_back()
     view.find(".grid").wait_for()
     view.page.go_back()

@@ -33,13 +33,32 @@ def sorts(truth: Truth) -> dict[str, Callable[[int], Any]]:
         "task": lambda i: natural(truth.tasks[i]),
         "rollouts": lambda i: len(groups[i].rollouts),
         "scores": lambda i: max(groups[i].scores, default=None),
-        **{name: figure(name) for name in ("mean", "sd", "reliability", "disagreement", "cost", "tokens")},
+        **{
+            name: figure(name)
+            for name in ("mean", "sd", "reliability", "disagreement", "cost", "tokens")
+        },
         "telling": lambda i: truth.telling[i],
     }
 
 
-COLUMNS = {name: name for name in ("key", "mean", "sd", "reliability", "task", "rollouts", "cost", "tokens")}
-COLUMNS |= {"scores": "scores 0 to 1", "telling": "flags", "disagreement": "against rewards"}
+COLUMNS = {
+    name: name
+    for name in (
+        "key",
+        "mean",
+        "sd",
+        "reliability",
+        "task",
+        "rollouts",
+        "cost",
+        "tokens",
+    )
+}
+COLUMNS |= {
+    "scores": "scores 0 to 1",
+    "telling": "flags",
+    "disagreement": "against rewards",
+}
 
 
 def head(view: View, title: str) -> Any:
@@ -57,7 +76,10 @@ def test_sort(show: Show, run: Path, truth: Truth) -> None:
         for _ in range(2):
             head(view, COLUMNS[column]).click()
             now = view.find(f".head .cell.{column}").get_attribute("aria-sort")
-            assert view.keys == truth.ordered(key, down=now == "descending"), (column, now)
+            assert view.keys == truth.ordered(key, down=now == "descending"), (
+                column,
+                now,
+            )
             ways.add(now)
         assert ways == {"ascending", "descending"}, column
         assert view.find(".head [aria-sort]:not([aria-sort=none])").count() == 1
@@ -88,7 +110,8 @@ def test_chips_filter(view: View, truth: Truth) -> None:
         matching = truth.matching(view.hash)
         assert view.count == len(matching) == int(one.locator(".n").inner_text())
         assert (
-            sorted(view.keys) == sorted(truth.groups[i].key for i in matching)[: len(view.keys)]
+            sorted(view.keys)
+            == sorted(truth.groups[i].key for i in matching)[: len(view.keys)]
             or view.count > 50
         )
         one.click()
@@ -106,18 +129,24 @@ def test_filters_combine(view: View, truth: Truth) -> None:
     view.by("button", "Show all").click()
     view.at("#groups")
     view.go("#groups?where=live&mean=0.4..0.6&score=0.5..0.55&label=1..1&sort=-mean")
-    matching = truth.matching("#groups?where=live&mean=0.4..0.6&score=0.5..0.55&label=1..1")
+    matching = truth.matching(
+        "#groups?where=live&mean=0.4..0.6&score=0.5..0.55&label=1..1"
+    )
     assert view.count == len(matching) > 0
     assert sorted(view.keys) == sorted(truth.groups[i].key for i in matching)
     view.by("button", "remove: original reward 1").click()
     view.at("#groups?where=live&mean=0.4..0.6&score=0.5..0.55&sort=-mean")
     assert (
-        view.count == len(truth.matching("#groups?where=live&mean=0.4..0.6&score=0.5..0.55")) > len(matching)
+        view.count
+        == len(truth.matching("#groups?where=live&mean=0.4..0.6&score=0.5..0.55"))
+        > len(matching)
     )
     assert view.by("button", "remove: original reward 1").count() == 0
 
 
-@pytest.mark.parametrize("name", ["mean", "sd", "reliability", "disagreement", "cost", "tokens", "latency"])
+@pytest.mark.parametrize(
+    "name", ["mean", "sd", "reliability", "disagreement", "cost", "tokens", "latency"]
+)
 def test_ranges_over_groups(view: View, truth: Truth, name: str) -> None:
     """A range over groups includes both of its ends, as for `select`, and no group without a value."""
     values = sorted({v for i in range(60) if (v := truth.value(i, name)) is not None})
@@ -125,7 +154,8 @@ def test_ranges_over_groups(view: View, truth: Truth, name: str) -> None:
     view.open(f"#groups?{name}={low!r}..{high!r}")
     assert view.count == len(truth.matching(view.hash)) > 0
     assert view.count == sum(
-        v is not None and low <= v <= high for v in (truth.value(i, name) for i in range(60))
+        v is not None and low <= v <= high
+        for v in (truth.value(i, name) for i in range(60))
     )
 
 
@@ -167,7 +197,8 @@ def test_search(view: View, words: str, keys: set[str]) -> None:
     view.page.keyboard.press("/")
     view.page.keyboard.type(words)
     view.until(
-        "n => document.querySelector('p[role=status]').textContent === `${n} of 60 groups match`", len(keys)
+        "n => document.querySelector('p[role=status]').textContent === `${n} of 60 groups match`",
+        len(keys),
     )
     assert set(view.keys) == keys
     if not keys:
@@ -185,7 +216,9 @@ def test_virtual_rows(show: Show, many: Path) -> None:
     assert view.find(".grid").get_attribute("aria-rowcount") == "2001"
     assert rows.count() < 80
     assert view.keys[0] == "group-0"
-    view.page.evaluate("const g = document.querySelector('.grid'); g.scrollTop = g.scrollHeight")
+    view.page.evaluate(
+        "const g = document.querySelector('.grid'); g.scrollTop = g.scrollHeight"
+    )
     view.find("[aria-rowindex='2001']").wait_for()
     assert view.keys[-1] == "group-1999"
     assert rows.count() < 80
@@ -199,7 +232,9 @@ def test_scrolling(show: Show, many: Path) -> None:
     """At any scroll position of the grid the visible rows are those of that position, without a gap."""
     view = show(many, "#groups?sort=ordinal")
     for top in (34 * 100, 34 * 1_000 + 17, 34 * 500, 0):
-        view.page.evaluate("top => { document.querySelector('.grid').scrollTop = top }", top)
+        view.page.evaluate(
+            "top => { document.querySelector('.grid').scrollTop = top }", top
+        )
         first = top // 34
         view.find(f"[data-position='{first}']").wait_for()
         seen = view.find(".body [role=row]").evaluate_all(
@@ -219,7 +254,9 @@ def test_keyboard_walk(show: Show, many: Path) -> None:
     grid.focus()
 
     def active(position: int) -> None:
-        view.find(f".grid[aria-activedescendant=row-{position}] #row-{position}.active").wait_for()
+        view.find(
+            f".grid[aria-activedescendant=row-{position}] #row-{position}.active"
+        ).wait_for()
 
     for pressed, position in (
         ("ArrowDown", 1),
@@ -258,7 +295,9 @@ def test_head_by_keyboard(view: View) -> None:
     assert view.page.evaluate("document.activeElement.textContent") == "sd"
     keys.press("Enter")
     view.at("#groups?sort=-sd")
-    assert str(view.page.evaluate("document.activeElement.textContent")).startswith("sd")
+    assert str(view.page.evaluate("document.activeElement.textContent")).startswith(
+        "sd"
+    )
     keys.press("ArrowDown")
     assert 'role="grid"' in view.focus
 
@@ -313,14 +352,18 @@ def test_cells(show: Show, run: Path, truth: Truth) -> None:
         for shown, figure, half in ((mean, group.mean, 0.0051), (sd, group.sd, 0.0051)):
             assert shown == "–" if figure is None else abs(float(shown) - figure) < half
         assert (reliability == "–") == (group.reliability is None)
-        assert against == ("–" if group.disagreement is None else f"{group.disagreement + 1e-9:.0%}")
+        assert against == (
+            "–" if group.disagreement is None else f"{group.disagreement + 1e-9:.0%}"
+        )
         assert tokens == f"{truth.value(i, 'tokens'):,.0f}"
         assert flags[i] == expected_flags(group)
         if group.failed:
             assert (scores, name) == (group.reason, "")
         else:
             result = [float(score) for score in re.findall(r"([\d.]+) \(", name)]
-            assert result == pytest.approx(sorted(group.scores, reverse=True), abs=0.0051)
+            assert result == pytest.approx(
+                sorted(group.scores, reverse=True), abs=0.0051
+            )
 
 
 def expected_flags(group: ScoredGroup) -> list[str]:
@@ -335,7 +378,9 @@ def expected_flags(group: ScoredGroup) -> list[str]:
 def test_dots(show: Show, run: Path, truth: Truth) -> None:
     """A dot stands at its rollout's score: a high reward above the line and filled, a low one below, open."""
     view = show(run, "#groups?sort=ordinal", height=TALL)
-    place = next(i for i, g in enumerate(truth.groups) if g.scores and len(set(g.scores)) == 4)
+    place = next(
+        i for i, g in enumerate(truth.groups) if g.scores and len(set(g.scores)) == 4
+    )
     dots = view.find(f"[data-position='{place}'] .strip circle").evaluate_all(
         """all => all.map(dot => {
           const strip = dot.closest(".strip").querySelector("line").getBoundingClientRect();
@@ -348,20 +393,27 @@ def test_dots(show: Show, run: Path, truth: Truth) -> None:
     rollouts = truth.groups[place].rollouts
     expected = sorted((r.score, r.label == 1, r.label == 0) for r in rollouts)
     assert [tuple(dot) for dot in sorted(dots)] == [
-        (pytest.approx(score, abs=0.006), above, hollow) for score, above, hollow in expected
+        (pytest.approx(score, abs=0.006), above, hollow)
+        for score, above, hollow in expected
     ]
 
 
-@pytest.mark.parametrize("rewards", [[1] * 6, [0, 0, 0, 1, 1, 1]], ids=["one reward", "two rewards"])
+@pytest.mark.parametrize(
+    "rewards", [[1] * 6, [0, 0, 0, 1, 1, 1]], ids=["one reward", "two rewards"]
+)
 def test_dots_are_counted(show: Show, tmp_path: Path, rewards: list[int]) -> None:
     """Each rollout of a small group has a dot that no other covers, also if scores are near or equal."""
     records = [plain("near", *[0.5] * 5, 0.51), plain("other", 0.1, 0.9)]
     for record, labels in zip(records, (rewards, [0, 1]), strict=True):
         for trajectory, label in zip(record["trajectories"], labels, strict=True):
             trajectory["ruler"]["independent_reward"] = label
-    view = show(report_of(write(tmp_path / "near.jsonl", records), tmp_path), "#groups?sort=key")
+    view = show(
+        report_of(write(tmp_path / "near.jsonl", records), tmp_path), "#groups?sort=key"
+    )
     row = view.find(".body [role=row]").first.bounding_box()
-    boxes = [dot.bounding_box() for dot in view.find("[data-position='0'] circle").all()]
+    boxes = [
+        dot.bounding_box() for dot in view.find("[data-position='0'] circle").all()
+    ]
     assert row is not None
     heights = sorted(box["y"] - row["y"] for box in boxes if box is not None)
     assert len(heights) == 6
@@ -373,14 +425,18 @@ def test_dots_are_counted(show: Show, tmp_path: Path, rewards: list[int]) -> Non
 def test_flags_are_in_sight(show: Show, run: Path, width: int) -> None:
     """Scores and flags stand in the window, not cut: at 1,280 pixels, and on a phone."""
     view = show(run, "#groups", width=width, height=800)
-    boxes = view.find(".body .mark, .body .strip, .body .cell.mean:visible").evaluate_all(
+    boxes = view.find(
+        ".body .mark, .body .strip, .body .cell.mean:visible"
+    ).evaluate_all(
         "all => all.map(e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right])"
     )
     assert len(boxes) > 30
     assert all(left >= 0 and right <= width for left, right in boxes)
     grid = view.find(".grid")
     assert grid.evaluate("grid => grid.scrollWidth <= grid.clientWidth")
-    cut = "all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => e.textContent)"
+    cut = (
+        "all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => e.textContent)"
+    )
     assert view.find(".body .mark").evaluate_all(cut) == []
     if width == 1280:
         assert view.find(".body .cell.telling").evaluate_all(cut) == []
@@ -388,7 +444,9 @@ def test_flags_are_in_sight(show: Show, run: Path, width: int) -> None:
 
 def test_empty_columns(show: Show, run: Path, many: Path) -> None:
     """A column of which the file has nothing, or one number of rollouts, is left out."""
-    titles = "all => all.map(e => e.textContent.replace(/ [▲▼]$|, most telling first$/, ''))"
+    titles = (
+        "all => all.map(e => e.textContent.replace(/ [▲▼]$|, most telling first$/, ''))"
+    )
     every = [
         "key",
         "scores 0 to 1",
@@ -400,6 +458,14 @@ def test_empty_columns(show: Show, run: Path, many: Path) -> None:
         "task",
         "rollouts",
     ]
-    assert show(run, "#groups").find(".head button").evaluate_all(titles) == [*every, "cost", "tokens"]
-    few = [title for title in every if title not in ("reliability", "against rewards", "rollouts")]
+    assert show(run, "#groups").find(".head button").evaluate_all(titles) == [
+        *every,
+        "cost",
+        "tokens",
+    ]
+    few = [
+        title
+        for title in every
+        if title not in ("reliability", "against rewards", "rollouts")
+    ]
     assert show(many, "#groups").find(".head button").evaluate_all(titles) == few

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from ruler_cli.config import InputSettings
 from ruler_cli.results.report.group_text import GroupText
 from ruler_cli.results.report.highlights import Ranking, reasons
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.settings.models import InputSettings
 
 Range = tuple[float | None, float | None]
 _ROLLOUT = ("score", "label", "bytes", "slot", "spread")
@@ -48,21 +48,32 @@ class Truth:
         """The position in the file of the first group with this key, from 0."""
         return next(i for i, group in enumerate(self.groups) if group.key == key)
 
-    def ordered(self, key: Callable[[int], Any] | None = None, *, down: bool = False) -> list[str]:
+    def ordered(
+        self, key: Callable[[int], Any] | None = None, *, down: bool = False
+    ) -> list[str]:
         """The keys by the value of each group (from its position), None last, else the most telling first."""
         order = sorted(range(len(self.groups)), key=lambda i: self.telling[i])
         if key is not None:
-            some = sorted((i for i in order if key(i) is not None), key=key, reverse=down)
+            some = sorted(
+                (i for i in order if key(i) is not None), key=key, reverse=down
+            )
             order = some + [i for i in order if key(i) is None]
         return [self.groups[i].key for i in order]
 
     def matching(self, hash_: str) -> list[int]:
         """The positions of the groups that a link to the table asks for."""
         asked = list(conditions(hash_))
-        return [i for i, group in enumerate(self.groups) if self._fulfils(i, group, asked)]
+        return [
+            i for i, group in enumerate(self.groups) if self._fulfils(i, group, asked)
+        ]
 
-    def _fulfils(self, i: int, group: ScoredGroup, asked: Sequence[tuple[str, str]]) -> bool:
-        words = {name: [v for n, v in asked if n == name] for name in ("where", "kind", "flag")}
+    def _fulfils(
+        self, i: int, group: ScoredGroup, asked: Sequence[tuple[str, str]]
+    ) -> bool:
+        words = {
+            name: [v for n, v in asked if n == name]
+            for name in ("where", "kind", "flag")
+        }
         ranges = {name: _range(value) for name, value in asked if ".." in value}
         where = {"live": group.live, "tied": group.tied, group.status: True}
         reported = {"disputed": "disagrees", "unreliable": "unsure", "apart": "spread"}
@@ -70,8 +81,14 @@ class Truth:
         return (
             (not words["where"] or any(where.get(word) for word in words["where"]))
             and (not words["kind"] or group.kind in words["kind"])
-            and (not words["flag"] or any(flag in words["flag"] for flag in group.flags))
-            and all(_within(self.value(i, n), r) for n, r in ranges.items() if n not in _ROLLOUT)
+            and (
+                not words["flag"] or any(flag in words["flag"] for flag in group.flags)
+            )
+            and all(
+                _within(self.value(i, n), r)
+                for n, r in ranges.items()
+                if n not in _ROLLOUT
+            )
             and (not any(n in _ROLLOUT for n in ranges) or rollouts(group, ranges) > 0)
         )
 
@@ -105,24 +122,38 @@ def rollouts(group: ScoredGroup, ranges: dict[str, Range]) -> int:
     """The number of a group's rollouts in all of the ranges over rollouts."""
     asked = {name: ends for name, ends in ranges.items() if name in _ROLLOUT}
     return sum(
-        all(any(_within(v, asked[name]) for v in _values(r, name, group)) for name in asked)
+        all(
+            any(_within(v, asked[name]) for v in _values(r, name, group))
+            for name in asked
+        )
         for r in group.rollouts
     )
 
 
 def shown_in(group: ScoredGroup, ends: Range) -> int:
     """The number of times that the group's rollouts stood in this range of positions, over all passes."""
-    return sum(_within(place, ends) for r in group.rollouts for place in _values(r, "slot", group))
+    return sum(
+        _within(place, ends)
+        for r in group.rollouts
+        for place in _values(r, "slot", group)
+    )
 
 
-def _values(rollout: ScoredRollout, name: str, group: ScoredGroup) -> list[float | None]:
+def _values(
+    rollout: ScoredRollout, name: str, group: ScoredGroup
+) -> list[float | None]:
     if name != "slot":
         return [
-            {"score": rollout.score, "label": rollout.label, "bytes": rollout.size, "spread": rollout.spread}[
-                name
-            ]
+            {
+                "score": rollout.score,
+                "label": rollout.label,
+                "bytes": rollout.size,
+                "spread": rollout.spread,
+            }[name]
         ]
-    between = len({r.positions for r in group.rollouts}) - 2  # alike rollouts are shown once
+    between = (
+        len({r.positions for r in group.rollouts}) - 2
+    )  # alike rollouts are shown once
     return [
         at if at in (0.0, 1.0) else (round(at * (between + 1)) - 0.5) / between
         for at in rollout.positions
@@ -138,7 +169,9 @@ def ranges_of(hash_: str) -> dict[str, Range]:
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """A text as people sort it: 10 after 9."""
     parts = re.findall(r"\d+|\D+", text.lower())
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
+    return tuple(
+        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts
+    )
 
 
 def _range(text: str) -> Range:

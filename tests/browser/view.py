@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Locator, Page
 
     AriaRole = Literal[
-        "button", "link", "region", "table", "cell", "grid", "searchbox", "combobox", "checkbox"
+        "button",
+        "link",
+        "region",
+        "table",
+        "cell",
+        "grid",
+        "searchbox",
+        "combobox",
+        "checkbox",
     ]
 
 PROGRAMS = (
@@ -63,7 +71,10 @@ class View:
         self.asked: list[str] = []
         page.set_default_timeout(PATIENCE)
         page.add_init_script(_DRAWN)
-        page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
+        page.on(
+            "console",
+            lambda message: self.messages.append(f"{message.type}: {message.text}"),
+        )
         page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
         page.on("request", lambda request: self.asked.append(request.url))
         page.on("dialog", self._dismiss)

@@ -16,25 +16,48 @@ HOSTILE = (
 """Texts that a rollout or a key may hold."""
 
 
-def scored(name: str, *scores: float | None, labels: tuple[Any, ...] = (), **own: Any) -> dict[str, Any]:
+def scored(
+    name: str, *scores: float | None, labels: tuple[Any, ...] = (), **own: Any
+) -> dict[str, Any]:
     """A group with these scores; a rollout without a score failed."""
     trajectories = []
     for i, score in enumerate(scores):
         label = labels[i] if labels else None
         annotation: dict[str, Any] = {"independent_reward": label, "judge": "m"}
         if score is None:
-            annotation |= {"status": "failed", "kind": "reply", "reason": "the reply was cut short"}
+            annotation |= {
+                "status": "failed",
+                "kind": "reply",
+                "reason": "the reply was cut short",
+            }
         else:
-            annotation |= {"status": "scored", "score": score, "explanation": f"about {score}"}
-        trajectories.append({**rollout(0.5, f"{name}-{i}"), "reward": score or 0.0, "ruler": annotation})
+            annotation |= {
+                "status": "scored",
+                "score": score,
+                "explanation": f"about {score}",
+            }
+        trajectories.append(
+            {**rollout(0.5, f"{name}-{i}"), "reward": score or 0.0, "ruler": annotation}
+        )
     status = "scored" if any(s is not None for s in scores) else "failed"
-    lost = {"kind": "reply", "reason": "the reply was cut short"} if status == "failed" else {}
-    return {"group_id": name, "trajectories": trajectories, "ruler": {"status": status, **lost, **own}}
+    lost = (
+        {"kind": "reply", "reason": "the reply was cut short"}
+        if status == "failed"
+        else {}
+    )
+    return {
+        "group_id": name,
+        "trajectories": trajectories,
+        "ruler": {"status": status, **lost, **own},
+    }
 
 
 def hostile() -> list[dict[str, Any]]:
     """Every attack as a key, a task, a message, a tool's name and its result, an explanation and a reason."""
-    texts = [*HOSTILE, *(a.text for family in FAMILIES.values() for a in family if len(a.text) < 3000)]
+    texts = [
+        *HOSTILE,
+        *(a.text for family in FAMILIES.values() for a in family if len(a.text) < 3000),
+    ]
     return [_hostile(text, number) for number, text in enumerate(texts)]
 
 

@@ -17,10 +17,18 @@ TAU = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
 
 def annotation(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
     """An annotation as `score` writes it."""
-    return {"status": "scored", "score": score, "judge": "m", "independent_reward": label, **more}
+    return {
+        "status": "scored",
+        "score": score,
+        "judge": "m",
+        "independent_reward": label,
+        **more,
+    }
 
 
-def trajectory(name: str, score: Any, label: Any, text: str = "a", **more: Any) -> dict[str, Any]:
+def trajectory(
+    name: str, score: Any, label: Any, text: str = "a", **more: Any
+) -> dict[str, Any]:
     """A scored trajectory of a group."""
     ruler = annotation(score, label, **more)
     return {"group_id": name, "messages": talk(text), "reward": score, "ruler": ruler}
@@ -29,7 +37,9 @@ def trajectory(name: str, score: Any, label: Any, text: str = "a", **more: Any) 
 def dump(groups: int = 6, **more: Any) -> list[dict[str, Any]]:
     """Groups of two in which the better one has the higher score, except in the last."""
     return [
-        trajectory(f"g{g}", score if g < groups - 1 else 1 - score, label, f"{label}", **more)
+        trajectory(
+            f"g{g}", score if g < groups - 1 else 1 - score, label, f"{label}", **more
+        )
         for g in range(groups)
         for score, label in ((0.25, 0.0), (0.75, 1.0))
     ]
@@ -47,7 +57,15 @@ def test_table(ruler: Ruler, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
     result = rows(done.stdout)
-    assert result["pairwise accuracy"].split() == ["0.833", "0.333", "to", "1.000", "6", "0.0%", "ties"]
+    assert result["pairwise accuracy"].split() == [
+        "0.833",
+        "0.333",
+        "to",
+        "1.000",
+        "6",
+        "0.0%",
+        "ties",
+    ]
     assert result["top-1 regret"].startswith("0.167")
     assert "chance 0.5" in result["top-1 regret"]
     assert "6 mixed" in done.stdout
@@ -72,7 +90,12 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
         "kendall_tau_b", "auc_within_groups", "auc", "top1_regret", "chance_regret", "cost_per_1000_usd",
         "by_gap", "by_slot", "by_place", "by_length", "by_size",
     ]  # fmt: skip
-    assert scorer["pairwise_accuracy"] == {"value": 5 / 6, "low": 1 / 3, "high": 1.0, "groups": 6}
+    assert scorer["pairwise_accuracy"] == {
+        "value": 5 / 6,
+        "low": 1 / 3,
+        "high": 1.0,
+        "groups": 6,
+    }
     assert scorer["cost_per_1000_usd"]["value"] == 250
     assert result["labels"] == {"path": None, "two": [0.0, 1.0]}
 
@@ -80,13 +103,19 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
 def test_two_files(ruler: Ruler, tmp_path: Path) -> None:
     """Two scored files of one input, in any order of lines, are compared on the rollouts that both hold."""
     one = dump(20)
-    other = [{**r, "ruler": {**r["ruler"], "score": 1 - r["ruler"]["score"]}} for r in one]
+    other = [
+        {**r, "ruler": {**r["ruler"], "score": 1 - r["ruler"]["score"]}} for r in one
+    ]
     write(tmp_path / "a.jsonl", one)
     write(tmp_path / "b.jsonl", other[8:] + other[:8])
     done = ruler("agree", "a.jsonl", "b.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
-    (row,) = (line for line in done.stdout.splitlines() if line.startswith("pairwise accuracy"))
+    (row,) = (
+        line
+        for line in done.stdout.splitlines()
+        if line.startswith("pairwise accuracy")
+    )
     assert row.startswith("pairwise accuracy        0.950   0.050  +0.900  +0.")
     assert row.endswith("A is better")
     same = ruler("agree", "a.jsonl", "a.jsonl")
@@ -110,14 +139,18 @@ def test_unpaired_groups(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "group 'g0' stands only in the first file" in done.stderr
     assert "group 'g1': 1 of its 2 rollouts are others" in done.stderr
-    assert "group 'g5': has 2 rollouts in the first file and 1 in the second" in done.stderr
+    assert (
+        "group 'g5': has 2 rollouts in the first file and 1 in the second"
+        in done.stderr
+    )
     assert "5 groups; 2 unlike, 1 only in A, 0 only in B" in done.stdout
 
 
 def test_labels(ruler: Ruler, tmp_path: Path) -> None:
     """Labels are read from the path that the user names, words for truth values included."""
     records = [
-        r | {"meta": {"ok": "failed" if r["ruler"]["independent_reward"] else "passed"}} for r in dump()
+        r | {"meta": {"ok": "failed" if r["ruler"]["independent_reward"] else "passed"}}
+        for r in dump()
     ]
     write(tmp_path / "s.jsonl", records)
     done = ruler("agree", "s.jsonl", "--labels", "meta.ok")
@@ -126,7 +159,10 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
     assert "`meta.ok`, 0 or 1" in done.stdout
     assert ruler("agree", "s.jsonl", RULER_LABELS="meta.ok").stdout == done.stdout
     done = ruler("agree", "s.jsonl", "--labels", "ruler.score")
-    assert "warning: --labels ruler.score: every label is the very score of its rollout" in done.stderr
+    assert (
+        "warning: --labels ruler.score: every label is the very score of its rollout"
+        in done.stderr
+    )
     done = ruler("agree", "s.jsonl", "--labels", "nowhere")
     assert done.returncode == 2
     assert "--labels nowhere: none of the first records has it" in done.stderr
@@ -146,7 +182,12 @@ def test_preferences(ruler: Ruler, tmp_path: Path) -> None:
 def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
     """Rollouts without a score or a label are counted, and the exit code is 1."""
     failed = trajectory("g0", None, 1.0, "x")
-    failed["ruler"] = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1.0}
+    failed["ruler"] = {
+        "status": "failed",
+        "kind": "refused",
+        "reason": "no",
+        "independent_reward": 1.0,
+    }
     write(tmp_path / "s.jsonl", [*dump(), failed, trajectory("g1", 0.5, None)])
     done = ruler("agree", "s.jsonl")
     assert done.returncode == 1
@@ -161,7 +202,10 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         ([], "holds no records"),
         ([trajectory("g", 0.5, 1.0), trajectory("g", 0.7, 1.0)], "different labels"),
         ([trajectory("g", 0.5, None)], "--labels PATH"),
-        ([trajectory("g", "x", 1.0), trajectory("g", None, 0.0)], "no rollout has a score"),
+        (
+            [trajectory("g", "x", 1.0), trajectory("g", None, 0.0)],
+            "no rollout has a score",
+        ),
         ([{"group_id": "g", "messages": talk("a"), "ruler": "mine"}], "did not write"),
     ]
     for records, message in cases:
@@ -174,7 +218,10 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
 def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
     """A missing file, stdin given twice and two files without a common group are bad usage."""
     write(tmp_path / "a.jsonl", dump())
-    write(tmp_path / "b.jsonl", [r | {"group_id": "other-" + r["group_id"]} for r in dump()])
+    write(
+        tmp_path / "b.jsonl",
+        [r | {"group_id": "other-" + r["group_id"]} for r in dump()],
+    )
     for args in (["none.jsonl"], ["-", "-"], ["a.jsonl", "b.jsonl"]):
         done = ruler("agree", *args)
         assert done.returncode == 2
@@ -184,14 +231,34 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_hostile_annotations(ruler: Ruler, tmp_path: Path) -> None:
     """A value that is no number is named or ignored, and never ends the command."""
-    odd: list[Any] = ["x", "0.5", [], [0.5], {}, None, True, float("nan"), 10**400, 1e308, -1, "\x1b[2J"]
+    odd: list[Any] = [
+        "x",
+        "0.5",
+        [],
+        [0.5],
+        {},
+        None,
+        True,
+        float("nan"),
+        10**400,
+        1e308,
+        -1,
+        "\x1b[2J",
+    ]
     fields = ("score", "judge", "judges", "slots", "independent_reward")
     hostile = [
-        {**annotation(0.5, 1.0), field: value} for field in fields for value in (*odd, {"\x1b[2J": "y"}, [{}])
+        {**annotation(0.5, 1.0), field: value}
+        for field in fields
+        for value in (*odd, {"\x1b[2J": "y"}, [{}])
     ]
     hostile += [annotation(0.5, 1.0, group={"cost_usd": value}) for value in odd]
-    rollouts = [trajectory(f"h{i // 2}", 0.5, 1.0) | {"ruler": one} for i, one in enumerate(hostile)]
-    text = "".join(json.dumps(r).replace("1e+308", "1e400") + "\n" for r in [*dump(), *rollouts])
+    rollouts = [
+        trajectory(f"h{i // 2}", 0.5, 1.0) | {"ruler": one}
+        for i, one in enumerate(hostile)
+    ]
+    text = "".join(
+        json.dumps(r).replace("1e+308", "1e400") + "\n" for r in [*dump(), *rollouts]
+    )
     (tmp_path / "s.jsonl").write_text(text)
     for more in ([], ["--json"], ["s.jsonl"]):
         done = ruler("agree", "s.jsonl", *more)
@@ -218,10 +285,15 @@ def test_foreign_field(ruler: Ruler, tmp_path: Path) -> None:
 def test_hostile_names(ruler: Ruler, tmp_path: Path) -> None:
     """Names of judges and groups send no escape code to the terminal and begin no line."""
     judges = {"a\npairwise accuracy": 0.5, "b\x1b[2J": 0.5}
-    write(tmp_path / "s.jsonl", dump(judge="m\npairwise accuracy 1.0\x1b[2J", judges=judges))
+    write(
+        tmp_path / "s.jsonl",
+        dump(judge="m\npairwise accuracy 1.0\x1b[2J", judges=judges),
+    )
     output = ruler("agree", "s.jsonl").stdout
     assert "\x1b" not in output
-    assert sum(line.startswith("pairwise accuracy") for line in output.splitlines()) == 1
+    assert (
+        sum(line.startswith("pairwise accuracy") for line in output.splitlines()) == 1
+    )
 
 
 def test_panel(ruler: Ruler, tmp_path: Path) -> None:
@@ -238,14 +310,19 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
     assert any(name.startswith("openai/one") for name in result)
 
 
-@pytest.mark.skipif(not TAU.exists(), reason="the tau-bench rollouts are not beside this checkout")
+@pytest.mark.skipif(
+    not TAU.exists(), reason="the tau-bench rollouts are not beside this checkout"
+)
 def test_real_rollouts(ruler: Ruler, tmp_path: Path) -> None:
     """On real rollouts, scattered in their file, the figures equal those computed without a file."""
     assert ruler("score", TAU, "s.jsonl", "-m", "offline").returncode == 0
     assert len(read(tmp_path / "s.jsonl")) == 200
     result = json.loads(ruler("agree", "s.jsonl", "--json").stdout)
     direct = agreement(TAU)
-    assert (result["groups"], result["mixed_groups"]) == (direct["groups"], direct["mixed_groups"])
+    assert (result["groups"], result["mixed_groups"]) == (
+        direct["groups"],
+        direct["mixed_groups"],
+    )
     (scorer,), (other,) = result["scorers"], direct["scorers"]
     for name, figure in other.items():
         if isinstance(figure, dict) and name != "cost_per_1000_usd":
@@ -256,8 +333,13 @@ def test_real_rollouts(ruler: Ruler, tmp_path: Path) -> None:
 def test_deep_nesting(ruler: Ruler, tmp_path: Path) -> None:
     """Records nested at the limit of depth, or beyond it, do not end the command."""
     deep = [trajectory("g0", 0.5, 1.0) | {"deep": None} for _ in range(60)]
-    lines = [json.dumps(r).replace("null", "[" * (n := 880 + 2 * i) + "]" * n) for i, r in enumerate(deep)]
-    (tmp_path / "s.jsonl").write_text("\n".join([*(json.dumps(r) for r in dump()), *lines]))
+    lines = [
+        json.dumps(r).replace("null", "[" * (n := 880 + 2 * i) + "]" * n)
+        for i, r in enumerate(deep)
+    ]
+    (tmp_path / "s.jsonl").write_text(
+        "\n".join([*(json.dumps(r) for r in dump()), *lines])
+    )
     for more in ([], ["s.jsonl"]):
         done = ruler("agree", "s.jsonl", *more)
         assert done.returncode in (0, 1), done.stderr
@@ -270,9 +352,15 @@ def test_blended_scores(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "plain.jsonl", records)
     for record in records:
         annotation = record["ruler"]
-        annotation |= {"judge_score": annotation["score"], "score": annotation["independent_reward"]}
+        annotation |= {
+            "judge_score": annotation["score"],
+            "score": annotation["independent_reward"],
+        }
     write(tmp_path / "moved.jsonl", records)
-    before, after = (json.loads(ruler("agree", f, "--json").stdout) for f in ("plain.jsonl", "moved.jsonl"))
+    before, after = (
+        json.loads(ruler("agree", f, "--json").stdout)
+        for f in ("plain.jsonl", "moved.jsonl")
+    )
     assert before["scorers"] == after["scorers"]
     assert (before["inputs"][0]["moved"], after["inputs"][0]["moved"]) == (0, 12)
     assert "the judges' own" in ruler("agree", "moved.jsonl").stdout

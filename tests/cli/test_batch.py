@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.batch.collect import Batches
-from ruler_cli.batch.request_files import LIMITS, Limits
+from ruler_cli.runs.batch.collect import Batches
+from ruler_cli.runs.batch.request_files import LIMITS, Limits
 from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
 
@@ -59,7 +59,9 @@ def given(server: BatchServer) -> dict[str, str]:
 
 
 @pytest.fixture
-def batch(ruler: Ruler, batches: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Batch:
+def batch(
+    ruler: Ruler, batches: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Batch:
     """Run `ruler` with a provider, in a folder that holds the input; polls follow fast."""
     monkeypatch.setattr(Batches.collect, "__kwdefaults__", {"wait": 0.0, "pause": 0.05})
     write(tmp_path / "in.jsonl", GROUPS)
@@ -74,7 +76,9 @@ def test_another_key(batch: Batch, batches: BatchServer) -> None:
     """Only the command line names another key for batches that are out: they may be at another endpoint."""
     assert batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o").returncode == 0
     other = "sk-another-0123456789"
-    assert batch("batch", "status", RULER_API_KEY_ENV="OTHER", OTHER=other).returncode == 0
+    assert (
+        batch("batch", "status", RULER_API_KEY_ENV="OTHER", OTHER=other).returncode == 0
+    )
     assert other not in batches.keys
     batch("batch", "status", "--api-key-env", "OTHER", OTHER=other)
     assert other in batches.keys
@@ -84,22 +88,44 @@ def test_whole_round(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
     """Submit, status, collect and score: each command reports its result and names the next step."""
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o")
     assert (done.returncode, done.stderr.count("warning")) == (0, 0)
-    assert re.search(r"\(batch_0001\): openai/gpt-4o, 6 requests, [1-9][0-9.]* kB, about \$0\.0", done.stdout)
+    assert re.search(
+        r"\(batch_0001\): openai/gpt-4o, 6 requests, [1-9][0-9.]* kB, about \$0\.0",
+        done.stdout,
+    )
     assert "6 requests submitted in 1 batch" in done.stderr
     again = batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o")
     assert (again.returncode, again.stdout) == (0, "")
-    assert "6 requests in other batches that are out; `ruler batch collect` takes" in again.stderr
+    assert (
+        "6 requests in other batches that are out; `ruler batch collect` takes"
+        in again.stderr
+    )
 
     shown = batch("batch", "status")
     assert shown.returncode == 0
     head, row = shown.stdout.splitlines()
-    assert head.split() == ["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]
+    assert head.split() == [
+        "tag",
+        "id",
+        "model",
+        "state",
+        "requests",
+        "done",
+        "failed",
+        "cost",
+        "age",
+    ]
     assert row.split()[1:5] == ["batch_0001", "openai/gpt-4o", "in_progress", "6"]
     facts = json.loads(batch("batch", "status", "--json").stdout)
     (one,) = facts["batches"]
-    assert (one["state"], one["requests"], one["remote"]["succeeded"]) == ("submitted", 6, 6)
+    assert (one["state"], one["requests"], one["remote"]["succeeded"]) == (
+        "submitted",
+        6,
+        6,
+    )
 
-    early = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/gpt-4o", "--cached-only")
+    early = batch(
+        "score", "in.jsonl", "out.jsonl", "-m", "openai/gpt-4o", "--cached-only"
+    )
     assert early.returncode == 1
     collected = batch("batch", "collect", "--wait")
     assert collected.returncode == 0
@@ -107,16 +133,31 @@ def test_whole_round(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
     assert "everything is in" in collected.stderr
     assert batch("batch", "status").stdout == "no batch is out\n"
     (one,) = json.loads(batch("batch", "status", "--all", "--json").stdout)["batches"]
-    assert (one["state"], one["answered"], one["left_out"], one["remote"]) == ("collected", 6, 0, None)
-    assert batch("score", "in.jsonl", "out.jsonl", "-m", "openai/gpt-4o", "--cached-only").returncode == 0
+    assert (one["state"], one["answered"], one["left_out"], one["remote"]) == (
+        "collected",
+        6,
+        0,
+        None,
+    )
+    assert (
+        batch(
+            "score", "in.jsonl", "out.jsonl", "-m", "openai/gpt-4o", "--cached-only"
+        ).returncode
+        == 0
+    )
     assert (batches.created, batches.billed, batches.billed_again) == (1, 6, 0)
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("openai", ["--passes", "3", "--adaptive"]), ("anthropic", ["--passes", "3", "--seed", "4"])],
+    [
+        ("openai", ["--passes", "3", "--adaptive"]),
+        ("anthropic", ["--passes", "3", "--seed", "4"]),
+    ],
 )
-def test_as_live(name: str, options: list[str], batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
+def test_as_live(
+    name: str, options: list[str], batch: Batch, batches: BatchServer, tmp_path: Path
+) -> None:
     """Results of batches are written as in a live run, byte for byte except for times and `cached`.
 
     The other API names the model in another way.
@@ -124,14 +165,24 @@ def test_as_live(name: str, options: list[str], batch: Batch, batches: BatchServ
     batches.conduct.pace, model = "at once", f"{name}/m"
     for _ in range(4):
         done = batch(
-            "batch", "submit", "in.jsonl", "-m", model, *options, "--wait", RULER_LEDGER="one.sqlite"
+            "batch",
+            "submit",
+            "in.jsonl",
+            "-m",
+            model,
+            *options,
+            "--wait",
+            RULER_LEDGER="one.sqlite",
         )
         assert done.returncode == 0, done.stderr
         if "nothing is lacking" in done.stderr:
             break
     billed = batches.billed
     cached = ["--ledger", "one.sqlite", "-m", model, *options]
-    assert batch("score", "in.jsonl", "cached.jsonl", *cached, "--cached-only").returncode == 0
+    assert (
+        batch("score", "in.jsonl", "cached.jsonl", *cached, "--cached-only").returncode
+        == 0
+    )
     assert batch("score", "in.jsonl", "plain.jsonl", *cached).returncode == 0
     assert batches.store.judge.rates.requests == billed
     live = ["--ledger", "two.sqlite", "-m", model, *options, "--via", "http"]
@@ -139,7 +190,8 @@ def test_as_live(name: str, options: list[str], batch: Batch, batches: BatchServ
         live += ["--api-base", batches.openai]
     assert batch("score", "in.jsonl", "live.jsonl", *live).returncode == 0
     written = [
-        _TIMES.sub(b"", (tmp_path / f"{file}.jsonl").read_bytes()) for file in ("cached", "plain", "live")
+        _TIMES.sub(b"", (tmp_path / f"{file}.jsonl").read_bytes())
+        for file in ("cached", "plain", "live")
     ]
     if name == "anthropic":
         written[2] = written[2].replace(b'"served":["anthropic/m"]', b'"served":["m"]')
@@ -150,11 +202,16 @@ def test_as_live(name: str, options: list[str], batch: Batch, batches: BatchServ
 def test_ledger_of_a_file(batch: Batch, tmp_path: Path) -> None:
     """The commands that follow use the ledger that a file of settings names."""
     (tmp_path / "lab.toml").write_text('[score]\nledger = "lab.sqlite"\n')
-    done = batch("batch", "submit", "in.jsonl", "-m", "openai/m", "--config", "lab.toml")
+    done = batch(
+        "batch", "submit", "in.jsonl", "-m", "openai/m", "--config", "lab.toml"
+    )
     collect = re.findall("`ruler (.*?)` takes the answers in", done.stderr)[0].split()
     collected = batch(*collect, "--wait")
     assert "6 requests answered" in collected.stdout
-    assert "`ruler score INPUT OUTPUT --cached-only --config lab.toml` writes the output" in collected.stderr
+    assert (
+        "`ruler score INPUT OUTPUT --cached-only --config lab.toml` writes the output"
+        in collected.stderr
+    )
 
 
 def test_partial_results(batch: Batch, batches: BatchServer) -> None:
@@ -212,7 +269,10 @@ def test_no_key(batch: Batch) -> None:
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     for command in (["submit", "in.jsonl", "-m", "openai/m"], ["collect"]):
         done = batch("batch", *command, OPENAI_API_KEY="")
-        assert (done.returncode, "OPENAI_API_KEY is not set" in done.stderr) == (2, True)
+        assert (done.returncode, "OPENAI_API_KEY is not set" in done.stderr) == (
+            2,
+            True,
+        )
         assert "or name another variable with --api-key-env VAR" in done.stderr
         assert "offline" not in done.stderr
     shown = batch("batch", "status", OPENAI_API_KEY="")
@@ -224,7 +284,9 @@ def test_interrupted(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
     """Ctrl-C ends a waiting command at once, and nothing is lost."""
     batches.conduct.pace = "advance"
     submit = ["batch", "submit", "in.jsonl", "-m", "openai/m", "--wait"]
-    code, message = _interrupted(submit, batches, tmp_path, lambda: batches.steps.count("retrieve") > 1)
+    code, message = _interrupted(
+        submit, batches, tmp_path, lambda: batches.steps.count("retrieve") > 1
+    )
     assert code == 130
     assert "to go on: ruler batch submit in.jsonl" in message
     batches.advance(3)
@@ -237,7 +299,10 @@ def test_interrupted_search(batch: Batch, batches: BatchServer, tmp_path: Path) 
     batches.fault("create", "drop")
     batch("batch", "submit", "in.jsonl", "-m", "openai/m", "--ledger", "l.sqlite")
     submit = ["batch", "submit", "in.jsonl", "-m", "openai/m", "--settle", "100"]
-    assert _interrupted(submit, batches, tmp_path, lambda: "list" in batches.steps)[0] == 130
+    assert (
+        _interrupted(submit, batches, tmp_path, lambda: "list" in batches.steps)[0]
+        == 130
+    )
     status = ["batch", "status", "--json", "--ledger", "l.sqlite"]
     (one,) = json.loads(batch(*status, RULER_SETTLE="100").stdout)["batches"]
     assert one["state"] == "creating"
@@ -247,9 +312,18 @@ def _interrupted(
     args: list[str], server: BatchServer, folder: Path, ready: Callable[[], bool]
 ) -> tuple[int, str]:
     """Return the exit code and stderr of a process that gets Ctrl-C once it is `ready`."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **given(server), "RULER_LEDGER": "l.sqlite"}
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        **given(server),
+        "RULER_LEDGER": "l.sqlite",
+    }
     with subprocess.Popen(
-        [sys.executable, "-m", "ruler_cli", *args], cwd=folder, env=env, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "ruler_cli", *args],
+        cwd=folder,
+        env=env,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         until = time.monotonic() + 60
         while not ready() and time.monotonic() < until and process.poll() is None:
@@ -263,11 +337,17 @@ def test_live_run_beside(batch: Batch) -> None:
     """A live run warns that it pays twice for open requests; a cached-only run names `collect`."""
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     cached = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only")
-    assert "out in batches; `ruler batch collect` takes in what is answered by now" in cached.stderr
+    assert (
+        "out in batches; `ruler batch collect` takes in what is answered by now"
+        in cached.stderr
+    )
     live = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m")
     assert "6 requests of this ledger are out in batches" in live.stderr
     batch("batch", "collect", "--wait")
-    assert "out in batches" not in batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m").stderr
+    assert (
+        "out in batches"
+        not in batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m").stderr
+    )
     batch("batch", "submit", "in.jsonl", "-m", "openai/m", "--seed", "1")
     whole = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only")
     assert (whole.returncode, "out in batches" in whole.stderr) == (0, False)
@@ -307,4 +387,9 @@ def test_format_refused(batch: Batch, batches: BatchServer) -> None:
     assert '-p \'response_format={"type":"json_object"}\'' in done.stdout
     less = ["-p", 'response_format={"type":"json_object"}']
     assert batch("batch", "submit", *args, *less, "--wait").returncode == 0
-    assert batch("score", "in.jsonl", "out.jsonl", "-m", args[2], *less, "--cached-only").returncode == 0
+    assert (
+        batch(
+            "score", "in.jsonl", "out.jsonl", "-m", args[2], *less, "--cached-only"
+        ).returncode
+        == 0
+    )

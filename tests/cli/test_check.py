@@ -14,7 +14,10 @@ from tests.judge_server import JudgeServer
 from tests.values import talk
 
 OK = [group("a", 0.1, 0.9), group("b", 0.8, 0.2)]
-LARGE = {"group_id": "large", "trajectories": [{"messages": talk(f"answer {i}")} for i in range(9)]}
+LARGE = {
+    "group_id": "large",
+    "trajectories": [{"messages": talk(f"answer {i}")} for i in range(9)],
+}
 PANEL = ["-m", "openai/o3", "-m", "openai/gpt-4o"]
 
 
@@ -62,26 +65,60 @@ def test_figures(ruler: Ruler, dump: Path) -> None:
     assert result["calls"] == "2 (up to 4)"
     assert "cached" not in result
     assert result["prompt tokens"].startswith("about ")
-    assert result["completion tokens"] == "about 3,240 (from 700 to 33,200), thinking included"
+    assert (
+        result["completion tokens"]
+        == "about 3,240 (from 700 to 33,200), thinking included"
+    )
     assert result["cost"].startswith("$0.0")
-    assert result["--max-cost"].split()[0] == result["cost"].rpartition("$")[2].rstrip(")")
+    assert result["--max-cost"].split()[0] == result["cost"].rpartition("$")[2].rstrip(
+        ")"
+    )
 
 
 def test_unknown_provider(ruler: Ruler, dump: Path) -> None:
     """A judge that `score` refuses is refused by `check` in the same words, unless it is at an endpoint."""
-    for judge in ("opneai/o3", "gtp-4o", "nope", "offlin", "vllm/mine", "simulated -p sloth=1"):
+    for judge in (
+        "opneai/o3",
+        "gtp-4o",
+        "nope",
+        "offlin",
+        "vllm/mine",
+        "simulated -p sloth=1",
+    ):
         words = (dump, "-m", *judge.split())
-        done, refused = ruler("check", *words), ruler("score", words[0], "out.jsonl", *words[1:])
+        done, refused = (
+            ruler("check", *words),
+            ruler("score", words[0], "out.jsonl", *words[1:]),
+        )
         assert (done.returncode, refused.returncode, done.stderr) == (2, 2, "")
         assert done.stdout.startswith("not ready: ")
         facts = json.loads(ruler("check", *words, "--json").stdout)
-        assert (facts["ready"], facts["groups"], facts["missing_keys"]) == (False, 2, [])
+        assert (facts["ready"], facts["groups"], facts["missing_keys"]) == (
+            False,
+            2,
+            [],
+        )
         assert refused.stderr == f"ruler: {facts['not_ready'][0]}\n"
-    assert "did you mean `openai/o3`?" in rows(ruler("check", dump, "-m", "opneai/o3").stdout)["warnings"]
-    for options in (["--api-base", "http://x/v1"], ["-p", "custom_llm_provider=ollama"]):
-        assert ruler("check", dump, "-m", "opneai/o3", *options).stdout.startswith("ready: ")
+    assert (
+        "did you mean `openai/o3`?"
+        in rows(ruler("check", dump, "-m", "opneai/o3").stdout)["warnings"]
+    )
+    for options in (
+        ["--api-base", "http://x/v1"],
+        ["-p", "custom_llm_provider=ollama"],
+    ):
+        assert ruler("check", dump, "-m", "opneai/o3", *options).stdout.startswith(
+            "ready: "
+        )
     for judge, proxied in (("opneai/o3", "true"), ("gmi/of-the-price-list", "")):
-        done = ruler("check", dump, "-m", judge, USE_LITELLM_PROXY=proxied, LITELLM_PROXY_API_BASE="http://x")
+        done = ruler(
+            "check",
+            dump,
+            "-m",
+            judge,
+            USE_LITELLM_PROXY=proxied,
+            LITELLM_PROXY_API_BASE="http://x",
+        )
         assert done.stdout.startswith("ready: ")
 
 
@@ -96,16 +133,28 @@ def test_missing_key(ruler: Ruler, dump: Path) -> None:
         facts = json.loads(ruler("check", dump, "-m", judge, "--json").stdout)
         (missing,) = facts["missing_keys"]
         assert (facts["ready"], facts["not_ready"]) == (True, [])
-        assert ruler("score", dump, "out.jsonl", "-m", judge).stderr == f"ruler: {missing}\n"
+        assert (
+            ruler("score", dump, "out.jsonl", "-m", judge).stderr
+            == f"ruler: {missing}\n"
+        )
     assert "missing_keys" in ruler("check", dump, "--json", OPENAI_API_KEY="k").stdout
-    unkeyed = ["-m", "openai/o3", "--api-base", "http://x/v1", "--api-key-env", "NO_SUCH"]
+    unkeyed = [
+        "-m",
+        "openai/o3",
+        "--api-base",
+        "http://x/v1",
+        "--api-key-env",
+        "NO_SUCH",
+    ]
     assert ruler("check", dump, *unkeyed).stdout.startswith("ready: ")
 
 
 def test_unknown_price(ruler: Ruler, dump: Path) -> None:
     """The price of a private endpoint is unknown, also under a listed name; the sentence names the option."""
     for model in ("mine", "openai/o3"):
-        result = rows(ruler("check", dump, "-m", model, "--api-base", "http://x/v1").stdout)
+        result = rows(
+            ruler("check", dump, "-m", model, "--api-base", "http://x/v1").stdout
+        )
         assert result["cost"].startswith("unknown")
         assert "--price IN,OUT" in result["cost"]
         assert result["--max-cost"].startswith("unknown")
@@ -117,12 +166,16 @@ def test_price(ruler: Ruler, dump: Path) -> None:
     free = rows(ruler("check", dump, "-m", "openai/o3", "--price", "0,0").stdout)
     assert free["cost"] == "$0.00"
     assert "--max-cost" not in free
-    assert free["verdict"].startswith("ready: 2 groups, 2 calls, no cost with openai/o3\n")
+    assert free["verdict"].startswith(
+        "ready: 2 groups, 2 calls, no cost with openai/o3\n"
+    )
     mine = ["-m", "mine", "--api-base", "http://x/v1", "-p", "max_tokens=100"]
     dear = rows(ruler("check", dump, *mine, "--price", "0,1000000").stdout)
     assert dear["completion tokens"].startswith("about 200 (from 100 to 400)")
     assert dear["cost"] == "$200.00 (from $100.00 to $400.00)"
-    assert rows(ruler("check", dump, *mine, RULER_PRICE="0,1").stdout)["cost"].startswith("$0.0002")
+    assert rows(ruler("check", dump, *mine, RULER_PRICE="0,1").stdout)[
+        "cost"
+    ].startswith("$0.0002")
     for price in ("2", "a,b", "-1,2", "nan,1", "inf,1"):
         done = ruler("check", dump, "--price", price)
         assert done.returncode == 2
@@ -130,7 +183,9 @@ def test_price(ruler: Ruler, dump: Path) -> None:
 
 
 @pytest.mark.parametrize(("groups", "cue"), [(1, "good"), (20, "once-not-json")])
-def test_named_cap(groups: int, cue: str, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_named_cap(
+    groups: int, cue: str, ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """The cap that `check` names does not stop a run, even if every call is made twice."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(groups)])
     args = ["-m", f"openai/{cue}", "--api-base", server.base, "--price", "2,8"]
@@ -142,21 +197,41 @@ def test_named_cap(groups: int, cue: str, ruler: Ruler, server: JudgeServer, tmp
 
 def test_cached(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
     """Cached requests are not counted again; a request with any other text is."""
-    args = ["-m", "openai/good", "--api-base", server.base, "-p", "temperature=0.5", "--price", "2,8"]
+    args = [
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+        "-p",
+        "temperature=0.5",
+        "--price",
+        "2,8",
+    ]
     assert ruler("score", dump, "out.jsonl", *args).returncode == 0
     write(tmp_path / "more.jsonl", [*OK, group("c", 0.3, 0.4)])
     result = rows(ruler("check", "more.jsonl", *args).stdout)
     assert result["cached"] == "2 of 3 calls, not paid again"
     assert result["calls"] == "1 (up to 2)"
-    assert result["verdict"].startswith("ready: 3 groups, 1 call (and 2 cached), about $0.0")
+    assert result["verdict"].startswith(
+        "ready: 3 groups, 1 call (and 2 cached), about $0.0"
+    )
     all_cached = rows(ruler("check", dump, *args).stdout)
     assert all_cached["cached"] == "2 of 2 calls, not paid again"
     assert all_cached["cost"] == "$0.00"
     unpriced = ruler("check", dump, *args[:-2]).stdout
-    assert unpriced.startswith("ready: 2 groups, 0 calls (and 2 cached), no cost with openai/good\n")
+    assert unpriced.startswith(
+        "ready: 2 groups, 0 calls (and 2 cached), no cost with openai/good\n"
+    )
     again = ruler("score", dump, "out.jsonl", *args[:-2])
-    assert re.search(r"2 of 2 groups scored in [0-9.]+ s: .*, 0 calls$", again.stderr, re.MULTILINE)
-    others = (["--seed", "1"], ["-p", "top_p=1"], ["--rubric", "brevity"], ["--ledger", "none"])
+    assert re.search(
+        r"2 of 2 groups scored in [0-9.]+ s: .*, 0 calls$", again.stderr, re.MULTILINE
+    )
+    others = (
+        ["--seed", "1"],
+        ["-p", "top_p=1"],
+        ["--rubric", "brevity"],
+        ["--ledger", "none"],
+    )
     for more in (*others, ["--ledger", "other.sqlite"]):
         assert "cached" not in rows(ruler("check", dump, *args, *more).stdout), more
     other = ["-m", "openai/reordered", *args[2:]]
@@ -168,10 +243,15 @@ def test_failed_calls(ruler: Ruler, server: JudgeServer, dump: Path) -> None:
     args = ["-m", "openai/400", "--api-base", server.base]
     assert ruler("score", dump, "out.jsonl", *args).returncode == 1
     result = rows(ruler("check", dump, *args).stdout)
-    assert result["cached"] == "2 of 2 calls, not paid again; 2 failed, --retry-failed asks again"
+    assert (
+        result["cached"]
+        == "2 of 2 calls, not paid again; 2 failed, --retry-failed asks again"
+    )
 
 
-def test_ledger_is_unchanged(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
+def test_ledger_is_unchanged(
+    ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path
+) -> None:
     """`check` creates and changes no ledger; another file is refused, unless no judge uses a ledger."""
     path = tmp_path / "new" / "l.sqlite"
     args = ["-m", "openai/good", "--api-base", server.base, "--ledger", path]
@@ -189,7 +269,9 @@ def test_ledger_is_unchanged(ruler: Ruler, server: JudgeServer, dump: Path, tmp_
     done = ruler("check", dump, *args)
     assert done.returncode == 2
     assert "--ledger" in done.stderr
-    result = rows(ruler("check", dump, "-m", "offline", "--ledger", "/dev/null/x").stdout)
+    result = rows(
+        ruler("check", dump, "-m", "offline", "--ledger", "/dev/null/x").stdout
+    )
     assert ("cached" in result, result["cost"]) == (False, "$0.00")
 
 
@@ -197,9 +279,15 @@ def test_panel(ruler: Ruler, several: Path) -> None:
     """The page has the passes, the windows and the judges of the groups, and the cost of each judge."""
     args = [*PANEL, "--passes", "2", "--group-size", "3", "--escalate", "openai/gpt-5"]
     result = rows(ruler("check", several, *args).stdout)
-    assert result["judge"] == "openai/o3, openai/gpt-4o; for groups that stay unresolved openai/gpt-5"
+    assert (
+        result["judge"]
+        == "openai/o3, openai/gpt-4o; for groups that stay unresolved openai/gpt-5"
+    )
     assert result["passes"] == "2"
-    assert result["windows"] == "1 group in parts, twice at least: 13 (up to 36) of the calls"
+    assert (
+        result["windows"]
+        == "1 group in parts, twice at least: 13 (up to 36) of the calls"
+    )
     assert result["calls"] == "24 (up to 64)"
     assert result["judge 1"].startswith("openai/o3: 11 (up to 22) calls, about ")
     assert result["judge 2"].startswith("openai/gpt-4o: 11 (up to 22) calls, about ")
@@ -212,7 +300,11 @@ def test_panel(ruler: Ruler, several: Path) -> None:
 
 def test_fallback_and_adaptive(ruler: Ruler, several: Path) -> None:
     """The page names the fallback judges and the rule of adaptive passes."""
-    result = rows(ruler("check", several, *PANEL, "--fallback", "--adaptive", "--passes", "4").stdout)
+    result = rows(
+        ruler(
+            "check", several, *PANEL, "--fallback", "--adaptive", "--passes", "4"
+        ).stdout
+    )
     assert result["judge"] == "openai/o3, if it refuses openai/gpt-4o"
     assert result["passes"] == "up to 4 on average, 2 at least"
     assert result["calls"] == "13 (up to 52)"
@@ -221,9 +313,22 @@ def test_fallback_and_adaptive(ruler: Ruler, several: Path) -> None:
 
 def test_json(ruler: Ruler, several: Path) -> None:
     """The object has each judge's part of every figure, and the parts add up to the whole."""
-    args = ["--json", *PANEL, "--passes", "2", "--group-size", "3", "--escalate", "openai/gpt-5"]
+    args = [
+        "--json",
+        *PANEL,
+        "--passes",
+        "2",
+        "--group-size",
+        "3",
+        "--escalate",
+        "openai/gpt-5",
+    ]
     result = json.loads(ruler("check", several, *args).stdout)
-    assert (result["passes"], result["adaptive"], result["windows"]["groups"]) == (2, False, 1)
+    assert (result["passes"], result["adaptive"], result["windows"]["groups"]) == (
+        2,
+        False,
+        1,
+    )
     assert [(each["model"], each["asked"]) for each in result["judges"]] == [
         ("openai/o3", "panel"), ("openai/gpt-4o", "panel"), ("openai/gpt-5", "escalation"),
     ]  # fmt: skip
@@ -238,7 +343,17 @@ def test_json(ruler: Ruler, several: Path) -> None:
 
 def test_variables(ruler: Ruler, several: Path) -> None:
     """Each option is also taken from its variable."""
-    args = [*PANEL, "--passes", "3", "--group-size", "3", "--single", "score", "--fallback", "--adaptive"]
+    args = [
+        *PANEL,
+        "--passes",
+        "3",
+        "--group-size",
+        "3",
+        "--single",
+        "score",
+        "--fallback",
+        "--adaptive",
+    ]
     given = {
         "RULER_JUDGE_MODEL": "openai/o3 openai/gpt-4o", "RULER_PASSES": "3", "RULER_GROUP_SIZE": "3",
         "RULER_SINGLE": "score", "RULER_FALLBACK": "1", "RULER_ADAPTIVE": "1", "RULER_ESCALATE": "x/y",
@@ -263,37 +378,60 @@ def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
     assert rows(alone.stdout)["too long"] == "1 group for 128,000 tokens (b)"
     assert "too long" not in rows(both.stdout)
     assert "1 group is too long for the judge" in rows(alone.stdout)["verdict"]
-    assert rows(both.stdout)["judge 1"].endswith(", too long for its 128,000 tokens: 1 group")
+    assert rows(both.stdout)["judge 1"].endswith(
+        ", too long for its 128,000 tokens: 1 group"
+    )
 
 
 def test_batch(check: Any) -> None:
     """Price, number and time of batches stand beside the figures of calls, which stay the same."""
-    plain, page = (rows(check("-m", "openai/o3", *more).stdout) for more in ((), ("--batch",)))
+    plain, page = (
+        rows(check("-m", "openai/o3", *more).stdout) for more in ((), ("--batch",))
+    )
     assert {name: value for name, value in page.items() if name in plain} == plain
     assert set(page) - set(plain) == {"batch cost", "batches", "batch time"}
     assert page["batch cost"].endswith("as its provider lists it")
     assert page["batches"] == "1 (up to 1), of at most 50,000 requests or 200 MB each"
     assert page["batch time"].startswith("up to 24 hours")
-    assert rows(check("-m", "openai/m", "--batch").stdout)["batch cost"] == "unknown, as the cost is"
+    assert (
+        rows(check("-m", "openai/m", "--batch").stdout)["batch cost"]
+        == "unknown, as the cost is"
+    )
 
 
 def test_batch_price(check: Any) -> None:
     """A batch costs half of a given price, and half of a listed price that has none for batches."""
-    result = json.loads(check("-m", "openai/m", "--price", "2,8", "--batch", "--json").stdout)
+    result = json.loads(
+        check("-m", "openai/m", "--price", "2,8", "--batch", "--json").stdout
+    )
     whole, (judge,) = result["estimate"]["cost_usd"], result["batch"]["judges"]
     assert judge["price"] == "half"
-    assert judge["cost_usd"] == pytest.approx({name: usd / 2 for name, usd in whole.items()})
+    assert judge["cost_usd"] == pytest.approx(
+        {name: usd / 2 for name, usd in whole.items()}
+    )
     assert result["batch"]["hours"] == 24
     assert result["batch"]["cost_usd"] == judge["cost_usd"]
 
 
 def test_panel_in_batches(check: Any) -> None:
     """Each judge has its own row; if one has no batch API the row says so, and the total is unknown."""
-    args = ("-m", "openai/o3", "-m", "anthropic/claude-sonnet-4-5", "-m", "gemini/gemini-2.5-pro", "--batch")
+    args = (
+        "-m",
+        "openai/o3",
+        "-m",
+        "anthropic/claude-sonnet-4-5",
+        "-m",
+        "gemini/gemini-2.5-pro",
+        "--batch",
+    )
     page = rows(check(*args).stdout)
     assert page["batches 2"].endswith("100,000 requests or 256 MB each")
     assert "ruler render" in page["batch cost 3"]
     result = json.loads(check(*args, "--json").stdout)["batch"]
-    assert [judge["provider"] for judge in result["judges"]] == ["openai", "anthropic", None]
+    assert [judge["provider"] for judge in result["judges"]] == [
+        "openai",
+        "anthropic",
+        None,
+    ]
     assert result["cost_usd"] is None
     assert "batch" not in json.loads(check("-m", "openai/o3", "--json").stdout)

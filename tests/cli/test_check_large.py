@@ -22,15 +22,28 @@ Made = list[dict[str, Any]]
 Both = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 
 
-def dump(path: Path, groups: int, make: Callable[[random.Random, int], Made], lie: str = "adjacent") -> Path:
+def dump(
+    path: Path,
+    groups: int,
+    make: Callable[[random.Random, int], Made],
+    lie: str = "adjacent",
+) -> Path:
     """A file of groups: one per line, or their rollouts adjacent, or scattered."""
     dice = random.Random(7)
     made = [make(dice, i) for i in range(groups)]
     if lie == "line":
-        rows: Made = [{"group_id": f"g{i}", "trajectories": each} for i, each in enumerate(made)]
+        rows: Made = [
+            {"group_id": f"g{i}", "trajectories": each} for i, each in enumerate(made)
+        ]
     else:
-        pairs = [(k, i, rollout) for i, each in enumerate(made) for k, rollout in enumerate(each)]
-        order = sorted(pairs, key=lambda pair: pair[:2]) if lie == "scattered" else pairs
+        pairs = [
+            (k, i, rollout)
+            for i, each in enumerate(made)
+            for k, rollout in enumerate(each)
+        ]
+        order = (
+            sorted(pairs, key=lambda pair: pair[:2]) if lie == "scattered" else pairs
+        )
         rows = [{"group_id": f"g{i}", **rollout} for _, i, rollout in order]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -62,13 +75,19 @@ def repeated(dice: random.Random, number: int) -> Made:
         ]
         return {"messages": [asked, *middle, answer]}
 
-    return [one(f"It is {letter * 3}." * 9) for letter in {0: "aaa", 5: "aab"}.get(number % 10, "abc")]
+    return [
+        one(f"It is {letter * 3}." * 9)
+        for letter in {0: "aaa", 5: "aab"}.get(number % 10, "abc")
+    ]
 
 
 def large(dice: random.Random, number: int) -> Made:
     """Every other group is too large for a context of 8,192 tokens, and is shown in windows."""
     sizes = dice.randint(10, 40) if number % 2 else 3
-    return [{"messages": talk(f"{k} " + "word " * dice.randint(500, 900))} for k in range(sizes)]
+    return [
+        {"messages": talk(f"{k} " + "word " * dice.randint(500, 900))}
+        for k in range(sizes)
+    ]
 
 
 def long(dice: random.Random, number: int) -> Made:
@@ -89,7 +108,7 @@ def both(ruler: Ruler, monkeypatch: pytest.MonkeyPatch) -> Both:
     def check(path: Path, *args: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         result = []
         for small in (1 << 40, 0):
-            monkeypatch.setattr("ruler_cli.reading.sample.SMALL", small)
+            monkeypatch.setattr("ruler_cli.files.sample.SMALL", small)
             result.append(json.loads(ruler("check", path, "--json", *args).stdout))
         return result[0], result[1]
 
@@ -99,18 +118,38 @@ def both(ruler: Ruler, monkeypatch: pytest.MonkeyPatch) -> Both:
 @pytest.mark.parametrize(
     ("make", "args"),
     [
-        (uneven, ["-m", "openai/o3", "--passes", "3", "--group-size", "2", "--adaptive"]),
+        (
+            uneven,
+            ["-m", "openai/o3", "--passes", "3", "--group-size", "2", "--adaptive"],
+        ),
         (repeated, ["-m", "openai/o3", "--passes", "2"]),
         (large, ["-m", "openai/gpt-4", "--passes", "2"]),
-        (long, ["-m", "openai/gpt-4", "-m", "openai/gpt-3.5-turbo-0301", "--price", "1,2", "--price", "1,2"]),
+        (
+            long,
+            [
+                "-m",
+                "openai/gpt-4",
+                "-m",
+                "openai/gpt-3.5-turbo-0301",
+                "--price",
+                "1,2",
+                "--price",
+                "1,2",
+            ],
+        ),
         (longest, ["-m", "openai/gpt-4"]),
     ],
 )
 def test_close_estimate(
-    make: Callable[[random.Random, int], Made], args: list[str], both: Both, tmp_path: Path
+    make: Callable[[random.Random, int], Made],
+    args: list[str],
+    both: Both,
+    tmp_path: Path,
 ) -> None:
     """Figures are near those of all groups, rare groups are counted, and the named cap is enough."""
-    exact, guessed = both(dump(tmp_path / "in.jsonl", 300, make), *args, "--ledger", "none")
+    exact, guessed = both(
+        dump(tmp_path / "in.jsonl", 300, make), *args, "--ledger", "none"
+    )
     assert exact["exact"]
     assert not guessed["exact"]
     assert guessed["laid_out"] < 200
@@ -121,11 +160,15 @@ def test_close_estimate(
     for name in ("identical_rollouts", "tied_groups", "suspect_rollouts"):
         assert guessed[name] == exact[name]
     assert guessed["too_long"]["groups"] == exact["too_long"]["groups"]
-    assert guessed["windows"]["groups"] == pytest.approx(exact["windows"]["groups"], rel=0.05)
+    assert guessed["windows"]["groups"] == pytest.approx(
+        exact["windows"]["groups"], rel=0.05
+    )
     mine, whole = guessed["estimate"], exact["estimate"]
     for name in ("calls", "prompt_tokens", "completion_tokens", "cost_usd"):
         assert mine[name]["low"] <= mine[name]["expected"] <= mine[name]["high"]
-        assert mine[name]["expected"] == pytest.approx(whole[name]["expected"], rel=0.02)
+        assert mine[name]["expected"] == pytest.approx(
+            whole[name]["expected"], rel=0.02
+        )
     assert mine["prompt_tokens"]["high"] >= whole["prompt_tokens"]["high"]
     assert whole["max_cost_usd"] <= mine["max_cost_usd"] < 1.15 * whole["max_cost_usd"]
     assert guessed["shared_prefix"] == pytest.approx(exact["shared_prefix"], abs=0.01)
@@ -137,9 +180,14 @@ def test_any_grouping(both: Both, tmp_path: Path) -> None:
     """The sample covers the groups in any order of their records, and in a file that is not seekable."""
     scattered = dump(tmp_path / "in.jsonl", 200, uneven, "scattered")
     packed = tmp_path / "in.jsonl.gz"
-    packed.write_bytes(gzip.compress(dump(tmp_path / "a.jsonl", 200, uneven).read_bytes()))
+    packed.write_bytes(
+        gzip.compress(dump(tmp_path / "a.jsonl", 200, uneven).read_bytes())
+    )
     lines = dump(tmp_path / "lines.jsonl", 200, uneven, "line")
-    result = [both(path, "-m", "openai/o3", "--ledger", "none") for path in (scattered, packed, lines)]
+    result = [
+        both(path, "-m", "openai/o3", "--ledger", "none")
+        for path in (scattered, packed, lines)
+    ]
     assert result[0][1]["estimate"] == result[1][1]["estimate"]
     for exact, guessed in result:
         assert guessed["estimate"]["calls"] == exact["estimate"]["calls"]
@@ -148,7 +196,11 @@ def test_any_grouping(both: Both, tmp_path: Path) -> None:
 def test_cached(both: Both, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """The sample's share of cached replies lowers the expected figures, but not the highest."""
     path = dump(tmp_path / "in.jsonl", 200, uneven)
-    rows = [line for line in path.read_text().splitlines() if int(json.loads(line)["group_id"][1:]) % 2]
+    rows = [
+        line
+        for line in path.read_text().splitlines()
+        if int(json.loads(line)["group_id"][1:]) % 2
+    ]
     (tmp_path / "half.jsonl").write_text("\n".join(rows))
     judge = ["-m", "openai/good", "--api-base", server.base, "--price", "1,2"]
     assert ruler("score", "half.jsonl", "out.jsonl", *judge).returncode == 0
@@ -162,12 +214,14 @@ def test_cached(both: Both, ruler: Ruler, server: JudgeServer, tmp_path: Path) -
 def test_same_sample(tmp_path: Path) -> None:
     """The output for a file is equal on every run: the sample is drawn by the groups' keys."""
     path = dump(tmp_path / "in.jsonl", 300, uneven, "scattered")
-    code = "import ruler_cli.reading.sample as e; e.SMALL = 0; from ruler_cli.cli import main; main()"
+    code = "import ruler_cli.files.sample as e; e.SMALL = 0; from ruler_cli.cli import main; main()"
     outputs = set()
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed}
         line = [sys.executable, "-c", code, "check", str(path), "--ledger", "none"]
-        done = subprocess.run(line, capture_output=True, env=env, timeout=60, check=False)
+        done = subprocess.run(
+            line, capture_output=True, env=env, timeout=60, check=False
+        )
         assert done.returncode == 0, done.stderr
         outputs.add(done.stdout)
     assert len(outputs) == 1

@@ -27,9 +27,20 @@ HOME_MADE = [
     rollout("b", "three", r="TimeoutError", check={"ok": False}),
     rollout("b", "four", check={"ok": True}),
 ]
-PAIRS = [{"group_id": key, "messages": talk(f"{key} {i}")} for key in "ab" for i in range(2)]
+PAIRS = [
+    {"group_id": key, "messages": talk(f"{key} {i}")} for key in "ab" for i in range(2)
+]
 """Two groups of two rollouts."""
-PATHS = ["--messages", "chat", "--group-by", "q.id", "--reward", "r", "--outcome", "check.ok"]
+PATHS = [
+    "--messages",
+    "chat",
+    "--group-by",
+    "q.id",
+    "--reward",
+    "r",
+    "--outcome",
+    "check.ok",
+]
 
 
 @pytest.fixture
@@ -51,11 +62,18 @@ def test_paths(ruler: Ruler, custom: Path) -> None:
     assert result["group key"] == '`q.id` as given, first: "a"'
     assert result["reward"] == "`r` as given, first: 1.0, absent in 1"
     assert result["outcome"] == "`check.ok` as given, first: true"
-    assert result["format"] == "messages at `chat`: 5 of the first 5 records have `chat`"
-    assert result["rewards"] == "min 0.5, mean 0.8333, max 1; mean range in a group 0; 1 without; 1 no number"
+    assert (
+        result["format"] == "messages at `chat`: 5 of the first 5 records have `chat`"
+    )
+    assert (
+        result["rewards"]
+        == "min 0.5, mean 0.8333, max 1; mean range in a group 0; 1 without; 1 no number"
+    )
     assert result["equal rewards"].startswith("1 group ")
     assert result["outcomes"] == "60.0% true of 5"
-    assert result["group sizes"] == "min 2, median 2, max 3 (1 group of 2, 1 group of 3)"
+    assert (
+        result["group sizes"] == "min 2, median 2, max 3 (1 group of 2, 1 group of 3)"
+    )
     assert result["tied groups"].startswith("1 ")
     assert result["identical"] == "1 rollout, shown once"
     assert "laid out" not in result
@@ -68,7 +86,10 @@ def test_wrong_path(ruler: Ruler, custom: Path) -> None:
     for option in ("--messages", "--group-by", "--outcome"):
         done = ruler("check", custom, *PATHS, option, "no.where", "-m", "offline")
         assert done.returncode == 2
-        assert f"{option} no.where: none of the first records has it; their keys: q, chat" in done.stderr
+        assert (
+            f"{option} no.where: none of the first records has it; their keys: q, chat"
+            in done.stderr
+        )
     done = ruler("check", custom, *PATHS, "--format", "native", "-m", "offline")
     assert done.returncode == 2
     assert "leave --format native out" in done.stderr
@@ -83,7 +104,10 @@ def test_missing_reward(ruler: Ruler, custom: Path) -> None:
 
 BAD = {
     "native": ('{"group_id": "a", "messages": %s}', []),
-    "paths": ('{"chat": {"turns": %s}}', ["--messages", "chat.turns", "--grouping", "line"]),
+    "paths": (
+        '{"chat": {"turns": %s}}',
+        ["--messages", "chat.turns", "--grouping", "line"],
+    ),
 }
 """Lines of a readable rollout, and the options with which they are read."""
 
@@ -93,21 +117,40 @@ def test_many_bad_lines(kind: str, ruler: Ruler, tmp_path: Path) -> None:
     """Of lines that cannot be scored 20 are named with their reasons, and the rest is counted."""
     line, options = BAD[kind]
     good = [line % json.dumps(talk(answer)) for answer in ("x", "y")]
-    bad = ["{broken", "[1]", line % "[]", line % "5", line % json.dumps([{"role": "user", "content": "q"}])]
+    bad = [
+        "{broken",
+        "[1]",
+        line % "[]",
+        line % "5",
+        line % json.dumps([{"role": "user", "content": "q"}]),
+    ]
     (tmp_path / "in.jsonl").write_text("".join(f"{one}\n" for one in good + bad * 500))
     text = (tmp_path / "in.jsonl").read_text()
     for source, stdin in (("in.jsonl", ""), ("-", text)):
-        for words in (("check", source), ("score", source, "out.jsonl"), ("score", source, "-")):
-            done = ruler(*words, *options, "--single", "score", "-m", "offline", stdin=stdin)
+        for words in (
+            ("check", source),
+            ("score", source, "out.jsonl"),
+            ("score", source, "-"),
+        ):
+            done = ruler(
+                *words, *options, "--single", "score", "-m", "offline", stdin=stdin
+            )
             assert (done.returncode, done.stderr.count(": line ")) == (1, 20), words
             assert "ruler: … and 2480 more lines that cannot be read\n" in done.stderr
-            assert len(done.stderr.splitlines()) < 55, "20 lines, 20 groups, and what is said of the run"
+            assert len(done.stderr.splitlines()) < 55, (
+                "20 lines, 20 groups, and what is said of the run"
+            )
     for command, *more in (("render", "requests.jsonl"), ("prompt",)):
         done = ruler(command, "in.jsonl", *more, *options, "-m", "openai/o3")
-        assert (done.stderr.count(": line "), "more lines that cannot be read\n" in done.stderr) == (20, True)
+        assert (
+            done.stderr.count(": line "),
+            "more lines that cannot be read\n" in done.stderr,
+        ) == (20, True)
     done = ruler("check", "in.jsonl", *options, "-m", "offline")
     assert rows(done.stdout)["cannot be scored"] == "2,500 lines or trajectories"
-    facts = json.loads(ruler("check", "in.jsonl", *options, "-m", "offline", "--json").stdout)
+    facts = json.loads(
+        ruler("check", "in.jsonl", *options, "-m", "offline", "--json").stdout
+    )
     assert (facts["cannot_be_scored"], len(facts["bad"])) == (2500, 2500)
 
 
@@ -117,7 +160,9 @@ def test_only_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
     for words in (("check",), ("check", "--json"), ("score", "out.jsonl"), ("prompt",)):
         done = ruler(words[0], "in.jsonl", *words[1:], "-m", "offline")
         *named, more, reason = (
-            done.stderr.splitlines() if "--json" not in words else [*"x" * 20, "", done.stderr]
+            done.stderr.splitlines()
+            if "--json" not in words
+            else [*"x" * 20, "", done.stderr]
         )
         assert (done.returncode, len(named)) == (2, 20)
         assert more in ("", "ruler: … and 280 more lines that cannot be read")
@@ -131,25 +176,55 @@ def test_json(ruler: Ruler, custom: Path) -> None:
     done = ruler("check", custom, *PATHS, "--json", "-m", "offline")
     assert (done.returncode, done.stderr) == (1, "")
     result = json.loads(done.stdout)
-    assert (result["version"], result["groups"], result["rollouts"], result["exact"]) == (1, 2, 5, True)
+    assert (
+        result["version"],
+        result["groups"],
+        result["rollouts"],
+        result["exact"],
+    ) == (1, 2, 5, True)
     assert result["rewards"] == {
         "numbers": 3, "absent": 1, "no_number": 1, "min": 0.5, "mean": 2.5 / 3, "max": 1.0, "spread": 0.0,
     }  # fmt: skip
     assert result["cannot_be_scored"] == 2
     assert [bad["line"] for bad in result["bad"]] == [6, 7]
     assert "is JSON but no object" in result["bad"][0]["reason"]
-    assert result["group_sizes"]["commonest"] == [{"size": 2, "groups": 1}, {"size": 3, "groups": 1}]
+    assert result["group_sizes"]["commonest"] == [
+        {"size": 2, "groups": 1},
+        {"size": 3, "groups": 1},
+    ]
 
 
 def test_json_without_problems(ruler: Ruler, custom: Path) -> None:
     """Without problems the list is empty, and the object has the warnings too."""
-    args = ["--messages", "chat", "--group-by", "chat.0.content", "--json", "-m", "offline"]
+    args = [
+        "--messages",
+        "chat",
+        "--group-by",
+        "chat.0.content",
+        "--json",
+        "-m",
+        "offline",
+    ]
     done = ruler("check", custom, *args)
     assert done.returncode == 0
     result = json.loads(done.stdout)
     assert (result["ready"], result["not_ready"]) == (True, [])
-    assert (result["cannot_be_scored"], result["bad"], result["warnings"]) == (0, [], [])
-    alone = ruler("check", custom, "--messages", "chat", "--grouping", "line", "--json", "-m", "offline")
+    assert (result["cannot_be_scored"], result["bad"], result["warnings"]) == (
+        0,
+        [],
+        [],
+    )
+    alone = ruler(
+        "check",
+        custom,
+        "--messages",
+        "chat",
+        "--grouping",
+        "line",
+        "--json",
+        "-m",
+        "offline",
+    )
     result = json.loads(alone.stdout)
     assert "no group of INPUT has anything to compare" in result["not_ready"][0]
     assert result["warnings"] == []
@@ -163,7 +238,11 @@ def test_empty_input(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     if as_json:
         facts = json.loads(done.stdout)
-        assert (facts["groups"], facts["ready"], len(facts["not_ready"])) == (0, False, 1)
+        assert (facts["groups"], facts["ready"], len(facts["not_ready"])) == (
+            0,
+            False,
+            1,
+        )
     else:
         assert rows(done.stdout)["input"].startswith("no records: INPUT is empty")
 
@@ -171,7 +250,10 @@ def test_empty_input(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
 def test_hostile_text(ruler: Ruler, tmp_path: Path) -> None:
     """Keys and values of the dump, and a model's name, send no escape code and begin no line."""
     nasty = "\x1b[2Jx\ncost: $0\u202e\ud800"
-    write(tmp_path / "in.jsonl", [{"group_id": nasty, "messages": talk(nasty), "reward": nasty}])
+    write(
+        tmp_path / "in.jsonl",
+        [{"group_id": nasty, "messages": talk(nasty), "reward": nasty}],
+    )
     for more in ([], ["--json"]):
         done = ruler("check", "in.jsonl", *more, "-m", f"x{nasty[:-1]}")
         assert done.returncode == 2, done.stderr
@@ -182,18 +264,28 @@ def test_hostile_text(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_pipe(ruler: Ruler, tmp_path: Path) -> None:
     """A pipe is noted as it is read."""
-    path = write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aab"])
+    path = write(
+        tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aab"]
+    )
     done = ruler("check", "-", "-m", "offline", stdin=path.read_text())
-    assert rows(done.stdout)["group sizes"] == "min 1, median 1, max 2 (1 group of 1, 1 group of 2)"
+    assert (
+        rows(done.stdout)["group sizes"]
+        == "min 1, median 1, max 2 (1 group of 1, 1 group of 2)"
+    )
 
 
 def test_columns(ruler: Ruler, tmp_path: Path) -> None:
     """A list of message lists, in a dump that no format knows, is one group per line."""
-    made = [{"task": i, "chats": [talk("a"), talk("b"), "just text"], "rewards": [1, 0, 0]} for i in (1, 2)]
+    made = [
+        {"task": i, "chats": [talk("a"), talk("b"), "just text"], "rewards": [1, 0, 0]}
+        for i in (1, 2)
+    ]
     write(tmp_path / "in.jsonl", made)
     result = page(ruler, "in.jsonl", "--messages", "chats", "--group-by", "task")
     assert result["group sizes"] == "min 3, median 3, max 3 (2 groups of 3)"
-    assert result["rewards"].startswith("min 0, mean 0.3333, max 1; mean range in a group 1")
+    assert result["rewards"].startswith(
+        "min 0, mean 0.3333, max 1; mean range in a group 1"
+    )
 
 
 def test_parts(ruler: Ruler, tmp_path: Path) -> None:
@@ -201,7 +293,13 @@ def test_parts(ruler: Ruler, tmp_path: Path) -> None:
     uid = "6513270e-269e-4d37-b2a7-4de452e6b438"
     outputs = [(0, 0, 1.0), (1, 0, 0.0), (1, 1, 0.0), (1, 2, 0.0)]
     made = [
-        {"input": "user\nq\n", "output": f"{s}{o}", "score": r, "step": 1, "uid": f"{uid}_{s}_{o}"}
+        {
+            "input": "user\nq\n",
+            "output": f"{s}{o}",
+            "score": r,
+            "step": 1,
+            "uid": f"{uid}_{s}_{o}",
+        }
         for s, o, r in outputs
     ]
     write(tmp_path / "in.jsonl", made)
@@ -209,7 +307,9 @@ def test_parts(ruler: Ruler, tmp_path: Path) -> None:
     assert result["rollouts"] == "2 in 4 lines"
     assert result["rewards"] == "min 0, mean 0.5, max 1; mean range in a group 1"
     assert "1 group of 2 rollouts" in result["input"]
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--summary", "sum.json")
+    done = ruler(
+        "score", "in.jsonl", "out.jsonl", "-m", "offline", "--summary", "sum.json"
+    )
     assert done.returncode == 0
     summary = json.loads((tmp_path / "sum.json").read_text())
     assert (summary["rollouts"], summary["written"]) == (2, 4)
@@ -217,15 +317,29 @@ def test_parts(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
     """The task at `--prompt` is shown to the judge and groups the rollouts, and the page names it."""
-    made = [{"task": {"text": t}, "messages": talk("a")[1:]} for t in ("one", "two", "one")]
+    made = [
+        {"task": {"text": t}, "messages": talk("a")[1:]} for t in ("one", "two", "one")
+    ]
     path = write(tmp_path / "in.jsonl", made)
     refused = ruler("check", path, "-m", "offline")
     assert "--prompt PATH" in refused.stderr
     result = page(ruler, path, "--prompt", "task.text")
     assert result["prompt"] == '`task.text` as given, first: "one"'
-    assert result["group sizes"] == "min 1, median 1, max 2 (1 group of 1, 1 group of 2)"
+    assert (
+        result["group sizes"] == "min 1, median 1, max 2 (1 group of 1, 1 group of 2)"
+    )
     assert 'user: "one"' in ruler("prompt", path, RULER_PROMPT="task.text").stdout
-    scored = ruler("score", path, "-", "-m", "offline", "--prompt", "task.text", "--single", "score")
+    scored = ruler(
+        "score",
+        path,
+        "-",
+        "-m",
+        "offline",
+        "--prompt",
+        "task.text",
+        "--single",
+        "score",
+    )
     assert scored.returncode == 0
     assert len(scored.stdout.splitlines()) == 3
 
@@ -234,16 +348,29 @@ def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
     ("record", "message"),
     [
         (
-            {"id": 1, "epoch": 1, "messages": talk("a"), "scores": {"match": {"value": "C"}}},
+            {
+                "id": 1,
+                "epoch": 1,
+                "messages": talk("a"),
+                "scores": {"match": {"value": "C"}},
+            },
             '`scores.*.value`, first: "C"',
         ),
-        ({"doc_id": 0, "doc": {}, "resps": [["a", "b"]], "arguments": [["hi", {}]]}, None),
+        (
+            {"doc_id": 0, "doc": {}, "resps": [["a", "b"]], "arguments": [["hi", {}]]},
+            None,
+        ),
     ],
 )
-def test_reward_path(record: dict[str, Any], message: str | None, ruler: Ruler, tmp_path: Path) -> None:
+def test_reward_path(
+    record: dict[str, Any], message: str | None, ruler: Ruler, tmp_path: Path
+) -> None:
     """The page names the path of the reward, and no path if the format has none."""
     write(tmp_path / "in.jsonl", [record])
-    assert rows(ruler("check", "in.jsonl", "-m", "offline").stdout).get("reward") == message
+    assert (
+        rows(ruler("check", "in.jsonl", "-m", "offline").stdout).get("reward")
+        == message
+    )
 
 
 def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
@@ -251,11 +378,18 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", PAIRS)
     key = {"OPENAI_API_KEY": "sk-0123456789"}
     ready = ruler("check", "in.jsonl", "-m", "openai/o3", **key).stdout.splitlines()[0]
-    assert re.fullmatch(r"ready: 2 groups, 2 calls, about \$0\.0\d+ with openai/o3", ready)
+    assert re.fullmatch(
+        r"ready: 2 groups, 2 calls, about \$0\.0\d+ with openai/o3", ready
+    )
     embedded = ruler("check", "in.jsonl", "-m", "offline").stdout.splitlines()[0]
     assert embedded == "ready: 2 groups, 2 calls, no cost with offline"
-    panel = ruler("check", "in.jsonl", "-m", "mine", "-m", "other", "--api-base", "http://x/v1").stdout
-    assert panel.splitlines()[0] == "ready: 2 groups, 4 calls, cost unknown with mine and other"
+    panel = ruler(
+        "check", "in.jsonl", "-m", "mine", "-m", "other", "--api-base", "http://x/v1"
+    ).stdout
+    assert (
+        panel.splitlines()[0]
+        == "ready: 2 groups, 4 calls, cost unknown with mine and other"
+    )
     with (tmp_path / "in.jsonl").open("a") as file:
         file.write("{broken\n")
     done = ruler("check", "in.jsonl", "-m", "openai/o3")
@@ -277,13 +411,20 @@ def test_every_reason(ruler: Ruler, tmp_path: Path) -> None:
     path.write_text(path.read_text() + "{broken\n")
     done = ruler("check", "in.jsonl", "-m", "openai/o3", "-m", "opneai/o3", "--json")
     facts = json.loads(done.stdout)
-    assert (done.returncode, facts["ready"], len(facts["missing_keys"])) == (2, False, 1)
+    assert (done.returncode, facts["ready"], len(facts["missing_keys"])) == (
+        2,
+        False,
+        1,
+    )
     starts = (
         "1 line or trajectory cannot",
         "no group of INPUT has anything to compare: ",
         "judge opneai/o3: no ",
     )
-    assert all(one.startswith(start) for one, start in zip(facts["not_ready"], starts, strict=True))
+    assert all(
+        one.startswith(start)
+        for one, start in zip(facts["not_ready"], starts, strict=True)
+    )
 
 
 def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
@@ -293,7 +434,9 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         write(tmp_path / "in.jsonl", made)
         done = ruler("check", "in.jsonl", "-m", "offline")
         assert done.returncode == 1
-        assert done.stdout.startswith("not ready: no group of INPUT has anything to compare: ")
+        assert done.stdout.startswith(
+            "not ready: no group of INPUT has anything to compare: "
+        )
         assert "--single score" in rows(done.stdout)["warnings"]
         done = ruler("check", "in.jsonl", "-m", "offline", "--single", "score")
         assert (done.returncode, done.stdout.startswith("ready: ")) == (0, True)
@@ -301,7 +444,10 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [*alone, *PAIRS])
     assert ruler("check", "in.jsonl", "-m", "offline").returncode == 0
     (tmp_path / "in.jsonl").write_text("")
-    assert page(ruler, "in.jsonl")["verdict"] == "not ready: there is no group that can be scored"
+    assert (
+        page(ruler, "in.jsonl")["verdict"]
+        == "not ready: there is no group that can be scored"
+    )
 
 
 def test_verdict_of_a_dry_run(ruler: Ruler, tmp_path: Path) -> None:
@@ -311,12 +457,16 @@ def test_verdict_of_a_dry_run(ruler: Ruler, tmp_path: Path) -> None:
     key = {"OPENAI_API_KEY": "sk-0123456789"}
     assert ruler(*run, "--max-cost", "1", **key).stdout.startswith("ready: ")
     poor = rows(ruler(*run, "--max-cost", "0.01", **key).stdout)
-    assert "not ready: --max-cost 0.01 is less than the expected cost" in poor["verdict"]
+    assert (
+        "not ready: --max-cost 0.01 is less than the expected cost" in poor["verdict"]
+    )
     enough = poor["warnings"].split(" lets every call go")[0].split()[-1]
     assert enough == poor["--max-cost"].split()[0]
     assert ruler(*run, "--max-cost", "0.01", **key).returncode == 1
     other = ruler(*run, "--max-cost", "1", "--api-base", "http://x/v1")
-    assert "not ready: --max-cost: the price of openai/o3 is not known\n" in other.stdout
+    assert (
+        "not ready: --max-cost: the price of openai/o3 is not known\n" in other.stdout
+    )
     assert other.returncode == 2
     assert ruler(*run, "--cached-only").stdout.startswith("ready: ")
 
@@ -335,9 +485,20 @@ def test_news_only(ruler: Ruler, tmp_path: Path) -> None:
 def test_width(columns: int, ruler: Ruler, tmp_path: Path) -> None:
     """No line is wider than the terminal, whatever the dump holds."""
     wide = "\u9577\u3044" * 40
-    made = [{wide: wide, "group_id": wide, "messages": talk(wide + str(i)), "reward": i} for i in range(3)]
+    made = [
+        {wide: wide, "group_id": wide, "messages": talk(wide + str(i)), "reward": i}
+        for i in range(3)
+    ]
     write(tmp_path / "in.jsonl", [*made, {"group_id": "b" * 90, "messages": talk("b")}])
-    args = ["-m", "openai/o3", "-m", "anthropic/claude-sonnet-4-5", "--batch", "--passes", "2"]
+    args = [
+        "-m",
+        "openai/o3",
+        "-m",
+        "anthropic/claude-sonnet-4-5",
+        "--batch",
+        "--passes",
+        "2",
+    ]
     done = ruler("check", "in.jsonl", *args, COLUMNS=str(columns))
     assert widest(done.stdout) <= columns
     code, text = on_terminal(tmp_path, "check", "in.jsonl", *args, columns=columns)

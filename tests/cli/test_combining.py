@@ -17,7 +17,10 @@ PANEL = ("-m", "openai/good", "-m", "openai/reordered")
 
 def rewards(path: Path) -> list[list[Any]]:
     """The rewards of the output, one per record."""
-    return [[t["reward"] for t in record["trajectories"]] for record in read(path / "out.jsonl")]
+    return [
+        [t["reward"] for t in record["trajectories"]]
+        for record in read(path / "out.jsonl")
+    ]
 
 
 TRUE = [[0.1, i / 10, 0.9] for i in range(8)]
@@ -26,15 +29,33 @@ TRUE = [[0.1, i / 10, 0.9] for i in range(8)]
 def test_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A panel scores in passes and is named in the output; a second run sends no request."""
     write(tmp_path / "in.jsonl", GROUPS)
-    run = ("score", "in.jsonl", "out.jsonl", *PANEL, "--api-base", server.base, "--passes", "2")
+    run = (
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        *PANEL,
+        "--api-base",
+        server.base,
+        "--passes",
+        "2",
+    )
     done = ruler(*run, "--summary", "sum.json")
     assert done.returncode == 0, done.stderr
     assert server.stats()["requests"] == 4 * 8
     assert rewards(tmp_path) == [pytest.approx(row) for row in TRUE]
-    assert read(tmp_path / "out.jsonl")[0]["ruler"]["judge"] == "openai/good, openai/reordered"
+    assert (
+        read(tmp_path / "out.jsonl")[0]["ruler"]["judge"]
+        == "openai/good, openai/reordered"
+    )
     figures = json.loads((tmp_path / "sum.json").read_text())["figures"]
     assert figures["judges"][0]["judges"] == ["openai/good", "openai/reordered"]
-    for more in ((), ("--debias",), ("--standardize",), ("--order-by-outcome",), ("--min-passes", "2")):
+    for more in (
+        (),
+        ("--debias",),
+        ("--standardize",),
+        ("--order-by-outcome",),
+        ("--min-passes", "2"),
+    ):
         assert ruler(*run, *more).returncode == 0
     assert server.stats()["requests"] == 4 * 8
 
@@ -44,7 +65,9 @@ def test_refused_run(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", GROUPS)
     for first, second in (("good", "401"), ("quota", "good"), ("good", "404")):
         panel = ("-m", f"openai/{first}", "-m", f"openai/{second}", "--passes", "3")
-        done = ruler("score", "in.jsonl", "out.jsonl", *panel, "--api-base", server.base)
+        done = ruler(
+            "score", "in.jsonl", "out.jsonl", *panel, "--api-base", server.base
+        )
         assert done.returncode == 3
         assert not (tmp_path / "out.jsonl").exists()
 
@@ -54,18 +77,37 @@ def test_refused_groups(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> No
     write(tmp_path / "in.jsonl", GROUPS)
     panel = ("-m", "openai/refusal", "-m", "openai/good")
     for options, degraded in (((), 8), (("--fallback",), 0)):
-        run = ("score", "in.jsonl", "out.jsonl", *panel, "--api-base", server.base, *options)
+        run = (
+            "score",
+            "in.jsonl",
+            "out.jsonl",
+            *panel,
+            "--api-base",
+            server.base,
+            *options,
+        )
         done = ruler(*run, "--summary", "sum.json")
         assert done.returncode == 0, done.stderr
         assert json.loads((tmp_path / "sum.json").read_text())["degraded"] == degraded
         assert rewards(tmp_path) == TRUE
-        assert {r["ruler"]["judge"] for r in read(tmp_path / "out.jsonl")} == {"openai/good"}
+        assert {r["ruler"]["judge"] for r in read(tmp_path / "out.jsonl")} == {
+            "openai/good"
+        }
 
 
 def test_panel_cap(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A panel has one cap with exit code 4, and a run with a higher cap pays for nothing twice."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(30)])
-    run = ["score", "in.jsonl", "out.jsonl", *PANEL, "--api-base", server.base, "--passes", "2"]
+    run = [
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        *PANEL,
+        "--api-base",
+        server.base,
+        "--passes",
+        "2",
+    ]
     run += ["--price", "2,8", "--price", "20,80", "--summary", "sum.json"]
     done = ruler(*run, "--max-cost", "0.2")
     assert done.returncode == 4, done.stderr
@@ -80,7 +122,16 @@ def test_panel_cap(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
 def test_missing_price(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A cap requires the price of every judge."""
     write(tmp_path / "in.jsonl", GROUPS)
-    run = ("score", "in.jsonl", "out.jsonl", *PANEL, "--api-base", server.base, "--max-cost", "1")
+    run = (
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        *PANEL,
+        "--api-base",
+        server.base,
+        "--max-cost",
+        "1",
+    )
     done = ruler(*run)
     assert done.returncode == 2
     assert "the price of openai/good is not known" in done.stderr
@@ -89,7 +140,17 @@ def test_missing_price(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Non
 def test_pipe_with_passes(ruler: Ruler, server: JudgeServer) -> None:
     """Records flow from stdin to stdout as the batch goes on; with --debias they come at its end."""
     text = "".join(json.dumps(g) + "\n" for g in GROUPS)
-    run = ("score", "-", "-", "-m", "openai/good", "--api-base", server.base, "--passes", "3")
+    run = (
+        "score",
+        "-",
+        "-",
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+        "--passes",
+        "3",
+    )
     for options in ((), ("--debias",)):
         done = ruler(*run, *options, stdin=text)
         assert done.returncode == 0, done.stderr

@@ -30,7 +30,9 @@ def test_score_offline(process: Ruler, tmp_path: Path) -> None:
     outs = []
     for name in ("one.jsonl", "two.jsonl"):
         assert process("score", "in.jsonl", name, "-m", "offline").returncode == 0
-        outs.append([[t["ruler"] for t in r["trajectories"]] for r in read(tmp_path / name)])
+        outs.append(
+            [[t["ruler"] for t in r["trajectories"]] for r in read(tmp_path / name)]
+        )
     assert outs[0] == outs[1]
     assert not list(tmp_path.glob("*.partial"))
 
@@ -38,24 +40,34 @@ def test_score_offline(process: Ruler, tmp_path: Path) -> None:
 def test_pipe(process: Ruler, server: JudgeServer) -> None:
     """From stdin to stdout: records only on stdout, everything else on stderr."""
     text = "".join(json.dumps(g) + "\n" for g in OK)
-    done = process("score", "-", "-", "-m", "openai/good", "--api-base", server.base, stdin=text)
+    done = process(
+        "score", "-", "-", "-m", "openai/good", "--api-base", server.base, stdin=text
+    )
     assert done.returncode == 0
-    assert [len(json.loads(line)["trajectories"]) for line in done.stdout.splitlines()] == [2, 2]
+    assert [
+        len(json.loads(line)["trajectories"]) for line in done.stdout.splitlines()
+    ] == [2, 2]
     assert "2 of 2 groups scored" in done.stderr
 
 
 def test_stdin_consecutive(ruler: Ruler) -> None:
     """Adjacent rollouts with one key on stdin are one group."""
-    text = "".join(json.dumps(rollout(0.1, str(i), group_id=f"g{i // 2}")) + "\n" for i in range(6))
+    text = "".join(
+        json.dumps(rollout(0.1, str(i), group_id=f"g{i // 2}")) + "\n" for i in range(6)
+    )
     done = ruler("score", "-", "-", "-m", "simulated", stdin=text)
     assert done.returncode == 0
-    assert [json.loads(line)["ruler"]["group"]["size"] for line in done.stdout.splitlines()] == [2] * 6
+    assert [
+        json.loads(line)["ruler"]["group"]["size"] for line in done.stdout.splitlines()
+    ] == [2] * 6
 
 
 def test_repeated_key_on_stdin(ruler: Ruler) -> None:
     """A key that comes back on stdin is an error with both lines and the way out."""
     keys = ["a", "a", "b", "a"]
-    text = "".join(json.dumps(rollout(0.1, str(i), group_id=k)) + "\n" for i, k in enumerate(keys))
+    text = "".join(
+        json.dumps(rollout(0.1, str(i), group_id=k)) + "\n" for i, k in enumerate(keys)
+    )
     done = ruler("score", "-", "-", "-m", "offline", stdin=text)
     assert done.returncode == 2
     assert "line 4" in done.stderr
@@ -66,22 +78,34 @@ def test_repeated_key_on_stdin(ruler: Ruler) -> None:
 def test_compressed(ruler: Ruler, tmp_path: Path) -> None:
     """Input is decompressed by content and output compressed by name, scattered groups too."""
     members = [rollout(0.1, f"{g}{i}", group_id=g) for i in range(3) for g in "xy"]
-    (tmp_path / "in.bin").write_bytes(gzip.compress(write(tmp_path / "in", members).read_bytes()))
+    (tmp_path / "in.bin").write_bytes(
+        gzip.compress(write(tmp_path / "in", members).read_bytes())
+    )
     for source, output in (
         ("in.bin", "a.jsonl.gz"),
         ("a.jsonl.gz", "b.jsonl.zst"),
         ("b.jsonl.zst", "c.jsonl"),
     ):
         assert ruler("score", source, output, "-m", "offline").returncode == 0
-    assert [r["messages"] for r in read(tmp_path / "c.jsonl")] == [m["messages"] for m in members]
+    assert [r["messages"] for r in read(tmp_path / "c.jsonl")] == [
+        m["messages"] for m in members
+    ]
 
 
 def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
     """A line that cannot be read is named and written verbatim to the failed file; the others are scored."""
-    bad = [b"{torn", b"[1]", b'{"trajectories": 3}', b'{"no": "messages"}', b"\xff\xfe{}"]
+    bad = [
+        b"{torn",
+        b"[1]",
+        b'{"trajectories": 3}',
+        b'{"no": "messages"}',
+        b"\xff\xfe{}",
+    ]
     good = json.dumps(OK[0]).encode()
     lines = [good, *bad, good.replace(b'"a"', b'"c"')]
-    (tmp_path / "in.jsonl").write_bytes(b"\r\n".join([*lines, b""]) + b'{"trajectories": [')
+    (tmp_path / "in.jsonl").write_bytes(
+        b"\r\n".join([*lines, b""]) + b'{"trajectories": ['
+    )
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
     assert done.returncode == 1, done.stderr
     assert [r["group_id"] for r in read(tmp_path / "out.jsonl")] == ["a", "c"]
@@ -114,7 +138,16 @@ def test_key_is_secret(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Non
     """A key reaches the judge's header and no other place."""
     write(tmp_path / "in.jsonl", OK)
     key = "sk-verysecret-0123456789"
-    args = ["score", "in.jsonl", "out.jsonl", "--api-base", server.base, "--api-key-env", "MY_KEY", "--debug"]
+    args = [
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "--api-base",
+        server.base,
+        "--api-key-env",
+        "MY_KEY",
+        "--debug",
+    ]
     for cue in ("good", "401", "500", "html"):
         done = ruler(*args, "-m", f"openai/{cue}", "--retries", 0, MY_KEY=key)
         written = b"".join(p.read_bytes() for p in tmp_path.iterdir())
@@ -123,11 +156,22 @@ def test_key_is_secret(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Non
     assert server.stats()["keys"] == [f"Bearer {key}"]
 
 
-def test_key_stays_with_its_host(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_key_stays_with_its_host(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """OPENAI_API_KEY is not sent to another host unless the user names it for that host."""
     write(tmp_path / "in.jsonl", OK)
     secret = {"OPENAI_API_KEY": "sk-verysecret-0123456789"}
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base, **secret)
+    done = ruler(
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+        **secret,
+    )
     assert done.returncode == 0
     assert not any("verysecret" in str(k) for k in server.stats()["keys"])
 
@@ -136,8 +180,26 @@ def test_params_and_rubric(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
     """`-p` values are parsed as JSON if possible; the judge gets the rubric, or a group's own one."""
     write(tmp_path / "in.jsonl", [OK[0], {**OK[1], "rubric": "Only brevity counts."}])
     (tmp_path / "rubric.txt").write_text("Only politeness counts.\n")
-    args = ["-p", "temperature=0.2", "-p", "reasoning_effort=low", "--rubric", "@rubric.txt", "-c", "1"]
-    ruler("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base, *args)
+    args = [
+        "-p",
+        "temperature=0.2",
+        "-p",
+        "reasoning_effort=low",
+        "--rubric",
+        "@rubric.txt",
+        "-c",
+        "1",
+    ]
+    ruler(
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+        *args,
+    )
     one, two = server.requests()
     assert (one["temperature"], one["reasoning_effort"]) == (0.2, "low")
     assert "Only politeness counts." in one["messages"][0]["content"]
@@ -147,15 +209,32 @@ def test_params_and_rubric(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
 def test_progress_none(ruler: Ruler, tmp_path: Path) -> None:
     """`--progress none` is silent if all goes well."""
     write(tmp_path / "in.jsonl", OK)
-    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "none").stderr == ""
-    stderr = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "bar").stderr
+    assert (
+        ruler(
+            "score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "none"
+        ).stderr
+        == ""
+    )
+    stderr = ruler(
+        "score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "bar"
+    ).stderr
     assert " 0% |" in stderr
 
 
 def test_signals(server: JudgeServer, tmp_path: Path) -> None:
     """A signal ends the run with its exit code, whole records in the partial file and the next command."""
     write(tmp_path / "in.jsonl", [*OK, *(group(f"h{i}", 0.1, 0.2) for i in range(50))])
-    args = ["score", "in.jsonl", "out.jsonl", "-m", "openai/slow", "--api-base", server.base, "-c", "1"]
+    args = [
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/slow",
+        "--api-base",
+        server.base,
+        "-c",
+        "1",
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "ruler_cli", *args],
         cwd=tmp_path,
@@ -193,7 +272,9 @@ def test_closed_pipe(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.skipif(not TAU.exists(), reason="the tau-bench file is not beside the checkout")
+@pytest.mark.skipif(
+    not TAU.exists(), reason="the tau-bench file is not beside the checkout"
+)
 def test_real_rollouts(ruler: Ruler, tmp_path: Path) -> None:
     """The two hundred real rollouts are written in their order, scored, and otherwise unchanged."""
     done = ruler("score", TAU, "out.jsonl", "-m", "offline")
@@ -212,10 +293,21 @@ def test_real_rollouts(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_dropped_records(ruler: Ruler, tmp_path: Path) -> None:
     """Dropped records stand whole in the failed file, and a run can score that file."""
-    write(tmp_path / "in.jsonl", [*OK, {"group_id": "c", "trajectories": [{"messages": []}]}])
-    assert ruler("score", "in.jsonl", "o.jsonl", "-m", "offline", "--on-failure", "drop").returncode == 1
+    write(
+        tmp_path / "in.jsonl",
+        [*OK, {"group_id": "c", "trajectories": [{"messages": []}]}],
+    )
+    assert (
+        ruler(
+            "score", "in.jsonl", "o.jsonl", "-m", "offline", "--on-failure", "drop"
+        ).returncode
+        == 1
+    )
     assert [r["group_id"] for r in read(tmp_path / "o.jsonl.failed.jsonl")] == ["c"]
-    assert ruler("score", "o.jsonl.failed.jsonl", "p.jsonl", "-m", "offline").returncode == 1
+    assert (
+        ruler("score", "o.jsonl.failed.jsonl", "p.jsonl", "-m", "offline").returncode
+        == 1
+    )
 
 
 def until_waiting(process: subprocess.Popen[bytes], stream: str) -> None:
@@ -228,8 +320,17 @@ def until_waiting(process: subprocess.Popen[bytes], stream: str) -> None:
     seen: bytes | None = None
     for _ in range(100):
         time.sleep(0.2)
-        caught = int(re.findall(r"SigCgt:\s*(\w+)", status.read_text())[0], 16) >> (signal.SIGTERM - 1) & 1
-        before, seen = seen, fcntl.ioctl(process.stdout, termios.FIONREAD, b"\0" * 4) if caught else None
+        caught = (
+            int(re.findall(r"SigCgt:\s*(\w+)", status.read_text())[0], 16)
+            >> (signal.SIGTERM - 1)
+            & 1
+        )
+        before, seen = (
+            seen,
+            fcntl.ioctl(process.stdout, termios.FIONREAD, b"\0" * 4)
+            if caught
+            else None,
+        )
         if seen is not None and seen == before and (stream == "stdin" or any(seen)):
             return
     pytest.fail("it never came to wait")
@@ -262,7 +363,12 @@ def test_signal_during_a_wait(stream: str, tmp_path: Path) -> None:
 
 def test_null_reward(ruler: Ruler, tmp_path: Path) -> None:
     """If a group failed and the dump's framework accepts no null, a sentence names the way out."""
-    one = {"messages_and_choices": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}
+    one = {
+        "messages_and_choices": [
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "content": "a"},
+        ]
+    }
     write(
         tmp_path / "lost.jsonl",
         [{"trajectories": [one]}, {"trajectories": [{"messages_and_choices": []}]}],
@@ -276,6 +382,11 @@ def test_null_reward(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_hostile_key(ruler: Ruler, tmp_path: Path) -> None:
     """A line break in a group's key begins no line of its own on stderr."""
-    write(tmp_path / "in.jsonl", [*OK, {"group_id": "a\nruler: all is well", "trajectories": []}])
+    write(
+        tmp_path / "in.jsonl",
+        [*OK, {"group_id": "a\nruler: all is well", "trajectories": []}],
+    )
     stderr = ruler("score", "in.jsonl", "o.jsonl", "-m", "offline").stderr
-    assert not any(line.startswith("ruler: all is well") for line in stderr.splitlines())
+    assert not any(
+        line.startswith("ruler: all is well") for line in stderr.splitlines()
+    )

@@ -25,7 +25,9 @@ def workdir(tmp_path: Path) -> Path:
     for name in ("rollouts.jsonl", "strict.txt"):
         (tmp_path / "work" / name).touch()
     command = tmp_path / "bin" / "ruler"
-    command.write_text(f"#!{sys.executable}\nfrom ruler_cli.cli import main\n\nmain()\n")
+    command.write_text(
+        f"#!{sys.executable}\nfrom ruler_cli.cli import main\n\nmain()\n"
+    )
     command.chmod(0o755)
     return tmp_path
 
@@ -48,7 +50,9 @@ def offered(workdir: Path, line: str) -> list[str]:
     request = {"_RULER_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": line}
     done = subprocess.run(
         ["ruler"],
-        env=environment(workdir) | request | {"_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+        env=environment(workdir)
+        | request
+        | {"_TYPER_COMPLETE_FISH_ACTION": "get-args"},
         cwd=workdir / "work",
         capture_output=True,
         text=True,
@@ -61,13 +65,19 @@ def offered(workdir: Path, line: str) -> list[str]:
 
 def test_completions(workdir: Path) -> None:
     """Commands, options and values of an option are offered; the shell completes files."""
-    assert {"score", "check", "prompt", "agree", "ledger"} <= set(offered(workdir, "ruler "))
+    assert {"score", "check", "prompt", "agree", "ledger"} <= set(
+        offered(workdir, "ruler ")
+    )
     assert offered(workdir, "ruler ledger ") == ["path", "stats", "clear", "import"]
     assert offered(workdir, "ruler score --max-c") == ["--max-cost"]
     assert offered(workdir, "ruler score a b --order ") == ["random", "input"]
     (workdir / "work" / "ruler.toml").write_text("[judges.our-lab]\nmodel = 'x'\n")
     assert offered(workdir, "ruler check a -m ou") == ["our-lab"]
-    assert offered(workdir, "ruler check a -m op") == ["openai/o3", "openai/", "openrouter/"]
+    assert offered(workdir, "ruler check a -m op") == [
+        "openai/o3",
+        "openai/",
+        "openrouter/",
+    ]
     assert offered(workdir, "ruler score a b --escalate of") == ["offline"]
     assert offered(workdir, "ruler score a b --format ro") == ["roll"]
     assert offered(workdir, "ruler score a b --rubric @st") == ["@strict.txt"]
@@ -85,7 +95,10 @@ def test_light_imports(workdir: Path) -> None:
         "from ruler_cli.cli import main\n"
         "main()\n"
     )
-    request = {"_RULER_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "ruler score a b --format "}
+    request = {
+        "_RULER_COMPLETE": "complete_zsh",
+        "_TYPER_COMPLETE_ARGS": "ruler score a b --format ",
+    }
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=environment(workdir) | request,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import ruler_cli
-from ruler_cli.config import JudgeSettings, ScoreSettings
-from ruler_cli.contradictions import refuse_contradictions
 from ruler_cli.errors import UsageError
-from ruler_cli.options import ScoreOptions
+from ruler_cli.settings.contradictions import refuse_contradictions
+from ruler_cli.settings.models import JudgeSettings, ScoreSettings
+from ruler_cli.settings.options import ScoreOptions
 from tests.batch_server import BatchServer
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
@@ -48,7 +48,10 @@ def holds(ruler: Ruler, *words: str, **env: str) -> dict[str, tuple[Any, str]]:
     """The options that hold, each with its source."""
     done = ruler("config", *words, "--json", **env)
     assert done.returncode == 0, done.stderr
-    return {name: (one["value"], one["from"]) for name, one in json.loads(done.stdout)["options"].items()}
+    return {
+        name: (one["value"], one["from"])
+        for name, one in json.loads(done.stdout)["options"].items()
+    }
 
 
 def place(text: str, file: str = "ruler.toml") -> str:
@@ -59,12 +62,57 @@ def place(text: str, file: str = "ruler.toml") -> str:
 OPTIONS = [
     ("passes", 2, "--passes 4", 4, "RULER_PASSES", "5", 5, 1),
     ("max-cost", 7.5, "--max-cost 1", 1.0, "RULER_MAX_COST", "2", 2.0, None),
-    ("order", "input", "--order random", "random", "RULER_ORDER", "random", "random", "random"),
-    ("retry-failed", True, "--retry-failed", True, "RULER_RETRY_FAILED", "1", True, None),
-    ("judge-model", ["fast", "offline"], "--model a", ["a"], "RULER_MODEL", "b c", ["b", "c"], ["openai/o3"]),
-    ("param", ["temperature=0.5"], "-p a=1 -p b=2", ["a=1", "b=2"], "RULER_PARAM", "c=3", ["c=3"], None),
+    (
+        "order",
+        "input",
+        "--order random",
+        "random",
+        "RULER_ORDER",
+        "random",
+        "random",
+        "random",
+    ),
+    (
+        "retry-failed",
+        True,
+        "--retry-failed",
+        True,
+        "RULER_RETRY_FAILED",
+        "1",
+        True,
+        None,
+    ),
+    (
+        "judge-model",
+        ["fast", "offline"],
+        "--model a",
+        ["a"],
+        "RULER_MODEL",
+        "b c",
+        ["b", "c"],
+        ["openai/o3"],
+    ),
+    (
+        "param",
+        ["temperature=0.5"],
+        "-p a=1 -p b=2",
+        ["a=1", "b=2"],
+        "RULER_PARAM",
+        "c=3",
+        ["c=3"],
+        None,
+    ),
     ("price", ["1,2"], "--price 3,4", ["3,4"], "RULER_PRICE", "5,6", ["5,6"], None),
-    ("ledger", ["mine.sqlite"], "--ledger x", ["x"], "RULER_LEDGER", "a b", ["a b"], ...),
+    (
+        "ledger",
+        ["mine.sqlite"],
+        "--ledger x",
+        ["x"],
+        "RULER_LEDGER",
+        "a b",
+        ["a b"],
+        ...,
+    ),
     ("group-by", "task", "--group-by id", "id", "RULER_GROUP_BY", "key", "key", None),
 ]
 """Option, its value in FILE, words and their value, a variable and its value, the default (None: no row)."""
@@ -78,7 +126,13 @@ def test_precedence(row: Any, ruler: Ruler, tmp_path: Path) -> None:
         before = holds(ruler).get(name)
         assert before == (None if default is None else (default, "default"))
     (tmp_path / "ruler.toml").write_text(FILE)
-    key = "judge_model" if name == "judge-model" else name.replace("-", "_") if name != "max-cost" else name
+    key = (
+        "judge_model"
+        if name == "judge-model"
+        else name.replace("-", "_")
+        if name != "max-cost"
+        else name
+    )
     env = {variable: text}
     assert holds(ruler)[name] == (in_file, place(key))
     assert holds(ruler, **env)[name] == (from_variable, variable)
@@ -87,15 +141,24 @@ def test_precedence(row: Any, ruler: Ruler, tmp_path: Path) -> None:
 
 def test_flags_are_switched_off(ruler: Ruler, tmp_path: Path) -> None:
     """`--no-FLAG` switches off every flag that the file or a variable sets; --ledger PATH undoes no_cache."""
-    flags = [one.name for one in fields(ScoreOptions) if one.type == "bool" and one.name != "no_cache"]
+    flags = [
+        one.name
+        for one in fields(ScoreOptions)
+        if one.type == "bool" and one.name != "no_cache"
+    ]
     assert "order_by_outcome" in flags
     (tmp_path / "ruler.toml").write_text(
         "[score]\nno_cache = true\n" + "".join(f"{one} = true\n" for one in flags)
     )
     names = [one.replace("_", "-") for one in flags]
     off = [f"--no-{name}" for name in names]
-    assert not {*names} & {*holds(ruler, "score", "--ledger", "x", *off, RULER_DEBIAS="1")}
-    assert holds(ruler, "score", "--ledger", "x", *off)["ledger"] == (["x"], "command line")
+    assert not {*names} & {
+        *holds(ruler, "score", "--ledger", "x", *off, RULER_DEBIAS="1")
+    }
+    assert holds(ruler, "score", "--ledger", "x", *off)["ledger"] == (
+        ["x"],
+        "command line",
+    )
     wrong = ruler("score", "a", "b", "--no-debis")
     assert (wrong.returncode, "did you mean --no-debias?" in wrong.stderr) == (2, True)
 
@@ -111,7 +174,10 @@ def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert "max-cost" not in check
     assert submit["judge-model"] == (["fast"], place('model = "fast"'))
-    assert (submit["ledger"], submit["max-cost"][0]) == (("mine.sqlite", place("ledger")), 7.5)
+    assert (submit["ledger"], submit["max-cost"][0]) == (
+        ("mine.sqlite", place("ledger")),
+        7.5,
+    )
     assert submit["timeout"] == (93600.0, "default")
     assert "api-key-env" not in holds(ruler, "batch", "collect")
     assert holds(ruler, "check")["api-key-env"] == ("LAB", place("api_key_env"))
@@ -121,27 +187,41 @@ def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
     """A run says what it takes from a file that lies in the working directory, unless it is quiet."""
-    (tmp_path / "ruler.toml").write_text('[judges.f]\nmodel = "offline"\n[score]\nmodel = "f"\nseed = 1\n')
+    (tmp_path / "ruler.toml").write_text(
+        '[judges.f]\nmodel = "offline"\n[score]\nmodel = "f"\nseed = 1\n'
+    )
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     done = ruler("score", "in.jsonl", "out.jsonl")
-    assert done.stderr.startswith("ruler: settings of ruler.toml: model, seed, judge f\n")
+    assert done.stderr.startswith(
+        "ruler: settings of ruler.toml: model, seed, judge f\n"
+    )
     assert (
         "settings of"
-        not in ruler("score", "in.jsonl", "out.jsonl", "--config", "none", "-m", "offline").stderr
+        not in ruler(
+            "score", "in.jsonl", "out.jsonl", "--config", "none", "-m", "offline"
+        ).stderr
     )
     assert not ruler("score", "in.jsonl", "out.jsonl", "-q").stderr
     for line in ("quiet = true", "progress = 'none'"):
         (tmp_path / "ruler.toml").write_text(f"[score]\nmodel = 'offline'\n{line}\n")
         assert not ruler("score", "in.jsonl", "out.jsonl").stderr
-    (tmp_path / "ruler.toml").write_text("[batch.submit]\nmodel = 'offline'\nledger = 'l.sqlite'\n")
-    assert "settings of ruler.toml: model, ledger\n" in ruler("batch", "submit", "in.jsonl").stderr
+    (tmp_path / "ruler.toml").write_text(
+        "[batch.submit]\nmodel = 'offline'\nledger = 'l.sqlite'\n"
+    )
+    assert (
+        "settings of ruler.toml: model, ledger\n"
+        in ruler("batch", "submit", "in.jsonl").stderr
+    )
 
 
 def test_file_that_sends_keys(ruler: Ruler, tmp_path: Path) -> None:
     """A file that names an endpoint or a key is named with both, however quiet the run is."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     base, key = "api_base = 'http://127.0.0.1:9/v1'", "api_key_env = 'LAB'"
-    score, judge = "[score]\nmodel = 'openai/x'\nretries = 0\n", "[judges.f]\nmodel = 'openai/x'\n"
+    score, judge = (
+        "[score]\nmodel = 'openai/x'\nretries = 0\n",
+        "[judges.f]\nmodel = 'openai/x'\n",
+    )
     at, by = "at http://127.0.0.1:9/v1", "with the key in LAB"
     quiet: list[tuple[str, list[str], dict[str, str]]] = [
         ("quiet = true", [], {}),
@@ -154,16 +234,35 @@ def test_file_that_sends_keys(ruler: Ruler, tmp_path: Path) -> None:
     for file, words in (
         (f"{score}{base}\n{key}\n", f"openai/x is asked {at} {by}\n"),
         (f"{score}{base}\n", f"openai/x is asked {at}\n"),
-        (f"{judge}{base}\n{key}\n[score]\nmodel = 'f'\nretries = 0\n", f"f is asked {at} {by}\n"),
+        (
+            f"{judge}{base}\n{key}\n[score]\nmodel = 'f'\nretries = 0\n",
+            f"f is asked {at} {by}\n",
+        ),
     ):
         for line, options, variables in quiet:
             (tmp_path / "ruler.toml").write_text(f"{file}{line}\n")
-            done = ruler("score", "in.jsonl", "out.jsonl", *options, LAB="a-key-of-the-lab", **variables)
+            done = ruler(
+                "score",
+                "in.jsonl",
+                "out.jsonl",
+                *options,
+                LAB="a-key-of-the-lab",
+                **variables,
+            )
             note = done.stderr.partition("\n")[0] + "\n"
             assert note.startswith("ruler: settings of ruler.toml: ")
             assert words in note
             assert "a-key" not in done.stderr
-    own = ruler("score", "in.jsonl", "o.jsonl", "-q", "--api-base", "http://127.0.0.1:9/v1", "-m", "openai/x")
+    own = ruler(
+        "score",
+        "in.jsonl",
+        "o.jsonl",
+        "-q",
+        "--api-base",
+        "http://127.0.0.1:9/v1",
+        "-m",
+        "openai/x",
+    )
     assert "settings of" not in own.stderr
 
 
@@ -171,32 +270,48 @@ def test_quiet_and_no_cache_that_lost(ruler: Ruler, tmp_path: Path) -> None:
     """An alias of the file that an option of the command line overrides does not hold, and is not listed."""
     (tmp_path / "ruler.toml").write_text("[score]\nno_cache = true\nquiet = true\n")
     assert {"no-cache", "quiet"} <= {*holds(ruler)}
-    assert not {"no-cache", "quiet"} & {*holds(ruler, "score", "--ledger", "x", "--progress", "bar")}
+    assert not {"no-cache", "quiet"} & {
+        *holds(ruler, "score", "--ledger", "x", "--progress", "bar")
+    }
 
 
 def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
     """The file is the one of --config, else `ruler.toml` here, else `[tool.ruler]` of pyproject.toml."""
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "ruler"\n')
     assert holds(ruler)["passes"] == (1, "default")
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n[tool.ruler.score]\npasses = 3\n')
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "x"\n[tool.ruler.score]\npasses = 3\n'
+    )
     assert holds(ruler)["passes"] == (3, "pyproject.toml line 4")
     (tmp_path / "ruler.toml").write_text("[score]\npasses = 4\n")
     assert holds(ruler)["passes"] == (4, "ruler.toml line 2")
     (tmp_path / "lab.toml").write_text("\n[score]\npasses = 5\n")
     assert holds(ruler, RULER_CONFIG="lab.toml")["passes"] == (5, "lab.toml line 3")
-    assert holds(ruler, "check", "--config", "lab.toml")["passes"] == (5, "lab.toml line 3")
-    assert holds(ruler, "--config", "lab.toml", "check")["passes"] == (5, "lab.toml line 3")
+    assert holds(ruler, "check", "--config", "lab.toml")["passes"] == (
+        5,
+        "lab.toml line 3",
+    )
+    assert holds(ruler, "--config", "lab.toml", "check")["passes"] == (
+        5,
+        "lab.toml line 3",
+    )
     assert holds(ruler, "--config", "none")["passes"] == (1, "default")
     missing = ruler("config", "--config", "lap.toml")
     assert (missing.returncode, "did you mean lab.toml?" in missing.stderr) == (2, True)
     long = "x" * 300
-    assert f"--config {long}: cannot be read: File name too long" in ruler("config", "--config", long).stderr
+    assert (
+        f"--config {long}: cannot be read: File name too long"
+        in ruler("config", "--config", long).stderr
+    )
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
     for empty in (
         ruler("config", "--config", "pyproject.toml"),
         ruler("check", "x", RULER_CONFIG="pyproject.toml"),
     ):
-        assert (empty.returncode, "--config pyproject.toml: has no table [tool.ruler]" in empty.stderr) == (
+        assert (
+            empty.returncode,
+            "--config pyproject.toml: has no table [tool.ruler]" in empty.stderr,
+        ) == (
             2,
             True,
         )
@@ -288,7 +403,9 @@ def test_mistakes(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> No
         with subtests.test(text=text):
             (tmp_path / "ruler.toml").write_text(text)
             done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
-            assert done.stderr.startswith(f"ruler: ruler.toml line {message}"), done.stderr
+            assert done.stderr.startswith(f"ruler: ruler.toml line {message}"), (
+                done.stderr
+            )
             assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
             assert not (tmp_path / "out.jsonl").exists()
     assert ruler("score", "--help").returncode == 0
@@ -347,7 +464,10 @@ def test_config_prints_no_key(ruler: Ruler, tmp_path: Path) -> None:
     wrong = ruler("config", "batch", "collect", RULER_API_KEY_ENV="sk-1234567890abcdef")
     assert (wrong.returncode, "sk-" in wrong.stdout + wrong.stderr) == (2, False)
     facts = json.loads(ruler("config", "--json", LAB_KEY="sk-7654321").stdout)
-    assert [(one["name"], one["model"], one["key_set"], one["from"]) for one in facts["judges"]] == [
+    assert [
+        (one["name"], one["model"], one["key_set"], one["from"])
+        for one in facts["judges"]
+    ] == [
         ("a", "openai/x", True, "ruler.toml line 1"),
         ("b", "openai/y", False, "ruler.toml line 5"),
     ]
@@ -355,9 +475,14 @@ def test_config_prints_no_key(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_config_of_a_command_line(ruler: Ruler) -> None:
     """`ruler config` takes a whole command line, and refuses what the command would refuse."""
-    assert holds(ruler, "score", "in.jsonl", "out.jsonl", "--passes", "3")["passes"] == (3, "command line")
+    assert holds(ruler, "score", "in.jsonl", "out.jsonl", "--passes", "3")[
+        "passes"
+    ] == (3, "command line")
     for words, message in (
-        ("score --passses 3", "--passses: is no option of `ruler score`; did you mean --passes?"),
+        (
+            "score --passses 3",
+            "--passses: is no option of `ruler score`; did you mean --passes?",
+        ),
         ("score --passes x", "--passes x: is not a whole number from 1 on"),
         ("scor", "config scor: is no command with options; did you mean score?"),
         ("-m a -m a", "a is named twice"),
@@ -373,9 +498,21 @@ def test_config_of_a_command_line(ruler: Ruler) -> None:
 def test_misspelt_variable(debug: str, ruler: Ruler, tmp_path: Path) -> None:
     """A variable that is nearly one of an option is named once, also if the run is quiet, not by --help."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    env = {"RULER_PASES": "3", "RULER_KEEP": "2", "RULER_HOME_OF_ANOTHER": "x", "RULER_PASSES": "1"}
-    errors = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", debug, **env).stderr
-    assert errors.count("warning: RULER_PASES: no option has this variable; did you mean RULER_PASSES?") == 1
+    env = {
+        "RULER_PASES": "3",
+        "RULER_KEEP": "2",
+        "RULER_HOME_OF_ANOTHER": "x",
+        "RULER_PASSES": "1",
+    }
+    errors = ruler(
+        "score", "in.jsonl", "out.jsonl", "-m", "offline", debug, **env
+    ).stderr
+    assert (
+        errors.count(
+            "warning: RULER_PASES: no option has this variable; did you mean RULER_PASSES?"
+        )
+        == 1
+    )
     assert errors.count("warning: RULER_KEEP: --keep has no variable") == 1
     assert "ANOTHER" not in errors
     assert ruler("score", "--help", **env).stderr == ""
@@ -402,10 +539,16 @@ api_base = "http://127.0.0.1:9/v1"
 """
 
 
-def test_panel_of_two_endpoints(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_panel_of_two_endpoints(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """Each judge of a panel is asked at its own endpoint with its own key, and has its name in OUTPUT."""
     write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
-    keys = {"FAST_KEY": "key-of-fast", "STRONG_KEY": "key-of-strong", "ANOTHER_KEY": "key-of-another"}
+    keys = {
+        "FAST_KEY": "key-of-fast",
+        "STRONG_KEY": "key-of-strong",
+        "ANOTHER_KEY": "key-of-another",
+    }
     with JudgeServer() as other:
         (tmp_path / "ruler.toml").write_text(panel(server.base, other.base))
         done = ruler("score", "in.jsonl", "out.jsonl", **keys)
@@ -419,15 +562,31 @@ def test_panel_of_two_endpoints(ruler: Ruler, server: JudgeServer, tmp_path: Pat
         assert [own["judge"] for own in record["judges"]] == ["fast", "strong"]
         # the ledger keeps replies by model and parameters: other names and no names pay nothing again
         text = (tmp_path / "ruler.toml").read_text()
-        (tmp_path / "ruler.toml").write_text(text.replace("fast", "quick").replace("strong", "slow"))
+        (tmp_path / "ruler.toml").write_text(
+            text.replace("fast", "quick").replace("strong", "slow")
+        )
         assert ruler("score", "in.jsonl", "again.jsonl", **keys).returncode == 0
         again = read(tmp_path / "again.jsonl")[0]["trajectories"][0]["ruler"]["judges"]
         assert {own["judge"] for own in again} == {
             "quick",
             "slow",
         }
-        words = ("-m", "openai/good", "-p", "temperature=0.1", "-p", "top_p=0.5", "--api-base", server.base)
-        assert ruler("score", "in.jsonl", "third.jsonl", "--config", "none", *words).returncode == 0
+        words = (
+            "-m",
+            "openai/good",
+            "-p",
+            "temperature=0.1",
+            "-p",
+            "top_p=0.5",
+            "--api-base",
+            server.base,
+        )
+        assert (
+            ruler(
+                "score", "in.jsonl", "third.jsonl", "--config", "none", *words
+            ).returncode
+            == 0
+        )
         assert (server.stats()["requests"], other.stats()["requests"]) == (3, 3)
 
 
@@ -440,16 +599,32 @@ def judges(ruler: Ruler, *words: str, **env: str) -> dict[str, Any]:
 
 def test_judge_and_options(ruler: Ruler, tmp_path: Path) -> None:
     """Options of this run win over a judge's table, which takes limits and parameters of `[score]` only."""
-    (tmp_path / "ruler.toml").write_text(panel("http://a/v1", "http://b/v1") + "timeout = 30\nvia = 'http'\n")
+    (tmp_path / "ruler.toml").write_text(
+        panel("http://a/v1", "http://b/v1") + "timeout = 30\nvia = 'http'\n"
+    )
     plain = judges(ruler)
     assert [one["api_base"] for one in plain.values()] == ["http://a/v1", "http://b/v1"]
     assert [one["api_key_env"] for one in plain.values()] == ["FAST_KEY", "STRONG_KEY"]
-    assert [(one["timeout"], one["via"]) for one in plain.values()] == [(30, "auto")] * 2
+    assert [(one["timeout"], one["via"]) for one in plain.values()] == [
+        (30, "auto")
+    ] * 2
     assert plain["fast"]["params"] == ["temperature=0.1", "top_p=0.5"]
-    given = judges(ruler, "score", "--api-base", "http://c/v1", "-p", "temperature=0.9", RULER_TIMEOUT="9")
-    assert [(one["api_base"], one["timeout"]) for one in given.values()] == [("http://c/v1", 9)] * 2
+    given = judges(
+        ruler,
+        "score",
+        "--api-base",
+        "http://c/v1",
+        "-p",
+        "temperature=0.9",
+        RULER_TIMEOUT="9",
+    )
+    assert [(one["api_base"], one["timeout"]) for one in given.values()] == [
+        ("http://c/v1", 9)
+    ] * 2
     assert given["fast"]["params"] == ["temperature=0.9", "top_p=0.5"]
-    strong = judges(ruler, "score", "-m", "fast", "--escalate", "strong", "--passes", "2")
+    strong = judges(
+        ruler, "score", "-m", "fast", "--escalate", "strong", "--passes", "2"
+    )
     assert list(strong) == ["fast", "strong"]
 
 
@@ -477,11 +652,21 @@ ROWS = [
     ("-m open", {"RULER_API_KEY_ENV": "KEY_B"}, "http://a/v1", None),
     ("-m bare", {}, "https://api.openai.com/v1", "OPENAI_API_KEY"),
     ("-m bare", {"RULER_API_BASE": "http://b/v1"}, "http://b/v1", None),
-    ("-m bare", {"RULER_API_BASE": "http://b/v1", "RULER_API_KEY_ENV": "KEY_B"}, "http://b/v1", "KEY_B"),
+    (
+        "-m bare",
+        {"RULER_API_BASE": "http://b/v1", "RULER_API_KEY_ENV": "KEY_B"},
+        "http://b/v1",
+        "KEY_B",
+    ),
     ("-m openai/x", {}, "http://s/v1", "KEY_S"),
     ("-m openai/x --api-base http://b/v1", {}, "http://b/v1", None),
     ("-m openai/x", {"RULER_API_BASE": "http://b/v1"}, "http://b/v1", None),
-    ("-m openai/x --api-base http://b/v1", {"RULER_API_KEY_ENV": "KEY_B"}, "http://b/v1", "KEY_B"),
+    (
+        "-m openai/x --api-base http://b/v1",
+        {"RULER_API_KEY_ENV": "KEY_B"},
+        "http://b/v1",
+        "KEY_B",
+    ),
     ("-m openai/x", {"RULER_API_KEY_ENV": "KEY_B"}, "http://s/v1", None),
     ("-m bare", {"RULER_API_KEY_ENV": "KEY_B"}, "https://api.openai.com/v1", "KEY_B"),
     ("-m openai/x --api-key-env KEY_B", {}, "http://s/v1", "KEY_B"),
@@ -513,21 +698,34 @@ def test_key_that_is_not_sent(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "ruler.toml").write_text(
         "[score]\nmodel = 'openai/x'\napi_base = 'http://127.0.0.1:9/v1'\nretries = 0\n"
     )
-    note = ruler("score", "in.jsonl", "out.jsonl", RULER_API_KEY_ENV="MINE", MINE="secret").stderr
+    note = ruler(
+        "score", "in.jsonl", "out.jsonl", RULER_API_KEY_ENV="MINE", MINE="secret"
+    ).stderr
     assert "the key of RULER_API_KEY_ENV is not sent to this endpoint" in note
 
 
 def test_key_of_another_provider(ruler: Ruler, tmp_path: Path) -> None:
     """A key named beside a model of one provider is not sent to that of a model of the command line."""
-    file, env = tmp_path / "ruler.toml", {"RULER_MODEL": "openai/o3", "RULER_API_KEY_ENV": "LAB"}
-    file.write_text("[score]\nmodel = 'azure/x'\nescalate = 'azure_ai/y'\napi_key_env = 'LAB'\npasses = 2\n")
+    file, env = (
+        tmp_path / "ruler.toml",
+        {"RULER_MODEL": "openai/o3", "RULER_API_KEY_ENV": "LAB"},
+    )
+    file.write_text(
+        "[score]\nmodel = 'azure/x'\nescalate = 'azure_ai/y'\napi_key_env = 'LAB'\npasses = 2\n"
+    )
     assert judges(ruler, "check")["azure_ai/y"]["api_key_env"] == "LAB"
     file.write_text("[score]\nmodel = 'openai/o3'\napi_key_env = 'LAB'\n")
-    for name, key in (("openai/x", "LAB"), ("o4-mini", "LAB"), ("anthropic/x", "ANTHROPIC_API_KEY")):
+    for name, key in (
+        ("openai/x", "LAB"),
+        ("o4-mini", "LAB"),
+        ("anthropic/x", "ANTHROPIC_API_KEY"),
+    ):
         assert judges(ruler, "score", "-m", name)[name]["api_key_env"] == key
         words = ("score", "--config", "none", "-m", name)
         assert judges(ruler, *words, **env)[name]["api_key_env"] == key
-        assert judges(ruler, *words, RULER_API_KEY_ENV="LAB")[name]["api_key_env"] == "LAB"
+        assert (
+            judges(ruler, *words, RULER_API_KEY_ENV="LAB")[name]["api_key_env"] == "LAB"
+        )
 
 
 PANEL = 'model = ["openai/a", "openai/b"]\nprice = [[1, 2], [3, 4]]\n'
@@ -548,13 +746,19 @@ PRICES = [
     (PANEL, "-m openai/c -m openai/d", [None, None]),
     (PANEL, "--escalate openai/c --passes 2", [[1, 2], [3, 4], None]),
     ('model = "openai/a"\nprice = [1, 2]\n', "-m table", [[7, 8]]),
-    ('model = "openai/a"\nprice = [1, 2]\n[check]\nmodel = "openai/o3"\n', "check", [None]),
+    (
+        'model = "openai/a"\nprice = [1, 2]\n[check]\nmodel = "openai/o3"\n',
+        "check",
+        [None],
+    ),
 ]
 """Lines of `[score]`, words, and the prices of the judges."""
 
 
 @pytest.mark.parametrize(("lines", "words", "prices"), PRICES)
-def test_price_is_of_its_model(lines: str, words: str, prices: Any, ruler: Ruler, tmp_path: Path) -> None:
+def test_price_is_of_its_model(
+    lines: str, words: str, prices: Any, ruler: Ruler, tmp_path: Path
+) -> None:
     """A price of the file holds for the models of the file only, not for one of the command line."""
     table = '[judges.table]\nmodel = "openai/t"\nprice = [7, 8]\n'
     (tmp_path / "ruler.toml").write_text(f"[score]\n{lines}{table}")
@@ -566,7 +770,9 @@ def test_price_of_a_variable(ruler: Ruler) -> None:
     """A price of a variable holds for any model."""
     words, env = ("score", "-m", "openai/x"), {"RULER_PRICE": "1,2"}
     assert judges(ruler, *words, **env)["openai/x"]["price"] == [1, 2]
-    assert judges(ruler, *words, **env, RULER_MODEL="openai/a")["openai/x"]["price"] == [1, 2]
+    assert judges(ruler, *words, **env, RULER_MODEL="openai/a")["openai/x"][
+        "price"
+    ] == [1, 2]
 
 
 def test_parameters_of_ours(ruler: Ruler) -> None:
@@ -579,9 +785,14 @@ def test_parameters_of_ours(ruler: Ruler) -> None:
         ("base_url", '"x"'),
     ):
         done = ruler("config", "-p", f"{name}={text}")
-        assert (done.returncode, done.stderr.startswith(f"ruler: -p {name}: ")) == (2, True), done.stderr
+        assert (done.returncode, done.stderr.startswith(f"ruler: -p {name}: ")) == (
+            2,
+            True,
+        ), done.stderr
         judge = JudgeSettings("openai/a", params={name: json.loads(text)})
-        with pytest.raises(UsageError, match=f"params: `{name}` is no parameter of a call"):
+        with pytest.raises(
+            UsageError, match=f"params: `{name}` is no parameter of a call"
+        ):
             refuse_contradictions(ScoreSettings(judge=judge))
     assert ruler("config", "-p", "stream=false", "-p", "n=1").returncode == 0
 
@@ -590,7 +801,9 @@ def test_other_judges(ruler: Ruler, tmp_path: Path) -> None:
     """`ruler config` lists the judges of the file that the command does not use after those that it does."""
     (tmp_path / "ruler.toml").write_text(PAIRS)
     page = ruler("config", "-m", "open").stdout
-    assert page.index("\njudge open (") < page.index("\njudge fast (ruler.toml line 1), not used\n")
+    assert page.index("\njudge open (") < page.index(
+        "\njudge fast (ruler.toml line 1), not used\n"
+    )
     facts = json.loads(ruler("config", "-m", "open", "--json").stdout)
     assert [one["name"] for one in facts["judges"]] == ["open"]
     assert [(one["name"], one["api_key_env"]) for one in facts["others"]] == [
@@ -602,21 +815,24 @@ def test_other_judges(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
     """Two spellings of one option in a table, or two names of one from Python, are refused."""
-    for text in ("max_cost = 1\nmax-cost = 1000\n", "model = 'offline'\njudge_model = 'simulated'\n"):
+    for text in (
+        "max_cost = 1\nmax-cost = 1000\n",
+        "model = 'offline'\njudge_model = 'simulated'\n",
+    ):
         (tmp_path / "ruler.toml").write_text(f"[score]\n{text}")
         done = ruler("config")
         assert done.returncode == 2
         assert "ruler.toml line 3" in done.stderr
         assert "again; leave one out" in done.stderr
     with pytest.raises(UsageError, match="two names of one option"):
-        ruler_cli.settings(config="none", model="offline", judge_model="simulated")
+        ruler_cli.load_settings(config="none", model="offline", judge_model="simulated")
 
 
 def test_values_of_no_size() -> None:
     """A value of another type, or a number of any size, is refused with the name of its option."""
     with pytest.raises(UsageError, match="config: is of type int; give a path"):
-        ruler_cli.settings(config=5)  # type: ignore[arg-type]  # what a program may give
-    for make in (ruler_cli.settings, ruler_cli.ScoreSettings):
+        ruler_cli.load_settings(config=5)  # type: ignore[arg-type]  # what a program may give
+    for make in (ruler_cli.load_settings, ruler_cli.ScoreSettings):
         with pytest.raises(UsageError, match="max_failures=1"):
             make(max_failures=10**400)
 
@@ -624,12 +840,21 @@ def test_values_of_no_size() -> None:
 def test_what_python_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Options that only the command has are refused from Python; a dry run is, wherever it is set."""
     monkeypatch.chdir(tmp_path)
-    for option in ({"dry_run": True}, {"summary": "s.json"}, {"engine": "ray"}, {"quiet": True}):
-        with pytest.raises(UsageError, match=f"{next(iter(option))}: is for the command"):
-            ruler_cli.settings(model="offline", **option)
-    (tmp_path / "ruler.toml").write_text("[score]\ndry_run = true\nsummary = 's.json'\n")
+    for option in (
+        {"dry_run": True},
+        {"summary": "s.json"},
+        {"engine": "ray"},
+        {"quiet": True},
+    ):
+        with pytest.raises(
+            UsageError, match=f"{next(iter(option))}: is for the command"
+        ):
+            ruler_cli.load_settings(model="offline", **option)
+    (tmp_path / "ruler.toml").write_text(
+        "[score]\ndry_run = true\nsummary = 's.json'\n"
+    )
     with pytest.raises(UsageError, match="dry_run: is for the command"):
-        ruler_cli.settings(model="offline")
+        ruler_cli.load_settings(model="offline")
 
 
 @pytest.mark.parametrize(
@@ -641,7 +866,9 @@ def test_what_python_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("pyproject.toml", "tool.ruler.score.passes = 0\n", "passes"),
     ],
 )
-def test_odd_files(name: str, text: str, sentence: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_odd_files(
+    name: str, text: str, sentence: str, ruler: Ruler, tmp_path: Path
+) -> None:
     """A file that Python cannot take is one sentence, and each way to write a table is read."""
     (tmp_path / name).write_text(text)
     done = ruler("config")
@@ -654,57 +881,82 @@ def test_misspelt_judge(ruler: Ruler, tmp_path: Path) -> None:
     """A name that is nearly a judge's is refused, unless the command line gives it an endpoint."""
     (tmp_path / "ruler.toml").write_text(PAIRS.replace("judges.fast", "judges.little"))
     assert "did you mean little?" in ruler("config", "-m", "litle").stderr
-    assert "did you mean little?" in ruler("config", "-m", "litle", RULER_API_BASE="http://b/v1").stderr
+    assert (
+        "did you mean little?"
+        in ruler("config", "-m", "litle", RULER_API_BASE="http://b/v1").stderr
+    )
     assert ruler("config", "-m", "litle", "--api-base", "http://b/v1").returncode == 0
 
 
 def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:
     """Two judges of one model with the same parameters are refused, and a misspelt judge is told."""
-    (tmp_path / "ruler.toml").write_text(panel("http://a/v1", "http://b/v1").replace("params", "# params"))
+    (tmp_path / "ruler.toml").write_text(
+        panel("http://a/v1", "http://b/v1").replace("params", "# params")
+    )
     write(tmp_path / "in.jsonl", [group("a", 0.1)])
     done = ruler("score", "in.jsonl", "out.jsonl", FAST_KEY="x", STRONG_KEY="y")
     assert done.returncode == 2
     assert "judges fast and strong are one judge to the ledger" in done.stderr
-    (tmp_path / "ruler.toml").write_text("[judges.fast]\nmodel = 'openai/x'\n[judges.gpt4o]\nmodel = 'x/y'\n")
+    (tmp_path / "ruler.toml").write_text(
+        "[judges.fast]\nmodel = 'openai/x'\n[judges.gpt4o]\nmodel = 'x/y'\n"
+    )
     assert list(judges(ruler, "score", "-m", "gpt-4o")) == ["gpt-4o"]
-    assert "did you mean fast?" in ruler("check", "in.jsonl", "-m", "fasst", "--api-base", "").stderr
+    assert (
+        "did you mean fast?"
+        in ruler("check", "in.jsonl", "-m", "fasst", "--api-base", "").stderr
+    )
 
 
 def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`settings(…)` has the file and its judges; what is given wins; a mistake is a UsageError."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "ruler.toml").write_text(panel("http://a/v1", "http://b/v1") + "passes = 3\n")
-    result = ruler_cli.settings(max_cost=5, param={"seed": 1}, failed=tmp_path / "f", debias=True)
+    (tmp_path / "ruler.toml").write_text(
+        panel("http://a/v1", "http://b/v1") + "passes = 3\n"
+    )
+    result = ruler_cli.load_settings(
+        max_cost=5, param={"seed": 1}, failed=tmp_path / "f", debias=True
+    )
     assert [one.name for one in (result.judge, *result.panel)] == ["fast", "strong"]
     assert result.judge.params == {"temperature": 0.1, "top_p": 0.5, "seed": 1}
-    assert (result.ask.passes, result.pool.max_cost, result.failed) == (3, 5.0, tmp_path / "f")
+    assert (result.ask.passes, result.pool.max_cost, result.failed) == (
+        3,
+        5.0,
+        tmp_path / "f",
+    )
     assert result.combine.debias
-    alone = ruler_cli.settings(judge_model="openai/o3", config="none", price=(2, 8), rpm=None)
+    alone = ruler_cli.load_settings(
+        judge_model="openai/o3", config="none", price=(2, 8), rpm=None
+    )
     assert (alone.judge.model, alone.judge.price, alone.panel, alone.ask.passes) == (
         "openai/o3",
         (2.0, 8.0),
         (),
         1,
     )
-    assert ruler_cli.settings(ledger=None).ledger is None
-    assert ruler_cli.settings().ledger is not None
+    assert ruler_cli.load_settings(ledger=None).ledger is None
+    assert ruler_cli.load_settings().ledger is not None
     monkeypatch.setenv("RULER_PASSES", "4")
-    assert ruler_cli.settings(model="fast").ask.passes == 4
+    assert ruler_cli.load_settings(model="fast").ask.passes == 4
     for wrong, message in (
         ({"passes": "x"}, "passes: write a whole number"),
         ({"passs": 1}, "passs: is no option; did you mean passes?"),
-        ({"ask": print}, "ask: takes a function, which is given in Python: JudgeSettings"),
+        (
+            {"ask": print},
+            "ask: takes a function, which is given in Python: JudgeSettings",
+        ),
         ({"adaptive": True, "passes": 1}, "adaptive spends 2 passes"),
         ({"config": "no.toml"}, "config='no.toml': no such file"),
     ):
         with pytest.raises(UsageError, match=message):
-            ruler_cli.settings(**wrong)
+            ruler_cli.load_settings(**wrong)
     monkeypatch.setenv("RULER_MAX_FAILURES", "5x")
-    with pytest.raises(UsageError, match="RULER_MAX_FAILURES: max_failures='5x': write a number"):
-        ruler_cli.settings()
+    with pytest.raises(
+        UsageError, match="RULER_MAX_FAILURES: max_failures='5x': write a number"
+    ):
+        ruler_cli.load_settings()
     monkeypatch.setenv("RULER_PASSES", "many")
     with pytest.raises(UsageError, match="RULER_PASSES"):
-        ruler_cli.settings()
+        ruler_cli.load_settings()
 
 
 def test_batches_of_named_judges(ruler: Ruler, tmp_path: Path) -> None:
@@ -714,7 +966,10 @@ def test_batches_of_named_judges(ruler: Ruler, tmp_path: Path) -> None:
     with BatchServer() as server:
         (tmp_path / "ruler.toml").write_text(panel(server.openai, server.openai))
         done = ruler("batch", "submit", "in.jsonl", "--wait", **keys)
-        assert (done.returncode, "6 requests submitted in 2 batches" in done.stderr) == (0, True), done.stderr
+        assert (
+            done.returncode,
+            "6 requests submitted in 2 batches" in done.stderr,
+        ) == (0, True), done.stderr
     done = ruler("score", "in.jsonl", "out.jsonl", "--cached-only")
     assert done.returncode == 0, done.stderr
     judges = read(tmp_path / "out.jsonl")[0]["trajectories"][0]["ruler"]["judges"]
@@ -729,7 +984,10 @@ def test_unknown_name(ruler: Ruler, tmp_path: Path) -> None:
         done = ruler("score", "in.jsonl", "out.jsonl", "-m", "mine", *options)
         assert done.returncode == 2
         checked = ruler("check", "in.jsonl", "-m", "mine", "--json", *options)
-        assert f"ruler: {json.loads(checked.stdout)['not_ready'][0]}" == done.stderr.splitlines()[-1]
+        assert (
+            f"ruler: {json.loads(checked.stdout)['not_ready'][0]}"
+            == done.stderr.splitlines()[-1]
+        )
         return done.stderr
 
     assert refused().endswith("; there is no ruler.toml here that names it\n")
@@ -739,4 +997,6 @@ def test_unknown_name(ruler: Ruler, tmp_path: Path) -> None:
         "[judges.fast]\nmodel = 'openai/o4-mini'\n[judges.strong]\nmodel = 'openai/o3'\n"
     )
     assert refused().endswith("; the judges of ruler.toml are fast, strong\n")
-    assert refused("--config", "none").endswith("; --config none reads no ruler.toml, which could name it\n")
+    assert refused("--config", "none").endswith(
+        "; --config none reads no ruler.toml, which could name it\n"
+    )

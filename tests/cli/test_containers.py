@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import InterruptedRun
-from ruler_cli.observer import Observer, Summary
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.run import score
+from ruler_cli.runs.file import score
+from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.types import Observer, Summary
 from tests.conftest import Ruler, group, read, rollout, write
 
 SCORE = ("-m", "offline", "--ledger", "none")
@@ -36,7 +36,9 @@ def test_list(ruler: Ruler, tmp_path: Path, name: str) -> None:
     if name != "-":
         (tmp_path / name).write_bytes(pack(text.encode()))
     for _ in range(2):
-        done = ruler("score", name, "out.json", *SCORE, stdin=text if name == "-" else "")
+        done = ruler(
+            "score", name, "out.json", *SCORE, stdin=text if name == "-" else ""
+        )
         assert done.returncode == 1, done.stderr
         assert "item 1 is not JSON" in done.stderr
         assert "item 8 is JSON but no object" in done.stderr
@@ -49,7 +51,11 @@ def test_list(ruler: Ruler, tmp_path: Path, name: str) -> None:
 
 def test_object(ruler: Ruler, tmp_path: Path) -> None:
     """An object that holds groups keeps its other members, even if none of the groups can be read."""
-    whole = {"a": [1.0], "trajectory_groups": [group("g", 0.1, 0.9), {"bad": 1}], "z": None}
+    whole = {
+        "a": [1.0],
+        "trajectory_groups": [group("g", 0.1, 0.9), {"bad": 1}],
+        "z": None,
+    }
     (tmp_path / "in.json").write_text(json.dumps(whole))
     done = ruler("score", "in.json", "out.json", *SCORE, "--on-failure", "drop")
     assert done.returncode == 1, done.stderr
@@ -77,7 +83,14 @@ def test_scattered_stdin(ruler: Ruler) -> None:
     assert ruler("score", "-", "-", *SCORE, stdin=text).returncode == 2
     done = ruler("score", "-", "-", *SCORE, "--grouping", "scattered", stdin=text)
     assert done.returncode == 0, done.stderr
-    assert scored([json.loads(line) for line in done.stdout.splitlines()]) == [0, 1, 2, 3, 4, 5]
+    assert scored([json.loads(line) for line in done.stdout.splitlines()]) == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
 
 
 @pytest.fixture
@@ -98,9 +111,19 @@ def test_directory(ruler: Ruler, tmp_path: Path, shards: Path, source: str) -> N
         done = ruler("score", source, "out/", *SCORE)
         assert done.returncode == 0, done.stderr
         assert "2 groups of 3 rollouts, scattered" in done.stderr
-        assert done.stderr.count("metadata.json holds no record of this format: left out") == 1
+        assert (
+            done.stderr.count("metadata.json holds no record of this format: left out")
+            == 1
+        )
         names = ["part-2.jsonl", "part-10.jsonl", "part-11.jsonl"]
-        assert scored([r for name in names for r in read(tmp_path / "out" / name)]) == [0, 1, 2, 3, 4, 5]
+        assert scored([r for name in names for r in read(tmp_path / "out" / name)]) == [
+            0,
+            1,
+            2,
+            3,
+            4,
+            5,
+        ]
         assert (tmp_path / "out" / "metadata.json").read_text() == '{"group_id": 1}'
         assert len(list((tmp_path / "out").iterdir())) == 4
 
@@ -180,9 +203,13 @@ class StopsEarly(Observer):
 async def test_interrupted_document(tmp_path: Path, out: str) -> None:
     """An interrupted run leaves a valid partial document, and the next run completes it."""
     rows = [{**r, "group_id": i // 2} for i, r in enumerate(ROLLOUTS)]
-    (tmp_path / "in.json").write_text(json.dumps({"trajectory_groups": rows, "z": 1}, indent=1))
+    (tmp_path / "in.json").write_text(
+        json.dumps({"trajectory_groups": rows, "z": 1}, indent=1)
+    )
     settings = ScoreSettings(
-        InputSettings(str(tmp_path / "in.json")), str(tmp_path / out), JudgeSettings("offline")
+        InputSettings(str(tmp_path / "in.json")),
+        str(tmp_path / out),
+        JudgeSettings("offline"),
     )
     stop_signal = StopSignal()
     done = await score(settings, StopsEarly(stop_signal), stop_signal)

@@ -65,12 +65,17 @@ except InterruptedRun as error:
 """
 
 
-@pytest.mark.parametrize("before", ["pass", "print('waits', flush=True); await stop.event.wait()"])
+@pytest.mark.parametrize(
+    "before", ["pass", "print('waits', flush=True); await stop.event.wait()"]
+)
 def test_signal_while_busy(before: str) -> None:
     """A signal ends a run whose event loop is busy, or becomes busy after the signal, in seconds."""
     code = BUSY.format(before=before)
     with subprocess.Popen(
-        [sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             assert process.stdout is not None

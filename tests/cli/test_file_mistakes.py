@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.reading.compression import compressed
+from ruler_cli.files.compression import compressed
 from tests.conftest import Ruler, group, read, write
 
 S = "score in.jsonl"
@@ -113,7 +113,11 @@ def test_missing(ruler: Ruler, tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (2, ""), line
         assert message in done.stderr, line
         assert done.stderr.count("\n") == 1
-        assert not {path.name for path in tmp_path.iterdir()} - before - {"own.db", "own.db.batch-lock"}, line
+        assert (
+            not {path.name for path in tmp_path.iterdir()}
+            - before
+            - {"own.db", "own.db.batch-lock"}
+        ), line
 
 
 def test_typo_beside_output(ruler: Ruler, tmp_path: Path) -> None:
@@ -127,7 +131,8 @@ def test_typo_beside_output(ruler: Ruler, tmp_path: Path) -> None:
     for name in ("run2.jsonl", "dump", "b.jsonl"):
         swapped = ruler("score", name, "run_2.jsonl", "-m", "offline")
         assert (
-            f"{name}: no such file, but OUTPUT run_2.jsonl is one; INPUT comes first: are" in swapped.stderr
+            f"{name}: no such file, but OUTPUT run_2.jsonl is one; INPUT comes first: are"
+            in swapped.stderr
         )
 
 
@@ -153,11 +158,19 @@ def test_list(ruler: Ruler, tmp_path: Path) -> None:
     for out in ("out.json", "out.json.gz"):
         assert ruler("score", "in.jsonl", out, "-m", "offline").returncode == 0
         assert ruler("select", out, "kept.jsonl", "--where", "scored").returncode == 0
-        assert _scores(read(tmp_path / "kept.jsonl")) == _scores(read(tmp_path / "lines.jsonl"))
-    assert _scores(json.loads((tmp_path / "out.json").read_text())) == _scores(read(tmp_path / "lines.jsonl"))
-    assert ruler("score", "-", "piped.json", "-m", "offline", stdin=lines).returncode == 0
+        assert _scores(read(tmp_path / "kept.jsonl")) == _scores(
+            read(tmp_path / "lines.jsonl")
+        )
+    assert _scores(json.loads((tmp_path / "out.json").read_text())) == _scores(
+        read(tmp_path / "lines.jsonl")
+    )
+    assert (
+        ruler("score", "-", "piped.json", "-m", "offline", stdin=lines).returncode == 0
+    )
     assert len(json.loads((tmp_path / "piped.json").read_text())) == 2
-    assert ruler("select", "lines.jsonl", "none.json", "--where", "failed").returncode == 0
+    assert (
+        ruler("select", "lines.jsonl", "none.json", "--where", "failed").returncode == 0
+    )
     assert json.loads((tmp_path / "none.json").read_text()) == []
     assert ruler("report", "out.json").returncode == 0
 
@@ -171,7 +184,9 @@ ROWS = [
 def _table(delimiter: str) -> Callable[[Path], object]:
     def make(path: Path) -> None:
         rows = [list(ROWS[0]), *(list(row.values()) for row in ROWS)]
-        path.write_text("".join(delimiter.join(f'"{cell}"' for cell in row) + "\n" for row in rows))
+        path.write_text(
+            "".join(delimiter.join(f'"{cell}"' for cell in row) + "\n" for row in rows)
+        )
 
     return make
 
@@ -179,7 +194,9 @@ def _table(delimiter: str) -> Callable[[Path], object]:
 def _sqlite(path: Path) -> None:
     with sqlite3.connect(path) as base:
         base.execute("CREATE TABLE rollouts (prompt, response, reward)")
-        base.executemany("INSERT INTO rollouts VALUES (:prompt, :response, :reward)", ROWS)
+        base.executemany(
+            "INSERT INTO rollouts VALUES (:prompt, :response, :reward)", ROWS
+        )
     base.close()
 
 
@@ -187,7 +204,10 @@ CONVERTED = {
     "table.csv": (_table(","), "is CSV"),
     "table.tsv": (_table("\t"), "is TSV"),
     "half.csv": (_table(";"), "is CSV"),
-    "rows.pkl": (lambda path: path.write_bytes(pickle.dumps(ROWS)), "is a Python pickle"),
+    "rows.pkl": (
+        lambda path: path.write_bytes(pickle.dumps(ROWS)),
+        "is a Python pickle",
+    ),
     "base.sqlite": (_sqlite, "is an SQLite database"),
     "notation.jsonl": (
         lambda path: path.write_text("".join(f"{row}\n" for row in ROWS)),
@@ -204,7 +224,9 @@ def test_conversion(ruler: Ruler, tmp_path: Path, name: str) -> None:
     make(tmp_path / name)
     done = ruler("check", name)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"{name}: {message}" in done.stderr or f"{name}: holds {message}" in done.stderr
+    assert (
+        f"{name}: {message}" in done.stderr or f"{name}: holds {message}" in done.stderr
+    )
     command = "python3 -c" + done.stderr.strip().partition("python3 -c")[2]
     subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True, timeout=60)
     out = command.rpartition("> ")[2]
@@ -222,10 +244,18 @@ def test_conversion_beside_others(ruler: Ruler, tmp_path: Path) -> None:
     command = ruler("check", "table.csv.gz").stderr.strip().partition("JSON lines: ")[2]
     subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True, timeout=60)
     assert read(tmp_path / "table.converted1.jsonl") == ROWS
-    assert ruler("check", "-", stdin=content.decode()).stderr.endswith("/dev/stdin > in.converted.jsonl\n")
-    with (tmp_path / "t.csv.zst").open("wb") as file, compressed(file.name, file) as packed:
+    assert ruler("check", "-", stdin=content.decode()).stderr.endswith(
+        "/dev/stdin > in.converted.jsonl\n"
+    )
+    with (
+        (tmp_path / "t.csv.zst").open("wb") as file,
+        compressed(file.name, file) as packed,
+    ):
         packed.write(content)
-    assert "JSON lines: zstdcat t.csv.zst | python3 -c" in ruler("check", "t.csv.zst").stderr
+    assert (
+        "JSON lines: zstdcat t.csv.zst | python3 -c"
+        in ruler("check", "t.csv.zst").stderr
+    )
 
 
 def _zip(member: str) -> Callable[[Path], object]:
@@ -253,7 +283,10 @@ def _bytes(content: bytes) -> Callable[[Path], object]:
 
 
 REFUSED = {
-    "book.xlsx": (_zip("xl/workbook.xml"), "is an Excel workbook; write it as JSON lines: python3 -c "),
+    "book.xlsx": (
+        _zip("xl/workbook.xml"),
+        "is an Excel workbook; write it as JSON lines: python3 -c ",
+    ),
     "model.pt": (_zip("archive/data.pkl"), "is a torch file"),
     "a.npz": (_zip("arr_0.npy"), "holds NumPy arrays and no messages"),
     "some.zip": (_zip("x.png"), "is a zip archive without samples/*.json"),
@@ -269,10 +302,19 @@ REFUSED = {
     "a.png": (_bytes(b"\x89PNG\r\n\x1a\n\x00\x00"), "is a PNG image"),
     "a.pdf": (_bytes(b"%PDF-1.7\n"), "is a PDF document"),
     "a.bz2": (_bytes(b"BZh91AY"), "is bzip2; decompress it with bunzip2"),
-    "lfs.jsonl": (_bytes(b"version https://git-lfs.github.com/spec/v1\noid x\n"), "fetch it: git lfs pull"),
+    "lfs.jsonl": (
+        _bytes(b"version https://git-lfs.github.com/spec/v1\noid x\n"),
+        "fetch it: git lfs pull",
+    ),
     "d.arrow": (_bytes(b"\xff\xff\xff\xff\x00\x00"), "is an Arrow stream"),
-    "saved": (_saved, "is a data set that Hugging Face's `datasets` saved; write it as JSON lines: python3"),
-    "notes.txt": (_bytes(b"Dear diary,\ntoday nothing happened.\n"), "ruler reads JSON lines, one object"),
+    "saved": (
+        _saved,
+        "is a data set that Hugging Face's `datasets` saved; write it as JSON lines: python3",
+    ),
+    "notes.txt": (
+        _bytes(b"Dear diary,\ntoday nothing happened.\n"),
+        "ruler reads JSON lines, one object",
+    ),
 }
 """Files and directories that hold nothing to read, with the sentence."""
 
@@ -294,9 +336,13 @@ def test_saved_dataset(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "dataset_info.json").write_text("{}")
     table = arrow.Table.from_pylist(ROWS)
-    with arrow.ipc.new_stream(tmp_path / "saved" / "data-00000-of-00001.arrow", table.schema) as stream:
+    with arrow.ipc.new_stream(
+        tmp_path / "saved" / "data-00000-of-00001.arrow", table.schema
+    ) as stream:
         stream.write_table(table)
-    command = "python3 -c" + ruler("check", "saved").stderr.strip().partition("python3 -c")[2]
+    command = (
+        "python3 -c" + ruler("check", "saved").stderr.strip().partition("python3 -c")[2]
+    )
     import sys
 
     command = command.replace("python3", sys.executable, 1)
@@ -320,6 +366,8 @@ def test_empty(ruler: Ruler, tmp_path: Path) -> None:
     for content in ("", "\n\n  \n"):
         (tmp_path / "in.jsonl").write_text(content)
         for source in ("in.jsonl", "-"):
-            done = ruler("score", source, "out.jsonl", "-m", "offline", "-q", stdin=content)
+            done = ruler(
+                "score", source, "out.jsonl", "-m", "offline", "-q", stdin=content
+            )
             assert done.returncode == 1
             assert "INPUT is empty, or holds blank lines only" in done.stderr

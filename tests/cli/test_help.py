@@ -57,9 +57,15 @@ def test_command_list() -> None:
     } == cli._COMMANDS
     script = "import sys, ruler_cli.cli as cli\ntry: cli.main()\nfinally: print(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", script, "--help"], capture_output=True, text=True, check=True, cwd=ROOT
+        [sys.executable, "-c", script, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
     )
-    assert {name for name in done.stdout.split() if name.startswith("ruler_cli.cli.")} == set()
+    assert {
+        name for name in done.stdout.split() if name.startswith("ruler_cli.cli.")
+    } == set()
 
 
 @each_command
@@ -75,7 +81,9 @@ def test_example(names: tuple[str, ...], ruler: Ruler) -> None:
 
 
 @each_command
-def test_example_runs(names: tuple[str, ...], ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_example_runs(
+    names: tuple[str, ...], ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """Each example runs with the files and the judge that it names."""
     groups = [group(name, 0.1, 0.9) for name in ("task-17", "task-18")]
     for one in groups:
@@ -84,10 +92,17 @@ def test_example_runs(names: tuple[str, ...], ruler: Ruler, server: JudgeServer,
     write(tmp_path / "rollouts.jsonl", groups)
     reply = {"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}
     response = {"status_code": 200, "request_id": "r", "body": reply}
-    write(tmp_path / "replies.jsonl", [{"custom_id": "0f" * 16, "response": response, "error": None}])
-    made = ruler("score", "rollouts.jsonl", "scored.jsonl", "-m", "simulated", "--passes", "2")
+    write(
+        tmp_path / "replies.jsonl",
+        [{"custom_id": "0f" * 16, "response": response, "error": None}],
+    )
+    made = ruler(
+        "score", "rollouts.jsonl", "scored.jsonl", "-m", "simulated", "--passes", "2"
+    )
     assert made.returncode == 0, made.stderr
-    assert ruler("score", "rollouts.jsonl", "other.jsonl", "-m", "offline").returncode == 0
+    assert (
+        ruler("score", "rollouts.jsonl", "other.jsonl", "-m", "offline").returncode == 0
+    )
     with BatchServer() as batches:
         base = batches.openai if names[:1] == ("batch",) else server.base
         judge = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": base}
@@ -98,7 +113,17 @@ def test_example_runs(names: tuple[str, ...], ruler: Ruler, server: JudgeServer,
             assert done.returncode == 0, f"{example}: {done.stderr}"
 
 
-SLOW = {"aiohttp", "fsspec", "litellm", "pandas", "pyarrow", "ray", "rich", "s3fs", "tqdm"}
+SLOW = {
+    "aiohttp",
+    "fsspec",
+    "litellm",
+    "pandas",
+    "pyarrow",
+    "ray",
+    "rich",
+    "s3fs",
+    "tqdm",
+}
 LEAN = {
     "--help": SLOW | {"anyio", "sqlite3"},
     "check in.jsonl -m openai/o3 --ledger none": SLOW,
@@ -133,7 +158,10 @@ def test_version(ruler: Ruler) -> None:
     """`--version` prints the version of the code, which is that of the distribution."""
     done = ruler("--version")
     assert (done.returncode, done.stdout) == (0, f"ruler {ruler_cli.__version__}\n")
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == ruler_cli.__version__
+    assert (
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+        == ruler_cli.__version__
+    )
 
 
 @pytest.mark.parametrize("name", ["ledger", "batch"])
@@ -161,7 +189,16 @@ def test_panels(ruler: Ruler) -> None:
     """The help of `score` begins with the five options that matter first, and `--help` is the last."""
     text = ruler("score", "--help", COLUMNS="80").stdout
     sections = re.findall(r"^(\w[\w ]*):\n", text, re.MULTILINE)
-    panels = ["Options", "Judge", "Quality", "Limits and cost", "Input", "Output", "Scale", "Other"]
+    panels = [
+        "Options",
+        "Judge",
+        "Quality",
+        "Limits and cost",
+        "Input",
+        "Output",
+        "Scale",
+        "Other",
+    ]
     assert sections == ["Arguments", *panels]
     first = text.partition("\nOptions:\n")[2].partition("\n\n")[0]
     long = re.findall(r"^  (?:-\w, )?(--[\w-]+)", first, re.MULTILINE)
@@ -176,14 +213,16 @@ def test_help_fits(columns: int, ruler: Ruler) -> None:
     for names in EVERY:
         text = ruler(*names, "--help", COLUMNS=str(columns)).stdout
         assert max(map(len, text.splitlines())) <= columns, names
-        assert not re.search(r"env var|…$|[a-z ]\.\.\.$|[{}]|[x<>]=|range>|[a-z]-$", text, re.MULTILINE), (
-            names
-        )
+        assert not re.search(
+            r"env var|…$|[a-z ]\.\.\.$|[{}]|[x<>]=|range>|[a-z]-$", text, re.MULTILINE
+        ), names
 
 
 def test_summaries_of_commands(ruler: Ruler) -> None:
     """Each command has one line in the list of commands, at 80 columns."""
-    listed = ruler("--help", COLUMNS="80").stdout.partition("Commands:\n")[2].splitlines()
+    listed = (
+        ruler("--help", COLUMNS="80").stdout.partition("Commands:\n")[2].splitlines()
+    )
     assert [line.split()[0] for line in listed] == list(cli._COMMANDS)
 
 
@@ -198,5 +237,14 @@ def test_variables(ruler: Ruler) -> None:
     variables = {one.name: one.envvar for one in (*select, *score)}
     assert variables["max_cost"] == "RULER_MAX_COST"
     assert variables["model"] == ["RULER_JUDGE_MODEL", "RULER_MODEL"]
-    for name in ("source", "output", "keep", "where", "failed", "summary", "limit", "dry_run"):
+    for name in (
+        "source",
+        "output",
+        "keep",
+        "where",
+        "failed",
+        "summary",
+        "limit",
+        "dry_run",
+    ):
         assert variables[name] is None, name

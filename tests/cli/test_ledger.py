@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.answer import reply_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import CallError, Reply
+from ruler_cli.types import CallError, Reply, reply_of
 from tests.conftest import ROOT, Ruler
 
 BODY = {
@@ -44,7 +43,10 @@ def test_path(ruler: Ruler, tmp_path: Path) -> None:
     default = ruler("ledger", "path", XDG_CACHE_HOME=str(cache))
     assert (default.returncode, default.stdout) == (0, f"{cache}/ruler/ledger.sqlite\n")
     assert ruler("ledger", "path", RULER_LEDGER="/a b/c").stdout == "/a b/c\n"
-    assert ruler("ledger", "path", "--ledger", "x/y", RULER_LEDGER="/a b/c").stdout == "x/y\n"
+    assert (
+        ruler("ledger", "path", "--ledger", "x/y", RULER_LEDGER="/a b/c").stdout
+        == "x/y\n"
+    )
     assert not cache.exists()
 
 
@@ -71,18 +73,49 @@ def test_stats(ruler: Ruler, ledger_path: Path) -> None:
     done = ruler("ledger", "stats", "--ledger", ledger_path)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert ["openai/gpt-4o", "2", "0", "0", "0", "1", "2000000", "200000", "$7.00"] in rows
-    assert ["mine\\x1b[31m\\n", "1", "0", "0", "0", "0", "1000000", "100000", "unknown"] in rows
+    assert [
+        "openai/gpt-4o",
+        "2",
+        "0",
+        "0",
+        "0",
+        "1",
+        "2000000",
+        "200000",
+        "$7.00",
+    ] in rows
+    assert [
+        "mine\\x1b[31m\\n",
+        "1",
+        "0",
+        "0",
+        "0",
+        "0",
+        "1000000",
+        "100000",
+        "unknown",
+    ] in rows
     assert "2001-09-09T01:46:41Z to 2001-09-09T01:46:44Z" in done.stdout
     assert "\x1b" not in done.stdout
 
 
 def test_json(ruler: Ruler, ledger_path: Path) -> None:
     """`--json` prints the same; an unknown cost is null and never zero."""
-    output = json.loads(ruler("ledger", "stats", "--json", RULER_LEDGER=str(ledger_path)).stdout)
+    output = json.loads(
+        ruler("ledger", "stats", "--json", RULER_LEDGER=str(ledger_path)).stdout
+    )
     assert output["ledger"] == str(ledger_path)
-    assert output["rows"] == {"answer": 3, "truncated": 0, "refusal": 0, "odd": 0, "fault": 1}
-    assert (output["first"], output["last"]) == ("2001-09-09T01:46:41Z", "2001-09-09T01:46:44Z")
+    assert output["rows"] == {
+        "answer": 3,
+        "truncated": 0,
+        "refusal": 0,
+        "odd": 0,
+        "fault": 1,
+    }
+    assert (output["first"], output["last"]) == (
+        "2001-09-09T01:46:41Z",
+        "2001-09-09T01:46:44Z",
+    )
     assert output["bytes"] > 0
     mine, known = output["models"]
     assert (mine["model"], mine["cost_usd"]) == ("mine\x1b[31m\n", None)
@@ -94,7 +127,9 @@ def test_clear(ruler: Ruler, ledger_path: Path) -> None:
     """Without a terminal `clear` needs --yes; it then removes the replies, and reports their number."""
     command = ("ledger", "clear", "--ledger", ledger_path)
     with Ledger(ledger_path) as ledger:
-        ledger._own.patient.execute("UPDATE replies SET at = ? WHERE id = 1", (time.time() - 86400,))
+        ledger._own.patient.execute(
+            "UPDATE replies SET at = ? WHERE id = 1", (time.time() - 86400,)
+        )
         some = ruler(*command, "--older-than", 2, "--yes")
         assert (some.returncode, "removed 3 rows" in some.stdout) == (0, True)
         assert "removed 0 rows" in ruler(*command, "--older-than", 2, "--yes").stdout
@@ -105,10 +140,16 @@ def test_clear(ruler: Ruler, ledger_path: Path) -> None:
 
 def test_clear_needs_yes(ruler: Ruler, ledger_path: Path) -> None:
     """Without a terminal and --yes nothing is removed; the sentence says how much would have been."""
-    for more, words in (((), "every reply from"), (("--older-than", 2), "every reply older than 2 days")):
+    for more, words in (
+        ((), "every reply from"),
+        (("--older-than", 2), "every reply older than 2 days"),
+    ):
         done = ruler("ledger", "clear", "--ledger", ledger_path, *more)
         assert (done.returncode, done.stdout) == (2, "")
-        assert all(part in done.stderr for part in (words, str(ledger_path), "(4 rows, ", "--yes"))
+        assert all(
+            part in done.stderr
+            for part in (words, str(ledger_path), "(4 rows, ", "--yes")
+        )
     with Ledger(ledger_path) as ledger:
         assert sum(ledger.stats().rows.values()) == 4
         assert ledger.measure(1e12) == (0, 0)
@@ -124,14 +165,27 @@ def test_clear_usage(ruler: Ruler, ledger_path: Path) -> None:
         assert ledger.find(b"1") is not None
 
 
-@pytest.mark.parametrize(("answer", "more", "left"), [("n", (), 4), ("y", (), 0), ("", ("--yes",), 0)])
-def test_clear_asks(answer: str, more: tuple[str, ...], left: int, ledger_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("answer", "more", "left"), [("n", (), 4), ("y", (), 0), ("", ("--yes",), 0)]
+)
+def test_clear_asks(
+    answer: str, more: tuple[str, ...], left: int, ledger_path: Path
+) -> None:
     """On a terminal `clear` asks first, unless --yes is given."""
     ours, theirs = pty.openpty()
     try:
         os.write(ours, f"{answer}\n".encode())
         done = subprocess.run(
-            [sys.executable, "-m", "ruler_cli", "ledger", "clear", "--ledger", str(ledger_path), *more],
+            [
+                sys.executable,
+                "-m",
+                "ruler_cli",
+                "ledger",
+                "clear",
+                "--ledger",
+                str(ledger_path),
+                *more,
+            ],
             stdin=theirs,
             capture_output=True,
             text=True,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ruler_cli.files.compression import zstd
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.reading.compression import zstd
 from tests.batch.test_import_replies import expired, good, key, long
 from tests.conftest import Ruler
 
@@ -51,7 +51,10 @@ def test_incomplete_import(ruler: Ruler, tmp_path: Path) -> None:
     assert "r.jsonl line 4 has the custom_id" in done.stderr
     assert "r.jsonl line 5 has no custom_id" in done.stderr
     assert "1 request to be asked again (expired): not executed" in done.stderr
-    assert "1 request failed for good (too long for the judge): the judge answered 400" in done.stderr
+    assert (
+        "1 request failed for good (too long for the judge): the judge answered 400"
+        in done.stderr
+    )
     assert "\x1b" not in done.stdout + done.stderr
 
 
@@ -84,12 +87,24 @@ def test_sources(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "c.jsonl.zst").write_bytes(zstd.compress(good(5) + b"\n"))
     for number in (1, 2, 10):
         written(tmp_path / f"part-{number}.jsonl", good(f"part {number}"))
-    table = pyarrow.table({"custom_id": [key(n).hex() for n in "abc"], "generated_text": ["a", "b", "c"]})
+    table = pyarrow.table(
+        {"custom_id": [key(n).hex() for n in "abc"], "generated_text": ["a", "b", "c"]}
+    )
     parquet.write_table(table, tmp_path / "r.parquet")  # the format of Ray Data
     (tmp_path / "folder").mkdir()
     written(tmp_path / "folder" / "c.json", good(3))
-    names = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "part-*.jsonl", "folder", "r.parquet", "-"]
-    done = ruler("ledger", "import", *names, "-m", "mine", "--json", stdin=good(4).decode())
+    names = [
+        "a.jsonl",
+        "b.jsonl.gz",
+        "c.jsonl.zst",
+        "part-*.jsonl",
+        "folder",
+        "r.parquet",
+        "-",
+    ]
+    done = ruler(
+        "ledger", "import", *names, "-m", "mine", "--json", stdin=good(4).decode()
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["new"] == 11
     assert "mine" in ruler("ledger", "stats").stdout

@@ -113,7 +113,11 @@ def test_mistake(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_variable(ruler: Ruler) -> None:
     """A value that comes from a variable is reported with the variable's name."""
-    for variable, value in (("RULER_ORDER", "rand"), ("RULER_PASSES", "two"), ("RULER_DEBUG", "maybe")):
+    for variable, value in (
+        ("RULER_ORDER", "rand"),
+        ("RULER_PASSES", "two"),
+        ("RULER_DEBUG", "maybe"),
+    ):
         done = ruler("score", "in.jsonl", "out.jsonl", **{variable: value})
         assert done.returncode == 2
         assert variable in done.stderr
@@ -169,15 +173,29 @@ def test_key(ruler: Ruler, tmp_path: Path) -> None:
         "RULER_PASSES",
         "RULER_RUBRIC",
     ):
-        done = ruler(*S.split(), "-m" if "PASSES" in variable else "--via", "http", **{variable: KEY})
+        done = ruler(
+            *S.split(),
+            "-m" if "PASSES" in variable else "--via",
+            "http",
+            **{variable: KEY},
+        )
         assert done.returncode == 2
         assert KEY not in done.stdout + done.stderr, variable
 
 
-def test_key_in_the_next_command(ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
+def test_key_in_the_next_command(
+    ruler: Ruler, tmp_path: Path, server: JudgeServer
+) -> None:
     """The command that goes on, and the summary, have no key either."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    options = ("--api-base", server.base, "--rubric", f"use {KEY}", "--summary", "s.json")
+    options = (
+        "--api-base",
+        server.base,
+        "--rubric",
+        f"use {KEY}",
+        "--summary",
+        "s.json",
+    )
     done = ruler(*S.split(), "-m", "401", *options)
     assert (done.returncode, "to go on: " in done.stderr) == (3, True)
     assert KEY not in done.stdout + done.stderr + (tmp_path / "s.json").read_text()
@@ -202,9 +220,15 @@ def test_key_in_a_file(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "ruler.toml").write_text(f'[score]\nrubric = "use {KEY}"\n')
     for options in ([], ["--json"]):
         done = ruler("config", *options)
-        assert (done.returncode, KEY in done.stdout, "use [key]" in done.stdout) == (0, False, True)
+        assert (done.returncode, KEY in done.stdout, "use [key]" in done.stdout) == (
+            0,
+            False,
+            True,
+        )
     for line in ("api_key_env", "api_key", "api_base", "model"):
-        (tmp_path / "ruler.toml").write_text(f'[judges.a]\nmodel = "x"\n{line} = "{KEY}"\n')
+        (tmp_path / "ruler.toml").write_text(
+            f'[judges.a]\nmodel = "x"\n{line} = "{KEY}"\n'
+        )
         done = ruler("score", "in.jsonl", "out.jsonl", "-m", "a")
         assert (done.returncode, KEY in done.stdout + done.stderr) == (2, False), line
 
@@ -212,8 +236,13 @@ def test_key_in_a_file(ruler: Ruler, tmp_path: Path) -> None:
 def test_terminal_as_input(tmp_path: Path) -> None:
     """`-` on a terminal says that it waits for records, and reads those that are typed."""
     record = '{"prompt": "hi", "responses": ["a", "b"]}'
-    code, out = on_terminal(tmp_path, "score", "-", "-", "-m", "offline", keys=f"{record}\n\x04")
-    assert (code, out.startswith("ruler: INPUT is the terminal: give it records and then Ctrl-D")) == (
+    code, out = on_terminal(
+        tmp_path, "score", "-", "-", "-m", "offline", keys=f"{record}\n\x04"
+    )
+    assert (
+        code,
+        out.startswith("ruler: INPUT is the terminal: give it records and then Ctrl-D"),
+    ) == (
         0,
         True,
     )
@@ -236,7 +265,9 @@ def test_no_command(ruler: Ruler) -> None:
         assert done.stderr.startswith("Usage: ")
 
 
-def test_other_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A prompt that the user leaves is aborted, and `main` does not catch a bug."""
     from ruler_cli import cli
 
@@ -254,8 +285,15 @@ def test_other_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 def test_words_of_other_tools(ruler: Ruler) -> None:
     """Each word of another tool leads to an existing option or command."""
     root: Any = typer.main.get_command(app)
-    inner = [one for sub in root.commands.values() for one in getattr(sub, "commands", {}).values()]
-    own = [{o for p in one.params for o in p.opts} for one in (root, *root.commands.values(), *inner)]
+    inner = [
+        one
+        for sub in root.commands.values()
+        for one in getattr(sub, "commands", {}).values()
+    ]
+    own = [
+        {o for p in one.params for o in p.opts}
+        for one in (root, *root.commands.values(), *inner)
+    ]
     for word, several in usage_errors.OPTIONS_OF_OTHERS.items():
         for instead in several.split(" | "):
             name = instead.split(" ")[0].rstrip(";")

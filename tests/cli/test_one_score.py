@@ -8,11 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.answer import reply_of
 from ruler_cli.cli.summary import summary_lines
 from ruler_cli.judges.offline import blocks
-from ruler_cli.observer import BatchFigures, Pair, Summary
-from ruler_cli.types import CallError, Reply, Request
+from ruler_cli.types import (
+    BatchFigures,
+    CallError,
+    Pair,
+    Reply,
+    Request,
+    Summary,
+    reply_of,
+)
 from tests.cli.scored import scored
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
@@ -28,21 +34,40 @@ ALL_TIED = (
 
 def lines(report: str) -> list[str]:
     """The lines about groups with one score."""
-    return [line.removeprefix("ruler: ") for line in report.splitlines() if "the same score" in line]
+    return [
+        line.removeprefix("ruler: ")
+        for line in report.splitlines()
+        if "the same score" in line
+    ]
 
 
-@pytest.mark.parametrize("options", [(), ("--passes", "2")], ids=["one pass", "two passes"])
-def test_same_scores(options: tuple[str, ...], ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "options", [(), ("--passes", "2")], ids=["one pass", "two passes"]
+)
+def test_same_scores(
+    options: tuple[str, ...], ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """Equal scores tie a group with weight 0, and the run's end reports them, for cached replies too."""
     write(tmp_path / "in.jsonl", TWELVE)
-    run = ("score", "in.jsonl", "out.jsonl", "-m", "openai/same", "--api-base", server.base, *options)
+    run = (
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/same",
+        "--api-base",
+        server.base,
+        *options,
+    )
     for more in ((), ("--cached-only",)):
         done = ruler(*run, "--summary", "sum.json", *more)
         assert (done.returncode, lines(done.stderr)) == (0, [ALL_TIED])
         assert "raise it" not in done.stderr
         assert "noise" not in done.stderr
         summary = json.loads((tmp_path / "sum.json").read_text())
-        assert [summary[name] for name in ("tied", "alone", "one_score", "unanswered")] == [12, 0, 12, 0]
+        assert [
+            summary[name] for name in ("tied", "alone", "one_score", "unanswered")
+        ] == [12, 0, 12, 0]
         assert summary["figures"]["tie_rate"] == 1.0
         parts = [record["ruler"] for record in read(tmp_path / "out.jsonl")]
         assert all(part["tied"] is True and part["weight"] == 0 for part in parts)
@@ -54,7 +79,9 @@ def test_same_scores(options: tuple[str, ...], ruler: Ruler, server: JudgeServer
     assert ruler("select", "out.jsonl", "-", "--where", "live").stdout == ""
 
 
-def test_one_distinct_rollout(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_one_distinct_rollout(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """Groups with one distinct rollout are tied, but the sentence on equal scores does not count them."""
     same = rollout(0.3, "same")
     write(tmp_path / "in.jsonl", [*TWELVE[:2], *[{"trajectories": [same, same]}] * 5])
@@ -66,22 +93,36 @@ def test_one_distinct_rollout(ruler: Ruler, server: JudgeServer, tmp_path: Path)
     assert [summary[name] for name in ("tied", "alone", "one_score")] == [5, 5, 0]
     assert lines(done.stderr) == []
     page = json.loads(ruler("report", "out.jsonl", "--json").stdout)
-    assert page["figures"]["groups"] | {"alone": 5, "one_score": 0} == page["figures"]["groups"]
+    assert (
+        page["figures"]["groups"] | {"alone": 5, "one_score": 0}
+        == page["figures"]["groups"]
+    )
     assert "same score" not in ruler("report", "out.jsonl").stdout
 
 
 def test_threshold() -> None:
     """Equal scores are reported above a third of the groups with at least two distinct rollouts."""
-    cases = {(12, 0, 4): [], (12, 0, 5): ["5 of 12 groups"], (12, 9, 2): ["2 of 3 groups"], (3, 3, 0): []}
+    cases = {
+        (12, 0, 4): [],
+        (12, 0, 5): ["5 of 12 groups"],
+        (12, 9, 2): ["2 of 3 groups"],
+        (3, 3, 0): [],
+    }
     for (scores, alone, one_score), message in cases.items():
-        report = lines("\n".join(summary_lines(Summary(scored=scores, alone=alone, one_score=one_score))))
+        report = lines(
+            "\n".join(
+                summary_lines(Summary(scored=scores, alone=alone, one_score=one_score))
+            )
+        )
         assert [line.partition(" got")[0] for line in report] == message
 
 
 def test_panel() -> None:
     """For a panel the line is about all judges."""
     several = BatchFigures(judges=(Pair(("a", "b"), None, 36, None, 0),))
-    (report,) = lines("\n".join(summary_lines(Summary(scored=12, one_score=12, figures=several))))
+    (report,) = lines(
+        "\n".join(summary_lines(Summary(scored=12, one_score=12, figures=several)))
+    )
     assert ": these judges do not tell them apart;" in report
 
 
@@ -93,15 +134,25 @@ NOISE = (
 
 def test_mere_noise() -> None:
     """If nearly all is tied and the median reliability is 0, one sentence says that it is noise."""
-    figures = BatchFigures(groups=21, reliability=(21, *(0,) * 9), reliability_median=0.0)
+    figures = BatchFigures(
+        groups=21, reliability=(21, *(0,) * 9), reliability_median=0.0
+    )
     summary = Summary(groups=21, scored=21, tied=21, one_score=9, figures=figures)
     assert summary_lines(summary)[1:] == [NOISE]
     some = Summary(groups=21, scored=21, tied=10, one_score=8, figures=figures)
     (line,) = [one for one in summary_lines(some) if "more passes" in one]
     assert line.startswith("8 of 21 groups got the same score")
-    assert not [one for one in summary_lines(some) if "raise it" in one or "noise" in one]
-    better = BatchFigures(groups=21, reliability=(21, *(0,) * 9), reliability_median=0.3)
-    (line,) = [one for one in summary_lines(Summary(scored=21, tied=3, figures=better)) if "raise it" in one]
+    assert not [
+        one for one in summary_lines(some) if "raise it" in one or "noise" in one
+    ]
+    better = BatchFigures(
+        groups=21, reliability=(21, *(0,) * 9), reliability_median=0.3
+    )
+    (line,) = [
+        one
+        for one in summary_lines(Summary(scored=21, tied=3, figures=better))
+        if "raise it" in one
+    ]
     assert line.startswith("reliability: 0.30")
 
 
@@ -118,7 +169,9 @@ def test_mere_noise_in_a_report(ruler: Ruler, tmp_path: Path) -> None:
     assert "make it more" not in output
 
 
-def test_same_explanations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ruler: Ruler) -> None:
+def test_same_explanations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ruler: Ruler
+) -> None:
     """Replies in which all explanations are the same are counted, at the run's end and in the report."""
 
     def say(request: Request) -> Reply | CallError:

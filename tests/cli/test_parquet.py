@@ -55,7 +55,8 @@ def trl(keys: str) -> pa.Table:
 def verl(*answers: Sequence[str | None]) -> pa.Table:
     """Rows of verl's generation: a prompt of structs and the list of its answers."""
     rows = [
-        {"prompt": prompt(str(i)), "responses": list(texts), "index": i} for i, texts in enumerate(answers)
+        {"prompt": prompt(str(i)), "responses": list(texts), "index": i}
+        for i, texts in enumerate(answers)
     ]
     return pa.Table.from_pylist(rows)
 
@@ -64,13 +65,37 @@ def art(version: int) -> pa.Table:
     """Two groups of two ART trajectories, as each version of ART writes a table."""
     rows = []
     for number in range(4):
-        messages = [*prompt(str(number // 2)), {"role": "assistant", "content": f"truth=0.{number}"}]
-        row = {"group_index": number // 2, "group_metadata": "{}", "group_metrics": "{}", "group_logs": ["g"]}
-        row |= {"reward": float(number), "metrics": '{"correct": true}', "metadata": "{}", "logs": ["log"]}
-        row["messages"] = [{**message, "tool_calls": None, "trainable": False} for message in messages]
+        messages = [
+            *prompt(str(number // 2)),
+            {"role": "assistant", "content": f"truth=0.{number}"},
+        ]
+        row = {
+            "group_index": number // 2,
+            "group_metadata": "{}",
+            "group_metrics": "{}",
+            "group_logs": ["g"],
+        }
+        row |= {
+            "reward": float(number),
+            "metrics": '{"correct": true}',
+            "metadata": "{}",
+            "logs": ["log"],
+        }
+        row["messages"] = [
+            {**message, "tool_calls": None, "trainable": False} for message in messages
+        ]
         if version == 2:
-            whole = {"messages_and_choices": messages, "reward": float(number), "metrics": {"correct": True}}
-            row = {"format_version": 2, "trajectory_index": number % 2, "group_json": "{}", **row}
+            whole = {
+                "messages_and_choices": messages,
+                "reward": float(number),
+                "metrics": {"correct": True},
+            }
+            row = {
+                "format_version": 2,
+                "trajectory_index": number % 2,
+                "group_json": "{}",
+                **row,
+            }
             row["trajectory_json"] = json.dumps(whole, separators=(",", ":"))
         rows.append(row)
     return pa.Table.from_pylist(rows).replace_schema_metadata(
@@ -84,11 +109,17 @@ def check_unchanged(before: pa.Table, after: pa.Table, *changed: str) -> None:
     pq.write_table(before, file)
     before = pq.read_table(file)  # Parquet has its own name for what a list holds
     assert after.schema.names[: len(before.schema)] == before.schema.names
-    assert dict(before.schema.metadata or {}).items() <= dict(after.schema.metadata or {}).items()
+    assert (
+        dict(before.schema.metadata or {}).items()
+        <= dict(after.schema.metadata or {}).items()
+    )
     for field in before.schema:
         if field.name not in changed:
             assert after.schema.field(field.name).equals(field, check_metadata=True)
-            one, other = before.column(field.name).to_pylist(), after.column(field.name).to_pylist()
+            one, other = (
+                before.column(field.name).to_pylist(),
+                after.column(field.name).to_pylist(),
+            )
             assert repr(one) == repr(other)  # NaN is NaN
 
 
@@ -98,18 +129,25 @@ def annotations_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "keys"), [("in.parquet", "aaabbb"), ("in.jsonl", "abbaab"), ("-", "abbaab")]
+    ("name", "keys"),
+    [("in.parquet", "aaabbb"), ("in.jsonl", "abbaab"), ("-", "abbaab")],
 )
 def test_trl(ruler: Ruler, tmp_path: Path, keys: str, name: str) -> None:
     """TRL's table, under any name, scattered or not, is written with its columns, a reward and `ruler`."""
     path = tmp_path / ("in.parquet" if name == "-" else name)
     pq.write_table(trl(keys), path, row_group_size=2)
-    done = piped(tmp_path, path) if name == "-" else ruler("score", name, "out.parquet", *SCORE)
+    done = (
+        piped(tmp_path, path)
+        if name == "-"
+        else ruler("score", name, "out.parquet", *SCORE)
+    )
     assert done.returncode == 0, done.stderr
     check_unchanged(trl(keys), pq.read_table(tmp_path / "out.parquet"))
     frame = pd.read_parquet(tmp_path / "out.parquet")
     assert frame["reward"].between(0, 1).all()
-    assert [annotation["score"] for annotation in annotations_of(frame)] == list(frame["reward"])
+    assert [annotation["score"] for annotation in annotations_of(frame)] == list(
+        frame["reward"]
+    )
     assert {annotation["status"] for annotation in annotations_of(frame)} == {"scored"}
 
 
@@ -148,16 +186,22 @@ def test_art_twice(ruler: Ruler, tmp_path: Path, version: int) -> None:
         done = ruler("score", source, "b.parquet", *SCORE)
         assert done.returncode == 0, done.stderr
         after = pq.read_table(tmp_path / "b.parquet")
-        check_unchanged(art(version), after, "reward", "metrics", "logs", "trajectory_json")
+        check_unchanged(
+            art(version), after, "reward", "metrics", "logs", "trajectory_json"
+        )
         frame = after.to_pandas()
-        assert [annotation["independent_reward"] for annotation in annotations_of(frame)] == [
+        assert [
+            annotation["independent_reward"] for annotation in annotations_of(frame)
+        ] == [
             0.0,
             1.0,
             2.0,
             3.0,
         ]
         assert frame["reward"].between(0, 1).all()
-        assert [json.loads(text)["independent_reward"] for text in frame["metrics"]] == [0, 1, 2, 3]
+        assert [
+            json.loads(text)["independent_reward"] for text in frame["metrics"]
+        ] == [0, 1, 2, 3]
         if version == 2:
             inside = [json.loads(text)["reward"] for text in frame["trajectory_json"]]
             assert inside == list(frame["reward"])
@@ -167,7 +211,10 @@ def native(groups: int) -> pa.Table:
     """Groups of two native trajectories, of which the last group cannot be judged."""
     rows = []
     for number in range(groups):
-        talks = [[*prompt("a"), {"role": "assistant", "content": f"truth=0.{i}"}] for i in (2, 8)]
+        talks = [
+            [*prompt("a"), {"role": "assistant", "content": f"truth=0.{i}"}]
+            for i in (2, 8)
+        ]
         talks = [talk[: 2 * (number < groups - 1)] for talk in talks]
         trajectories = [{"messages": talk, "reward": 1.0} for talk in talks]
         rows.append({"group_id": f"g{number}", "trajectories": trajectories})
@@ -180,17 +227,36 @@ def test_structs(ruler: Ruler, tmp_path: Path) -> None:
     for source in ("in.parquet", "out.parquet"):
         assert ruler("score", source, "out.parquet", *SCORE).returncode == 1
         schema = pq.read_schema(tmp_path / "out.parquet")
-        own, part = schema.field("trajectories").type.value_type, schema.field("ruler").type
+        own, part = (
+            schema.field("trajectories").type.value_type,
+            schema.field("ruler").type,
+        )
         assert {field.type for field in own.field("metrics").type} == {pa.float64()}
-        kinds = {"score": pa.float64(), "reason": pa.string(), "schema": pa.int64(), "suspect": pa.bool_()}
-        assert {name: own.field("ruler").type.field(name).type for name in kinds} == kinds
-        assert (part.field("rubric").type, part.field("tied").type) == (pa.string(), pa.bool_())
+        kinds = {
+            "score": pa.float64(),
+            "reason": pa.string(),
+            "schema": pa.int64(),
+            "suspect": pa.bool_(),
+        }
+        assert {
+            name: own.field("ruler").type.field(name).type for name in kinds
+        } == kinds
+        assert (part.field("rubric").type, part.field("tied").type) == (
+            pa.string(),
+            pa.bool_(),
+        )
         assert part.field("usage").type.field("calls").type == pa.int64()
         frame = pd.read_parquet(tmp_path / "out.parquet")
-        assert [one["status"] for one in frame["ruler"]] == ["scored"] * 299 + ["failed"]
+        assert [one["status"] for one in frame["ruler"]] == ["scored"] * 299 + [
+            "failed"
+        ]
         each = [trajectory for row in frame["trajectories"] for trajectory in row]
-        assert [one["ruler"]["score"] for one in each] == [one["reward"] for one in each]
-        assert [one["ruler"]["score"] is None for one in each] == [False] * 598 + [True] * 2
+        assert [one["ruler"]["score"] for one in each] == [
+            one["reward"] for one in each
+        ]
+        assert [one["ruler"]["score"] is None for one in each] == [False] * 598 + [
+            True
+        ] * 2
         assert {one["metrics"]["independent_reward"] for one in each} == {1.0}
 
 
@@ -202,10 +268,15 @@ def test_old_annotations(ruler: Ruler, tmp_path: Path) -> None:
     texts = pa.array([json.dumps(one) for one in table.column("ruler").to_pylist()])
     at = table.schema.get_field_index("ruler")
     pq.write_table(table.set_column(at, "ruler", texts), tmp_path / "old.parquet")
-    old, new = (json.loads(ruler("report", name, "--json").stdout) for name in ("old.parquet", "new.parquet"))
+    old, new = (
+        json.loads(ruler("report", name, "--json").stdout)
+        for name in ("old.parquet", "new.parquet")
+    )
     assert old["figures"] == new["figures"]
     assert ruler("score", "old.parquet", "again.parquet", *SCORE).returncode == 0
-    assert pa.types.is_struct(pq.read_schema(tmp_path / "again.parquet").field("ruler").type)
+    assert pa.types.is_struct(
+        pq.read_schema(tmp_path / "again.parquet").field("ruler").type
+    )
 
 
 def test_lines(ruler: Ruler, tmp_path: Path) -> None:
@@ -215,7 +286,9 @@ def test_lines(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert ruler("score", "in.parquet", "out.jsonl", *SCORE).returncode == 0
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [row["reward"] for row in rows] == [row["reward"] for row in read(tmp_path / "out.jsonl")]
+    assert [row["reward"] for row in rows] == [
+        row["reward"] for row in read(tmp_path / "out.jsonl")
+    ]
     assert [row["prompt"] for row in rows] == ["Find a.", "Find b."] * 2
     for name, reason in (
         ("out.json", "name OUTPUT .parquet"),
@@ -234,7 +307,9 @@ def test_unreadable(ruler: Ruler, tmp_path: Path) -> None:
     assert "in.parquet: row 2 has no answer in `completion`" in done.stderr
     failed = read(tmp_path / "out.parquet.failed.jsonl")
     assert [row["prompt"] for row in failed] == ["Find .."] * 2
-    assert list(pd.read_parquet(tmp_path / "out.parquet")["prompt"]) == [f"Find {k}." for k in "aabb"]
+    assert list(pd.read_parquet(tmp_path / "out.parquet")["prompt"]) == [
+        f"Find {k}." for k in "aabb"
+    ]
 
 
 def test_drop(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
@@ -245,14 +320,25 @@ def test_drop(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     check_unchanged(table.slice(0, 1), pq.read_table(tmp_path / "out.parquet"))
     assert read(tmp_path / "out.parquet.failed.jsonl") == table.slice(1).to_pylist()
-    more = ("-m", "openai/400", "--api-base", server.base, "--ledger", "none", "--on-failure", "drop")
+    more = (
+        "-m",
+        "openai/400",
+        "--api-base",
+        server.base,
+        "--ledger",
+        "none",
+        "--on-failure",
+        "drop",
+    )
     assert ruler("score", "in.parquet", "none.parquet", *more).returncode == 1
     check_unchanged(table.slice(0, 0), pq.read_table(tmp_path / "none.parquet"))
 
 
 def test_stopped(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A run that stops leaves a readable table in OUTPUT.partial."""
-    pq.write_table(verl(*(["truth=0.1", "truth=0.9"] for _ in range(30))), tmp_path / "in.parquet")
+    pq.write_table(
+        verl(*(["truth=0.1", "truth=0.9"] for _ in range(30))), tmp_path / "in.parquet"
+    )
     more = ("--api-base", server.base, "-c", "1", "--max-failures", "3")
     done = ruler("score", "in.parquet", "out.parquet", "-m", "openai/400", *more)
     assert done.returncode == 1
@@ -283,19 +369,25 @@ def test_shards(ruler: Ruler, tmp_path: Path) -> None:
 def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
     """A truncated table is refused before a call."""
     pq.write_table(trl("aabb"), tmp_path / "whole.parquet")
-    (tmp_path / "in.parquet").write_bytes((tmp_path / "whole.parquet").read_bytes()[:-20])
+    (tmp_path / "in.parquet").write_bytes(
+        (tmp_path / "whole.parquet").read_bytes()[:-20]
+    )
     done = ruler("score", "in.parquet", "out.parquet", *SCORE)
     assert done.returncode == 2
     assert "no whole Parquet file" in done.stderr
     assert not (tmp_path / "out.parquet").exists()
 
 
-@pytest.mark.parametrize("args", [("check", "in.parquet"), ("score", ".", "-", *SCORE)], ids=" ".join)
+@pytest.mark.parametrize(
+    "args", [("check", "in.parquet"), ("score", ".", "-", *SCORE)], ids=" ".join
+)
 def test_without_pyarrow(process: Ruler, tmp_path: Path, args: Sequence[str]) -> None:
     """If pyarrow is not installed, a sentence names the command to install it."""
     pq.write_table(trl("aabb"), tmp_path / "in.parquet")
     (tmp_path / ".hidden").mkdir()
-    (tmp_path / ".hidden" / "sitecustomize.py").write_text("import sys\nsys.modules['pyarrow'] = None\n")
+    (tmp_path / ".hidden" / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['pyarrow'] = None\n"
+    )
     paths = f"{tmp_path / '.hidden'}:{ROOT}"
     done = process(*args, PYTHONPATH=paths)
     assert done.returncode == 2

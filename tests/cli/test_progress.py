@@ -14,7 +14,7 @@ import pytest
 
 from ruler_cli.cli import progress
 from ruler_cli.cli.progress import Console, bar_line, fitting
-from ruler_cli.observer import JudgeWait, Status, Summary, WaitReports
+from ruler_cli.types import JudgeWait, Status, Summary, WaitReports
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.on_terminal import watched
@@ -28,7 +28,10 @@ BAR = re.compile(r" *\d+% \|[█▏▎▍▌▋▊▉ ]{9,}\| (\d+ of \d+ groups
 
 @pytest.mark.parametrize(("tty", "moment"), [(True, 0), (True, 3600), (False, 0)])
 def test_bar(
-    tty: bool, moment: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tty: bool,
+    moment: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Groups are counted on a terminal, after a moment; elsewhere nothing is written."""
     monkeypatch.setattr(progress, "_COUNTER_DELAY", moment)
@@ -42,9 +45,17 @@ def test_bar(
 def test_closed_stderr(tmp_path: Path) -> None:
     """A run whose stderr is closed shows nothing, in any mode, and writes OUTPUT."""
     write(tmp_path / "in.jsonl", GROUPS[:2])
-    line = 'exec "$0" -m ruler_cli score in.jsonl out.jsonl -m offline --progress bar 2>&-'
+    line = (
+        'exec "$0" -m ruler_cli score in.jsonl out.jsonl -m offline --progress bar 2>&-'
+    )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["sh", "-c", line, sys.executable], cwd=tmp_path, env=env, check=False, timeout=60)
+    done = subprocess.run(
+        ["sh", "-c", line, sys.executable],
+        cwd=tmp_path,
+        env=env,
+        check=False,
+        timeout=60,
+    )
     assert (done.returncode, (tmp_path / "out.jsonl").exists()) == (0, True)
 
 
@@ -54,12 +65,20 @@ def test_first_line() -> None:
         " 36% |█████████▎                | 2140 of 6000 groups, 20:05 left, 3.2 groups/s"
     )
     assert BAR.match(bar_line(2140, 6000, 1205, 0.05, 700, 79).rstrip())
-    assert bar_line(2140, 6000, 1205, 0.05, 700, 79).endswith("20:05 left, 3.0 groups/min")
-    assert bar_line(0, 40, None, None, 5, 79).endswith("| 0 of 40 groups, 00:05 elapsed")
+    assert bar_line(2140, 6000, 1205, 0.05, 700, 79).endswith(
+        "20:05 left, 3.0 groups/min"
+    )
+    assert bar_line(0, 40, None, None, 5, 79).endswith(
+        "| 0 of 40 groups, 00:05 elapsed"
+    )
     assert bar_line(40, 40, 0.0, 3.0, 5, 79).endswith("| 40 of 40 groups, 3.0 groups/s")
-    assert bar_line(2140, 6000, 1205, 3.2, 700, 59).endswith("| 2140 of 6000 groups, 20:05 left")
+    assert bar_line(2140, 6000, 1205, 3.2, 700, 59).endswith(
+        "| 2140 of 6000 groups, 20:05 left"
+    )
     assert bar_line(2140, 6000, 1205, 3.2, 700, 20) == "36% of 6000"
-    assert bar_line(12, None, None, 3.2, 7, 79) == "12 groups, 00:07 elapsed, 3.2 groups/s"
+    assert (
+        bar_line(12, None, None, 3.2, 7, 79) == "12 groups, 00:07 elapsed, 3.2 groups/s"
+    )
     for width in range(1, 200):
         for total, left, rate in (
             (6000, 1e5, 0.01),
@@ -115,19 +134,29 @@ def test_log(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     summary = Summary(groups=40, kept=10, failed={"reply": 3}, cost_usd=1.2)
     for second in range(1, 60):
         clock.now += 1
-        console.tick(summary, Status(12, 16, 4, 512, 1.31e6, 33.2, "requests per minute", retrying=2))
+        console.tick(
+            summary,
+            Status(12, 16, 4, 512, 1.31e6, 33.2, "requests per minute", retrying=2),
+        )
         assert bool(capsys.readouterr().err) is (second == 30), second
     clock.now += 1
-    console.tick(summary, Status(12, 16, 4, 512, 1.31e6, 33.2, "requests per minute", retrying=2))
+    console.tick(
+        summary, Status(12, 16, 4, 512, 1.31e6, 33.2, "requests per minute", retrying=2)
+    )
     line = logged(capsys)
-    assert re.match(r"40 of 100 groups, 0\d:\d\d left, [\d.]+ groups/min; waiting 34 s: requests per ", line)
+    assert re.match(
+        r"40 of 100 groups, 0\d:\d\d left, [\d.]+ groups/min; waiting 34 s: requests per ",
+        line,
+    )
     assert line.endswith(
         "12 of 16 calls in flight, $1.20 of about $3.60, 3 failed, 2 to try again, 10 cached, "
         "512 requests/min, 1.31M tokens/min"
     )
 
 
-def test_rate_without_cached_groups(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rate_without_cached_groups(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Cached groups count in the bar; neither they nor their time count in the rate and the time left."""
     console = Console("log", "in.jsonl")
     console.started(10_000)
@@ -167,7 +196,9 @@ def test_smooth_rate(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     assert after(300, 2) == pytest.approx(2, abs=0.2)
 
 
-def test_wait_of_unknown_length(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wait_of_unknown_length(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
     """If it is not known how long a wait takes, its reason stands alone."""
     console = Console("log", "in.jsonl")
     console.started(3)
@@ -181,7 +212,9 @@ DOWN = "the judge is down: the judge answered 503: \x1b[31mno\u202e upstream 例
 
 def test_outage(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     """A wait for a judge has a line with its cause when it begins, one at its end, and each of the log."""
-    down = Status(1, 4, 2, waiting=7.0, why=DOWN, waits=(JudgeWait("one", DOWN, 900.0),))
+    down = Status(
+        1, 4, 2, waiting=7.0, why=DOWN, waits=(JudgeWait("one", DOWN, 900.0),)
+    )
     for mode in ("log", "none"):
         console = Console(mode, "in.jsonl")
         console.started(3)
@@ -197,7 +230,10 @@ def test_outage(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
         assert lines[-1] == "ruler: one answers again after 64 s"
         logs = [line for line in lines if "; waiting 7 s: " in line]
         assert len(logs) == (2 if mode == "log" else 0)
-        assert all(f"; waiting 7 s: {cause}" in line and "(one at http://h/v1)" in line for line in logs)
+        assert all(
+            f"; waiting 7 s: {cause}" in line and "(one at http://h/v1)" in line
+            for line in logs
+        )
 
 
 def lines_of(screen: list[str]) -> tuple[str, str] | None:
@@ -216,7 +252,16 @@ def seen(screens: list[list[str]]) -> list[tuple[str, str]]:
 
 def run(server: JudgeServer, *more: str, judge: str = "good") -> list[str]:
     """The words of a run."""
-    return ["score", "in.jsonl", "out.jsonl", "-m", f"openai/{judge}", "--api-base", server.base, *more]
+    return [
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        f"openai/{judge}",
+        "--api-base",
+        server.base,
+        *more,
+    ]
 
 
 def shows(pattern: str, times: int = 1) -> Callable[[list[str]], bool]:
@@ -234,7 +279,9 @@ def test_limited_run(server: JudgeServer, tmp_path: Path) -> None:
     """A run at --rpm says that it waits, why and how long, at 80 columns; Ctrl-C leaves a clean screen."""
     write(tmp_path / "in.jsonl", GROUPS)
     words = run(server, "--rpm", "20", *PRICE)
-    code, screens = watched(tmp_path, *words, stop=shows(r"waiting \d s: requests per minute", 3))
+    code, screens = watched(
+        tmp_path, *words, stop=shows(r"waiting \d s: requests per minute", 3)
+    )
     assert code == 130
     lines = seen(screens)
     assert max(len(line) for pair in lines for line in pair) < 80
@@ -243,7 +290,10 @@ def test_limited_run(server: JudgeServer, tmp_path: Path) -> None:
         r"waiting \d s: requests per minute, \d of \d calls in flight(, \$[\d.]+ of about \$[\d.]+)?.*",
         second[-1],
     )
-    assert any(re.search(r"\d of 40 groups, \d\d:\d\d left, [\d.]+ groups/", pair[0]) for pair in lines)
+    assert any(
+        re.search(r"\d of 40 groups, \d\d:\d\d left, [\d.]+ groups/", pair[0])
+        for pair in lines
+    )
     assert lines_of(screens[-1]) is None
     assert "ruler: interrupted" in screens[-1]
     assert not [line for line in screens[-1] if "%" in line or "waiting" in line]
@@ -255,7 +305,10 @@ def test_judge_asks_to_wait(server: JudgeServer, tmp_path: Path) -> None:
     server.configure(capacity=0, retry_after=20)
     code, screens = watched(tmp_path, *run(server), stop=shows(r"waiting \d+ s", 3))
     assert code == 130
-    waits = [re.match(r"waiting (\d+) s: the judge asked for it, ", second) for _, second in seen(screens)]
+    waits = [
+        re.match(r"waiting (\d+) s: the judge asked for it, ", second)
+        for _, second in seen(screens)
+    ]
     seconds = [int(wait[1]) for wait in waits if wait]
     assert seconds[0] in (19, 20, 21)
     assert seconds == sorted(seconds, reverse=True)
@@ -266,7 +319,9 @@ def test_before_the_first_reply(server: JudgeServer, tmp_path: Path) -> None:
     """Before the first reply the lines show the time and the calls in flight, with nothing made up."""
     write(tmp_path / "in.jsonl", GROUPS)
     server.configure(latency=3.0)
-    _, screens = watched(tmp_path, *run(server, *PRICE), "-c", "7", stop=shows(r"calls in flight"))
+    _, screens = watched(
+        tmp_path, *run(server, *PRICE), "-c", "7", stop=shows(r"calls in flight")
+    )
     first, second = next(lines for lines in seen(screens) if "in flight" in lines[1])
     assert re.search(r"\| 0 of 40 groups, 00:0\d elapsed$", first)
     assert second.startswith("7 of 7 calls in flight, 7 requests/min")
@@ -274,11 +329,16 @@ def test_before_the_first_reply(server: JudgeServer, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", few(1, [60, 120]))
-def test_resumed_run(columns: int, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_resumed_run(
+    columns: int, ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """Cached groups are counted apart, and problems print above the lines without tearing them."""
     write(tmp_path / "in.jsonl", GROUPS[:30])
     assert ruler(*run(server), "--ledger", "kept").returncode == 0
-    write(tmp_path / "in.jsonl", [*GROUPS[:30], {"group_id": "empty", "trajectories": []}, *GROUPS[30:38]])
+    write(
+        tmp_path / "in.jsonl",
+        [*GROUPS[:30], {"group_id": "empty", "trajectories": []}, *GROUPS[30:38]],
+    )
     server.configure(latency=1.2)
     more = ("-c", "4", "--ledger", "kept")
     code, screens = watched(tmp_path, *run(server, *more), columns=columns)
@@ -286,10 +346,19 @@ def test_resumed_run(columns: int, ruler: Ruler, server: JudgeServer, tmp_path: 
     lines = seen(screens)
     assert max(len(line) for pair in lines for line in pair) < columns
     assert any("cached" in second for _, second in lines)
-    problem = "ruler: group empty not scored (input): the group has no trajectories"[: columns - 5]
-    assert any(any(line.startswith(problem) for line in screen) and lines_of(screen) for screen in screens)
+    problem = "ruler: group empty not scored (input): the group has no trajectories"[
+        : columns - 5
+    ]
+    assert any(
+        any(line.startswith(problem) for line in screen) and lines_of(screen)
+        for screen in screens
+    )
     assert lines_of(screens[-1]) is None
-    rates = [float(rate[1]) for first, _ in lines if (rate := re.search(r"([\d.]+) groups/s", first))]
+    rates = [
+        float(rate[1])
+        for first, _ in lines
+        if (rate := re.search(r"([\d.]+) groups/s", first))
+    ]
     assert all(rate < 8 for rate in rates)  # not 30 groups in the first second
 
 
@@ -297,14 +366,23 @@ def test_stream(server: JudgeServer, tmp_path: Path) -> None:
     """From stdin, without a known number of groups, there is no bar, no percent and no time left."""
     server.configure(latency=1.2)
     text = "".join(json.dumps(each) + "\n" for each in GROUPS[:12])
-    words = ["-" if word == "in.jsonl" else word for word in run(server, *PRICE, "-c", "4")]
+    words = [
+        "-" if word == "in.jsonl" else word for word in run(server, *PRICE, "-c", "4")
+    ]
     code, screens = watched(tmp_path, *words, stdin=text)
     assert code == 0
     every = {line for screen in screens for line in screen}
-    assert any(re.match(r"\d+ groups?, \d\d:\d\d elapsed, [\d.]+ groups/(s|min)$", line) for line in every)
+    assert any(
+        re.match(r"\d+ groups?, \d\d:\d\d elapsed, [\d.]+ groups/(s|min)$", line)
+        for line in every
+    )
     assert any(re.match(r"4 of 4 calls in flight, \$[\d.]+, ", line) for line in every)
-    assert not [line for line in every if "%" in line or " left" in line or " of about" in line]
-    assert screens[-1][-1] == "ruler: written to out.jsonl; next: ruler report out.jsonl"
+    assert not [
+        line for line in every if "%" in line or " left" in line or " of about" in line
+    ]
+    assert (
+        screens[-1][-1] == "ruler: written to out.jsonl; next: ruler report out.jsonl"
+    )
 
 
 def test_resized_terminal(server: JudgeServer, tmp_path: Path) -> None:
@@ -312,7 +390,11 @@ def test_resized_terminal(server: JudgeServer, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", GROUPS[:24])
     server.configure(latency=1.2)
     code, screens = watched(
-        tmp_path, *run(server, "-c", "8"), columns=100, stop=shows("in flight"), resize=50
+        tmp_path,
+        *run(server, "-c", "8"),
+        columns=100,
+        stop=shows("in flight"),
+        resize=50,
     )
     assert code == 0
     widths = [max(map(len, lines)) for lines in seen(screens)]

@@ -18,20 +18,43 @@ TEXTS = [f"answer number {i}" for i in range(9)]
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
     """A group of nine, and a single rollout."""
-    large = {"group_id": "large", "trajectories": [{"messages": talk(text)} for text in TEXTS]}
+    large = {
+        "group_id": "large",
+        "trajectories": [{"messages": talk(text)} for text in TEXTS],
+    }
     alone = {"group_id": "alone", "trajectories": [{"messages": talk("only")}]}
     return write(tmp_path / "in.jsonl", [large, alone])
 
 
 def test_any_request(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
     """Every request of a group that `score` sends can be printed, by its pass and window."""
-    args = ("-m", "openai/good", "--api-base", server.base, "--group-size", "3", "--passes", "3")
-    assert ruler("score", dump, dump.with_name("out.jsonl"), *args, "--ledger", "none").returncode == 0
-    sent = ([message["content"] for message in request["messages"]] for request in server.requests())
+    args = (
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+        "--group-size",
+        "3",
+        "--passes",
+        "3",
+    )
+    assert (
+        ruler(
+            "score", dump, dump.with_name("out.jsonl"), *args, "--ledger", "none"
+        ).returncode
+        == 0
+    )
+    sent = (
+        [message["content"] for message in request["messages"]]
+        for request in server.requests()
+    )
     printed = set()
     for pass_index, window in itertools.product((1, 2, 3), repeat=2):
         done = ruler("prompt", dump, *args, "--pass", pass_index, "--window", window)
-        assert f"pass {pass_index} of 3, window {window} of 3; the group takes 9 requests" in done.stderr
+        assert (
+            f"pass {pass_index} of 3, window {window} of 3; the group takes 9 requests"
+            in done.stderr
+        )
         printed.add(done.stdout)
     assert len(printed) == 9
     assert printed <= {f"system:\n{system}\n\nuser:\n{user}\n" for system, user in sent}
@@ -39,7 +62,10 @@ def test_any_request(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
 
 def test_printed_key(ruler: Ruler, tmp_path: Path) -> None:
     """A group is found by its key as it is, and as ruler prints it."""
-    write(tmp_path / "in.jsonl", [{"group_id": key, "messages": talk(key)} for key in ("a", "a", "\x1b b")])
+    write(
+        tmp_path / "in.jsonl",
+        [{"group_id": key, "messages": talk(key)} for key in ("a", "a", "\x1b b")],
+    )
     shown = ruler("prompt", "in.jsonl", "--group", "c").stderr
     assert "`$'\\x1b b'`" in shown
     for key in ("\x1b b", "$'\\x1b b'"):
@@ -62,7 +88,9 @@ def test_answer_format(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
         printed = ruler("prompt", dump, "-m", model, "--api-base", server.base).stdout
         args = ["-m", model, "--api-base", server.base, "-c", "1", "--ledger", "none"]
         assert ruler("score", dump, dump.with_name("out.jsonl"), *args).returncode == 0
-        system, user = (message["content"] for message in server.requests()[0]["messages"])
+        system, user = (
+            message["content"] for message in server.requests()[0]["messages"]
+        )
         assert printed == f"system:\n{system}\n\nuser:\n{user}\n"
         assert ('"scores": {"ID"' in printed) is (model == "openai/good")
         server.reset()
@@ -71,7 +99,9 @@ def test_answer_format(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
 def test_panel(ruler: Ruler, dump: Path) -> None:
     """For a panel the request to the first judge is printed, and the requests to all are counted."""
     alone = ruler("prompt", dump, "-m", "openai/o3")
-    done = ruler("prompt", dump, "-m", "openai/o3", "-m", "openai/gpt-4o", "--passes", "2")
+    done = ruler(
+        "prompt", dump, "-m", "openai/o3", "-m", "openai/gpt-4o", "--passes", "2"
+    )
     assert done.stdout == alone.stdout
     assert "of 2 judges the first; the group takes 4 requests" in done.stderr
 
@@ -99,7 +129,10 @@ def test_single_rollout(ruler: Ruler, dump: Path) -> None:
 def test_too_long(ruler: Ruler, tmp_path: Path) -> None:
     """A request that is never sent is printed with a warning."""
     long = "word " * 150_000
-    write(tmp_path / "in.jsonl", [{"group_id": "b", "messages": talk(f"{i} {long}")} for i in range(2)])
+    write(
+        tmp_path / "in.jsonl",
+        [{"group_id": "b", "messages": talk(f"{i} {long}")} for i in range(2)],
+    )
     done = ruler("prompt", "in.jsonl", "-m", "openai/gpt-4o")
     assert done.returncode == 0
     assert "word word" in done.stdout

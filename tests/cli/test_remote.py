@@ -14,12 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ruler_cli.config import InputSettings, JudgeSettings, MaxFailures, ScoreSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.observer import Observer
-from ruler_cli.reading.compression import zstd
-from ruler_cli.run import RunResult, score
-from ruler_cli.types import Problem
+from ruler_cli.files.compression import zstd
+from ruler_cli.runs.file import RunResult, score
+from ruler_cli.settings.models import (
+    InputSettings,
+    JudgeSettings,
+    MaxFailures,
+    ScoreSettings,
+)
+from ruler_cli.types import Observer, Problem
 from tests.conftest import Ruler, group, rollout
 from tests.judge_server import JudgeServer
 from tests.reading.object_store import Store
@@ -83,15 +87,23 @@ class ProblemCollector(Observer):
         self.problems.append(f"{problem.where} {problem.reason}")
 
 
-async def run(source: str, output: str, observer: Observer | None = None, **more: Any) -> RunResult:
+async def run(
+    source: str, output: str, observer: Observer | None = None, **more: Any
+) -> RunResult:
     """Score one address into another."""
     judge = more.pop("judge", JudgeSettings("offline"))
-    return await score(ScoreSettings(InputSettings(source), output, judge, **more), observer)
+    return await score(
+        ScoreSettings(InputSettings(source), output, judge, **more), observer
+    )
 
 
 async def test_lines(memory: dict[str, Any]) -> None:
     """Lines at an address are written to another, compressed by its name; no other object is left there."""
-    for pack, records in ((bytes, ROLLOUTS), (gzip.compress, SCATTERED), (zstd.compress, SCATTERED)):
+    for pack, records in (
+        (bytes, ROLLOUTS),
+        (gzip.compress, SCATTERED),
+        (zstd.compress, SCATTERED),
+    ):
         put("in/a", pack(lines(records)))
         assert (await run("memory://in/a", "memory://out/b.jsonl")).stopped is None
         assert rewards(get("out/b.jsonl")) == [0, 1, 2, 3, 4, 5]
@@ -136,7 +148,9 @@ async def test_folder(memory: dict[str, Any], tmp_path: Path) -> None:
     for output in ("memory://out", "memory://out/", "memory://in"):
         assert (await run("memory://in", output)).summary.complete
         name = output.removeprefix("memory://").rstrip("/")
-        result = b"".join(gzip.decompress(get(f"{name}/{number}.jsonl.gz")) for number in range(6))
+        result = b"".join(
+            gzip.decompress(get(f"{name}/{number}.jsonl.gz")) for number in range(6)
+        )
         assert rewards(result) == [0, 1, 2, 3, 4, 5]
         assert get(f"{name}/notes.txt") == b"nothing\n"
     assert set(memory) == before | {name.replace("/in/", "/out/") for name in before}
@@ -157,7 +171,12 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("memory://in/none", "memory://b", {}, "no such object"),
     ("memory://none/*", "memory://b", {}, "there is no file"),
     ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with failed=FILE"),
-    ("memory://in/a", "memory://b", {"failed": Path("s3://u:secret@b/x")}, "a file of this machine"),
+    (
+        "memory://in/a",
+        "memory://b",
+        {"failed": Path("s3://u:secret@b/x")},
+        "a file of this machine",
+    ),
     ("what://in/a", "b", {}, "no kind of address"),
 ]
 
@@ -177,7 +196,9 @@ async def test_stopped(memory: dict[str, Any], server: JudgeServer) -> None:
     put("a", lines([group(f"g{i}", 0.1, 0.9) for i in range(9)]))
     put("b", b"old")
     judge = JudgeSettings("openai/400", server.base)
-    done = await run("memory://a", "memory://b", judge=judge, max_failures=MaxFailures(2))
+    done = await run(
+        "memory://a", "memory://b", judge=judge, max_failures=MaxFailures(2)
+    )
     assert done.stopped is not None
     assert not done.whole
     assert get("b") == b"old"
@@ -215,7 +236,9 @@ async def test_changed(memory: dict[str, Any]) -> None:
     assert "memory://a: changed while it was read" in str(done.stopped)
     assert set(memory) == {"/a"}
     put("a", lines(ROLLOUTS))
-    done = await run("memory://a", "memory://b", ChangesObject(lines([*ROLLOUTS, *ROLLOUTS])))
+    done = await run(
+        "memory://a", "memory://b", ChangesObject(lines([*ROLLOUTS, *ROLLOUTS]))
+    )
     assert done.stopped is None
     assert len(rewards(get("b"))) == 6
 
@@ -249,7 +272,9 @@ def environment(store: Store) -> dict[str, str]:
 def test_s3(ruler: Ruler, store: Store, pack: Any) -> None:
     """The command reads an object and writes another one with the same compression."""
     store.objects["/bucket/in/a"] = pack(ROLLOUTS)
-    done = ruler("score", "s3://bucket/in/a", "s3://bucket/out/b", *SCORE, **environment(store))
+    done = ruler(
+        "score", "s3://bucket/in/a", "s3://bucket/out/b", *SCORE, **environment(store)
+    )
     assert done.returncode == 0, done.stderr
     data = store.objects["/bucket/out/b"]
     if pack is lines:
@@ -267,7 +292,9 @@ def test_s3_without_lists(ruler: Ruler, store: Store) -> None:
     """An object can be scored without the right to list the bucket."""
     store.objects["/bucket/a"] = lines(ROLLOUTS)
     store.refuse_lists = True
-    done = ruler("score", "s3://bucket/a", "s3://bucket/b", *SCORE, **environment(store))
+    done = ruler(
+        "score", "s3://bucket/a", "s3://bucket/b", *SCORE, **environment(store)
+    )
     assert done.returncode == 0, done.stderr
     assert rewards(store.objects["/bucket/b"]) == [0, 1, 2, 3, 4, 5]
     done = ruler("score", "s3://bucket/*", "-", *SCORE, **environment(store))
@@ -293,11 +320,15 @@ def test_s3_folder(ruler: Ruler, store: Store) -> None:
     assert len(pq.read_table(io.BytesIO(store.objects["/bucket/out/1"]))) == 6
 
 
-def test_s3_stopped(process: Ruler, store: Store, server: JudgeServer, tmp_path: Path) -> None:
+def test_s3_stopped(
+    process: Ruler, store: Store, server: JudgeServer, tmp_path: Path
+) -> None:
     """A stopped run names the address, no file that does not exist, and the command to go on."""
     store.objects["/bucket/a"] = lines([group(f"g{i}", 0.1, 0.9) for i in range(9)])
     more = ("-m", "openai/400", "--api-base", server.base, "--max-failures", "2")
-    done = process("score", "s3://bucket/a", "s3://bucket/b", *more, **environment(store))
+    done = process(
+        "score", "s3://bucket/a", "s3://bucket/b", *more, **environment(store)
+    )
     assert done.returncode == 1
     assert "s3://bucket/b is as it was" in done.stderr
     assert ".partial" not in done.stderr
@@ -310,7 +341,15 @@ def test_s3_stopped(process: Ruler, store: Store, server: JudgeServer, tmp_path:
 def test_s3_refuses(ruler: Ruler, store: Store, server: JudgeServer) -> None:
     """A store that refuses the object at the end is reported, and the rerun sends no request again."""
     store.objects["/bucket/a"] = lines([group("g", 0.1, 0.9)])
-    run = ("score", "s3://bucket/a", "s3://bucket/b", "-m", "openai/good", "--api-base", server.base)
+    run = (
+        "score",
+        "s3://bucket/a",
+        "s3://bucket/b",
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+    )
     store.refuse_puts_after = 0
     done = ruler(*run, **environment(store))
     assert done.returncode == 1
@@ -323,7 +362,9 @@ def test_s3_refuses(ruler: Ruler, store: Store, server: JudgeServer) -> None:
 def test_secrets(ruler: Ruler, store: Store) -> None:
     """No sentence of any command shows a secret of an address."""
     store.objects["/bucket/a"] = b"oops\n" + lines([*ROLLOUTS, 7])
-    address = store.url.replace("://", "://me:verysecret@") + "/bucket/a?token=verysecret"
+    address = (
+        store.url.replace("://", "://me:verysecret@") + "/bucket/a?token=verysecret"
+    )
     for command in (
         ("check", address),
         ("check", address, "--json"),

@@ -15,14 +15,17 @@ from typing import Any
 import orjson
 import pytest
 
-from ruler_cli.answer import reply_of
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.types import reply_of
 from tests.conftest import ROOT, Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 
 GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(12)]
-LONG = {"group_id": "long", "trajectories": [rollout(i / 30, f"l-{i} " + "word " * 200) for i in range(24)]}
+LONG = {
+    "group_id": "long",
+    "trajectories": [rollout(i / 30, f"l-{i} " + "word " * 200) for i in range(24)],
+}
 _MOST = 12
 """Rounds after which no request is missing."""
 
@@ -33,20 +36,31 @@ def answer(path: Path, server: JudgeServer, ledger: Path, model: str) -> int:
     with Ledger(ledger) as database:
         for line in reversed(lines):  # an engine keeps no order
             row = orjson.loads(line)
-            post = urllib.request.Request(server.base + "/chat/completions", orjson.dumps(row["body"]))
+            post = urllib.request.Request(
+                server.base + "/chat/completions", orjson.dumps(row["body"])
+            )
             key = bytes.fromhex(row["custom_id"])
             try:
                 with server.opener.open(post, timeout=10) as reply:
                     database.keep(key, model, reply_of(reply.read()), 0.5)
             except urllib.error.HTTPError as error:
                 code, message = error_of(error.read())
-                database.keep(key, model, classify(error.code, code, message, dict(error.headers)), 0.5)
+                database.keep(
+                    key,
+                    model,
+                    classify(error.code, code, message, dict(error.headers)),
+                    0.5,
+                )
     return len(lines)
 
 
 def masked(path: Path) -> bytes:
     """An output without times and `cached`."""
-    return re.sub(rb'"judged_at": ?"[^"]+"|"cached": ?\w+|"latency_s": ?[0-9.]+', b"", path.read_bytes())
+    return re.sub(
+        rb'"judged_at": ?"[^"]+"|"cached": ?\w+|"latency_s": ?[0-9.]+',
+        b"",
+        path.read_bytes(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,26 +69,58 @@ def masked(path: Path) -> bytes:
         ("good", ["--passes", "3", "--group-size", "8", "--adaptive"]),
         (
             "once-not-json",
-            ["--order", "input", "--seed", "7", "--rubric", "Be strict.", "-p", "temperature=0.5"],
+            [
+                "--order",
+                "input",
+                "--seed",
+                "7",
+                "--rubric",
+                "Be strict.",
+                "-p",
+                "temperature=0.5",
+            ],
         ),
         ("400-context", ["--passes", "2"]),
     ],
 )
-def test_round_trip(cue: str, options: list[str], ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_round_trip(
+    cue: str, options: list[str], ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """Rendered, answered and imported requests give the output of a live run, except for times."""
     write(tmp_path / "in.jsonl", [*GROUPS[:6], LONG, *GROUPS[6:]])
     model = f"openai/{cue}"
     there = [*options, "-m", model, "--api-base", server.base]
-    live = ruler("score", "in.jsonl", "live.jsonl", *there, "--ledger", "live.sqlite", "--retries", "0")
+    live = ruler(
+        "score",
+        "in.jsonl",
+        "live.jsonl",
+        *there,
+        "--ledger",
+        "live.sqlite",
+        "--retries",
+        "0",
+    )
     server.reset()
     for _ in range(_MOST):
-        done = ruler("render", "in.jsonl", "requests.jsonl", *there, "--ledger", "l.sqlite")
+        done = ruler(
+            "render", "in.jsonl", "requests.jsonl", *there, "--ledger", "l.sqlite"
+        )
         assert done.returncode == 0, done.stderr
         assert server.stats()["requests"] == 0 or (tmp_path / "l.sqlite").exists()
-        if not answer(tmp_path / "requests.jsonl", server, tmp_path / "l.sqlite", model):
+        if not answer(
+            tmp_path / "requests.jsonl", server, tmp_path / "l.sqlite", model
+        ):
             break
     before = server.stats()["requests"]
-    cached = ruler("score", "in.jsonl", "out.jsonl", *there, "--ledger", "l.sqlite", "--cached-only")
+    cached = ruler(
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        *there,
+        "--ledger",
+        "l.sqlite",
+        "--cached-only",
+    )
     assert server.stats()["requests"] == before
     assert cached.returncode == live.returncode
     assert masked(tmp_path / "out.jsonl") == masked(tmp_path / "live.jsonl")
@@ -83,7 +129,9 @@ def test_round_trip(cue: str, options: list[str], ruler: Ruler, server: JudgeSer
 def test_no_side_effects(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """`render` needs no key, sends no request and creates no ledger."""
     write(tmp_path / "in.jsonl", GROUPS)
-    done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3", OPENAI_BASE_URL=server.base)
+    done = ruler(
+        "render", "in.jsonl", "r.jsonl", "-m", "openai/o3", OPENAI_BASE_URL=server.base
+    )
     assert done.returncode == 0
     assert "12 of 12 groups to be asked about, 12 requests, about" in done.stderr
     assert "r.jsonl: 12 requests, " in done.stderr
@@ -98,10 +146,14 @@ def test_stdout(ruler: Ruler, process: Ruler, tmp_path: Path) -> None:
     ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     text = (tmp_path / "r.jsonl").read_text()
     assert ruler("render", "in.jsonl", "-", "-m", "openai/o3").stdout == text
-    piped = ruler("render", "-", "-", "-m", "openai/o3", stdin=(tmp_path / "in.jsonl").read_text())
+    piped = ruler(
+        "render", "-", "-", "-m", "openai/o3", stdin=(tmp_path / "in.jsonl").read_text()
+    )
     assert piped.stdout == text
     assert "stdout: 12 requests" in piped.stderr
-    assert process("render", "in.jsonl", "/dev/stdout", "-m", "openai/o3").stdout == text
+    assert (
+        process("render", "in.jsonl", "/dev/stdout", "-m", "openai/o3").stdout == text
+    )
 
 
 def test_nothing_missing(ruler: Ruler, tmp_path: Path) -> None:
@@ -116,15 +168,28 @@ def test_nothing_missing(ruler: Ruler, tmp_path: Path) -> None:
 def test_panel(ruler: Ruler, tmp_path: Path) -> None:
     """Each judge of a panel has its own files, in the format of its API."""
     write(tmp_path / "in.jsonl", GROUPS[:2])
-    judges = ["-m", "openai/o3", "-m", "anthropic/claude-sonnet-4-5", "-m", "hosted_vllm/Qwen/Qwen3-8B"]
+    judges = [
+        "-m",
+        "openai/o3",
+        "-m",
+        "anthropic/claude-sonnet-4-5",
+        "-m",
+        "hosted_vllm/Qwen/Qwen3-8B",
+    ]
     assert ruler("render", "in.jsonl", "r.jsonl", *judges).returncode == 0
-    rows = {path.name: orjson.loads(path.read_bytes().splitlines()[0]) for path in tmp_path.glob("r.*")}
+    rows = {
+        path.name: orjson.loads(path.read_bytes().splitlines()[0])
+        for path in tmp_path.glob("r.*")
+    }
     assert set(rows) == {
         "r.openai-o3.jsonl",
         "r.anthropic-claude-sonnet-4-5.jsonl",
         "r.hosted_vllm-Qwen-Qwen3-8B.jsonl",
     }
-    assert rows["r.anthropic-claude-sonnet-4-5.jsonl"]["params"]["model"] == "claude-sonnet-4-5"
+    assert (
+        rows["r.anthropic-claude-sonnet-4-5.jsonl"]["params"]["model"]
+        == "claude-sonnet-4-5"
+    )
     assert rows["r.hosted_vllm-Qwen-Qwen3-8B.jsonl"]["body"]["model"] == "Qwen/Qwen3-8B"
     refused = ruler("render", "in.jsonl", "-", *judges)
     assert (refused.returncode, "one model" in refused.stderr) == (2, True)
@@ -132,7 +197,10 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_skipped_groups(ruler: Ruler, tmp_path: Path) -> None:
     """Unreadable lines and groups with nothing to judge are reported; the rest is written."""
-    write(tmp_path / "in.jsonl", [GROUPS[0], {"no": "group"}, {"group_id": "x", "trajectories": []}])
+    write(
+        tmp_path / "in.jsonl",
+        [GROUPS[0], {"no": "group"}, {"group_id": "x", "trajectories": []}],
+    )
     done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     assert done.returncode == 1
     assert "line 2" in done.stderr
@@ -140,17 +208,22 @@ def test_skipped_groups(ruler: Ruler, tmp_path: Path) -> None:
     assert len((tmp_path / "r.jsonl").read_bytes().splitlines()) == 1
 
 
-def test_too_large_request(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_request(
+    ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A request above the size limit of a file is reported, and the exit code is 1."""
-    from ruler_cli.batch import request_files
-    from ruler_cli.batch.request_files import Limits
+    from ruler_cli.runs.batch import request_files
+    from ruler_cli.runs.batch.request_files import Limits
 
     monkeypatch.setitem(request_files.LIMITS, "openai", Limits(50_000, 8_000))
     write(tmp_path / "in.jsonl", [GROUPS[0], LONG, GROUPS[1]])
     done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     assert done.returncode == 1
     assert "1 request not written: larger than" in done.stderr
-    assert len(b"".join(p.read_bytes() for p in tmp_path.glob("r*.jsonl")).splitlines()) == 2
+    assert (
+        len(b"".join(p.read_bytes() for p in tmp_path.glob("r*.jsonl")).splitlines())
+        == 2
+    )
 
 
 def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
@@ -185,9 +258,20 @@ def test_existing_files(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_interrupted(tmp_path: Path) -> None:
     """Ctrl-C ends the command at once, also while a pipe is silent, and leaves no partial file."""
-    command = [sys.executable, "-m", "ruler_cli", "render", "-", "r.jsonl", "-m", "openai/o3"]
+    command = [
+        sys.executable,
+        "-m",
+        "ruler_cli",
+        "render",
+        "-",
+        "r.jsonl",
+        "-m",
+        "openai/o3",
+    ]
     env, pipe = {**os.environ, "PYTHONPATH": str(ROOT)}, subprocess.PIPE
-    with subprocess.Popen(command, cwd=tmp_path, env=env, stdin=pipe, stderr=pipe) as run:
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=env, stdin=pipe, stderr=pipe
+    ) as run:
         assert run.stdin and run.stderr
         run.stdin.write(b"".join(orjson.dumps(one) + b"\n" for one in GROUPS * 20))
         run.stdin.flush()
@@ -200,7 +284,9 @@ def test_interrupted(tmp_path: Path) -> None:
 def test_same_requests_as_prompt(ruler: Ruler, tmp_path: Path) -> None:
     """A row holds the request that `ruler prompt` prints."""
     write(tmp_path / "in.jsonl", GROUPS[:1])
-    body: Any = orjson.loads(ruler("render", "in.jsonl", "-", "-m", "openai/o3").stdout)["body"]
+    body: Any = orjson.loads(
+        ruler("render", "in.jsonl", "-", "-m", "openai/o3").stdout
+    )["body"]
     printed = ruler("prompt", "in.jsonl", "-m", "openai/o3").stdout
     system, user = (message["content"] for message in body["messages"])
     assert printed == f"system:\n{system}\n\nuser:\n{user}\n"

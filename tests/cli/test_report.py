@@ -22,10 +22,25 @@ SAMPLES = sorted((ROOT / "samples").glob("*.scored.jsonl"))
 
 def run_of(groups: int = 30) -> list[dict[str, Any]]:
     """Groups of two with labels, one in six ordered against them, the first failed, the second tied."""
-    own: dict[str, Any] = {"judge": "m", "passes": 2, "reliability": 0.8, "cost_usd": 0.5, "latency_s": 2.0}
-    own |= {"judged_at": "2026-11-21T02:14:05Z", "usage": {"calls": 2, "prompt_tokens": 1500}}
-    out = [scored("lost", None, None, **own), scored("same", 0.5, 0.5, labels=(0, 1), tied=True, **own)]
-    out += [scored(f"g{g}", 0.3, 0.7, labels=(0, 1) if g % 6 else (1, 0), **own) for g in range(groups)]
+    own: dict[str, Any] = {
+        "judge": "m",
+        "passes": 2,
+        "reliability": 0.8,
+        "cost_usd": 0.5,
+        "latency_s": 2.0,
+    }
+    own |= {
+        "judged_at": "2026-11-21T02:14:05Z",
+        "usage": {"calls": 2, "prompt_tokens": 1500},
+    }
+    out = [
+        scored("lost", None, None, **own),
+        scored("same", 0.5, 0.5, labels=(0, 1), tied=True, **own),
+    ]
+    out += [
+        scored(f"g{g}", 0.3, 0.7, labels=(0, 1) if g % 6 else (1, 0), **own)
+        for g in range(groups)
+    ]
     return out
 
 
@@ -60,7 +75,17 @@ def test_missing_figures(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", [scored(f"g{i}", 0.2, 0.4) for i in range(10)])
     done = ruler("report", "s.jsonl")
     assert done.returncode == 0
-    names = ("cost", "a group", "reward", "agreement", "position", "length", "reliability", "disputed", "$")
+    names = (
+        "cost",
+        "a group",
+        "reward",
+        "agreement",
+        "position",
+        "length",
+        "reliability",
+        "disputed",
+        "$",
+    )
     for word in names:
         assert word not in done.stdout, word
     assert "rollouts by score" in done.stdout
@@ -68,7 +93,10 @@ def test_missing_figures(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_few_groups(ruler: Ruler, tmp_path: Path) -> None:
     """Under ten groups there are no plots but the numbers, and every group is listed."""
-    write(tmp_path / "s.jsonl", [scored("same", 0.5, 0.5), *(scored(f"g{i}", 0.2, 0.4) for i in range(8))])
+    write(
+        tmp_path / "s.jsonl",
+        [scored("same", 0.5, 0.5), *(scored(f"g{i}", 0.2, 0.4) for i in range(8))],
+    )
     output = ruler("report", "s.jsonl").stdout
     assert "by score" not in output
     assert "mean score           0.32" in output
@@ -78,7 +106,10 @@ def test_few_groups(ruler: Ruler, tmp_path: Path) -> None:
     assert groups.count(".40 .20") == 8
     write(tmp_path / "s.jsonl", [scored("lost", None, None), scored("g0", 0.2, 0.4)])
     output = ruler("report", "s.jsonl").stdout
-    assert "worst groups (failed, suspect, tied though rewards differ, unreliable)\n" in output
+    assert (
+        "worst groups (failed, suspect, tied though rewards differ, unreliable)\n"
+        in output
+    )
     assert output.index("lost ") < output.index("other groups") < output.rindex("g0 ")
 
 
@@ -95,7 +126,13 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
             "same_explanations": 1,
     }  # fmt: skip
     assert report["worst"][0]["group"]["key"] == "lost"
-    assert [t["group"]["key"] for t in report["disputed"]] == ["g0", "g6", "g12", "g18", "g24"]
+    assert [t["group"]["key"] for t in report["disputed"]] == [
+        "g0",
+        "g6",
+        "g12",
+        "g18",
+        "g24",
+    ]
 
 
 def test_disputes_without_labels(ruler: Ruler, tmp_path: Path) -> None:
@@ -105,8 +142,12 @@ def test_disputes_without_labels(ruler: Ruler, tmp_path: Path) -> None:
         group["trajectories"][0]["ruler"]["judges"] = judges
     write(tmp_path / "s.jsonl", [near, far])
     output = ruler("report", "s.jsonl").stdout
-    disputed = output[output.index("most disputed groups (the judges of the panel furthest apart)") :]
-    assert disputed.index("far    apart by 0.80") < disputed.index("near   apart by 0.30")
+    disputed = output[
+        output.index("most disputed groups (the judges of the panel furthest apart)") :
+    ]
+    assert disputed.index("far    apart by 0.80") < disputed.index(
+        "near   apart by 0.30"
+    )
 
 
 @pytest.mark.parametrize("columns", few(1, [10, 37, 120]))
@@ -135,7 +176,10 @@ def test_hostile_json(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_markup(ruler: Ruler, tmp_path: Path) -> None:
     """Text that looks like markup or an emoji's name is shown unchanged."""
-    write(tmp_path / "s.jsonl", [scored(k, 0.9, 0.1, labels=(0, 1)) for k in ("[bold]", "[/red]", ":smile:")])
+    write(
+        tmp_path / "s.jsonl",
+        [scored(k, 0.9, 0.1, labels=(0, 1)) for k in ("[bold]", "[/red]", ":smile:")],
+    )
     done = ruler("report", "s.jsonl").stdout
     assert all(f"  {key} " in done for key in ("[bold]", "[/red]", ":smile:"))
     assert "--group '[bold]'" in done
@@ -158,7 +202,12 @@ def test_colour(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", run_of())
     assert "\x1b" not in ruler("report", "s.jsonl").stdout
     assert "\x1b[36" in ruler("report", "s.jsonl", FORCE_COLOR="1", TERM="xterm").stdout
-    assert "\x1b" not in ruler("report", "s.jsonl", FORCE_COLOR="1", NO_COLOR="1", TERM="xterm").stdout
+    assert (
+        "\x1b"
+        not in ruler(
+            "report", "s.jsonl", FORCE_COLOR="1", NO_COLOR="1", TERM="xterm"
+        ).stdout
+    )
 
 
 @pytest.mark.parametrize("env", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}])
@@ -247,7 +296,9 @@ def test_all_failed(ruler: Ruler, tmp_path: Path) -> None:
         (("s.jsonl", "--group", "c"), "there is no group `c`"),
     ],
 )
-def test_bad_usage(args: tuple[str, ...], message: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_bad_usage(
+    args: tuple[str, ...], message: str, ruler: Ruler, tmp_path: Path
+) -> None:
     """Bad usage is one sentence and exit code 2; nothing is written."""
     write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.4)])
     (tmp_path / "empty.jsonl").write_text("")
@@ -294,7 +345,8 @@ def test_closed_pipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "code", "message"), few(1, [(">/dev/full", 1, "No space left"), (">&-", 2, "stdout is closed")])
+    ("to", "code", "message"),
+    few(1, [(">/dev/full", 1, "No space left"), (">&-", 2, "stdout is closed")]),
 )
 def test_no_stdout(to: str, code: int, message: str, tmp_path: Path) -> None:
     """Without a usable stdout every option ends in one sentence."""
@@ -315,9 +367,7 @@ def test_no_stdout(to: str, code: int, message: str, tmp_path: Path) -> None:
 
 def test_imports() -> None:
     """No module of the terminal view is imported before it is needed."""
-    code = (
-        "import sys, ruler_cli.cli; print([m for m in sys.modules if m.split('.')[0] in ('rich', 'jinja2')])"
-    )
+    code = "import sys, ruler_cli.cli; print([m for m in sys.modules if m.split('.')[0] in ('rich', 'jinja2')])"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60, check=True
@@ -327,7 +377,10 @@ def test_imports() -> None:
 
 def test_counts_beyond_64_bits(ruler: Ruler, tmp_path: Path) -> None:
     """A count beyond 64 bits is rounded, in JSON as in the page."""
-    write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.8, usage={"calls": 1, "prompt_tokens": 10**30})])
+    write(
+        tmp_path / "s.jsonl",
+        [scored("a", 0.2, 0.8, usage={"calls": 1, "prompt_tokens": 10**30})],
+    )
     done = ruler("report", "s.jsonl", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["figures"]["usage"]["prompt_tokens"] == 1e30
@@ -339,7 +392,10 @@ def test_unusable_labels(ruler: Ruler, tmp_path: Path, more: tuple[str, ...]) ->
     write(tmp_path / "s.jsonl", run_of())
     done = ruler("report", "s.jsonl", "--labels", "ruler", *more)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--labels ruler: no rollout of s.jsonl has a label there that can be used" in done.stderr
+    assert (
+        "--labels ruler: no rollout of s.jsonl has a label there that can be used"
+        in done.stderr
+    )
     assert not (tmp_path / "page.html").exists()
 
 

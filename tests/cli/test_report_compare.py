@@ -15,8 +15,18 @@ from tests.conftest import Ruler, write
 from tests.on_terminal import RAW, on_terminal, widest
 from tests.values import few
 
-OWN: dict[str, Any] = {"judge": "strict", "passes": 2, "cost_usd": 0.5, "usage": {"calls": 2}}
-OTHER: dict[str, Any] = {"judge": "kind", "passes": 1, "cost_usd": 0.25, "usage": {"calls": 1}}
+OWN: dict[str, Any] = {
+    "judge": "strict",
+    "passes": 2,
+    "cost_usd": 0.5,
+    "usage": {"calls": 2},
+}
+OTHER: dict[str, Any] = {
+    "judge": "kind",
+    "passes": 1,
+    "cost_usd": 0.25,
+    "usage": {"calls": 1},
+}
 SCREEN = """\
 A and B differ in judge and passes
 
@@ -83,10 +93,17 @@ B  about 0.9
 def two_judges(folder: Path) -> None:
     """Write a.jsonl and b.jsonl: one group in another order, one tied in B, one that only B scored."""
     alike = [scored(f"g{i}", 0.3, 0.7, **OWN) for i in range(6)]
-    a = [*alike, scored("level", 0.3, 0.7, **OWN), scored("turned", 0.3, 0.7, labels=(0, 1), **OWN)]
+    a = [
+        *alike,
+        scored("level", 0.3, 0.7, **OWN),
+        scored("turned", 0.3, 0.7, labels=(0, 1), **OWN),
+    ]
     lost = scored("lost", None, None, **{**OWN, "usage": {}, "cost_usd": None})
     b = [scored(f"g{i}", 0.4, 0.8, **OTHER) for i in range(6)]
-    b += [scored("level", 0.9, 0.9, **OTHER), scored("turned", 0.9, 0.1, labels=(0, 1), **OTHER)]
+    b += [
+        scored("level", 0.9, 0.9, **OTHER),
+        scored("turned", 0.9, 0.1, labels=(0, 1), **OTHER),
+    ]
     write(folder / "a.jsonl", [*a, lost])
     write(folder / "b.jsonl", [scored("lost", 0.2, 0.6, **OTHER), *b])
 
@@ -109,7 +126,9 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
         "  turned-1 truth=0.5",
         "  turned-0 truth=0.5",
     ]
-    wide = ruler("report", "a.jsonl", "b.jsonl", "--group", "turned", COLUMNS="120").stdout
+    wide = ruler(
+        "report", "a.jsonl", "b.jsonl", "--group", "turned", COLUMNS="120"
+    ).stdout
     (line,) = (line for line in wide.splitlines() if "about 0.7" in line)
     assert line.split() == ["A", "about", "0.7", "B", "about", "0.1"]
 
@@ -123,13 +142,28 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
         "rubric_groups", "distance", "order", "cells", "correlation", "labels", "differs", "differ",
         "problems", "first_problems",
     ]  # fmt: skip
-    assert [list(file) for file in result["files"]] == [["source", "found", "figures"]] * 2
+    assert [list(file) for file in result["files"]] == [
+        ["source", "found", "figures"]
+    ] * 2
     assert [file["figures"]["cost_usd"] for file in result["files"]] == [4.0, 2.25]
     assert result["paired"] == {"groups": 9, "unlike": 0, "alone": [0, 0]}
-    assert (result["one_scored"], result["groups"], result["rollouts"]) == ([0, 1], 8, 16)
-    assert result["tied"] == [0, 1] == [file["figures"]["groups"]["tied"] for file in result["files"]]
+    assert (result["one_scored"], result["groups"], result["rollouts"]) == (
+        [0, 1],
+        8,
+        16,
+    )
+    assert (
+        result["tied"]
+        == [0, 1]
+        == [file["figures"]["groups"]["tied"] for file in result["files"]]
+    )
     assert result["means"] == pytest.approx([0.5, 0.625])
-    assert result["order"] == {"pairs": 8, "against": 1.5, "tied": 1, "agreement": 1 - 1.5 / 8}
+    assert result["order"] == {
+        "pairs": 8,
+        "against": 1.5,
+        "tied": 1,
+        "agreement": 1 - 1.5 / 8,
+    }
     assert result["distance"] == {
         "mean": pytest.approx((12 * 0.1 + 0.2 + 0.6 + 1.2) / 16),
         "max": pytest.approx(0.6),
@@ -138,9 +172,16 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     assert [value["value"] for value in result["labels"]["accuracy"]] == [1.0, 0.0]
     first = result["differ"][0]
     assert list(first) == ["key", "ordinal", "pairs", "against", "distance", "a", "b"]
-    assert (first["key"], first["ordinal"], first["pairs"], first["against"]) == ("turned", 8, 1, 1.0)
+    assert (first["key"], first["ordinal"], first["pairs"], first["against"]) == (
+        "turned",
+        8,
+        1,
+        1.0,
+    )
     assert (first["a"]["scores"], first["b"]["scores"]) == ([0.3, 0.7], [0.9, 0.1])
-    group = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json", "--group", "turned").stdout)
+    group = json.loads(
+        ruler("report", "a.jsonl", "b.jsonl", "--json", "--group", "turned").stdout
+    )
     assert list(group) == [
         "version", "files", "ordinal", "same_key", "group", "problems", "first_problems",
     ]  # fmt: skip
@@ -149,7 +190,10 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
         "key", "pairs", "against", "distance", "a", "b", "rollouts", "context", "tools", "rubric",
     ]  # fmt: skip
     assert list(group["group"]["rollouts"][0]) == ["a", "b", "lines", "same_as"]
-    assert [r["b"]["explanation"] for r in group["group"]["rollouts"]] == ["about 0.9", "about 0.1"]
+    assert [r["b"]["explanation"] for r in group["group"]["rollouts"]] == [
+        "about 0.9",
+        "about 0.1",
+    ]
 
 
 def test_own_scores(ruler: Ruler, tmp_path: Path) -> None:
@@ -185,7 +229,9 @@ def test_judges_of_one_name(ruler: Ruler, tmp_path: Path) -> None:
         ((16, 14), "A agrees with them more than B, by 7 points (not significant)"),
     ],
 )
-def test_rewards(right: tuple[int, int], sentence: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_rewards(
+    right: tuple[int, int], sentence: str, ruler: Ruler, tmp_path: Path
+) -> None:
     """A judge agrees more with the rewards only if chance does not explain it."""
     for name, number in zip("ab", right, strict=True):
         groups = [
@@ -211,12 +257,18 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
         "ruler: group 'g4' stands only in the first file; it is left out",
         "ruler: 7 more groups not compared",
     ]
-    assert "not compared  1 group with other rollouts in B than in A, 9 groups only in A\n" in done.stdout
+    assert (
+        "not compared  1 group with other rollouts in B than in A, 9 groups only in A\n"
+        in done.stdout
+    )
     result = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
     assert (result["problems"], len(result["first_problems"])) == (10, 4)
     group = ruler("report", "a.jsonl", "b.jsonl", "--group", "other")
     assert group.returncode == 2
-    assert "a.jsonl and b.jsonl: group 'other': has 2 rollouts in the first file and 3" in group.stderr
+    assert (
+        "a.jsonl and b.jsonl: group 'other': has 2 rollouts in the first file and 3"
+        in group.stderr
+    )
 
 
 def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
@@ -225,17 +277,24 @@ def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
     b = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
     rows = [{"group_id": r["group_id"], **t} for r in b for t in r["trajectories"]]
     for row in rows:
-        row["messages"] = [dict(reversed(m.items())) | {"tool_calls": None} for m in row["messages"]]
+        row["messages"] = [
+            dict(reversed(m.items())) | {"tool_calls": None} for m in row["messages"]
+        ]
     random.Random(7).shuffle(rows)
     write(tmp_path / "rows.jsonl", rows)
-    write(tmp_path / "turned.jsonl", [{**r, "trajectories": r["trajectories"][::-1]} for r in b])
+    write(
+        tmp_path / "turned.jsonl",
+        [{**r, "trajectories": r["trajectories"][::-1]} for r in b],
+    )
     want = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
     lines = (tmp_path / "a.jsonl").read_text()
     for name in ("rows.jsonl", "turned.jsonl"):
         got = json.loads(ruler("report", "-", name, "--json", stdin=lines).stdout)
         for field in ("paired", "rollouts", "order", "cells", "labels"):
             assert got[field] == want[field], field
-        assert [one["b"]["scores"] for one in got["differ"]] == [one["b"]["scores"] for one in want["differ"]]
+        assert [one["b"]["scores"] for one in got["differ"]] == [
+            one["b"]["scores"] for one in want["differ"]
+        ]
     assert "next" not in ruler("report", "-", "rows.jsonl", stdin=lines).stdout
 
 
@@ -249,24 +308,42 @@ def test_same_key(ruler: Ruler, tmp_path: Path) -> None:
         0, "ruler: 5 more groups of this key: the file names them alike\n",
     )  # fmt: skip
     assert done.stdout.count("group same ─") == 20
-    page = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--group", "same", "--json").stdout)
+    page = json.loads(
+        ruler("report", "a.jsonl", "b.jsonl", "--group", "same", "--json").stdout
+    )
     assert page["same_key"] == 24
     assert page["group"]["distance"] == 0
     i = page["ordinal"] - 2
     assert page["group"]["a"]["scores"] == page["group"]["b"]["scores"] == [i / 50, 0.7]
-    assert f"{i}-0 truth" in page["group"]["rollouts"][0]["lines"][0] + page["group"]["context"][0]
+    assert (
+        f"{i}-0 truth"
+        in page["group"]["rollouts"][0]["lines"][0] + page["group"]["context"][0]
+    )
 
 
 def test_not_compared(ruler: Ruler, tmp_path: Path) -> None:
     """A group is compared if both judges scored one of its rollouts; the others are listed."""
-    a = [scored("half", 0.1, None), scored("none", None, None), scored("a", None, 0.3), scored("b", None)]
-    b = [scored("half", None, 0.1), scored("none", None, None), scored("a", 0.2, 0.3), scored("b", 0.1)]
+    a = [
+        scored("half", 0.1, None),
+        scored("none", None, None),
+        scored("a", None, 0.3),
+        scored("b", None),
+    ]
+    b = [
+        scored("half", None, 0.1),
+        scored("none", None, None),
+        scored("a", 0.2, 0.3),
+        scored("b", 0.1),
+    ]
     write(tmp_path / "a.jsonl", a)
     write(tmp_path / "b.jsonl", b)
     output = ruler("report", "a.jsonl", "b.jsonl").stdout
     assert "compared: 1 group, 1 rollout that both scored" in output
     line = " ".join(output[output.index("\nnot compared") :].split("\n\n")[0].split())
-    assert line == "not compared 1 group scored by B only, 2 groups without a rollout that both scored"
+    assert (
+        line
+        == "not compared 1 group scored by B only, 2 groups without a rollout that both scored"
+    )
 
 
 def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
@@ -276,7 +353,10 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", [scored("g", *one)])
     write(tmp_path / "b.jsonl", [scored("g", *other)])
     output = " ".join(ruler("report", "a.jsonl", "b.jsonl").stdout.split())
-    assert "527 of 528 pairs are in order, 1 against, none tied (99.8%; chance: 50%)" in output
+    assert (
+        "527 of 528 pairs are in order, 1 against, none tied (99.8%; chance: 50%)"
+        in output
+    )
     assert "differ most" in output
 
 
@@ -329,8 +409,15 @@ def test_hostile(columns: int, ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert RAW.findall(done.stdout) == []
     assert widest(done.stdout) <= columns
-    for key in ("[/red]", "it's", "-o", "$'\\x1b[31mred\\x1b[0m\\x07\\x1b]0;title\\x07'"):
-        done = ruler("report", "a.jsonl", "b.jsonl", f"--group={key}", COLUMNS=str(columns))
+    for key in (
+        "[/red]",
+        "it's",
+        "-o",
+        "$'\\x1b[31mred\\x1b[0m\\x07\\x1b]0;title\\x07'",
+    ):
+        done = ruler(
+            "report", "a.jsonl", "b.jsonl", f"--group={key}", COLUMNS=str(columns)
+        )
         assert done.returncode == 0, done.stderr
         assert RAW.findall(done.stdout) == []
         assert widest(done.stdout) <= columns
@@ -353,7 +440,11 @@ def test_terminal(tmp_path: Path) -> None:
     two_judges(tmp_path)
     code, output = on_terminal(tmp_path, "report", "a.jsonl", "b.jsonl", columns=100)
     assert (code, "\x1b[33m" in output) == (0, True)
-    code, output = on_terminal(tmp_path, "report", "a.jsonl", "b.jsonl", columns=100, NO_COLOR="1")
+    code, output = on_terminal(
+        tmp_path, "report", "a.jsonl", "b.jsonl", columns=100, NO_COLOR="1"
+    )
     assert (code, 80 < widest(output) <= 100) == (0, True)
-    code, output = on_terminal(tmp_path, "report", "a.jsonl", "b.jsonl", "--group", "level", PAGER="wc -l")
+    code, output = on_terminal(
+        tmp_path, "report", "a.jsonl", "b.jsonl", "--group", "level", PAGER="wc -l"
+    )
     assert (code, output.strip().isdecimal()) == (0, True)

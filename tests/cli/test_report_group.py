@@ -18,12 +18,30 @@ from tests.values import few
 
 def test_group(ruler: Ruler, tmp_path: Path) -> None:
     """Head, table, the shared context once, then rollouts best first, with a rule at the first difference."""
-    own = {"judge": "m", "passes": 2, "reliability": 0.75, "cost_usd": 0.25, "usage": {"calls": 2}}
+    own = {
+        "judge": "m",
+        "passes": 2,
+        "reliability": 0.75,
+        "cost_usd": 0.25,
+        "usage": {"calls": 2},
+    }
     group = scored("g", 0.3, 0.75, None, labels=(1, 0, 1), **own)
     for i, trajectory in enumerate(group["trajectories"]):
-        first = [{"role": "user", "content": "Do it.\n\n  Twice."}, {"role": "assistant", "content": "Yes."}]
-        call = {"id": "1", "function": {"name": "run", "arguments": json.dumps({"n": i, "code": "a\nb"})}}
-        trajectory["messages"] = [*first[: 1 + (i < 2)], {"role": "assistant", "tool_calls": [call]}]
+        first = [
+            {"role": "user", "content": "Do it.\n\n  Twice."},
+            {"role": "assistant", "content": "Yes."},
+        ]
+        call = {
+            "id": "1",
+            "function": {
+                "name": "run",
+                "arguments": json.dumps({"n": i, "code": "a\nb"}),
+            },
+        }
+        trajectory["messages"] = [
+            *first[: 1 + (i < 2)],
+            {"role": "assistant", "tool_calls": [call]},
+        ]
         trajectory["ruler"]["slots"] = [0.5, 1.0]
     write(tmp_path / "s.jsonl", [scored("before", 0.1, 0.2), group])
     done = ruler("report", "s.jsonl", "--group", "g")
@@ -50,13 +68,18 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [
-        ((0, 0, 1, 1), "all 4 pairs with unlike rewards are in the order of the rewards"),
+        (
+            (0, 0, 1, 1),
+            "all 4 pairs with unlike rewards are in the order of the rewards",
+        ),
         ((0, 1), "the one pair with unlike rewards is in the order of the rewards"),
         ((0, 1, 0, 1), "1 of 4 pairs with unlike rewards is against the rewards"),
         ((1, 1, 0, 0), "4 of 4 pairs with unlike rewards are against the rewards"),
     ],
 )
-def test_agreement(labels: tuple[int, ...], sentence: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_agreement(
+    labels: tuple[int, ...], sentence: str, ruler: Ruler, tmp_path: Path
+) -> None:
     """The pairs that the judge orders against the rewards are counted, if there are any."""
     scores = [0.1, 0.2, 0.3, 0.4][: len(labels)]
     write(tmp_path / "s.jsonl", [scored("g", *scores, labels=labels)])
@@ -66,9 +89,15 @@ def test_agreement(labels: tuple[int, ...], sentence: str, ruler: Ruler, tmp_pat
 
 def test_tied_pairs(ruler: Ruler, tmp_path: Path) -> None:
     """Pairs of equal scores are counted by themselves."""
-    write(tmp_path / "s.jsonl", [scored("g", 0.5, 0.5, 0.5, 0.9, 0.1, labels=(0, 0, 1, 1, 1))])
+    write(
+        tmp_path / "s.jsonl",
+        [scored("g", 0.5, 0.5, 0.5, 0.9, 0.1, labels=(0, 0, 1, 1, 1))],
+    )
     output = ruler("report", "s.jsonl", "--group", "g").stdout
-    assert "agreement  of 6 pairs with unlike rewards 2 in order, 2 against, 2 tied\n" in output
+    assert (
+        "agreement  of 6 pairs with unlike rewards 2 in order, 2 against, 2 tied\n"
+        in output
+    )
 
 
 def test_identical_rollouts(ruler: Ruler, tmp_path: Path) -> None:
@@ -87,7 +116,9 @@ def test_hostile_content(columns: int, ruler: Ruler, tmp_path: Path) -> None:
     """No text of a rollout reaches the terminal raw, exceeds its width, or looks like ruler's own words."""
     whole = hostile()
     group = {**whole[3], "group_id": "g"}
-    group["trajectories"] = [trajectory for one in whole for trajectory in one["trajectories"]]
+    group["trajectories"] = [
+        trajectory for one in whole for trajectory in one["trajectories"]
+    ]
     write(tmp_path / "s.jsonl", [group])
     done = ruler("report", "s.jsonl", "--group", "g", COLUMNS=str(columns))
     assert (done.returncode, done.stderr) == (0, "")
@@ -110,13 +141,22 @@ def test_hostile_keys(ruler: Ruler, tmp_path: Path) -> None:
 def test_similar_keys(ruler: Ruler, tmp_path: Path) -> None:
     """A key with a control character and one that spells its escape are two groups, and each can be named."""
     keys = ["a\x1b", "a\\x1b", "$'a\\x1b'"]
-    write(tmp_path / "s.jsonl", [scored(key, 0.1 * n, 0.9) for n, key in enumerate(keys, 1)])
+    write(
+        tmp_path / "s.jsonl",
+        [scored(key, 0.1 * n, 0.9) for n, key in enumerate(keys, 1)],
+    )
     for n, key in enumerate(keys, 1):
-        assert f"s.jsonl, number {n} in the file\n" in ruler("report", "s.jsonl", "--group", key).stdout
+        assert (
+            f"s.jsonl, number {n} in the file\n"
+            in ruler("report", "s.jsonl", "--group", key).stdout
+        )
     page = ruler("report", "s.jsonl", "--json").stdout
     assert RAW.findall(page) == []
     write(tmp_path / "t.jsonl", [scored(key, 0.1, 0.9) for key in keys[:2]])
-    assert "t.jsonl, number 1 in the file\n" in ruler("report", "t.jsonl", "--group", "$'a\\x1b'").stdout
+    assert (
+        "t.jsonl, number 1 in the file\n"
+        in ruler("report", "t.jsonl", "--group", "$'a\\x1b'").stdout
+    )
 
 
 def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
@@ -126,7 +166,10 @@ def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "`$'task-17\\x1b'`" in done.stderr
     output = ruler("report", "s.jsonl", "--group", "zzz").stderr
-    assert "its first keys are `$'task-0\\x1b'`, `$'task-1\\x1b'`, `$'task-2\\x1b'`" in output
+    assert (
+        "its first keys are `$'task-0\\x1b'`, `$'task-1\\x1b'`, `$'task-2\\x1b'`"
+        in output
+    )
     assert "`$'task-299\\x1b'`" in ruler("report", "s.jsonl", "--group", "299").stderr
 
 
@@ -136,13 +179,21 @@ def test_shared_key(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("report", "s.jsonl", "--group", "same")
     assert done.stdout.count("group same") == 20
     assert "5 more groups" in done.stderr
-    assert json.loads(ruler("report", "s.jsonl", "--group", "same", "--json").stdout)["same_key"] == 24
+    assert (
+        json.loads(ruler("report", "s.jsonl", "--group", "same", "--json").stdout)[
+            "same_key"
+        ]
+        == 24
+    )
 
 
 def test_shared_key_on_lines(ruler: Ruler, tmp_path: Path) -> None:
     """If each line is a group, every line with the key is shown."""
     trajectories = scored("x", 0.1, 0.2)["trajectories"]
-    write(tmp_path / "s.jsonl", [{"group_id": "k", **trajectory} for trajectory in trajectories])
+    write(
+        tmp_path / "s.jsonl",
+        [{"group_id": "k", **trajectory} for trajectory in trajectories],
+    )
     done = ruler("report", "s.jsonl", "--group", "k", "--grouping", "line")
     assert (done.returncode, done.stdout.count("group k ")) == (0, 2)
 
@@ -175,7 +226,9 @@ def test_pager(tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
     (tmp_path / "less").write_text('#!/bin/sh\necho "LESS=$LESS"\nexec cat\n')
     (tmp_path / "less").chmod(0o755)
-    code, output = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=str(tmp_path / "less"))
+    code, output = on_terminal(
+        tmp_path, "report", "s.jsonl", "--group", "g", PAGER=str(tmp_path / "less")
+    )
     assert code == 0
     assert output.startswith("LESS=FRX\n")
     assert "\x1b[1m" in output
@@ -186,7 +239,9 @@ def test_pager(tmp_path: Path) -> None:
 def test_no_pager(pager: str, tmp_path: Path) -> None:
     """Without a pager the page is printed directly."""
     write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
-    code, output = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
+    code, output = on_terminal(
+        tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager
+    )
     assert code == 0
     assert "\x1b[1m" in output
     assert "about 0.1" in output
@@ -199,7 +254,9 @@ def test_early_exit_of_the_pager(pager: str, tmp_path: Path) -> None:
     group = scored("g", 0.9, 0.1)
     group["trajectories"][0]["messages"][1]["content"] += "\nline" * 50_000
     write(tmp_path / "s.jsonl", [group])
-    code, output = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
+    code, output = on_terminal(
+        tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager
+    )
     assert code == 0
     assert len(output.splitlines()) <= 2
 
@@ -217,7 +274,9 @@ def test_explanations_first(ruler: Ruler, tmp_path: Path) -> None:
 def test_shortened_key(ruler: Ruler, tmp_path: Path) -> None:
     """A very long key is accepted as the page shortens it, since the page prints that command."""
     keys = ["k" * 5000, "k" * 3000 + "other"]
-    write(tmp_path / "s.jsonl", [scored(key, 0.1 + n / 2) for n, key in enumerate(keys)])
+    write(
+        tmp_path / "s.jsonl", [scored(key, 0.1 + n / 2) for n, key in enumerate(keys)]
+    )
     for n, key in enumerate(keys):
         done = ruler("report", "s.jsonl", "--json", "--group", page_key(key))
         assert (done.returncode, json.loads(done.stdout)["ordinal"]) == (0, n + 1)
@@ -225,12 +284,25 @@ def test_shortened_key(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_pass_scores(ruler: Ruler, tmp_path: Path) -> None:
     """Scores by pass are valid if they are a list of finite numbers, one for each position."""
-    odd = ([0.25], [0.25, None], [0.25, True], [0.25, float("nan")], [0.25, [0.5]], {"0": 0.25}, "0.25", None)
+    odd = (
+        [0.25],
+        [0.25, None],
+        [0.25, True],
+        [0.25, float("nan")],
+        [0.25, [0.5]],
+        {"0": 0.25},
+        "0.25",
+        None,
+    )
     group = scored("g", *[0.5] * (len(odd) + 1))
-    for trajectory, reported in zip(group["trajectories"], ([0.25, 1], *odd), strict=True):
+    for trajectory, reported in zip(
+        group["trajectories"], ([0.25, 1], *odd), strict=True
+    ):
         trajectory["ruler"] |= {"slots": [0, 1], "pass_scores": reported}
     write(tmp_path / "s.jsonl", [group])
-    result = json.loads(ruler("report", "s.jsonl", "--group", "g", "--json").stdout)["group"]["rollouts"]
+    result = json.loads(ruler("report", "s.jsonl", "--group", "g", "--json").stdout)[
+        "group"
+    ]["rollouts"]
     assert [r["pass_scores"] for r in result] == [[0.25, 1.0], *[[]] * len(odd)]
     assert {tuple(r["slots"]) for r in result} == {(0.0, 1.0)}
 
@@ -238,7 +310,12 @@ def test_pass_scores(ruler: Ruler, tmp_path: Path) -> None:
 def test_rubric(ruler: Ruler, tmp_path: Path) -> None:
     """The JSON of a group has its own rubric, of one file and of two."""
     for name, score in (("s", 0.2), ("t", 0.3)):
-        write(tmp_path / f"{name}.jsonl", [scored("g", score, 0.5) | {"rubric": "Be brief."}])
+        write(
+            tmp_path / f"{name}.jsonl",
+            [scored("g", score, 0.5) | {"rubric": "Be brief."}],
+        )
     for files in (("s.jsonl",), ("s.jsonl", "t.jsonl")):
-        group = json.loads(ruler("report", *files, "--group", "g", "--json").stdout)["group"]
+        group = json.loads(ruler("report", *files, "--group", "g", "--json").stdout)[
+            "group"
+        ]
         assert group["rubric"] == "Be brief."

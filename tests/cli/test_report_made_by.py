@@ -23,7 +23,9 @@ Score = Callable[..., None]
 def score(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Score:
     """Scores groups into NAME.jsonl with the judge server; replies and texts are kept in l.sqlite."""
 
-    def run(name: str, *options: str, judge: str = "openai/good", groups: Any = GROUPS) -> None:
+    def run(
+        name: str, *options: str, judge: str = "openai/good", groups: Any = GROUPS
+    ) -> None:
         write(tmp_path / "in.jsonl", groups)
         way = ("-m", judge, "--api-base", server.base, "--ledger", "l.sqlite")
         done = ruler("score", "in.jsonl", f"{name}.jsonl", *way, *options)
@@ -50,7 +52,9 @@ def test_one_file(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     assert "parameters  temperature=0.2\n" in page
     assert f"ruler       {__version__}\n" in page
     assert "served as   good\n" in page
-    figures = json.loads(ruler("report", "a.jsonl", "--json", RULER_LEDGER="l.sqlite").stdout)["figures"]
+    figures = json.loads(
+        ruler("report", "a.jsonl", "--json", RULER_LEDGER="l.sqlite").stdout
+    )["figures"]
     made = figures["made_by"]
     assert made["rubrics"] == [{"digest": digest, "groups": 4, "text": STRICT}]
     assert json.loads(made["params"][0]["text"])[0]["params"] == {"temperature": 0.2}
@@ -68,17 +72,29 @@ def test_without_a_ledger(ruler: Ruler, score: Score, tmp_path: Path) -> None:
         assert page.stdout.count("(text not found)") == 2
         assert not (tmp_path / "no.sqlite").exists()
     built_in = ruler("report", "b.jsonl", "--ledger", "none").stdout
-    assert ("(built-in)\n" in built_in, "parameters  none given\n" in built_in) == (True, True)
+    assert ("(built-in)\n" in built_in, "parameters  none given\n" in built_in) == (
+        True,
+        True,
+    )
 
 
 def test_mixed_rubrics(ruler: Ruler, score: Score) -> None:
     """Of several rubrics the number is told, and the most frequent comes first."""
-    own = [{**one, "rubric": f"Only colour counts, by rule {i}."} for i, one in enumerate(GROUPS[:2])]
+    own = [
+        {**one, "rubric": f"Only colour counts, by rule {i}."}
+        for i, one in enumerate(GROUPS[:2])
+    ]
     score("a", groups=[*own, *GROUPS[2:]])
     page = ruler("report", "a.jsonl", "--ledger", "l.sqlite").stdout
     assert "rubric      3 rubrics\n" in page
-    assert page.index("(built-in), 2 groups") < page.index("by rule 0") < page.index("by rule 1")
-    assert "by rule 1" in ruler("report", "a.jsonl", "--ledger", "none").stdout  # from the records
+    assert (
+        page.index("(built-in), 2 groups")
+        < page.index("by rule 0")
+        < page.index("by rule 1")
+    )
+    assert (
+        "by rule 1" in ruler("report", "a.jsonl", "--ledger", "none").stdout
+    )  # from the records
 
 
 def test_older_files(ruler: Ruler, score: Score, tmp_path: Path) -> None:
@@ -87,10 +103,16 @@ def test_older_files(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     score("b", "--rubric", STRICT)
     without_records(tmp_path / "a.jsonl")
     page = ruler("report", "a.jsonl").stdout
-    assert not [name for name in ("rubric", "parameters", "served as", "ruler") if f"\n{name}  " in page]
+    assert not [
+        name
+        for name in ("rubric", "parameters", "served as", "ruler")
+        if f"\n{name}  " in page
+    ]
     two = ruler("report", "a.jsonl", "b.jsonl").stdout
     assert two.splitlines()[0] == "the same judge"
-    differs = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)["differs"]
+    differs = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)[
+        "differs"
+    ]
     assert differs == {
         "judge": False, "served": None, "rubric": None, "parameters": None, "version": None, "passes": False,
     }  # fmt: skip
@@ -111,7 +133,10 @@ def test_two_files_that_differ(ruler: Ruler, score: Score, tmp_path: Path) -> No
     score("b", "--passes", "2")
     run = ("report", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite")
     page = ruler(*run, COLUMNS="200").stdout
-    assert page.splitlines()[0] == "A and B differ in rubric, parameters and passes; the same judge"
+    assert (
+        page.splitlines()[0]
+        == "A and B differ in rubric, parameters and passes; the same judge"
+    )
     (line,) = (line for line in page.splitlines() if line.startswith("rubric "))
     assert "Be strict. Tools must be used well." in line
     assert "(built-in): " in line
@@ -121,7 +146,9 @@ def test_two_files_that_differ(ruler: Ruler, score: Score, tmp_path: Path) -> No
     unlike = [name for name, differs in result["differs"].items() if differs]
     assert unlike == ["rubric", "parameters", "passes"]
     assert result["rubric_groups"] == {"same": 0, "other": 4}
-    texts = [file["figures"]["made_by"]["rubrics"][0]["text"] for file in result["files"]]
+    texts = [
+        file["figures"]["made_by"]["rubrics"][0]["text"] for file in result["files"]
+    ]
     assert texts[0] == STRICT != texts[1]
 
 
@@ -144,12 +171,26 @@ def test_hostile_records(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     assert page.returncode == 0, page.stderr
     assert "<img src=x" not in (tmp_path / "a.html").read_text()
     screen = ruler("report", "a.jsonl", "--ledger", "l.sqlite").stdout
-    assert ("<img src=x" in screen, "\x1b" in screen, "\u202e" in screen) == (True, False, False)
+    assert ("<img src=x" in screen, "\x1b" in screen, "\u202e" in screen) == (
+        True,
+        False,
+        False,
+    )
     records = read(tmp_path / "b.jsonl")
-    odd = [HOSTILE, {"x": [1]}, [HOSTILE, 7, None, ""], "0" * 16, "G" * 16, None, "a" * 1_000_000]
+    odd = [
+        HOSTILE,
+        {"x": [1]},
+        [HOSTILE, 7, None, ""],
+        "0" * 16,
+        "G" * 16,
+        None,
+        "a" * 1_000_000,
+    ]
     values = iter(odd * 2)
     for record in records:
-        record["ruler"] |= {name: next(values) for name in ("rubric", "params", "version")}
+        record["ruler"] |= {
+            name: next(values) for name in ("rubric", "params", "version")
+        }
         record["ruler"]["served"] = [HOSTILE, 7, None, ""]
     write(tmp_path / "b.jsonl", records)
     for files in (("b.jsonl",), ("a.jsonl", "b.jsonl")):

@@ -14,7 +14,13 @@ from ruler_cli.results.report.group_text import page_key
 from tests.cli.scored import scored
 from tests.conftest import Ruler, write
 
-NOWHERE = {"BROWSER": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "SSH_CONNECTION": "", "SSH_TTY": ""}
+NOWHERE = {
+    "BROWSER": "",
+    "DISPLAY": "",
+    "WAYLAND_DISPLAY": "",
+    "SSH_CONNECTION": "",
+    "SSH_TTY": "",
+}
 
 
 @pytest.fixture
@@ -44,7 +50,15 @@ def file_of(address: str) -> Path:
 def test_browser(ruler: Ruler, tmp_path: Path, browser: str) -> None:
     """$BROWSER gets the address of FILE.html, also over SSH."""
     write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.9)])
-    done = ruler("report", "s.jsonl", "-o", "the page.html", "--open", BROWSER=browser, SSH_TTY="/dev/pts/0")
+    done = ruler(
+        "report",
+        "s.jsonl",
+        "-o",
+        "the page.html",
+        "--open",
+        BROWSER=browser,
+        SSH_TTY="/dev/pts/0",
+    )
     assert done.returncode == 0
     assert re.fullmatch(r"ruler: 1 group, .* written to the page.html\n", done.stderr)
     assert opened(tmp_path) == (tmp_path / "the page.html").as_uri()
@@ -61,13 +75,28 @@ def test_temporary_page(process: Ruler, tmp_path: Path, browser: str) -> None:
     assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("key", ["b", "a&b=c#d%e?f/g", "é 😀", "two\nlines", "\ud800", "x" * 900])
+@pytest.mark.parametrize(
+    "key", ["b", "a&b=c#d%e?f/g", "é 😀", "two\nlines", "\ud800", "x" * 900]
+)
 def test_group(key: str, ruler: Ruler, tmp_path: Path, browser: str) -> None:
     """With --group the page opens at that group's address, and has the group, however small it is."""
     write(tmp_path / "s.jsonl", [scored(one, 0.1, 0.9) for one in ("a", key)])
-    asked = key if key.isascii() and key.isprintable() else {"\ud800": "$'\\ud800'"}.get(key, key)
+    asked = (
+        key
+        if key.isascii() and key.isprintable()
+        else {"\ud800": "$'\\ud800'"}.get(key, key)
+    )
     done = ruler(
-        "report", "s.jsonl", "-o", "p.html", "--open", "--group", asked, "--max-groups", "1", BROWSER=browser
+        "report",
+        "s.jsonl",
+        "-o",
+        "p.html",
+        "--open",
+        "--group",
+        asked,
+        "--max-groups",
+        "1",
+        BROWSER=browser,
     )
     assert done.returncode == 0, done.stderr
     fragment = urlsplit(opened(tmp_path)).fragment
@@ -81,12 +110,18 @@ def test_group(key: str, ruler: Ruler, tmp_path: Path, browser: str) -> None:
 
 def test_two_files(ruler: Ruler, tmp_path: Path, browser: str) -> None:
     """The page of two files opens at a group that both have; a key of one file, or of none, is refused."""
-    write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.9), scored("alone", 0.1, 0.9), scored("other", 0.1, 0.9)])
+    write(
+        tmp_path / "s.jsonl",
+        [scored("a", 0.1, 0.9), scored("alone", 0.1, 0.9), scored("other", 0.1, 0.9)],
+    )
     write(tmp_path / "t.jsonl", [scored("a", 0.2, 0.7), scored("other", 0.1)])
     files = ("report", "s.jsonl", "t.jsonl", "-o", "p.html", "--open", "--group")
     for key, sentence in (
         ("alone", "group 'alone' stands only in the first file; it is left out"),
-        ("other", "group 'other': has 2 rollouts in the first file and 1 in the second; it is left out"),
+        (
+            "other",
+            "group 'other': has 2 rollouts in the first file and 1 in the second; it is left out",
+        ),
         ("nowhere", "there is no group `nowhere`; its first keys are `a`"),
     ):
         done = ruler(*files, key, BROWSER=browser)
@@ -103,7 +138,13 @@ def test_unknown_group(process: Ruler, tmp_path: Path, browser: str) -> None:
     write(tmp_path / "s.jsonl", [scored("kettle", 0.1, 0.9)])
     (tmp_path / "t").mkdir()
     done = process(
-        "report", "s.jsonl", "--open", "--group", "ketle", BROWSER=browser, TMPDIR=str(tmp_path / "t")
+        "report",
+        "s.jsonl",
+        "--open",
+        "--group",
+        "ketle",
+        BROWSER=browser,
+        TMPDIR=str(tmp_path / "t"),
     )
     assert (done.returncode, done.stderr) == (
         2, "ruler: s.jsonl: there is no group `ketle`; the nearest is `kettle`\n",
@@ -115,20 +156,41 @@ def test_unknown_group(process: Ruler, tmp_path: Path, browser: str) -> None:
 @pytest.mark.parametrize(
     ("where", "reason", "way"),
     [
-        ({"SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22"}, "over SSH", r"run `scp \S+:\S+/p\.html \.` and open"),
-        ({"BROWSER": "false"}, "no browser could be started", r"open file:///\S+/p\.html#group=a\n$"),
+        (
+            {"SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22"},
+            "over SSH",
+            r"run `scp \S+:\S+/p\.html \.` and open",
+        ),
+        (
+            {"BROWSER": "false"},
+            "no browser could be started",
+            r"open file:///\S+/p\.html#group=a\n$",
+        ),
         pytest.param(
             {},
             "there is no display",
             r"open file:///\S+/p\.html#group=a\n$",
-            marks=pytest.mark.skipif("sys.platform != 'linux'", reason="other systems always have one"),
+            marks=pytest.mark.skipif(
+                "sys.platform != 'linux'", reason="other systems always have one"
+            ),
         ),
     ],
 )
-def test_no_browser(where: dict[str, str], reason: str, way: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_no_browser(
+    where: dict[str, str], reason: str, way: str, ruler: Ruler, tmp_path: Path
+) -> None:
     """Over SSH, without a display and without a browser the command says how to open the page."""
     write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.9)])
-    done = ruler("report", "s.jsonl", "-o", "p.html", "--open", "--group", "a", **(NOWHERE | where))
+    done = ruler(
+        "report",
+        "s.jsonl",
+        "-o",
+        "p.html",
+        "--open",
+        "--group",
+        "a",
+        **(NOWHERE | where),
+    )
     assert done.returncode == 0
     last = done.stderr.splitlines(keepends=True)[-1]
     assert reason in last
@@ -151,12 +213,17 @@ def test_browser_that_stays(ruler: Ruler, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (("--open", "--json"), "--json and --open: --open shows a page; leave one of them out"),
+        (
+            ("--open", "--json"),
+            "--json and --open: --open shows a page; leave one of them out",
+        ),
         (("--open", "-o", "-"), "-o - and --open: a page on stdout cannot be opened"),
         (("--max-groups", "3"), "--max-groups: is for the page"),
     ],
 )
-def test_mistakes(args: tuple[str, ...], sentence: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_mistakes(
+    args: tuple[str, ...], sentence: str, ruler: Ruler, tmp_path: Path
+) -> None:
     """Options that contradict --open are refused before anything is read."""
     done = ruler("report", "nowhere.jsonl", *args)
     assert done.returncode == 2

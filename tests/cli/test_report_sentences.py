@@ -11,17 +11,28 @@ O: dict[str, Any] = {**FiguresBuilder().figures()}  # noqa: E741 - figures are o
 O["groups"] = {**O["groups"], "all": 40, "scored": 40, "live": 40}
 
 
-def bias(first: float, last: float, error: float | None = 0.01, groups: int = 40) -> str:
+def bias(
+    first: float, last: float, error: float | None = 0.01, groups: int = 40
+) -> str:
     """The sentence on a run whose rollouts shown first and last score this far above their groups."""
     bars = [{"mean": mean, "error": error, "n": 40} for mean in (first, 0.0, 0.0, last)]
-    return sentences.position_bias(O | {"slots": {"bins": bars, "groups": groups, "corrected": 0}})
+    return sentences.position_bias(
+        O | {"slots": {"bins": bars, "groups": groups, "corrected": 0}}
+    )
 
 
 def test_position_bias() -> None:
     """A position has an advantage if its mean exceeds two standard errors, and --debias is suggested."""
-    assert bias(0.04, 0.0).startswith("shown first scores 0.040 ± 0.010 more than its group: --debias")
-    assert bias(0.0, -0.05).startswith("shown last scores 0.050 ± 0.010 less than its group: --debias")
-    assert "first scores 0.040 ± 0.010 more and shown last scores 0.050 ± 0.010 less" in bias(0.04, -0.05)
+    assert bias(0.04, 0.0).startswith(
+        "shown first scores 0.040 ± 0.010 more than its group: --debias"
+    )
+    assert bias(0.0, -0.05).startswith(
+        "shown last scores 0.050 ± 0.010 less than its group: --debias"
+    )
+    assert (
+        "first scores 0.040 ± 0.010 more and shown last scores 0.050 ± 0.010 less"
+        in bias(0.04, -0.05)
+    )
     assert bias(0.015, -0.015).endswith("no sure difference (first +0.015 ± 0.010)")
     assert bias(0.4, -0.4, None).endswith("no sure difference (first +0.400)")
     assert bias(0.4, -0.4, groups=sentences.FEW - 1) == sentences.position_bias(O) == ""
@@ -32,7 +43,9 @@ def test_position_bias_of_passes() -> None:
     bars = [{"mean": mean, "error": 0.01, "n": 40} for mean in (0.05, 0.0, -0.05)]
     slots = {"slots": {"bins": bars, "groups": 40, "corrected": 20}}
     for groups, several in ((40, True), (0, False)):
-        sentence = sentences.position_bias(O | slots | {"reliability": O["reliability"] | {"groups": groups}})
+        sentence = sentences.position_bias(
+            O | slots | {"reliability": O["reliability"] | {"groups": groups}}
+        )
         assert ("in single passes: the passes average it" in sentence) is several
         assert ("more --passes average it" in sentence) is not several
 
@@ -45,7 +58,9 @@ def length(slope: float, groups: int = 40) -> str:
 
 def test_length() -> None:
     """A trend is named if it is beyond two standard errors over enough groups."""
-    assert length(0.05) == ("longer scores more: twice as long +0.050 ± 0.010, correlation +0.30 in a group")
+    assert length(0.05) == (
+        "longer scores more: twice as long +0.050 ± 0.010, correlation +0.30 in a group"
+    )
     assert length(-0.05).startswith("longer scores less")
     assert length(0.015) == "makes no sure difference (twice as long +0.015 ± 0.010)"
     assert length(0.05, 3) == sentences.length(O) == ""
@@ -59,14 +74,18 @@ def test_reliability() -> None:
         sentences.reliability(O | {"reliability": result})
         == "0.70 in the median of 45 groups, below 0.5 in 10"
     )
-    assert "--passes" in sentences.reliability(O | {"reliability": result | {"median": 0.3}})
+    assert "--passes" in sentences.reliability(
+        O | {"reliability": result | {"median": 0.3}}
+    )
     assert sentences.reliability(O) == ""
 
 
 def test_agreement() -> None:
     """The pairs in order, against it and tied, then misplaced rollouts of the lowest and highest label."""
     counted = (((0.2, 0.3), 0, 7), ((0.8, 0.9), 0, 6), ((0.4, 0.5), 1, 2))
-    cells = [{"score": score, "label": [label, label], "n": n} for score, label, n in counted]
+    cells = [
+        {"score": score, "label": [label, label], "n": n} for score, label, n in counted
+    ]
     result = {"cells": cells, "pairs": 10, "against": 2.5, "tied": 1, "agreement": 0.75}
     assert list(sentences.agreement(O | {"against_label": result})) == [
         "7 of 10 pairs with unlike rewards are in order, 2 against, 1 tied (75%, a tie counts half; "
@@ -86,20 +105,32 @@ def test_judges_and_time() -> None:
     """Two moments of one day name it once; without them there is no sentence."""
     reported = O | {"judges": {"m": 40}, "passes": {"other": 2, "1": 28, "4": 10}}
     assert (
-        sentences.judges(reported) == "m; other passes (2 groups), 1 pass (28 groups), 4 passes (10 groups)"
+        sentences.judges(reported)
+        == "m; other passes (2 groups), 1 pass (28 groups), 4 passes (10 groups)"
     )
     begin, day = {"started_at": "2026-11-21T00:00:05Z"}, "2026-11-21 00:00"
-    assert sentences.judges(O | begin | {"ended_at": "2026-11-21T01:00:05Z"}) == f"{day} to 01:00 UTC"
     assert (
-        sentences.judges(O | begin | {"ended_at": "2026-11-22T01:00:00Z"}) == f"{day} to 2026-11-22 01:00 UTC"
+        sentences.judges(O | begin | {"ended_at": "2026-11-21T01:00:05Z"})
+        == f"{day} to 01:00 UTC"
+    )
+    assert (
+        sentences.judges(O | begin | {"ended_at": "2026-11-22T01:00:00Z"})
+        == f"{day} to 2026-11-22 01:00 UTC"
     )
     assert sentences.judges(O) == ""
 
 
 def test_cost() -> None:
     """The cost has the number of groups with a known cost; tokens and cached ones stand beside it."""
-    usage = {"prompt_tokens": 1_250_000, "completion_tokens": 9_000, "cached_tokens": 1000, "calls": 80}
-    assert sentences.cost(O | {"cost_usd": 20.0, "cost_groups": 10, "usage": usage}) == (
+    usage = {
+        "prompt_tokens": 1_250_000,
+        "completion_tokens": 9_000,
+        "cached_tokens": 1000,
+        "calls": 80,
+    }
+    assert sentences.cost(
+        O | {"cost_usd": 20.0, "cost_groups": 10, "usage": usage}
+    ) == (
         "$20.00 ($2.00 a group, known for 10 groups), 80 calls, "
         "1.25M prompt (1k of it cached) + 9k completion tokens"
     )

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-import ruler_cli.run
+import ruler_cli.runs.file
 from ruler_cli import __version__
 from ruler_cli.cli.summary import RunRecord
 from tests.conftest import Ruler, group, read, write
@@ -48,7 +48,9 @@ def test_attributed(ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
     assert KEY not in json.dumps(summary)
     part = read(tmp_path / "out.jsonl")[0]["ruler"]
     assert summary["rubric_texts"] == {part["rubric"]: "use [key]"}
-    assert json.loads(summary["params_texts"][part["params"]])[0]["model"] == "openai/good"
+    assert (
+        json.loads(summary["params_texts"][part["params"]])[0]["model"] == "openai/good"
+    )
     assert summary["served"] == dict.fromkeys(part["served"], 1)
     assert "retries" not in settings
 
@@ -62,7 +64,9 @@ ENDS = {
     f"{OFFLINE} --no-cache --ledger x": 2,
     OFFLINE.replace("offline", "openai/o3"): 2,
     OFFLINE.replace("offline", "openai/401 --api-base URL"): 3,
-    OFFLINE.replace("offline", "openai/good --api-base URL --price 2,8 --max-cost 0.0001"): 4,
+    OFFLINE.replace(
+        "offline", "openai/good --api-base URL --price 2,8 --max-cost 0.0001"
+    ): 4,
     # what typer refuses, and a mistake in ruler.toml
     f"{OFFLINE} --passes many": 2,
     f"{OFFLINE} --unheard-of 3": 2,
@@ -73,7 +77,9 @@ ENDS = {
 
 
 @pytest.mark.parametrize("line", ENDS)
-def test_every_end(line: str, ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
+def test_every_end(
+    line: str, ruler: Ruler, tmp_path: Path, server: JudgeServer
+) -> None:
     """At every end the summary of yesterday is replaced by one with the exit code, and with the reason."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     write(tmp_path / "odd.jsonl", [group("a", 0.1, 0.9), {"trajectories": 3}])
@@ -99,13 +105,15 @@ def test_refused_with_a_variable(ruler: Ruler, tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["sum.json"]
 
 
-def test_end_by_a_bug(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_by_a_bug(
+    ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A bug is an end, too."""
 
     async def broken(*_: object) -> NoReturn:
         raise ValueError(f"it broke on {KEY}")
 
-    monkeypatch.setattr(ruler_cli.run, "score", broken)
+    monkeypatch.setattr(ruler_cli.runs.file, "score", broken)
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     done = ruler(*OFFLINE.split(), "--rubric", KEY)
     summary = summary_of(tmp_path / "sum.json")
@@ -125,7 +133,9 @@ def test_argument_as_summary(ruler: Ruler, tmp_path: Path) -> None:
         assert (tmp_path / "in.jsonl").read_bytes() == before
     (tmp_path / "dumps").mkdir()
     (tmp_path / "in.jsonl").rename(tmp_path / "dumps" / "in.jsonl")
-    done = ruler("score", "dumps", "out.jsonl", "-m", "offline", "--summary", "dumps/sum.json")
+    done = ruler(
+        "score", "dumps", "out.jsonl", "-m", "offline", "--summary", "dumps/sum.json"
+    )
     assert (done.returncode, "lies in INPUT" in done.stderr) == (2, True)
     assert [one.name for one in (tmp_path / "dumps").iterdir()] == ["in.jsonl"]
 
@@ -140,11 +150,15 @@ def test_argument_as_summary(ruler: Ruler, tmp_path: Path) -> None:
         ("in.jsonl", "out.jsonl", "--ledger sum.json"),
     ],
 )
-def test_no_file_of_the_run(ruler: Ruler, tmp_path: Path, source: str, output: str, more: str) -> None:
+def test_no_file_of_the_run(
+    ruler: Ruler, tmp_path: Path, source: str, output: str, more: str
+) -> None:
     """The summary, and the file that it is written in until it is whole, are no other file of the run."""
     for name in ("in.jsonl", "sum.json", "sum.json.partial"):
         before = write(tmp_path / name, [group("a", 0.1, 0.9)]).read_bytes()
-    done = ruler("score", source, output, "-m", "offline", "--summary", "sum.json", *more.split())
+    done = ruler(
+        "score", source, output, "-m", "offline", "--summary", "sum.json", *more.split()
+    )
     assert (done.returncode, "is another file of this run" in done.stderr) == (2, True)
     for name in ("in.jsonl", "sum.json", "sum.json.partial"):
         assert (tmp_path / name).read_bytes() == before
@@ -153,8 +167,19 @@ def test_no_file_of_the_run(ruler: Ruler, tmp_path: Path, source: str, output: s
 def test_summary_over_partial(ruler: Ruler, tmp_path: Path) -> None:
     """OUTPUT's own place until it is whole is no place for a summary."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--summary", "out.jsonl.partial")
-    assert (done.returncode, [one.name for one in tmp_path.iterdir()]) == (2, ["in.jsonl"])
+    done = ruler(
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "offline",
+        "--summary",
+        "out.jsonl.partial",
+    )
+    assert (done.returncode, [one.name for one in tmp_path.iterdir()]) == (
+        2,
+        ["in.jsonl"],
+    )
 
 
 def test_streams(ruler: Ruler, tmp_path: Path) -> None:
@@ -165,7 +190,9 @@ def test_streams(ruler: Ruler, tmp_path: Path) -> None:
         assert json.loads(done.stdout)["exit_code"] == 0, name
     os.mkfifo(tmp_path / "pipe")
     taken = list[str]()
-    reader = threading.Thread(target=lambda: taken.append((tmp_path / "pipe").read_text()))
+    reader = threading.Thread(
+        target=lambda: taken.append((tmp_path / "pipe").read_text())
+    )
     reader.start()
     assert ruler(*OFFLINE.replace("sum.json", "pipe").split()).returncode == 0
     reader.join(30)
@@ -184,7 +211,9 @@ def test_link(ruler: Ruler, tmp_path: Path) -> None:
     assert not (tmp_path / "sum.json").is_symlink()
 
 
-def test_no_rename(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_rename(
+    ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that cannot be replaced, as one that is mounted, is written in its place."""
 
     def refuse(*_: object) -> NoReturn:
@@ -192,13 +221,15 @@ def test_no_rename(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     (tmp_path / "sum.json").write_text(YESTERDAY)
-    monkeypatch.setattr("ruler_cli.writing.atomic.LocalFile.commit", refuse)
+    monkeypatch.setattr("ruler_cli.files.atomic.LocalFile.commit", refuse)
     assert ruler(*OFFLINE.replace("out.jsonl", "-").split()).returncode == 0
     assert summary_of(tmp_path / "sum.json")["exit_code"] == 0
     assert sorted(one.name for one in tmp_path.iterdir()) == ["in.jsonl", "sum.json"]
 
 
-def test_cannot_be_written(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cannot_be_written(
+    ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A summary that cannot be written stops a run at its beginning, and is an error at its end."""
 
     def refuse(*_: object) -> NoReturn:

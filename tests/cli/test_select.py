@@ -27,9 +27,13 @@ def test_two_lines(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """stderr has one line about the input and one about the selection; stdout is empty."""
     done = ruler("select", "s.jsonl", "out.jsonl", "--keep", 1, "--by", "score")
     assert (done.returncode, done.stdout) == (0, "")
-    kept = "ruler: 4 of 5 groups, 4 of 12 rollouts kept; 1 group without a score left out"
+    kept = (
+        "ruler: 4 of 5 groups, 4 of 12 rollouts kept; 1 group without a score left out"
+    )
     assert done.stderr.splitlines() == [INPUT_LINE, kept]
-    assert [len(group["trajectories"]) for group in read(tmp_path / "out.jsonl")] == [1] * 4
+    assert [len(group["trajectories"]) for group in read(tmp_path / "out.jsonl")] == [
+        1
+    ] * 4
 
 
 def test_pipeline(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
@@ -38,10 +42,15 @@ def test_pipeline(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     assert first.returncode == 0, first.stderr
     then = ruler("select", "-", "-", "--where", "reliability=0.6..", stdin=first.stdout)
     assert (
-        then.stdout == ruler("select", scored, "-", "--where", "live", "--where", "reliability=0.6..").stdout
+        then.stdout
+        == ruler(
+            "select", scored, "-", "--where", "live", "--where", "reliability=0.6.."
+        ).stdout
     )
     assert then.stdout == scored.read_text().splitlines(keepends=True)[0]
-    empty = ruler("select", "-", "-", "--where", "live", "--where", "tied", stdin=first.stdout)
+    empty = ruler(
+        "select", "-", "-", "--where", "live", "--where", "tied", stdin=first.stdout
+    )
     assert (empty.returncode, empty.stdout) == (0, "")
     assert "0 of 2 groups, 0 of 6 rollouts kept" in empty.stderr
     last = ruler("select", "-", "out.jsonl", "--where", "live", stdin="")
@@ -50,7 +59,14 @@ def test_pipeline(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 
 def test_variables(ruler: Ruler, scored: Path) -> None:
     """A variable can say how records are read; it does not choose what is kept, as each command does."""
-    reported = ruler("select", "s.jsonl", "-", RULER_WHERE="live", RULER_KEEP="2", RULER_BY="variance")
+    reported = ruler(
+        "select",
+        "s.jsonl",
+        "-",
+        RULER_WHERE="live",
+        RULER_KEEP="2",
+        RULER_BY="variance",
+    )
     assert "say what to keep" in reported.stderr
     env = {
         "RULER_ANSWER": "id",
@@ -97,7 +113,9 @@ def test_unreadable_lines(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "ruler: s.jsonl: line 6 " in done.stderr
     assert "… and 4 more lines that cannot be read" in done.stderr
-    assert done.stderr.splitlines()[-1].endswith("10 of 12 rollouts kept; 24 lines not readable")
+    assert done.stderr.splitlines()[-1].endswith(
+        "10 of 12 rollouts kept; 24 lines not readable"
+    )
     assert "\x1b" not in done.stderr
     assert len(read(tmp_path / "out.jsonl")) == 4
     before = source.read_bytes()
@@ -120,7 +138,9 @@ def test_compressed(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """Compression follows the names of the input and of the output."""
     for source, output in (("s.jsonl", "a.jsonl.gz"), ("a.jsonl.gz", "b.jsonl.zst")):
         assert ruler("select", source, output, "--where", "scored").returncode == 0
-    assert len(gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).splitlines()) == 4
+    assert (
+        len(gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).splitlines()) == 4
+    )
     again = ruler("select", "b.jsonl.zst", "-", "--where", "live").stdout
     assert again == ruler("select", "s.jsonl", "-", "--where", "live").stdout != ""
 
@@ -128,16 +148,31 @@ def test_compressed(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 def test_document(ruler: Ruler, tmp_path: Path) -> None:
     """A JSON document keeps its other members and its white space."""
     groups = ",\n    ".join(json.dumps(group) for group in GROUPS)
-    (tmp_path / "s.json").write_text(f'{{"n": 1.0, "trajectory_groups": [\n    {groups}\n], "z": null}}\n')
-    done = ruler("select", "s.json", "out.json", "--where", "live", "--keep", 2, "--by", "score")
+    (tmp_path / "s.json").write_text(
+        f'{{"n": 1.0, "trajectory_groups": [\n    {groups}\n], "z": null}}\n'
+    )
+    done = ruler(
+        "select", "s.json", "out.json", "--where", "live", "--keep", 2, "--by", "score"
+    )
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "out.json").read_text()
-    assert text.startswith('{"n": 1.0, "trajectory_groups": [\n    {"group_id": "a", "trajectories": [{')
+    assert text.startswith(
+        '{"n": 1.0, "trajectory_groups": [\n    {"group_id": "a", "trajectories": [{'
+    )
     assert text.endswith('], "z": null}\n')
     result = json.loads(text)["trajectory_groups"]
-    assert [[t["id"] for t in group["trajectories"]] for group in result] == [["a1", "a2"], ["d0", "d1"]]
-    assert ruler("select", "s.json", "none.json", "--where", "score=2..").returncode == 0
-    assert json.loads((tmp_path / "none.json").read_text()) == {"n": 1.0, "trajectory_groups": [], "z": None}
+    assert [[t["id"] for t in group["trajectories"]] for group in result] == [
+        ["a1", "a2"],
+        ["d0", "d1"],
+    ]
+    assert (
+        ruler("select", "s.json", "none.json", "--where", "score=2..").returncode == 0
+    )
+    assert json.loads((tmp_path / "none.json").read_text()) == {
+        "n": 1.0,
+        "trajectory_groups": [],
+        "z": None,
+    }
 
 
 def test_directory(ruler: Ruler, tmp_path: Path) -> None:
@@ -147,8 +182,14 @@ def test_directory(ruler: Ruler, tmp_path: Path) -> None:
         dump(tmp_path / "in" / name / "x.jsonl", lines(group))
     done = ruler("select", "in", "out", "--keep", 1, "--by", "score")
     assert done.returncode == 0, done.stderr
-    assert "2 of 3 groups, 2 of 7 rollouts kept; 1 group without a score left out" in done.stderr
-    result = {name: [t["id"] for t in read(tmp_path / "out" / name / "x.jsonl")] for name in "abc"}
+    assert (
+        "2 of 3 groups, 2 of 7 rollouts kept; 1 group without a score left out"
+        in done.stderr
+    )
+    result = {
+        name: [t["id"] for t in read(tmp_path / "out" / name / "x.jsonl")]
+        for name in "abc"
+    }
     assert result == {"a": ["a1"], "b": ["b0"], "c": []}
     assert ruler("select", "in", "in", "--keep", 1, "--by", "score").returncode == 0
     assert [t["id"] for t in read(tmp_path / "in" / "a" / "x.jsonl")] == ["a1"]
@@ -164,10 +205,17 @@ def test_table(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("score", TABLE, "s.parquet", *options).returncode == 0
     done = ruler("select", "s.parquet", "out.parquet", "--keep", 1, "--by", "score")
     assert done.returncode == 0, done.stderr
-    before, after = annotated_groups(tmp_path / "s.parquet"), annotated_groups(tmp_path / "out.parquet")
+    before, after = (
+        annotated_groups(tmp_path / "s.parquet"),
+        annotated_groups(tmp_path / "out.parquet"),
+    )
     best = [max(group.rollouts, key=lambda r: r.score or 0) for group in before]
     assert {len(group.rollouts) for group in after} == {1}
-    kept = sorted((r.score or 0, r.label or 0, r.explanation) for group in after for r in group.rollouts)
+    kept = sorted(
+        (r.score or 0, r.label or 0, r.explanation)
+        for group in after
+        for r in group.rollouts
+    )
     assert kept == sorted((r.score or 0, r.label or 0, r.explanation) for r in best)
     done = ruler("select", "s.parquet", "none.parquet", "--where", "score=2..")
     assert done.returncode == 0, done.stderr
@@ -177,10 +225,14 @@ def test_table(ruler: Ruler, tmp_path: Path) -> None:
 def test_log(ruler: Ruler, tmp_path: Path) -> None:
     """Samples of a log are selected as JSON lines, for a log keeps all of its samples."""
     every = (ROOT / "samples/formats/inspect.jsonl").read_bytes().splitlines()
-    (tmp_path / "s.eval").write_bytes(packed(0, {f"samples/{i}.json": one for i, one in enumerate(every)}))
+    (tmp_path / "s.eval").write_bytes(
+        packed(0, {f"samples/{i}.json": one for i, one in enumerate(every)})
+    )
     for output in ("out.eval", "s.eval", "out.json"):
         done = ruler("select", "s.eval", output, "--where", "scored")
-        assert (done.returncode, "OUTPUT .jsonl" in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, "OUTPUT .jsonl" in done.stderr) == (2, True), (
+            done.stderr
+        )
 
 
 def test_custom_format(ruler: Ruler, tmp_path: Path) -> None:
@@ -188,11 +240,15 @@ def test_custom_format(ruler: Ruler, tmp_path: Path) -> None:
     records = [{"task": "ab"[i % 2], "log": {"turns": talk(f"{i}")}} for i in range(6)]
     write(tmp_path / "in.jsonl", records)
     how = ("--messages", "log.turns", "--group-by", "task")
-    assert ruler("score", "in.jsonl", "s.jsonl", *how, "-m", "simulated").returncode == 0
+    assert (
+        ruler("score", "in.jsonl", "s.jsonl", *how, "-m", "simulated").returncode == 0
+    )
     done = ruler("select", "s.jsonl", "out.jsonl", *how, "--keep", 1, "--by", "score")
     assert done.returncode == 0, done.stderr
     assert "2 of 2 groups, 2 of 6 rollouts kept" in done.stderr
-    alone = ruler("select", "s.jsonl", "-", *how, "--grouping", "consecutive", "--where", "live")
+    alone = ruler(
+        "select", "s.jsonl", "-", *how, "--grouping", "consecutive", "--where", "live"
+    )
     assert "are one group with others between" in alone.stderr
 
 
@@ -216,7 +272,9 @@ def test_empty_selection(ruler: Ruler, scored: Path) -> None:
 
 def test_pipe(ruler: Ruler, scored: Path) -> None:
     """stdin and stdout share the name `-` and are different streams: an unreadable line ends no pipeline."""
-    done = ruler("select", "-", "-", "--where", "live", stdin="{bad\n" + scored.read_text())
+    done = ruler(
+        "select", "-", "-", "--where", "live", stdin="{bad\n" + scored.read_text()
+    )
     assert done.returncode == 1
     assert "line 1 is not JSON" in done.stderr
     assert done.stdout == ruler("select", "s.jsonl", "-", "--where", "live").stdout

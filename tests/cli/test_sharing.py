@@ -17,7 +17,11 @@ from tests.test_resume import GROUPS, begun, line, masked
 
 OFFLINE = ("-m", "offline", "--ledger", "none")
 SIMULATED = ("-m", "simulated", "--ledger", "none")
-ADJACENT = [rollout(j / 10, f"g{i}-{j}", group_id=f"g{i}", reward=j) for i in range(9) for j in range(3)]
+ADJACENT = [
+    rollout(j / 10, f"g{i}-{j}", group_id=f"g{i}", reward=j)
+    for i in range(9)
+    for j in range(3)
+]
 NEVER = "http://127.0.0.1:9/v1"
 """An address without a server: any request to it fails."""
 
@@ -46,12 +50,17 @@ def test_invalid_shard(ruler: Ruler, dump: Path) -> None:
         done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", text)
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr
         if text:
-            assert message in ruler("score", dump, "out.jsonl", *OFFLINE, RULER_SHARD=text).stderr
+            assert (
+                message
+                in ruler("score", dump, "out.jsonl", *OFFLINE, RULER_SHARD=text).stderr
+            )
 
 
 def test_counts(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
     """A line gives the size of the shard, and the counts are those of the shard."""
-    done = ruler("score", dump, "out.jsonl", *OFFLINE, "--summary", "s.json", RULER_SHARD="2/3")
+    done = ruler(
+        "score", dump, "out.jsonl", *OFFLINE, "--summary", "s.json", RULER_SHARD="2/3"
+    )
     own = len(read(tmp_path / "out.jsonl"))
     assert 0 < own < 9
     assert f"ruler: shard 2 of 3: {own} of 9 groups\n" in done.stderr
@@ -61,7 +70,9 @@ def test_counts(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
 
 def test_single_shard(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
     """Shard 1/1 is the whole input, and accepts the options that need all groups."""
-    done = ruler("score", dump, dump, *OFFLINE, "--shard", "1/1", "--adaptive", "--passes", "2")
+    done = ruler(
+        "score", dump, dump, *OFFLINE, "--shard", "1/1", "--adaptive", "--passes", "2"
+    )
     assert done.returncode == 0, done.stderr
     assert "shard" not in done.stderr.replace(str(tmp_path), "")
     assert len(read(dump)) == 9
@@ -79,7 +90,9 @@ NEEDS_ALL = {
 def test_whole_run_options(ruler: Ruler, dump: Path) -> None:
     """An option that needs all groups is refused for a shard, and the sentence names the run for it."""
     for options, message in NEEDS_ALL.items():
-        done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", "1/2", *options.split())
+        done = ruler(
+            "score", dump, "out.jsonl", *OFFLINE, "--shard", "1/2", *options.split()
+        )
         assert done.returncode == 2
         assert re.search(message, done.stderr), done.stderr
         assert ("the --ledger of every shard" in done.stderr) is ("ray" not in options)
@@ -106,7 +119,9 @@ def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
         assert f"shard {number} of 3" in done.stderr
         result += read(tmp_path / f"out-{number}.jsonl")
     names = [record["messages"][1]["content"] for record in ADJACENT]
-    assert sorted(record["messages"][1]["content"] for record in result) == sorted(names)
+    assert sorted(record["messages"][1]["content"] for record in result) == sorted(
+        names
+    )
     lost = [read(path) for path in tmp_path.glob("*.failed.jsonl")]
     assert lost == [[{"bad": 1}]]
 
@@ -123,7 +138,9 @@ def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         parts.append(pq.read_table(tmp_path / part).to_pylist())
     assert [] in parts
-    result = sorted((row["prompt"], row["completion"]) for part in parts for row in part)
+    result = sorted(
+        (row["prompt"], row["completion"]) for part in parts for row in part
+    )
     whole = pq.read_table(tmp_path / "in.parquet").to_pylist()
     assert result == sorted((row["prompt"], row["completion"]) for row in whole)
 
@@ -161,30 +178,59 @@ def test_none(ruler: Ruler, dump: Path) -> None:
     """`--ledger none` excludes any other ledger."""
     for given in (("none", "a", "b"), ("a", "a", "none")):
         words = [word for name in given for word in ("--ledger", name)]
-        done = ruler("score", dump, "out.jsonl", "-m", "openai/o3", *words, OPENAI_API_KEY="sk-0123456789")
-        assert (done.returncode, "--ledger none: keeps nothing" in done.stderr) == (2, True)
+        done = ruler(
+            "score",
+            dump,
+            "out.jsonl",
+            "-m",
+            "openai/o3",
+            *words,
+            OPENAI_API_KEY="sk-0123456789",
+        )
+        assert (done.returncode, "--ledger none: keeps nothing" in done.stderr) == (
+            2,
+            True,
+        )
 
 
 def test_misspelt(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
     """A missing second ledger is reported before anything is created or sent."""
-    args = ("-m", "openai/good", "--api-base", NEVER, "--ledger", "main", "--ledger", "s1")
+    args = (
+        "-m",
+        "openai/good",
+        "--api-base",
+        NEVER,
+        "--ledger",
+        "main",
+        "--ledger",
+        "s1",
+    )
     for command in (("score", dump, "out.jsonl"), ("check", dump)):
         done = ruler(*command, *args)
-        assert (done.returncode, "--ledger s1: no such file, and of" in done.stderr) == (2, True)
+        assert (
+            done.returncode,
+            "--ledger s1: no such file, and of" in done.stderr,
+        ) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-def test_variable(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
+def test_variable(
+    ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path
+) -> None:
     """The variable names one ledger, spaces included, the option replaces it, and the help documents both."""
     run = ("score", dump, "out.jsonl", "-m", "openai/good", "--api-base", server.base)
     assert ruler(*run, RULER_LEDGER="my own ledger").returncode == 0
     assert (tmp_path / "my own ledger").exists()
-    assert ruler(*run, "--ledger", "other", RULER_LEDGER="my own ledger").returncode == 0
+    assert (
+        ruler(*run, "--ledger", "other", RULER_LEDGER="my own ledger").returncode == 0
+    )
     assert server.stats()["requests"] == 18
     assert ruler(*run, RULER_LEDGER="").returncode == 0
     assert server.stats()["requests"] == 27
     for command in ("score", "check"):
-        assert "a variable, RULER_ and its name" in " ".join(ruler(command, "--help").stdout.split())
+        assert "a variable, RULER_ and its name" in " ".join(
+            ruler(command, "--help").stdout.split()
+        )
 
 
 def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
@@ -203,7 +249,16 @@ def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     ledgers = ("--ledger", "main", "--ledger", "s1", "--ledger", "s2")
     result = rows(ruler("check", "in.jsonl", "-m", "openai/good", *ledgers).stdout)
     assert result["cached"] == "60 of 60 calls, not paid again"
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", NEVER, *ledgers)
+    done = ruler(
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/good",
+        "--api-base",
+        NEVER,
+        *ledgers,
+    )
     assert done.returncode == 0, done.stderr
     assert "60 groups answered from the ledger" in done.stderr
     merged = masked(tmp_path / "out.jsonl")
@@ -212,7 +267,9 @@ def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert masked(tmp_path / "out.jsonl") == merged
 
 
-def test_pattern_of_ledgers(ruler: Ruler, dump: Path, tmp_path: Path, server: JudgeServer) -> None:
+def test_pattern_of_ledgers(
+    ruler: Ruler, dump: Path, tmp_path: Path, server: JudgeServer
+) -> None:
     """A pattern is accepted for ledgers that are only read, not for the first, which is written."""
     judge = ("-m", "hosted_vllm/qwen", "--api-base", server.base)
     for part in (1, 2):
@@ -220,9 +277,14 @@ def test_pattern_of_ledgers(ruler: Ruler, dump: Path, tmp_path: Path, server: Ju
         assert ruler("score", dump, f"out-{part}.jsonl", *judge, *own).returncode == 0
     last = ("score", dump, "out.jsonl", *judge, "--cached-only")
     done = ruler(*last, "--ledger", "all.sqlite", "--ledger", "shard-*.sqlite")
-    assert (done.returncode, "9 of 9 groups scored" in done.stderr) == (0, True), done.stderr
+    assert (done.returncode, "9 of 9 groups scored" in done.stderr) == (0, True), (
+        done.stderr
+    )
     lone = ruler(*last, "--ledger", "shard-*.sqlite")
-    assert (lone.returncode, "--ledger shard-*.sqlite: the first ledger is written" in lone.stderr) == (
+    assert (
+        lone.returncode,
+        "--ledger shard-*.sqlite: the first ledger is written" in lone.stderr,
+    ) == (
         2,
         True,
     )
@@ -235,4 +297,7 @@ def test_no_ledger_yet(ruler: Ruler, dump: Path) -> None:
     """A run with `--cached-only` warns if there is no ledger at the path."""
     first = ruler("score", dump, "out.jsonl", "-m", "hosted_vllm/q", "--api-base", NEVER, "--cached-only",
                   "--ledger", "typo.sqlite")  # fmt: skip
-    assert (first.returncode, "there is no ledger at typo.sqlite yet" in first.stderr) == (1, True)
+    assert (
+        first.returncode,
+        "there is no ledger at typo.sqlite yet" in first.stderr,
+    ) == (1, True)

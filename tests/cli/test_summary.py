@@ -10,8 +10,16 @@ import pytest
 
 from ruler_cli.cli.messages import safe
 from ruler_cli.cli.summary import figure_lines, summary_lines
-from ruler_cli.observer import BatchFigures, Contradiction, Length, Pair, PositionBin, Summary
-from ruler_cli.types import Kind, Usage
+from ruler_cli.types import (
+    BatchFigures,
+    Contradiction,
+    Kind,
+    Length,
+    Pair,
+    PositionBin,
+    Summary,
+    Usage,
+)
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.on_terminal import on_terminal
@@ -27,7 +35,10 @@ FULL = BatchFigures(
     ),
     slot_groups=50,
     length=Length(0.02, 0.004, 0.2, 50),
-    judges=(Pair(("a", "b"), 0.61, 400, 0.33, 400), Pair(("a", "c"), 0.5, 400, None, 0)),
+    judges=(
+        Pair(("a", "b"), 0.61, 400, 0.33, 400),
+        Pair(("a", "c"), 0.5, 400, None, 0),
+    ),
     reliability=(1, 0, 0, 0, 2, 0, 0, 7, 20, 20),
     reliability_median=0.87,
     flawed=5,
@@ -41,7 +52,11 @@ FULL = BatchFigures(
 def test_no_figures() -> None:
     """A batch without known figures adds no line."""
     assert not [*figure_lines(BatchFigures(groups=3, tie_rate=0.0))]
-    assert not [line for line in summary_lines(Summary()) if "position" in line or "reliab" in line]
+    assert not [
+        line
+        for line in summary_lines(Summary())
+        if "position" in line or "reliab" in line
+    ]
 
 
 def test_all_figures() -> None:
@@ -64,14 +79,23 @@ def test_all_figures() -> None:
 def test_clean_run() -> None:
     """A run without failures is one line, and a line for each figure that matters; none is wider than 80."""
     figures = replace(
-        FULL, degraded=0, judges=(), flawed=0, near_misses=0, without_outcome=0, mean_score=0.56
+        FULL,
+        degraded=0,
+        judges=(),
+        flawed=0,
+        near_misses=0,
+        without_outcome=0,
+        mean_score=0.56,
     )
     summary = Summary(
         total=40, groups=40, scored=40, tied=11, usage=Usage(calls=160), cost_usd=1.2, seconds=12.3,
         figures=figures,
     )  # fmt: skip
     lines = summary_lines(summary)
-    assert lines[0] == "40 of 40 groups scored in 12.3 s: mean 0.56, 11 tied, $1.20 (160 calls)"
+    assert (
+        lines[0]
+        == "40 of 40 groups scored in 12.3 s: mean 0.56, 11 tied, $1.20 (160 calls)"
+    )
     assert [line.partition(":")[0] for line in lines[1:]] == [
         "11 groups tied", "reliability", "position bias", "length",
     ]  # fmt: skip
@@ -82,7 +106,9 @@ def test_clean_run() -> None:
 
 def test_unknown_cost() -> None:
     """If the price is not known, the first line has the tokens."""
-    summary = Summary(groups=3, scored=3, cost_usd=None, usage=Usage(2000, 811, calls=3))
+    summary = Summary(
+        groups=3, scored=3, cost_usd=None, usage=Usage(2000, 811, calls=3)
+    )
     assert summary_lines(summary)[0].endswith(": cost unknown (3 calls, 2.81k tokens)")
 
 
@@ -94,13 +120,23 @@ def test_failures_by_kind() -> None:
     for kind, line in zip(sorted(kinds), lines, strict=True):
         assert line.startswith("1 group not scored: ")
         assert f"({kind})" in line
-    assert "no reply in the ledger" in summary_lines(Summary(failed={"transport": 1}, unanswered=1))[1]
+    assert (
+        "no reply in the ledger"
+        in summary_lines(Summary(failed={"transport": 1}, unanswered=1))[1]
+    )
 
 
 def test_chance_position_bias() -> None:
     """Position bias is reported by the rule of the report: twice its error, and at least 0.01."""
-    for mean, error, reported in ((0.031, 0.016, False), (0.031, 0.015, True), (0.009, 0.001, False)):
-        curve = tuple(PositionBin(end, end, sign * mean, error, 50) for end, sign in ((0, 1), (1, -1)))
+    for mean, error, reported in (
+        (0.031, 0.016, False),
+        (0.031, 0.015, True),
+        (0.009, 0.001, False),
+    ):
+        curve = tuple(
+            PositionBin(end, end, sign * mean, error, 50)
+            for end, sign in ((0, 1), (1, -1))
+        )
         lines = figure_lines(BatchFigures(slot_curve=curve, slot_groups=50))
         assert any(line.startswith("position bias") for line in lines) is reported
 
@@ -122,11 +158,24 @@ def test_many_judges() -> None:
     ],
 )
 def test_next_command(
-    judge: str, code: int, following: str, ruler: Ruler, server: JudgeServer, tmp_path: Path
+    judge: str,
+    code: int,
+    following: str,
+    ruler: Ruler,
+    server: JudgeServer,
+    tmp_path: Path,
 ) -> None:
     """The last line has OUTPUT and the next command: the report, or what helps after failures."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", f"openai/{judge}", "--api-base", server.base)
+    done = ruler(
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        f"openai/{judge}",
+        "--api-base",
+        server.base,
+    )
     last = done.stderr.splitlines()[-1]
     assert done.returncode == code
     assert last.startswith("ruler: written to out.jsonl; next: ruler ")
@@ -140,14 +189,32 @@ def test_next_command(
 def test_empty_reply(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """`--debug` says that a reply is empty."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
-    done = ruler("score", "in.jsonl", "-", "-m", "openai/empty", "--api-base", server.base, "--debug")
+    done = ruler(
+        "score",
+        "in.jsonl",
+        "-",
+        "-m",
+        "openai/empty",
+        "--api-base",
+        server.base,
+        "--debug",
+    )
     assert "judge on group g: (an empty reply)\n" in done.stderr
 
 
 def test_next_command_twice(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """If the replies were shown, the next command asks again; an option is not given twice."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
-    run = ("score", "in.jsonl", "out.jsonl", "-m", "openai/not-json", "--api-base", server.base, "--debug")
+    run = (
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/not-json",
+        "--api-base",
+        server.base,
+        "--debug",
+    )
     assert ruler(*run).stderr.splitlines()[-1].endswith(" --debug --retry-failed")
     last = ruler(*run, "--retry-failed").stderr.splitlines()[-1]
     assert last.count("--retry-failed") == 1
@@ -156,17 +223,42 @@ def test_next_command_twice(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("judge", "options", "sentence"),
     [
-        ("400", "--no-cache", "no reply is kept: another run asks about all groups, at the full cost"),
-        ("not-json", "--ledger none", "no reply is kept: another run asks about all groups, at the full"),
-        ("401", "--no-cache", "no reply is kept; to begin anew, at the full cost: ruler score in.jsonl"),
+        (
+            "400",
+            "--no-cache",
+            "no reply is kept: another run asks about all groups, at the full cost",
+        ),
+        (
+            "not-json",
+            "--ledger none",
+            "no reply is kept: another run asks about all groups, at the full",
+        ),
+        (
+            "401",
+            "--no-cache",
+            "no reply is kept; to begin anew, at the full cost: ruler score in.jsonl",
+        ),
     ],
 )
 def test_without_ledger(
-    judge: str, options: str, sentence: str, ruler: Ruler, server: JudgeServer, tmp_path: Path
+    judge: str,
+    options: str,
+    sentence: str,
+    ruler: Ruler,
+    server: JudgeServer,
+    tmp_path: Path,
 ) -> None:
     """If no reply is kept, no advice says that another run goes on or asks again for what failed alone."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), group("h", 0.2, 0.3)])
-    run = ("score", "in.jsonl", "out.jsonl", "-m", f"openai/{judge}", "--api-base", server.base)
+    run = (
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        f"openai/{judge}",
+        "--api-base",
+        server.base,
+    )
     done = ruler(*run, *options.split())
     assert sentence in done.stderr
     for advice in ("to go on", "--debug", "--retry-failed", "scores the rest"):
@@ -175,7 +267,10 @@ def test_without_ledger(
 
 def test_dropped_from_input(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """If OUTPUT is INPUT, dropped groups are only in the failed file, and the advice names that file."""
-    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), {"group_id": "empty", "trajectories": []}])
+    write(
+        tmp_path / "in.jsonl",
+        [group("g", 0.1, 0.9), {"group_id": "empty", "trajectories": []}],
+    )
     judge = ("-m", "openai/good", "--api-base", server.base)
     done = ruler("score", "in.jsonl", "in.jsonl", *judge, "--on-failure", "drop")
     gone = "in in.jsonl.failed.jsonl; INPUT has them no more, so score that file, with --retry-failed"
@@ -183,8 +278,21 @@ def test_dropped_from_input(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
     ruler("score", "in.jsonl.failed.jsonl", "out.jsonl", *judge, "--retry-failed")
     assert server.stats()["requests"] == 1
     line = (tmp_path / "in.jsonl.failed.jsonl").read_text()
-    done = ruler("score", "-", "-", *judge, "--on-failure", "drop", "--failed", "f.jsonl", stdin=line)
-    assert ("are in f.jsonl\n" in done.stderr, "no more" in done.stderr) == (True, False)
+    done = ruler(
+        "score",
+        "-",
+        "-",
+        *judge,
+        "--on-failure",
+        "drop",
+        "--failed",
+        "f.jsonl",
+        stdin=line,
+    )
+    assert ("are in f.jsonl\n" in done.stderr, "no more" in done.stderr) == (
+        True,
+        False,
+    )
 
 
 def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
@@ -193,10 +301,23 @@ def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
     Groups that a cap leaves out are counted and not named one by one.
     """
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), group("h", 0.2, 0.3)])
-    run = ("score", "in.jsonl", "out.jsonl", "-m", "good", "--api-base", server.base, "--price", "1,2")
+    run = (
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "good",
+        "--api-base",
+        server.base,
+        "--price",
+        "1,2",
+    )
     done = ruler(*run, "-c", "1", "--max-cost", "0.0001")
     assert (done.returncode, "to go on" in done.stderr) == (4, False)
-    assert "--max-cost 0.0001 is less than one call may cost: 2 groups are not scored; " in done.stderr
+    assert (
+        "--max-cost 0.0001 is less than one call may cost: 2 groups are not scored; "
+        in done.stderr
+    )
     assert "group g not scored" not in done.stderr
     enough = done.stderr.rpartition("give ")[2].partition(" or more")[0]
     done = ruler(*run, "-c", "1", "--max-cost", enough)
@@ -209,21 +330,37 @@ def test_output_named(ruler: Ruler, tmp_path: Path) -> None:
     path = write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), {"trajectories": []}])
     path.write_text(path.read_text() + "{broken\n")
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
-    assert "ruler: what is not readable is in out.jsonl.failed.jsonl" in done.stderr.splitlines()
-    assert "ruler: 1 group not scored: nothing in the group can be judged (input)" in done.stderr.splitlines()
+    assert (
+        "ruler: what is not readable is in out.jsonl.failed.jsonl"
+        in done.stderr.splitlines()
+    )
+    assert (
+        "ruler: 1 group not scored: nothing in the group can be judged (input)"
+        in done.stderr.splitlines()
+    )
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
-    assert "failed.jsonl" not in ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").stderr
+    assert (
+        "failed.jsonl"
+        not in ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").stderr
+    )
     done = ruler("score", "in.jsonl", "-", "-m", "offline")
     assert "1 of 1 group scored" in done.stderr
     assert "written" not in done.stderr
     assert "next:" not in done.stderr
-    assert "1 of 1 group" not in ruler("score", "in.jsonl", "-", "-m", "offline", "--progress", "none").stderr
+    assert (
+        "1 of 1 group"
+        not in ruler(
+            "score", "in.jsonl", "-", "-m", "offline", "--progress", "none"
+        ).stderr
+    )
 
 
 def test_narrow_terminal(tmp_path: Path) -> None:
     """On a terminal the lines are wrapped at its width; a command that is to be copied is not."""
     write(tmp_path / "in.jsonl", [group("g", *[0.5] * 3)])
-    _, text = on_terminal(tmp_path, "score", "in.jsonl", "out.jsonl", "-m", "offline", columns=60)
+    _, text = on_terminal(
+        tmp_path, "score", "in.jsonl", "out.jsonl", "-m", "offline", columns=60
+    )
     lines = text[text.index("ruler: 1 of 1 group scored") :].splitlines()
     assert len(lines) > 2
     assert max(map(len, lines)) < 60
@@ -233,7 +370,9 @@ def test_narrow_terminal(tmp_path: Path) -> None:
 def test_too_few_groups() -> None:
     """Bias measured over fewer than 20 groups, and a slope within its error, are not reported."""
     few = replace(FULL, slot_groups=19, length=Length(0.02, 0.004, 0.2, 19))
-    assert not [line for line in figure_lines(few) if line.startswith(("position", "length"))]
+    assert not [
+        line for line in figure_lines(few) if line.startswith(("position", "length"))
+    ]
     flat = replace(FULL, length=Length(0.02, 0.011, 0.2, 50))
     assert not [line for line in figure_lines(flat) if line.startswith("length")]
     assert [*figure_lines(replace(FULL, debiased=True))][2].endswith("; subtracted")
@@ -252,7 +391,9 @@ def test_windows_and_escalations() -> None:
     lines = summary_lines(Summary(windowed=1, escalated=2, hedged=3))
     expected = {"1 group shown in windows", "2 groups scored by the stronger judge"}
     assert expected | {"3 slow calls asked a second time"} <= set(lines)
-    assert not {"windows", "stronger", "second"} & set(" ".join(summary_lines(Summary())).split())
+    assert not {"windows", "stronger", "second"} & set(
+        " ".join(summary_lines(Summary())).split()
+    )
 
 
 def test_no_duplicate_line() -> None:

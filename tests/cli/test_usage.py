@@ -104,7 +104,9 @@ def test_usage(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
             assert done.returncode == 2, done.stderr
             assert message in done.stderr.replace("\n", " ")
             assert "Traceback" not in done.stderr
-            assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+            assert {
+                path.name: path.read_bytes() for path in tmp_path.iterdir()
+            } == before
 
 
 def test_own_partial(ruler: Ruler, tmp_path: Path) -> None:
@@ -122,7 +124,9 @@ def test_prices(ruler: Ruler, tmp_path: Path) -> None:
 
     def costs(*prices: str) -> list[bool]:
         options = [word for price in prices for word in ("--price", price)]
-        facts = json.loads(ruler("check", "in.jsonl", "--json", *judges, *options).stdout)
+        facts = json.loads(
+            ruler("check", "in.jsonl", "--json", *judges, *options).stdout
+        )
         return [judge["cost_usd"]["high"] == 0 for judge in facts["judges"]]
 
     assert costs("1000,1000") == [False, False, False]

@@ -32,10 +32,19 @@ def _names(group: Any) -> Iterator[str]:
 def reference() -> str:
     """Return the help of every command as Markdown, a section for each."""
     names = commands()
-    screen = {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "TERM": "dumb", "NO_COLOR": "1"}
-    texts = [run_here([*name.split()[1:], "--help"], "", ROOT, screen).stdout for name in names]
+    screen = {
+        "COLUMNS": "100",
+        "TERMINAL_WIDTH": "100",
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+    }
+    texts = [
+        run_here([*name.split()[1:], "--help"], "", ROOT, screen).stdout
+        for name in names
+    ]
     sections = (
-        f"\n## {name}\n\n```text\n{text.strip()}\n```\n" for name, text in zip(names, texts, strict=True)
+        f"\n## {name}\n\n```text\n{text.strip()}\n```\n"
+        for name, text in zip(names, texts, strict=True)
     )
     return "".join(sections) + "\n"
 

@@ -23,7 +23,15 @@ from tests.command import run_here
 from tests.docs.pages import ROOT, Block, Report, normal, read
 from tests.judge_server import JudgeServer
 
-SAMPLES = ("one", "groups", "trajectories", "scattered", "art_groups", "tau_bench", "hostile")
+SAMPLES = (
+    "one",
+    "groups",
+    "trajectories",
+    "scattered",
+    "art_groups",
+    "tau_bench",
+    "hostile",
+)
 OTHERS = {"simulated.jsonl", "formats", "ruler.toml"}
 """Other samples: one without words for the offline judge, a folder, and settings."""
 ONE_SESSION = "<!-- one session -->"
@@ -51,7 +59,9 @@ def _program(path: Path, text: str) -> None:
     If this process had the file open, a child that another thread starts at that moment would have it open
     too, and the system runs no file that is open for writing.
     """
-    subprocess.run(["tee", path], input=text.encode(), stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        ["tee", path], input=text.encode(), stdout=subprocess.DEVNULL, check=True
+    )
     path.chmod(0o755)
 
 
@@ -64,13 +74,18 @@ def workspace() -> Iterator[tuple[Path, dict[str, str]]]:
         tools.mkdir()
         shutil.copytree(ROOT / "samples", folder / "samples")
         command = tools / "ruler"
-        _program(command, f"#!{sys.executable}\nfrom ruler_cli.cli import main\n\nmain()\n")
-        python = tools / "python"  # no link: beside that an environment's packages are not found
+        _program(
+            command, f"#!{sys.executable}\nfrom ruler_cli.cli import main\n\nmain()\n"
+        )
+        python = (
+            tools / "python"
+        )  # no link: beside that an environment's packages are not found
         _program(python, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
         inherited = {
             key: value
             for key, value in os.environ.items()
-            if not key.startswith(("RULER_", "OPENAI_", "HOSTED_VLLM_")) and not key.endswith("_API_KEY")
+            if not key.startswith(("RULER_", "OPENAI_", "HOSTED_VLLM_"))
+            and not key.endswith("_API_KEY")
         }
         fixed = {
             "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -85,7 +100,9 @@ def workspace() -> Iterator[tuple[Path, dict[str, str]]]:
         yield folder, inherited | fixed
 
 
-def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(
+    arguments: list[str], folder: Path, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, with stdout and stderr as one text."""
     return subprocess.run(
         arguments,
@@ -143,7 +160,9 @@ def replay(blocks: Sequence[Block]) -> list[list[tuple[str, int]]]:
             environment["JUDGE"] = judge
         else:
             judge = JUDGE
-        output = run(["bash", "-c", script], folder, environment).stdout.replace(judge, JUDGE)
+        output = run(["bash", "-c", script], folder, environment).stdout.replace(
+            judge, JUDGE
+        )
     parts = re.split(rf"\n{_END}([0-9]+)\n", output)
     done = zip(parts[::2], map(int, parts[1::2]), strict=False)
     return [list(islice(done, len(each))) for each in commands]
@@ -159,7 +178,9 @@ def commands_of(block: Block) -> list[str]:
 def check_examples(fenced: Sequence[Block], report: Report) -> list[Block]:
     """Run the console and Python blocks, and return all blocks with their live outputs."""
     together = sessions(fenced)
-    played = parallel(replay, [[fenced[number] for number in numbers] for numbers in together])
+    played = parallel(
+        replay, [[fenced[number] for number in numbers] for numbers in together]
+    )
     outputs = {
         number: output
         for numbers, replayed in zip(together, played, strict=True)
@@ -170,33 +191,51 @@ def check_examples(fenced: Sequence[Block], report: Report) -> list[Block]:
     for number, block in enumerate(fenced):
         before, printed = printed, None
         if block.language == "text" and before is not None:
-            report.same(f"{block.where}: the output of the Python example", block.text, before)
+            report.same(
+                f"{block.where}: the output of the Python example", block.text, before
+            )
             fresh.append(replace(block, lines=before.splitlines()))
         elif block.language == "python":
             printed = _check_python(block, outputs[number], report)
             fresh.append(block)
         elif block.language == "console":
-            fresh.append(replace(block, lines=_check_session(block, outputs[number], report)))
+            fresh.append(
+                replace(block, lines=_check_session(block, outputs[number], report))
+            )
         else:
             fresh.append(block)
-    console = sum(len(outputs[number]) for number in outputs if fenced[number].language == "console")
+    console = sum(
+        len(outputs[number])
+        for number in outputs
+        if fenced[number].language == "console"
+    )
     report.done.append(f"{console} commands in console blocks")
-    report.done.append(f"{sum(block.language == 'python' for block in fenced)} Python examples")
+    report.done.append(
+        f"{sum(block.language == 'python' for block in fenced)} Python examples"
+    )
     return fresh
 
 
-def _check_session(block: Block, replayed: list[tuple[str, int]], report: Report) -> list[str]:
+def _check_session(
+    block: Block, replayed: list[tuple[str, int]], report: Report
+) -> list[str]:
     """Compare a console block with its live outputs, and return its lines with these."""
     if len(replayed) < len(steps(block)):
-        report.wrong.append(f"{block.where}: the shell does not get to the end of the block")
+        report.wrong.append(
+            f"{block.where}: the shell does not get to the end of the block"
+        )
         return block.lines
     lines: list[str] = []
-    for (command, documented), (output, code) in zip(steps(block), replayed, strict=True):
+    for (command, documented), (output, code) in zip(
+        steps(block), replayed, strict=True
+    ):
         if documented:
             report.same(f"{block.where}: the output of `{command}`", documented, output)
         elif code:
             message = output.strip() or "nothing"
-            report.wrong.append(f"{block.where}: `{command}` exits with {code} and says: {message}")
+            report.wrong.append(
+                f"{block.where}: `{command}` exits with {code} and says: {message}"
+            )
         now = documented if normal(documented) == normal(output) else output
         first, *more = command.split("\n")
         lines += [f"$ {first}", *(f"> {line}" for line in more)]
@@ -219,7 +258,9 @@ def check_excerpts(pages: Sequence[str], report: Report) -> None:
         for source, excerpt in _EXCERPT.findall(read(page)):
             count += 1
             parts = [re.escape(re.sub(r"\s", "", part)) for part in excerpt.split("…")]
-            lines = [re.sub(r"\s", "", line) for line in _read(ROOT / source).splitlines()]
+            lines = [
+                re.sub(r"\s", "", line) for line in _read(ROOT / source).splitlines()
+            ]
             if not any(re.fullmatch(".*".join(parts), line) for line in lines):
                 report.wrong.append(f"{page}: the excerpt of {source} is no line of it")
     report.done.append(f"{count} excerpts of samples")
@@ -252,7 +293,9 @@ def rulers(line: str) -> Iterator[list[str]]:
     words = [*shlex.split(line, comments=True), ";"]
     while "ruler" in words:
         words = words[words.index("ruler") :]
-        stop = next(i for i, word in enumerate(words) if word in ("|", "&&", "||", ";", "&"))
+        stop = next(
+            i for i, word in enumerate(words) if word in ("|", "&&", "||", ";", "&")
+        )
         yield [word for word in words[:stop] if not re.match(r"[0-9]?>", word)]
         words = words[stop:]
 
@@ -266,11 +309,18 @@ def scored_samples(report: Report, *, write: bool) -> None:
     """Check that the scored and failed files of each sample equal those of a fresh run."""
 
     def score(name: str) -> list[tuple[str, str]]:
-        made = [f"samples/{name}.scored.jsonl", f"samples/{name}.scored.jsonl.failed.jsonl"]
+        made = [
+            f"samples/{name}.scored.jsonl",
+            f"samples/{name}.scored.jsonl.failed.jsonl",
+        ]
         with workspace() as (folder, environment):
             for path in made:
                 (folder / path).unlink(missing_ok=True)
-            run(["ruler", "score", f"samples/{name}.jsonl", made[0], "-m", "offline"], folder, environment)
+            run(
+                ["ruler", "score", f"samples/{name}.jsonl", made[0], "-m", "offline"],
+                folder,
+                environment,
+            )
             return [(path, _read(folder / path)) for path in made]
 
     for path, live in (pair for made in parallel(score, SAMPLES) for pair in made):
@@ -280,12 +330,16 @@ def scored_samples(report: Report, *, write: bool) -> None:
         if not write:
             report.same(path, stored, live)
         elif live:
-            (ROOT / path).write_text(live, encoding="utf-8", errors="surrogateescape", newline="")
+            (ROOT / path).write_text(
+                live, encoding="utf-8", errors="surrogateescape", newline=""
+            )
         else:
             (ROOT / path).unlink()
     ends = (".jsonl", ".scored.jsonl", ".scored.jsonl.failed.jsonl")
     known = {name + end for name in SAMPLES for end in ends}
-    for unknown in sorted({file.name for file in (ROOT / "samples").iterdir()} - known - OTHERS):
+    for unknown in sorted(
+        {file.name for file in (ROOT / "samples").iterdir()} - known - OTHERS
+    ):
         report.wrong.append(f"samples/{unknown} belongs to no sample that is checked")
     report.done.append(f"{len(SAMPLES)} samples, scored anew")
 

@@ -42,9 +42,13 @@ def check_links(report: Report) -> None:
                 file, _, anchor = target.partition("#")
                 goal = (path.parent / file).resolve() if file else path
                 if not goal.exists():
-                    report.wrong.append(f"{name} line {number} links to {file}, which does not exist")
+                    report.wrong.append(
+                        f"{name} line {number} links to {file}, which does not exist"
+                    )
                 elif anchor and anchor not in found.get(goal, {}):
-                    report.wrong.append(f"{name} line {number} links to #{anchor}, which is no heading there")
+                    report.wrong.append(
+                        f"{name} line {number} links to #{anchor}, which is no heading there"
+                    )
     report.done.append(f"{count} relative links")
 
 
@@ -54,12 +58,16 @@ def check_markdown(report: Report) -> None:
         text = read(name)
         for anchor, heading in anchors(text).items():
             if name.startswith("docs/") and anchor != _site(heading):
-                report.wrong.append(f"{name}: the heading {heading!r} has two addresses: name it in words")
+                report.wrong.append(
+                    f"{name}: the heading {heading!r} has two addresses: name it in words"
+                )
         before = ""
         for number, line in prose(text):
             starts = re.match(r"([-*]|[0-9]+\.) |\|", line)
             if starts and before and not re.match(r"([-*]|[0-9]+\.) |\||\s", before):
-                report.wrong.append(f"{name} line {number}: put an empty line before the list or table")
+                report.wrong.append(
+                    f"{name} line {number}: put an empty line before the list or table"
+                )
             before = line
 
 
@@ -67,7 +75,9 @@ def check_length(report: Report) -> None:
     """Check that README.md is short: a page of `docs/` has the rest."""
     lines = len(read("README.md").splitlines())
     if lines > README_LINES:
-        report.wrong.append(f"README.md has {lines} lines, more than {README_LINES}: a page of docs has room")
+        report.wrong.append(
+            f"README.md has {lines} lines, more than {README_LINES}: a page of docs has room"
+        )
     report.done.append(f"{lines} lines of README.md")
 
 
@@ -76,5 +86,8 @@ def check_navigation(report: Report) -> None:
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     listed = set(re.findall(r": (\S+\.md)$", settings, re.MULTILINE))
     for name in names():
-        if name.startswith("docs/") and Path(name).relative_to("docs").as_posix() not in listed:
+        if (
+            name.startswith("docs/")
+            and Path(name).relative_to("docs").as_posix() not in listed
+        ):
             report.wrong.append(f"{name} is not in the navigation of mkdocs.yml")

@@ -14,11 +14,15 @@ OTHERS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"
 """Pages outside `docs/`, relative to the checkout."""
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?"
-_SECONDS = re.compile(rf'("(?:latency_s|seconds|most_in_flight)": ?|\bin ){_NUMBER}( s\b|(?=[,}}\n]))')
+_SECONDS = re.compile(
+    rf'("(?:latency_s|seconds|most_in_flight)": ?|\bin ){_NUMBER}( s\b|(?=[,}}\n]))'
+)
 _INSTANT = re.compile(r'("(?:(?:judged|started|ended)_at|version)": ?")[^"]+')
 _LATENCY = re.compile(r"^a group +half within .* s\n", re.MULTILINE)
 """A line of the report that is there only if groups took long enough."""
-_MINUTES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?: to (?:\d{4}-\d\d-\d\d )?\d\d:\d\d)? UTC")
+_MINUTES = re.compile(
+    r"\d{4}-\d\d-\d\d \d\d:\d\d(?: to (?:\d{4}-\d\d-\d\d )?\d\d:\d\d)? UTC"
+)
 
 
 @dataclass(frozen=True)
@@ -59,19 +63,25 @@ class Report:
             "as it is",
             lineterm="",
         )
-        self.wrong.append(f"{subject} differs:\n" + "\n".join(f"    {line}" for line in diff))
+        self.wrong.append(
+            f"{subject} differs:\n" + "\n".join(f"    {line}" for line in diff)
+        )
 
 
 def normal(text: str) -> str:
     """Return a text with every value that depends on time at 0, and without a line of nothing else."""
     return _MINUTES.sub(
-        "0 UTC", _INSTANT.sub(r"\g<1>0", _SECONDS.sub(r"\g<1>0\g<2>", _LATENCY.sub("", text)))
+        "0 UTC",
+        _INSTANT.sub(r"\g<1>0", _SECONDS.sub(r"\g<1>0\g<2>", _LATENCY.sub("", text))),
     )
 
 
 def names() -> list[str]:
     """Return the paths of all pages, relative to the checkout."""
-    return [*OTHERS, *(f"docs/{path.relative_to(DOCS)}" for path in sorted(DOCS.rglob("*.md")))]
+    return [
+        *OTHERS,
+        *(f"docs/{path.relative_to(DOCS)}" for path in sorted(DOCS.rglob("*.md"))),
+    ]
 
 
 def read(name: str) -> str:
@@ -120,7 +130,12 @@ def below(text: str, heading: str) -> str:
     found = re.search(rf"^(#+) {re.escape(heading)}\n", text, re.MULTILINE)
     if found is None:
         return ""
-    return re.split(rf"^#{{1,{len(found[1])}}} ", text[found.end() :], maxsplit=1, flags=re.MULTILINE)[0]
+    return re.split(
+        rf"^#{{1,{len(found[1])}}} ",
+        text[found.end() :],
+        maxsplit=1,
+        flags=re.MULTILINE,
+    )[0]
 
 
 def table(text: str, heading: str) -> list[list[str]]:
@@ -128,7 +143,12 @@ def table(text: str, heading: str) -> list[list[str]]:
     result: list[list[str]] = []
     for line in below(text, heading).split("\n"):
         if line.startswith("|"):
-            result.append([cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+            result.append(
+                [
+                    cell.strip().replace("\\|", "|")
+                    for cell in re.split(r"(?<!\\)\|", line)[1:-1]
+                ]
+            )
         elif result or line.startswith("#"):
             break
     return result[2:]

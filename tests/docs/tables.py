@@ -12,12 +12,12 @@ from typing import Any
 import orjson
 
 from benchmarks import projection
-from ruler_cli.config import InputSettings
+from ruler_cli.files.input import open_input
 from ruler_cli.formats.detect import families, formats
 from ruler_cli.formats.interface import ID_KEYS, Format
-from ruler_cli.observer import BatchFigures
-from ruler_cli.reading.input import open_input
 from ruler_cli.results.conditions import NAMES
+from ruler_cli.settings.models import InputSettings
+from ruler_cli.types import BatchFigures
 from tests.docs.examples import SAMPLES, run, workspace
 from tests.docs.pages import DOCS, ROOT, Report, below, between, code, read, table
 
@@ -26,7 +26,17 @@ GAINS = ROOT / "benchmarks" / "simulation" / "gains.md"
 BENCHMARKS = "benchmarks/README.md"
 BASE_JS = ROOT / "ruler_cli" / "results" / "report" / "web" / "base.js"
 CONDITIONS_JS = BASE_JS.with_name("conditions.js")
-RICH = ["-m", "simulated", "-m", "offline", "--passes", "2", "--group-size", "4", "--order-by-outcome"]
+RICH = [
+    "-m",
+    "simulated",
+    "-m",
+    "offline",
+    "--passes",
+    "2",
+    "--group-size",
+    "4",
+    "--order-by-outcome",
+]
 """Options for the fields that one pass of one judge does not write."""
 _EVERYWHERE = {"from", "to", "n", "simulated", "2"}
 """Names that stand in `report --json` in many places, and names of this run's own."""
@@ -43,15 +53,25 @@ def check_fields(report: Report) -> None:
     seen: set[str] = set()
     scored = [(ROOT / f"samples/{name}.scored.jsonl").read_bytes() for name in SAMPLES]
     with workspace() as (folder, environment):
-        run(["ruler", "score", "samples/simulated.jsonl", "out.jsonl", *RICH], folder, environment)
+        run(
+            ["ruler", "score", "samples/simulated.jsonl", "out.jsonl", *RICH],
+            folder,
+            environment,
+        )
         scored.append((folder / "out.jsonl").read_bytes())
     for line in (line for written in scored for line in written.splitlines()):
         record = orjson.loads(line.replace(b"NaN", b"null"))
         for holder in [record, *record.get("trajectories", [])]:
             part = holder["ruler"]
-            seen |= part.keys() | part.get("group", {}).keys() | part.get("usage", {}).keys()
+            seen |= (
+                part.keys()
+                | part.get("group", {}).keys()
+                | part.get("usage", {}).keys()
+            )
     for missing in sorted(seen - documented):
-        report.wrong.append(f"docs/output.md: the field `{missing}` of the output has no row in a table")
+        report.wrong.append(
+            f"docs/output.md: the field `{missing}` of the output has no row in a table"
+        )
     report.done.append(f"{len(seen)} output fields")
 
 
@@ -63,14 +83,18 @@ def _rows(page: str, heading: str) -> list[list[str]]:
 
 def check_summary(report: Report) -> None:
     """Check that every field of the summary and of its figures has a row in docs/json.md."""
-    documented = {span for row in _rows("docs/json.md", "The summary") for span in code(row[1])}
+    documented = {
+        span for row in _rows("docs/json.md", "The summary") for span in code(row[1])
+    }
     with workspace() as (folder, environment):
         command = "ruler score samples/groups.jsonl out.jsonl -m offline --progress none --summary sum.json"
         run(command.split(), folder, environment)
         summary = orjson.loads((folder / "sum.json").read_bytes())
     live = set(summary) | {one.name for one in fields(BatchFigures)}
     for name in sorted(documented ^ live):
-        report.wrong.append(f"docs/json.md: `{name}` is not both in the summary and in its tables")
+        report.wrong.append(
+            f"docs/json.md: `{name}` is not both in the summary and in its tables"
+        )
     report.done.append(f"{len(live)} fields of the summary")
 
 
@@ -81,19 +105,38 @@ def check_report(report: Report) -> None:
         for name in code(row[1]):
             documented.setdefault(name, set()).update(code(row[2]))
     with workspace() as (folder, environment):
-        command = ["ruler", "score", "samples/simulated.jsonl", "out.jsonl", "-m", "simulated"]
+        command = [
+            "ruler",
+            "score",
+            "samples/simulated.jsonl",
+            "out.jsonl",
+            "-m",
+            "simulated",
+        ]
         run([*command, "--passes", "2", "--progress", "none"], folder, environment)
         page, one = (
-            orjson.loads(run(["ruler", "report", "out.jsonl", "--json", *more], folder, environment).stdout)
+            orjson.loads(
+                run(
+                    ["ruler", "report", "out.jsonl", "--json", *more],
+                    folder,
+                    environment,
+                ).stdout
+            )
             for more in ([], ["--group", "task-1"])
         )
     page["figures"]["made_by"]["versions"].clear()  # its names are no fields
     live = page.keys() | one.keys() | page["figures"].keys() | one["group"].keys()
     for name in sorted(documented.keys() ^ live):
-        report.wrong.append(f"docs/json.md: `{name}` is not both in `ruler report --json` and in its tables")
+        report.wrong.append(
+            f"docs/json.md: `{name}` is not both in `ruler report --json` and in its tables"
+        )
     for name, value in [*page["figures"].items(), *one["group"].items()]:
-        for missing in sorted(set(_keys_of(value)) - documented.get(name, set()) - _EVERYWHERE):
-            report.wrong.append(f"docs/json.md: `{missing}` of `{name}` in `report --json` is not documented")
+        for missing in sorted(
+            set(_keys_of(value)) - documented.get(name, set()) - _EVERYWHERE
+        ):
+            report.wrong.append(
+                f"docs/json.md: `{missing}` of `{name}` in `report --json` is not documented"
+            )
     report.done.append(f"{len(live)} fields of report --json")
 
 
@@ -103,7 +146,14 @@ def check_comparison(report: Report) -> None:
     documented = {span for row in rows for span in code("|".join(row[1:]))}
     with workspace() as (folder, environment):
         for name in ("simulated", "offline"):
-            command = ["ruler", "score", "samples/simulated.jsonl", f"{name}.jsonl", "-m", name]
+            command = [
+                "ruler",
+                "score",
+                "samples/simulated.jsonl",
+                f"{name}.jsonl",
+                "-m",
+                name,
+            ]
             run([*command, "--progress", "none"], folder, environment)
         files = ["ruler", "report", "simulated.jsonl", "offline.jsonl", "--json"]
         page, one = (
@@ -113,14 +163,22 @@ def check_comparison(report: Report) -> None:
     for file in page["files"]:
         del file["figures"]
     group = one["group"]
-    for holder in (*page["differ"], group, *group["rollouts"]):  # as in the JSON of one file
+    for holder in (
+        *page["differ"],
+        group,
+        *group["rollouts"],
+    ):  # as in the JSON of one file
         holder |= {"a": None, "b": None}
     live = page.keys() | one.keys() | set(_keys_of(page)) | set(_keys_of(one))
     for name in sorted(live - documented - _EVERYWHERE - {"figures"}):
-        report.wrong.append(f"docs/json.md: `{name}` of `ruler report A B --json` is not in its table")
+        report.wrong.append(
+            f"docs/json.md: `{name}` of `ruler report A B --json` is not in its table"
+        )
     fields = {span for row in rows for span in code(row[1])}
     for name in sorted(fields - live):
-        report.wrong.append(f"docs/json.md: `{name}` is not in `ruler report A B --json`")
+        report.wrong.append(
+            f"docs/json.md: `{name}` is not in `ruler report A B --json`"
+        )
     report.done.append(f"{len(live)} fields of report A B --json")
 
 
@@ -145,8 +203,13 @@ def check_conditions(report: Report) -> None:
     links = _rows("docs/report.md", "Links")
     spans = [span for row in links for span in code(row[1]) if not span.startswith("#")]
     linked = sorted({span.partition("=")[0] for span in spans})
-    base, sorts = BASE_JS.read_text(encoding="utf-8"), CONDITIONS_JS.read_text(encoding="utf-8")
-    lists = re.findall(r"^const (?:WORDS|GROUP_RANGES) = \[(.*)\];$", base, re.MULTILINE)
+    base, sorts = (
+        BASE_JS.read_text(encoding="utf-8"),
+        CONDITIONS_JS.read_text(encoding="utf-8"),
+    )
+    lists = re.findall(
+        r"^const (?:WORDS|GROUP_RANGES) = \[(.*)\];$", base, re.MULTILINE
+    )
     ranges = re.findall(r"^const ROLLOUT_RANGES = \{(.*)\};$", base, re.MULTILINE)
     live = {
         "search",
@@ -155,13 +218,24 @@ def check_conditions(report: Report) -> None:
         *re.findall(r"(\w+):", "".join(ranges)),
     }
     if linked != sorted(live):
-        report.wrong.append(f"docs/report.md: a report's links take {', '.join(sorted(live))}, not {linked}")
+        report.wrong.append(
+            f"docs/report.md: a report's links take {', '.join(sorted(live))}, not {linked}"
+        )
     columns = re.findall(r'\["(\w+)", \(rows\)', sorts)
-    sortable = {span for row in links for span in code("|".join(row[1:])) if re.fullmatch(r"\w+=?", span)}
+    sortable = {
+        span
+        for row in links
+        for span in code("|".join(row[1:]))
+        if re.fullmatch(r"\w+=?", span)
+    }
     for name in columns:
         if name not in sortable and f"{name}=" not in sortable:
-            report.wrong.append(f"docs/report.md: the table sorts by `{name}`, which is not documented")
-    report.done.append(f"{len(NAMES)} conditions of select, {len(live)} of a report's links")
+            report.wrong.append(
+                f"docs/report.md: the table sorts by `{name}`, which is not documented"
+            )
+    report.done.append(
+        f"{len(NAMES)} conditions of select, {len(live)} of a report's links"
+    )
 
 
 def check_formats(report: Report) -> None:
@@ -169,24 +243,36 @@ def check_formats(report: Report) -> None:
     page = read("docs/formats.md")
     documented = _families(table(page, "Formats"))
     for name in sorted(set(families()) ^ documented.keys()):
-        report.wrong.append(f"docs/formats.md: the table of formats and `--format` differ in `{name}`")
+        report.wrong.append(
+            f"docs/formats.md: the table of formats and `--format` differ in `{name}`"
+        )
     for form in formats():
         rows = documented.get(form.family, [])
         for column, wanted in _places_of(form).items():
             cells = " ".join(row[column] for row in rows)
             for part in wanted:
                 if part not in cells:
-                    report.wrong.append(f"docs/formats.md: the table does not say {part} of {form.name}")
-    examples = [link for rows in documented.values() for row in rows for link in _examples(row)]
+                    report.wrong.append(
+                        f"docs/formats.md: the table does not say {part} of {form.name}"
+                    )
+    examples = [
+        link for rows in documented.values() for row in rows for link in _examples(row)
+    ]
     if any(not _examples(row) for rows in documented.values() for row in rows):
-        report.wrong.append("docs/formats.md: a row of the table of formats has no example")
+        report.wrong.append(
+            "docs/formats.md: a row of the table of formats has no example"
+        )
     for path in sorted((ROOT / "samples/formats").iterdir()):
         if examples.count(path) != 1:
-            report.wrong.append(f"docs/formats.md: the table of formats names {path.name} not once")
+            report.wrong.append(
+                f"docs/formats.md: the table of formats names {path.name} not once"
+            )
     for family, rows in documented.items():
         for path in (path for row in rows for path in _examples(row)):
             if (seen := _family_of(path)) != family:
-                report.wrong.append(f"docs/formats.md: {path.name} stands at {family} and is {seen}")
+                report.wrong.append(
+                    f"docs/formats.md: {path.name} stands at {family} and is {seen}"
+                )
     ids = " ".join(f"`{key}`," for key in ID_KEYS).removesuffix(",")
     if ids not in page:
         report.wrong.append(f"docs/formats.md does not say {ids}")
@@ -207,7 +293,9 @@ def _places_of(form: Format) -> dict[int, list[str]]:
     """Return the cells of a format by column: its keys, group key and paths of the score."""
     keys = [f"`{key.removeprefix('traces.0.')}`" for key in form.keys]
     layout = form.layout
-    reward = "ruler.rollouts" if layout.reward is None else ".".join(map(str, layout.reward))
+    reward = (
+        "ruler.rollouts" if layout.reward is None else ".".join(map(str, layout.reward))
+    )
     ours = [] if layout.ruler == ("ruler",) else [".".join(map(str, layout.ruler))]
     generic = "[an id]" if len(keys) > _FEW else ""
     return {
@@ -225,7 +313,9 @@ def _examples(row: list[str]) -> list[Path]:
 def _family_of(path: Path) -> str:
     """Return the format of a file, as `--format` names it."""
     with ExitStack() as stack:
-        reader = open_input(InputSettings(str(path)), stack, lambda problem: None).reader
+        reader = open_input(
+            InputSettings(str(path)), stack, lambda problem: None
+        ).reader
         return "" if reader is None else reader.format.family
 
 
@@ -243,10 +333,14 @@ def check_benchmarks(report: Report) -> None:
         )
     rows = table(text, projection.HEADING)
     if not rows:
-        report.wrong.append(f"{BENCHMARKS}: there is no table below {projection.HEADING!r}")
+        report.wrong.append(
+            f"{BENCHMARKS}: there is no table below {projection.HEADING!r}"
+        )
         return
     report.wrong += [f"{BENCHMARKS}: {sentence}" for sentence in projection.wrong(rows)]
     for row in table(read("docs/scale.md"), "100 million rollouts"):
         if row not in [whole[:-1] for whole in rows]:
-            report.wrong.append(f"docs/scale.md: the row {row[0]!r} is not as in {BENCHMARKS}")
+            report.wrong.append(
+                f"docs/scale.md: the row {row[0]!r} is not as in {BENCHMARKS}"
+            )
     report.done.append(f"{len(projection.COMPUTED)} rows on 100 million rollouts")

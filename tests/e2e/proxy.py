@@ -46,14 +46,25 @@ run_server()
 def interpreter() -> str | None:
     """The Python that can run a litellm proxy, if there is one."""
     named = os.environ.get("LITELLM_PYTHON")
-    result = (named,) if named else (str(_ROOT / "build" / "proxy" / "bin" / "python"), sys.executable)
+    result = (
+        (named,)
+        if named
+        else (str(_ROOT / "build" / "proxy" / "bin" / "python"), sys.executable)
+    )
     return next((each for each in result if _has_proxy(each)), None)
 
 
 def _has_proxy(python: str) -> bool:
-    look = f"from importlib.util import find_spec; assert all(map(find_spec, {_NEEDED}))"
+    look = (
+        f"from importlib.util import find_spec; assert all(map(find_spec, {_NEEDED}))"
+    )
     try:
-        return subprocess.run([python, "-c", look], capture_output=True, check=False).returncode == 0
+        return (
+            subprocess.run(
+                [python, "-c", look], capture_output=True, check=False
+            ).returncode
+            == 0
+        )
     except OSError:
         return False
 
@@ -75,7 +86,10 @@ class Proxy:
     """The proxy in a process of its own: `with Proxy(folder, models) as proxy: … proxy.root …`."""
 
     def __init__(
-        self, folder: Path, models: Sequence[Mapping[str, Any]], router: Mapping[str, Any] | None = None
+        self,
+        folder: Path,
+        models: Sequence[Mapping[str, Any]],
+        router: Mapping[str, Any] | None = None,
     ) -> None:
         """`folder` takes its configuration and its log; `router` are settings of its router."""
         self._folder = folder
@@ -105,7 +119,14 @@ class Proxy:
         """Start it and wait until it answers; at the same address every time."""
         python = interpreter()
         assert python
-        options = ["--config", str(self._config), "--host", "127.0.0.1", "--port", str(self._port)]
+        options = [
+            "--config",
+            str(self._config),
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self._port),
+        ]
         # Nothing of this environment: no key, no proxy, no setting of its own.
         env = {
             "PATH": os.environ.get("PATH", ""),

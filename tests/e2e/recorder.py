@@ -46,7 +46,10 @@ class Seen:
     @property
     def cut_off(self) -> bool:
         """Tell if the answer ended at a limit."""
-        return self.status == 200 and json.loads(self.answer)["choices"][0]["finish_reason"] == "length"
+        return (
+            self.status == 200
+            and json.loads(self.answer)["choices"][0]["finish_reason"] == "length"
+        )
 
     @property
     def tokens(self) -> tuple[int, int]:
@@ -62,7 +65,9 @@ class Recorder:
         """`root` is the address of the server behind it."""
         self.behind = urlsplit(root).netloc
         self.seen: list[Seen] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self.behind, self.seen.append))
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), _handler(self.behind, self.seen.append)
+        )
         self._server.daemon_threads = True
         self.root = f"http://127.0.0.1:{self._server.server_port}"
         self.base = f"{self.root}/v1"
@@ -83,7 +88,9 @@ class Recorder:
     def tokens(self) -> tuple[int, int]:
         """Prompt and completion tokens of all answers."""
         each = [seen.tokens for seen in self.answered]
-        return sum(prompt for prompt, _ in each), sum(completion for _, completion in each)
+        return sum(prompt for prompt, _ in each), sum(
+            completion for _, completion in each
+        )
 
 
 def _handler(behind: str, keep: Callable[[Seen], None]) -> type[BaseHTTPRequestHandler]:
@@ -106,7 +113,11 @@ def _handler(behind: str, keep: Callable[[Seen], None]) -> type[BaseHTTPRequestH
 
         def _forward(self, request: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
             connection = http.client.HTTPConnection(behind, timeout=3600)
-            sent = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
+            sent = {
+                name: value
+                for name, value in self.headers.items()
+                if name.lower() not in _HOP
+            }
             try:
                 connection.request("POST", self.path, request, sent)
                 answer = connection.getresponse()

@@ -41,7 +41,14 @@ def real(folder: Path) -> Path:
     """The beginnings of a real agent's rollouts; a sample if there are none."""
     if not TAU_BENCH.exists():
         return SAMPLES / "groups.jsonl"
-    return cut(TAU_BENCH, folder / "airline.jsonl", groups=2, rollouts=2, messages=6, characters=800)
+    return cut(
+        TAU_BENCH,
+        folder / "airline.jsonl",
+        groups=2,
+        rollouts=2,
+        messages=6,
+        characters=800,
+    )
 
 
 def orders(folder: Path, groups: int) -> Path:
@@ -54,7 +61,9 @@ def orders(folder: Path, groups: int) -> Path:
 
 def rollouts(path: Path) -> list[dict[str, Any]]:
     """Every annotated rollout of an output, in order."""
-    return [each for record in read(path) for each in record.get("trajectories", [record])]
+    return [
+        each for record in read(path) for each in record.get("trajectories", [record])
+    ]
 
 
 def groups(path: Path) -> dict[str, dict[str, Any]]:
@@ -62,7 +71,11 @@ def groups(path: Path) -> dict[str, dict[str, Any]]:
     result = {}
     for record in read(path):
         annotation = record["ruler"]
-        part = annotation if "trajectories" in record else annotation.get("group", annotation)
+        part = (
+            annotation
+            if "trajectories" in record
+            else annotation.get("group", annotation)
+        )
         result[str(record.get("group_id", record.get("task_id")))] = part
     return result
 
@@ -73,7 +86,11 @@ def holds(run: Run, source: Path) -> None:
     assert "Traceback" not in run.done.stderr
     marked(run.out, source)
     summary = run.summary
-    assert summary["scored"] + sum(summary["failed"].values()) == summary["groups"] == len(groups(run.out))
+    assert (
+        summary["scored"] + sum(summary["failed"].values())
+        == summary["groups"]
+        == len(groups(run.out))
+    )
     assert (run.code == 0) == (not summary["failed"])
     once(run.seen)
     usage(run)
@@ -134,7 +151,9 @@ def as_scored(path: Path) -> str:
     def bare(value: Any) -> Any:
         if isinstance(value, dict):
             timely = {"judged_at", "latency_s", "cached"}
-            return {key: bare(inner) for key, inner in value.items() if key not in timely}
+            return {
+                key: bare(inner) for key, inner in value.items() if key not in timely
+            }
         return [bare(inner) for inner in value] if isinstance(value, list) else value
 
     return json.dumps([bare(record) for record in read(path)], indent=1)

@@ -40,7 +40,9 @@ class _StandIn(ModuleType):
 def _imported() -> tuple[Any, Any]:
     """Import xgrammar and its tests' functions, without torch and transformers where they are missing."""
     with suppress(ImportError):
-        importlib.import_module("tvm_ffi")  # before the stand-ins: it asks torch about devices
+        importlib.import_module(
+            "tvm_ffi"
+        )  # before the stand-ins: it asks torch about devices
     for name in ("torch", "transformers", "triton"):
         if find_spec(name) is None:
             sys.modules[name] = _StandIn(name)
@@ -58,16 +60,25 @@ def llguidance(schema: dict[str, Any], text: str) -> bool:
     """Tell if llguidance lets a judge write a text, byte by byte."""
     module = pytest.importorskip("llguidance")
     tokenizer = module.LLTokenizer("byte")
-    matcher = module.LLMatcher(tokenizer, module.LLMatcher.grammar_from_json_schema(json.dumps(schema)))
+    matcher = module.LLMatcher(
+        tokenizer, module.LLMatcher.grammar_from_json_schema(json.dumps(schema))
+    )
     assert not matcher.is_error(), matcher.get_error()
     tokens = tokenizer.tokenize_str(text)
-    return bool(matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting())
+    return bool(
+        matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
+    )
 
 
 def outlines_core(schema: dict[str, Any], text: str) -> bool:
     """Tell if outlines-core lets a judge write a text."""
     module = pytest.importorskip("outlines_core")
-    return re.fullmatch(module.json_schema.build_regex_from_schema(json.dumps(schema)), text) is not None
+    return (
+        re.fullmatch(
+            module.json_schema.build_regex_from_schema(json.dumps(schema)), text
+        )
+        is not None
+    )
 
 
 def answer(form: Form, score: str) -> str:
@@ -75,7 +86,10 @@ def answer(form: Form, score: str) -> str:
     if form == "keyed":
         entry: dict[str, Any] = {"explanation": "Fine.", "score": score}
         return json.dumps({"scores": dict.fromkeys(LABELS, entry)})
-    entries = [{"trajectory_id": label, "explanation": "Fine.", "score": "?"} for label in LABELS]
+    entries = [
+        {"trajectory_id": label, "explanation": "Fine.", "score": "?"}
+        for label in LABELS
+    ]
     return json.dumps({"scores": entries}).replace('"?"', score)
 
 
@@ -103,4 +117,6 @@ def test_answers_that_an_engine_forbids(accepts: Accepts) -> None:
     assert accepts(schema, fine)
     assert not accepts(schema, fine.replace("0.5", "1.2"))
     assert not accepts(schema, fine.replace(LABELS[1], "zzzz"))
-    assert not accepts(schema, '{"scores": {"kqzt": {"explanation": "Fine.", "score": "0.5"}}}')
+    assert not accepts(
+        schema, '{"scores": {"kqzt": {"explanation": "Fine.", "score": "0.5"}}}'
+    )

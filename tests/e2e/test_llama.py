@@ -28,10 +28,14 @@ ONE = ("-c", 1)
 """One request after another: the server has read the shared prefix already."""
 
 
-def test_from_a_dump_to_a_report(score: Score, judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
+def test_from_a_dump_to_a_report(
+    score: Score, judge: Recorder, ruler: Ruler, tmp_path: Path
+) -> None:
     """An agent's rollouts are checked, scored, compared with a verifier and reported, none of it twice."""
     source = runs.real(tmp_path)
-    checked = ruler("check", source, "-m", "hosted_vllm/smollm2", "--api-base", judge.base, "--json")
+    checked = ruler(
+        "check", source, "-m", "hosted_vllm/smollm2", "--api-base", judge.base, "--json"
+    )
     assert checked.returncode == 0, checked.stderr
     expected = json.loads(checked.stdout)
     assert not judge.seen
@@ -76,7 +80,9 @@ def test_two_passes(score: Score, tmp_path: Path) -> None:
     for rollout in runs.rollouts(run.out):
         annotation = rollout["ruler"]
         if annotation["status"] == "scored" and annotation["passes"] == 2:
-            assert annotation["score"] == pytest.approx(sum(annotation["pass_scores"]) / 2, abs=1e-3)
+            assert annotation["score"] == pytest.approx(
+                sum(annotation["pass_scores"]) / 2, abs=1e-3
+            )
             assert annotation["spread"] >= 0
 
 
@@ -109,11 +115,21 @@ def test_cap_in_the_middle(score: Score, judge: Recorder, tmp_path: Path) -> Non
     assert rest.summary["scored"] >= 1
 
 
-def test_interrupted(judge: Recorder, ruler: Ruler, score: Score, tmp_path: Path) -> None:
+def test_interrupted(
+    judge: Recorder, ruler: Ruler, score: Score, tmp_path: Path
+) -> None:
     """After Ctrl-C the same command asks only the rest, and writes the output of an undisturbed run."""
     source = runs.orders(tmp_path, 4)
     ledger = tmp_path / "ledger.sqlite"
-    command = ["score", source, tmp_path / "out.jsonl", "-m", "hosted_vllm/smollm2", "--api-base", judge.base]
+    command = [
+        "score",
+        source,
+        tmp_path / "out.jsonl",
+        "-m",
+        "hosted_vllm/smollm2",
+        "--api-base",
+        judge.base,
+    ]
     command += [*ONE, "--ledger", ledger, *COLD]
     process = subprocess.Popen(
         [sys.executable, "-m", "ruler_cli", *map(str, command)],
@@ -153,23 +169,34 @@ def test_by_file(judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
     replies = [
         {
             "custom_id": row["custom_id"],
-            "response": {"status_code": 200, "body": get(f"{judge.base}/chat/completions", row["body"])},
+            "response": {
+                "status_code": 200,
+                "body": get(f"{judge.base}/chat/completions", row["body"]),
+            },
         }
         for row in rows
     ]
-    (tmp_path / "replies.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in replies))
+    (tmp_path / "replies.jsonl").write_text(
+        "".join(json.dumps(reply) + "\n" for reply in replies)
+    )
     imported = ruler("ledger", "import", tmp_path / "replies.jsonl")
     assert imported.returncode == 0, imported.stdout + imported.stderr
     asked = len(judge.seen)
 
-    done = ruler("score", source, tmp_path / "out.jsonl", *judge_options, "--cached-only")
+    done = ruler(
+        "score", source, tmp_path / "out.jsonl", *judge_options, "--cached-only"
+    )
     assert done.returncode in {0, 1}, done.stderr
     assert len(judge.seen) == asked
     runs.marked(tmp_path / "out.jsonl", source)
     # a reply that cannot be used leaves a request that corrects it, which the next round renders
     done = ruler("render", source, tmp_path / "next.jsonl", *judge_options)
     assert done.returncode == 0, done.stderr
-    unanswered = [part for part in runs.groups(tmp_path / "out.jsonl").values() if part["status"] == "failed"]
+    unanswered = [
+        part
+        for part in runs.groups(tmp_path / "out.jsonl").values()
+        if part["status"] == "failed"
+    ]
     assert len(read(tmp_path / "next.jsonl")) == len(unanswered)
 
 
@@ -206,11 +233,15 @@ def test_long_group(short: Score, tmp_path: Path) -> None:
     refused = [each for each in run.seen if each.status == 400]
     assert refused, "the server took it whole"
     assert run.summary["windowed"] + sum(run.summary["failed"].values()) == 1
-    texts = [json.dumps(r["messages"][1]["content"]) for r in read(source)[0]["trajectories"]]
+    texts = [
+        json.dumps(r["messages"][1]["content"]) for r in read(source)[0]["trajectories"]
+    ]
     for each in run.seen:
         if each.status == 200:
             shown = each.body["messages"][-1]["content"]
-            assert sum(text in shown for text in texts) == shown.count("<trajectory id=")
+            assert sum(text in shown for text in texts) == shown.count(
+                "<trajectory id="
+            )
 
 
 def test_long_rollout(short: Score, tmp_path: Path) -> None:
@@ -222,4 +253,6 @@ def test_long_rollout(short: Score, tmp_path: Path) -> None:
     assert run.summary["failed"] == {"too_long": 1}
     assert run.summary["usage"]["calls"] == 0
     reason = read(run.out)[0]["ruler"]["reason"]
-    assert len([word for word in reason.replace(",", "").split() if word.isdigit()]) >= 2, reason
+    assert (
+        len([word for word in reason.replace(",", "").split() if word.isdigit()]) >= 2
+    ), reason

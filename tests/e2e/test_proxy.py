@@ -15,7 +15,9 @@ from tests.conftest import Ruler, group, read, write
 from tests.e2e.proxy import MASTER_KEY, Proxy, deployment, interpreter
 from tests.judge_server import JudgeServer
 
-pytestmark = pytest.mark.skipif(interpreter() is None, reason="litellm[proxy] is not installed")
+pytestmark = pytest.mark.skipif(
+    interpreter() is None, reason="litellm[proxy] is not installed"
+)
 
 TRUTHS = (0.2, 0.5, 0.9)
 KEY = {"GATEWAY_KEY": MASTER_KEY}
@@ -29,9 +31,14 @@ def backend() -> Iterator[JudgeServer]:
 
 
 @pytest.fixture(scope="module")
-def gateway(backend: JudgeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+def gateway(
+    backend: JudgeServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Proxy]:
     """The proxy; it retries nothing by itself, so that every retry is ruler's."""
-    base, cost = backend.base, {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
+    base, cost = (
+        backend.base,
+        {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6},
+    )
     models = [
         deployment("a", "judge-a", base),
         deployment("b", "judge-b", base),
@@ -39,7 +46,9 @@ def gateway(backend: JudgeServer, tmp_path_factory: pytest.TempPathFactory) -> I
         # two deployments that refuse the first call for each group, and rest for a second then
         deployment("busy", "once-429-bare", base),
         deployment("busy", "of/once-429-bare", base),
-        deployment("spent", "judge-a", base, max_budget=0.001, budget_duration="1d", **cost),
+        deployment(
+            "spent", "judge-a", base, max_budget=0.001, budget_duration="1d", **cost
+        ),
         deployment("textual", "format-refused", base),
     ]
     router = {"num_retries": 0, "cooldown_time": 1}
@@ -56,12 +65,17 @@ def asked(backend: JudgeServer) -> JudgeServer:
 
 def rollouts(folder: Path, groups: int) -> Path:
     """An input of groups with known scores."""
-    return write(folder / "in.jsonl", [group(f"g{at}", *TRUTHS) for at in range(groups)])
+    return write(
+        folder / "in.jsonl", [group(f"g{at}", *TRUTHS) for at in range(groups)]
+    )
 
 
 def scores(folder: Path) -> list[list[float]]:
     """The scores of each group in the output."""
-    return [[each["reward"] for each in line["trajectories"]] for line in read(folder / "out.jsonl")]
+    return [
+        [each["reward"] for each in line["trajectories"]]
+        for line in read(folder / "out.jsonl")
+    ]
 
 
 def summary(folder: Path) -> Any:
@@ -76,7 +90,9 @@ def through(gateway: Proxy, *models: str, base: str = "") -> list[str]:
     return [*named, *where, "--progress", "none", "--summary", "summary.json"]
 
 
-@pytest.mark.parametrize(("via", "base"), [("http", ""), ("http", "/v1"), ("litellm", "")])
+@pytest.mark.parametrize(
+    ("via", "base"), [("http", ""), ("http", "/v1"), ("litellm", "")]
+)
 def test_two_models(
     gateway: Proxy,
     asked: JudgeServer,
@@ -90,14 +106,22 @@ def test_two_models(
     source = rollouts(tmp_path, 4)
     options = through(gateway, "a", "b", base=base)
     run = ruler if via == "http" else process  # litellm leaves its clients open
-    done = run("score", source, "out.jsonl", *options, "--via", via, "--price", "1,2", **KEY)
+    done = run(
+        "score", source, "out.jsonl", *options, "--via", via, "--price", "1,2", **KEY
+    )
     assert done.returncode == 0, done.stderr
     assert scores(tmp_path) == [list(TRUTHS)] * 4
     assert [body["model"] for body in asked.requests()].count("judge-b") == 4
     billed, result = asked.stats()["books"]["answered"], summary(tmp_path)
-    used = (result["usage"]["calls"], result["usage"]["prompt"], result["usage"]["completion"])
+    used = (
+        result["usage"]["calls"],
+        result["usage"]["prompt"],
+        result["usage"]["completion"],
+    )
     assert used == (8, billed["prompt"], billed["completion"])
-    assert result["cost_usd"] == pytest.approx((billed["prompt"] + 2 * billed["completion"]) / 1e6)
+    assert result["cost_usd"] == pytest.approx(
+        (billed["prompt"] + 2 * billed["completion"]) / 1e6
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,11 +132,23 @@ def test_two_models(
     ],
 )
 def test_refused(
-    gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path, model: str, key: str, sentence: str
+    gateway: Proxy,
+    asked: JudgeServer,
+    ruler: Ruler,
+    tmp_path: Path,
+    model: str,
+    key: str,
+    sentence: str,
 ) -> None:
     """A wrong key and an unknown model end the run at once, in one sentence without the key."""
     began = time.monotonic()
-    done = ruler("score", rollouts(tmp_path, 12), "out.jsonl", *through(gateway, model), GATEWAY_KEY=key)
+    done = ruler(
+        "score",
+        rollouts(tmp_path, 12),
+        "out.jsonl",
+        *through(gateway, model),
+        GATEWAY_KEY=key,
+    )
     assert done.returncode == 3, done.stderr
     assert time.monotonic() - began < 20
     reported, go_on = done.stderr.splitlines()
@@ -124,10 +160,14 @@ def test_refused(
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_limit_of_calls_in_flight(gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_limit_of_calls_in_flight(
+    gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """A run waits for the proxy's own limit: every group is scored, each once."""
     asked.configure(latency=0.2)
-    done = ruler("score", rollouts(tmp_path, 16), "out.jsonl", *through(gateway, "narrow"), **KEY)
+    done = ruler(
+        "score", rollouts(tmp_path, 16), "out.jsonl", *through(gateway, "narrow"), **KEY
+    )
     assert done.returncode == 0, done.stderr
     assert scores(tmp_path) == [list(TRUTHS)] * 16
     assert summary(tmp_path)["retried"].keys() == {"rate"}
@@ -135,18 +175,26 @@ def test_limit_of_calls_in_flight(gateway: Proxy, asked: JudgeServer, ruler: Rul
     assert asked.stats()["requests"] == 16
 
 
-def test_deployments_that_rest(gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_deployments_that_rest(
+    gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """If all deployments of a model rest, the run waits as the proxy asks and scores every group."""
-    done = ruler("score", rollouts(tmp_path, 3), "out.jsonl", *through(gateway, "busy"), **KEY)
+    done = ruler(
+        "score", rollouts(tmp_path, 3), "out.jsonl", *through(gateway, "busy"), **KEY
+    )
     assert done.returncode == 0, done.stderr
     assert scores(tmp_path) == [list(TRUTHS)] * 3
     assert summary(tmp_path)["retried"].keys() == {"rate"}
 
 
-def test_budget(gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_budget(
+    gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """A budget that is used up ends the run without a wait."""
     began = time.monotonic()
-    done = ruler("score", rollouts(tmp_path, 30), "out.jsonl", *through(gateway, "spent"), **KEY)
+    done = ruler(
+        "score", rollouts(tmp_path, 30), "out.jsonl", *through(gateway, "spent"), **KEY
+    )
     assert done.returncode == 3, done.stderr
     assert time.monotonic() - began < 30
     assert "crossed budget" in done.stderr
@@ -155,15 +203,21 @@ def test_budget(gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path
     assert asked.stats()["requests"] < 30
 
 
-def test_form_that_is_refused(gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_form_that_is_refused(
+    gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """A model behind the proxy that takes no schema is asked for JSON, and then for text."""
-    done = ruler("score", rollouts(tmp_path, 3), "out.jsonl", *through(gateway, "textual"), **KEY)
+    done = ruler(
+        "score", rollouts(tmp_path, 3), "out.jsonl", *through(gateway, "textual"), **KEY
+    )
     assert done.returncode == 0, done.stderr
     assert scores(tmp_path) == [list(TRUTHS)] * 3
     assert asked.stats()["by_format"]["none"] == 3
 
 
-def test_restart(gateway: Proxy, asked: JudgeServer, process: Ruler, tmp_path: Path) -> None:
+def test_restart(
+    gateway: Proxy, asked: JudgeServer, process: Ruler, tmp_path: Path
+) -> None:
     """A proxy that is killed and started again costs no group and no call except those in flight."""
     asked.configure(latency=0.4)
     source, ends = rollouts(tmp_path, 16), []

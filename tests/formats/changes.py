@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.config import OnFailure
+from ruler_cli.files.parse import parse
+from ruler_cli.formats.annotate import annotate
+from ruler_cli.formats.output_fields import Annotation
 from ruler_cli.formats.reader import Reader
-from ruler_cli.reading.parse import parse
+from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import Record, Rollout
-from ruler_cli.writing.annotate import annotate
-from ruler_cli.writing.fields import Annotation
 from tests.conftest import ROOT
 from tests.values import line, reader
 
@@ -52,16 +52,29 @@ def last_texts(rollouts: list[Rollout]) -> list[Any]:
 
 
 def written(
-    record: Any, *annotations: Annotation, on_failure: OnFailure = "null", using: Reader | None = None
+    record: Any,
+    *annotations: Annotation,
+    on_failure: OnFailure = "null",
+    using: Reader | None = None,
 ) -> Any:
     """Return a record with these annotations; further rollouts get the last one."""
     using = using or reader(record)
     parts = using.read(line(record))
-    rollouts = sorted((r for part in parts for r in part.rollouts), key=lambda r: r.path)
-    each_annotation = [annotations[min(i, len(annotations) - 1)] for i in range(len(rollouts))]
+    rollouts = sorted(
+        (r for part in parts for r in part.rollouts), key=lambda r: r.path
+    )
+    each_annotation = [
+        annotations[min(i, len(annotations) - 1)] for i in range(len(rollouts))
+    ]
     raw = parts[0].line.raw
     return parse(
-        annotate(raw, using.format, list(zip(rollouts, each_annotation, strict=True)), GROUP, on_failure)
+        annotate(
+            raw,
+            using.format,
+            list(zip(rollouts, each_annotation, strict=True)),
+            GROUP,
+            on_failure,
+        )
     )
 
 
@@ -75,9 +88,15 @@ def changed(before: Any, after: Any, path: str = "") -> set[str]:
             for key in {**before, **after}
         ]
         return set().union(*inner)
-    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+    if (
+        isinstance(before, list)
+        and isinstance(after, list)
+        and len(before) == len(after)
+    ):
         pairs = enumerate(zip(before, after, strict=True))
-        return set().union(*(changed(one, other, f"{path}{i}.") for i, (one, other) in pairs))
+        return set().union(
+            *(changed(one, other, f"{path}{i}.") for i, (one, other) in pairs)
+        )
     return set() if json.dumps(before) == json.dumps(after) else {path[:-1]}
 
 
@@ -86,5 +105,7 @@ def same_twice(record: Any) -> None:
     detected = reader(record)
     once = written(record, SCORED, using=detected)
     for between in (SCORED, FAILED):
-        again = written(written(record, between, using=detected), SCORED, using=detected)
+        again = written(
+            written(record, between, using=detected), SCORED, using=detected
+        )
         assert changed(once, again) == set()

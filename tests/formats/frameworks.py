@@ -36,14 +36,19 @@ def verifiers_episode(r: Record) -> Read:
     out = []
     for trace in r["traces"]:
         if trace.get("agent", {}).get("trainable", True):
-            key = r.get("group", {}).get("id") or r.get("task", trace.get("task", {}))["key"]
+            key = (
+                r.get("group", {}).get("id")
+                or r.get("task", trace.get("task", {}))["key"]
+            )
             out.append((key, _weighted(trace.get("rewards", {}))))
     return out
 
 
 def _weighted(rewards: dict[str, Any]) -> float | None:
     """trace.py, `Trace.reward`; a null is no reward."""
-    parts = [part["score"] * part["weight"] for part in rewards.values() if part is not None]
+    parts = [
+        part["score"] * part["weight"] for part in rewards.values() if part is not None
+    ]
     return sum(parts) if parts else None
 
 
@@ -55,7 +60,10 @@ def weighted_trace(r: Record) -> Read:
 def verifiers_trace(r: Record) -> Read:
     """verifiers 0.2, trace.py: the reward of a trace is the sum of its rewards."""
     return [
-        (json.dumps(r["task"]["data"], sort_keys=True), sum(r["rewards"].values()) if r["rewards"] else None)
+        (
+            json.dumps(r["task"]["data"], sort_keys=True),
+            sum(r["rewards"].values()) if r["rewards"] else None,
+        )
     ]
 
 
@@ -127,14 +135,27 @@ def lm_eval(r: Record) -> Read:
 
 def pair(r: Record) -> Read:
     """TRL: chosen and rejected, as texts or as messages."""
-    assert {"chosen", "rejected"} <= r.keys() or {"preferred_output", "non_preferred_output"} <= r.keys()
+    assert {"chosen", "rejected"} <= r.keys() or {
+        "preferred_output",
+        "non_preferred_output",
+    } <= r.keys()
     return [(None, None), (None, None)]
 
 
 def sides(r: Record) -> Read:
     """AlpacaEval, FastChat, PKU-SafeRLHF, JudgeBench, the Arena's table: two answers under two names."""
-    ends = ("1", "2") if "output_1" in r else ("0", "1") if "response_0" in r else ("a", "b")
-    names = [key for key in r if key.rpartition("_")[0] in ("output", "response", "conversation")]
+    ends = (
+        ("1", "2")
+        if "output_1" in r
+        else ("0", "1")
+        if "response_0" in r
+        else ("a", "b")
+    )
+    names = [
+        key
+        for key in r
+        if key.rpartition("_")[0] in ("output", "response", "conversation")
+    ]
     assert [name[-1].lower() for name in names] == list(ends)
     return [(None, None) for _ in names]
 
@@ -158,17 +179,24 @@ def steps_added(r: Record) -> Read:
 
 def harbor(r: Record) -> Read:
     """Harbor, trial result: the verifier's rewards by name."""
-    return [(r["result"]["task_name"], r["result"]["verifier_result"]["rewards"]["reward"])]
+    return [
+        (r["result"]["task_name"], r["result"]["verifier_result"]["rewards"]["reward"])
+    ]
 
 
 def eval_protocol(r: Record) -> Read:
     """eval-protocol, models.py `EvaluationRow`: `evaluation_result.score`."""
-    return [(r["input_metadata"]["row_id"], (r["evaluation_result"] or {}).get("score"))]
+    return [
+        (r["input_metadata"]["row_id"], (r["evaluation_result"] or {}).get("score"))
+    ]
 
 
 def roll_agentic(r: Record) -> Read:
     """ROLL's agentic pipeline: the list `scores`, or else each reward in `trajectory_data`."""
-    own = [json.loads(text)["reward_info"]["episode_reward"] for text in r["trajectory_data"]]
+    own = [
+        json.loads(text)["reward_info"]["episode_reward"]
+        for text in r["trajectory_data"]
+    ]
     return [(None, reward) for reward in r.get("scores", own)]
 
 

@@ -16,7 +16,9 @@ def test_calls(subtests: pytest.Subtests) -> None:
     """The judge reads each call once, with its arguments, and its result as a tool message."""
     for name in ["adk_sessions", "autogen", "langchain"]:
         with subtests.test(name=str(name)):
-            lines = "\n".join(render(read(sample(name)[0])[0].rollouts[0].messages)).split("\n")
+            lines = "\n".join(
+                render(read(sample(name)[0])[0].rollouts[0].messages)
+            ).split("\n")
             (call,) = [line for line in lines if line.startswith("call ")]
             (result,) = [line for line in lines if line.startswith("tool ")]
             assert call == 'call timetable: {"to":"Tromsø"}'
@@ -27,14 +29,25 @@ def adk(*parts: Any, **more: Any) -> dict[str, Any]:
     """An ADK session whose agent's event has these parts."""
     prompt = {"author": "user", "content": {"parts": [{"text": "q"}], "role": "user"}}
     return {
-        "events": [prompt, {"author": "guide", "content": {"parts": list(parts), "role": "model"}, **more}]
+        "events": [
+            prompt,
+            {
+                "author": "guide",
+                "content": {"parts": list(parts), "role": "model"},
+                **more,
+            },
+        ]
     }
 
 
 def adk_case(invocation: dict[str, Any]) -> dict[str, Any]:
     """An ADK evaluation with one invocation."""
     metrics = [{"actualInvocation": invocation}]
-    return {"evalId": "x", "overallEvalMetricResults": [], "evalMetricResultPerInvocation": metrics}
+    return {
+        "evalId": "x",
+        "overallEvalMetricResults": [],
+        "evalMetricResultPerInvocation": metrics,
+    }
 
 
 CALL = {"id": "c", "name": "find", "arguments": "{}"}
@@ -81,8 +94,16 @@ def test_rendering(subtests: pytest.Subtests) -> None:
 def test_adk_outcomes() -> None:
     """A status is an outcome in both spellings; a case without an evaluation has none."""
     case = sample("adk_evaluations")[0]
-    cases = [{**case, "finalEvalStatus": status} for status in (1, 2, 3, "passed", "failed")]
-    assert [read(record)[0].rollouts[0].outcome for record in cases] == [True, False, None, True, False]
+    cases = [
+        {**case, "finalEvalStatus": status} for status in (1, 2, 3, "passed", "failed")
+    ]
+    assert [read(record)[0].rollouts[0].outcome for record in cases] == [
+        True,
+        False,
+        None,
+        True,
+        False,
+    ]
 
 
 MALFORMED: list[Any] = ["text", None, 3, []]
@@ -113,10 +134,16 @@ def test_old_autogen_without_names() -> None:
     record = sample("autogen_old")[0]
     for message in record["chat_history"]:
         del message["name"]
-    assert [m["role"] for m in read(record)[0].rollouts[0].messages] == ["user", "assistant"]
+    assert [m["role"] for m in read(record)[0].rollouts[0].messages] == [
+        "user",
+        "assistant",
+    ]
 
 
 def test_langchain_beside_roles() -> None:
     """Messages with roles are native, whatever their `type`."""
-    messages = [{"role": "user", "type": "human", "content": "q"}, {"role": "assistant", "content": "a"}]
+    messages = [
+        {"role": "user", "type": "human", "content": "q"},
+        {"role": "assistant", "content": "a"},
+    ]
     assert reader({"messages": messages}).format.family == "native"

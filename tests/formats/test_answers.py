@@ -12,35 +12,57 @@ from ruler_cli.errors import UnreadableError, UsageError
 from tests.formats.changes import SCORED, keyed, same_twice, written
 from tests.values import read, reader, talk
 
-CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "name": "f", "arguments": "{}"}]}
+CALL = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "1", "name": "f", "arguments": "{}"}],
+}
 
 
 def test_messages() -> None:
     """A prompt of messages and a completion of several turns are one conversation."""
     prompt, answer = talk("4")
-    record = {"prompt": [prompt], "completion": [CALL, {"role": "tool", "content": "4"}, answer]}
+    record = {
+        "prompt": [prompt],
+        "completion": [CALL, {"role": "tool", "content": "4"}, answer],
+    }
     record_read = read({**record, "tools": '[{"name": "f"}]', "task_id": 3})[0]
-    assert record_read.rollouts[0].messages == [prompt, CALL, {"role": "tool", "content": "4"}, answer]
+    assert record_read.rollouts[0].messages == [
+        prompt,
+        CALL,
+        {"role": "tool", "content": "4"},
+        answer,
+    ]
     assert (record_read.key, record_read.rollouts[0].tools) == ("3", [{"name": "f"}])
 
 
 def test_step() -> None:
     """The same prompt in another step is another group."""
-    assert len(keyed(*({"prompt": "q", "completion": "a", "step": s} for s in (1, 2, 1)))) == 2
+    assert (
+        len(keyed(*({"prompt": "q", "completion": "a", "step": s} for s in (1, 2, 1))))
+        == 2
+    )
 
 
 def test_label(subtests: pytest.Subtests) -> None:
     """The label of an unpaired preference is an outcome."""
     for label in [True, False]:
         with subtests.test(label=str(label)):
-            assert read({"prompt": "q", "completion": "a", "label": label})[0].rollouts[0].outcome is label
+            assert (
+                read({"prompt": "q", "completion": "a", "label": label})[0]
+                .rollouts[0]
+                .outcome
+                is label
+            )
 
 
 def test_empty_answer() -> None:
     """An empty answer and a null each have an error of their own."""
     error = read({"prompt": "q", "completion": " "})[0].rollouts[0].error
     assert error == "has only empty turns of the agent: there is nothing to judge"
-    with pytest.raises(UnreadableError, match="`completion`: it is null, as after an error"):
+    with pytest.raises(
+        UnreadableError, match="`completion`: it is null, as after an error"
+    ):
         read({"prompt": "q", "completion": None})
 
 
@@ -61,7 +83,13 @@ def test_other_shapes(subtests: pytest.Subtests) -> None:
 
 def test_native_wins() -> None:
     """A record with `messages` is native, whatever other fields it has."""
-    record = {"messages": talk("4"), "prompt": "q", "completion": "a", "input": "q", "output": "a"}
+    record = {
+        "messages": talk("4"),
+        "prompt": "q",
+        "completion": "a",
+        "input": "q",
+        "output": "a",
+    }
     assert reader(record).format.name == "native trajectories"
 
 
@@ -70,12 +98,19 @@ def test_every_pair() -> None:
     prompts = "prompt instruction query question problem input user_input user_prompt user_message"
     answers = "completion response generation model_output prediction output actual_output actualOutput"
     for one, other in product(prompts.split(), [*answers.split(), "agent_response"]):
-        assert read({one: "What is 2+2?", other: "4"})[0].rollouts[0].messages == talk("4")
+        assert read({one: "What is 2+2?", other: "4"})[0].rollouts[0].messages == talk(
+            "4"
+        )
 
 
 def test_alpaca() -> None:
     """The input of an instruction follows it in the prompt, and distinguishes tasks."""
-    tasks = [("Add them.", "2 and 2"), ("Add them.", ""), ("Name a tree.", ""), ("Add them.", "2 and 2")]
+    tasks = [
+        ("Add them.", "2 and 2"),
+        ("Add them.", ""),
+        ("Name a tree.", ""),
+        ("Add them.", "2 and 2"),
+    ]
     groups = keyed(*({"instruction": a, "input": b, "output": "x"} for a, b in tasks))
     assert [rollouts[0].messages[0]["content"] for rollouts in groups.values()] == [
         "Add them.\n\n2 and 2",
@@ -87,9 +122,20 @@ def test_alpaca() -> None:
 
 def test_history() -> None:
     """A system prompt and earlier turns, as pairs or messages, precede the question."""
-    record = {"system": "Be brief.", "history": [["Hi.", "Hello."]], "query": "2+2?", "response": "4"}
+    record = {
+        "system": "Be brief.",
+        "history": [["Hi.", "Hello."]],
+        "query": "2+2?",
+        "response": "4",
+    }
     rollout = read(record)[0].rollouts[0]
-    assert [m["role"] for m in rollout.messages] == ["system", "user", "assistant", "user", "assistant"]
+    assert [m["role"] for m in rollout.messages] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
     assert rollout.prompt_length == 4
     flow = {"inputs": {"question": "Hi."}, "outputs": {"answer": "Hello."}}
     chat = {"question": "2+2?", "chat_history": [flow], "response": "4"}
@@ -101,8 +147,15 @@ def test_history() -> None:
 
 def test_reference_answer() -> None:
     """`answer` is the agent's only beside a question, and only without another answer field."""
-    assert read({"question": "What is 2+2?", "answer": "4"})[0].rollouts[0].messages == talk("4")
-    both = {"question": "What is 2+2?", "answer": "5", "model_output": "4", "output": "5"}
+    assert read({"question": "What is 2+2?", "answer": "4"})[0].rollouts[
+        0
+    ].messages == talk("4")
+    both = {
+        "question": "What is 2+2?",
+        "answer": "5",
+        "model_output": "4",
+        "output": "5",
+    }
     assert read(both)[0].rollouts[0].messages == talk("4")
     with pytest.raises(UsageError):
         reader({"prompt": "q", "answer": "4"})
@@ -148,14 +201,24 @@ def test_dialogue(subtests: pytest.Subtests) -> None:
             assert rollout.prompt_length == 3
 
 
-NO_DIALOGUE: list[Any] = ["Say Human: and Assistant: twice.", "User: hello", "Assistant:", "# Human: x"]
+NO_DIALOGUE: list[Any] = [
+    "Say Human: and Assistant: twice.",
+    "User: hello",
+    "Assistant:",
+    "# Human: x",
+]
 
 
 def test_no_dialogue(subtests: pytest.Subtests) -> None:
     """Text that does not begin with a marker, or has one side only, is the user's turn."""
     for prompt in NO_DIALOGUE:
         with subtests.test(prompt=str(prompt)):
-            assert read({"prompt": prompt, "completion": "a"})[0].rollouts[0].messages[0]["content"] == prompt
+            assert (
+                read({"prompt": prompt, "completion": "a"})[0]
+                .rollouts[0]
+                .messages[0]["content"]
+                == prompt
+            )
 
 
 def test_context() -> None:
@@ -163,11 +226,13 @@ def test_context() -> None:
     record = {"question": "Who?", "answer": "Ada."}
     message = read({**record, "context": "Ada wrote it."})[0].rollouts[0].messages[0]
     assert message["content"] == "Who?\n\nAda wrote it."
-    contained = read({**record, "question": "Ada wrote it. Who?", "context": "Ada wrote it."})[0].rollouts[0]
+    contained = read(
+        {**record, "question": "Ada wrote it. Who?", "context": "Ada wrote it."}
+    )[0].rollouts[0]
     assert contained.messages[0]["content"] == "Ada wrote it. Who?"
-    assert read({"prompt": "Who?", "completion": "x", "context": "web"})[0].rollouts[0].messages == talk(
-        "x", "Who?"
-    )
+    assert read({"prompt": "Who?", "completion": "x", "context": "web"})[0].rollouts[
+        0
+    ].messages == talk("x", "Who?")
 
 
 def test_retrieved(subtests: pytest.Subtests) -> None:
@@ -179,13 +244,20 @@ def test_retrieved(subtests: pytest.Subtests) -> None:
                 for answer, text in (("Ada.", "Ada wrote it."), ("Bo.", "Bo read it."))
             )
             assert one.key == other.key
-            assert [turn["role"] for turn in one.rollouts[0].messages] == ["user", "context", "assistant"]
+            assert [turn["role"] for turn in one.rollouts[0].messages] == [
+                "user",
+                "context",
+                "assistant",
+            ]
             assert one.rollouts[0].messages[1]["content"] == ["Ada wrote it."]
 
 
-@pytest.mark.parametrize("answer", ["4", talk("4")[1], [talk("4")[1]], {"text": "4", "index": 0}])
 @pytest.mark.parametrize(
-    "names", [("prompt", "responses"), ("question", "completions"), ("input", "outputs")]
+    "answer", ["4", talk("4")[1], [talk("4")[1]], {"text": "4", "index": 0}]
+)
+@pytest.mark.parametrize(
+    "names",
+    [("prompt", "responses"), ("question", "completions"), ("input", "outputs")],
 )
 def test_kinds(answer: Any, names: tuple[str, str]) -> None:
     """An answer is a text, a message, messages, or an object with a text, under any common name."""
@@ -215,13 +287,19 @@ def test_stepwise_supervision() -> None:
     "answers",
     [
         {"choices": [{"message": talk("4")[1]}, {"message": talk("5")[1]}]},
-        {"response": {"choices": [{"message": talk("4")[1]}, {"message": talk("5")[1]}]}},
+        {
+            "response": {
+                "choices": [{"message": talk("4")[1]}, {"message": talk("5")[1]}]
+            }
+        },
         {"output": ["4", "5"]},
         {"responses": [{"text": "4"}, {"content": "5"}]},
         {"completions": [talk("4")[1], talk("5")[1]]},
     ],
 )
-@pytest.mark.parametrize("prompt", [{"messages": talk("4")[:1]}, {"prompt": "What is 2+2?"}])
+@pytest.mark.parametrize(
+    "prompt", [{"messages": talk("4")[:1]}, {"prompt": "What is 2+2?"}]
+)
 def test_several_answers(answers: dict[str, Any], prompt: dict[str, Any]) -> None:
     """Several answers beside messages or a prompt are a group of rollouts."""
     record = {**prompt, **answers}
@@ -241,14 +319,19 @@ def test_choices_of_a_question() -> None:
 
 def test_choice_without_text() -> None:
     """A choice without an answer is a rollout with an error."""
-    record = {"messages": talk("4")[:1], "choices": [{"message": talk("4")[1]}, {"message": None}]}
+    record = {
+        "messages": talk("4")[:1],
+        "choices": [{"message": talk("4")[1]}, {"message": None}],
+    }
     assert [r.error is None for r in read(record)[0].rollouts] == [True, False]
 
 
 def test_one_and_several() -> None:
     """`--format prompt-responses` reads a file of prompts with one answer or several."""
     choices = [{"message": talk(text)[1]} for text in "45"]
-    records = [{"messages": talk("4")[:1], "choices": choices[:size]} for size in (1, 2)]
+    records = [
+        {"messages": talk("4")[:1], "choices": choices[:size]} for size in (1, 2)
+    ]
     with pytest.raises(UsageError, match="say format='prompt-responses'"):
         reader(*records)
     records_read = read(*records, format="prompt-responses")
@@ -268,12 +351,21 @@ def test_names_of_turns() -> None:
         json.dumps(TURNS),
         [{"human": "What is 2+2?", "assistant": "4"}],
     ]
-    for name in ("conversations", "conversation", "dialog", "dialogue", "turns", "items"):
+    for name in (
+        "conversations",
+        "conversation",
+        "dialog",
+        "dialogue",
+        "turns",
+        "items",
+    ):
         for turns in forms:
             assert read({name: turns})[0].rollouts[0].messages == talk("4")
 
 
-@pytest.mark.parametrize("name", ["gpt", "chatgpt", "bing", "bard", "assistant", "model"])
+@pytest.mark.parametrize(
+    "name", ["gpt", "chatgpt", "bing", "bard", "assistant", "model"]
+)
 def test_agents(name: str) -> None:
     """A turn under any of the agent's names is the agent's."""
     turns = [TURNS[0], {"from": name, "value": "4"}]
@@ -282,8 +374,16 @@ def test_agents(name: str) -> None:
 
 def test_calls_stay() -> None:
     """A turn keeps its other fields, except training weights."""
-    call = {"from": "gpt", "value": None, "tool_calls": [{"id": "1"}], "weight": 0, "loss": False}
-    assert read({"conversations": [TURNS[0], call, TURNS[1]]})[0].rollouts[0].messages[1] == {
+    call = {
+        "from": "gpt",
+        "value": None,
+        "tool_calls": [{"id": "1"}],
+        "weight": 0,
+        "loss": False,
+    }
+    assert read({"conversations": [TURNS[0], call, TURNS[1]]})[0].rollouts[0].messages[
+        1
+    ] == {
         "role": "assistant",
         "content": None,
         "tool_calls": [{"id": "1"}],
@@ -304,7 +404,8 @@ def test_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "record", [{"text": "Human: hello"}, {"items": [{"sku": 1}]}, {"turns": 3}, {"items": ["a"]}]
+    "record",
+    [{"text": "Human: hello"}, {"items": [{"sku": 1}]}, {"turns": 3}, {"items": ["a"]}],
 )
 def test_no_turns(record: Any) -> None:
     """Other lists and texts are not conversations."""
@@ -314,7 +415,9 @@ def test_no_turns(record: Any) -> None:
 
 def test_answer_beside() -> None:
     """An answer beside the turns is the last turn."""
-    assert read({"conversations": TURNS[:1], "response": "4"})[0].rollouts[0].messages == talk("4")
+    assert read({"conversations": TURNS[:1], "response": "4"})[0].rollouts[
+        0
+    ].messages == talk("4")
 
 
 def test_broken_turn() -> None:

@@ -15,8 +15,15 @@ def test_bfcl() -> None:
     """Turns come from the log or from the joined question, and calls are tool calls."""
     talk, single = keyed(*sample("bfcl")).values()
     assert last_texts(talk) == ["Platform 4, at 22:10.", "Platform 7, I think."]
-    assert [m["role"] for m in talk[0].messages] == ["user", "assistant", "tool", "assistant"]
-    assert talk[0].messages[1]["tool_calls"] == [{"name": "timetable", "arguments": '{"to": "Tromsø"}'}]
+    assert [m["role"] for m in talk[0].messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert talk[0].messages[1]["tool_calls"] == [
+        {"name": "timetable", "arguments": '{"to": "Tromsø"}'}
+    ]
     assert [r.tools[0]["name"] for r in single] == ["timetable"] * 3
     assert [r.outcome for r in single] == [None, None, False]
     assert single[2].messages[-1]["content"] == "2.4 × 1.8 = 4.32 m², so 43 tiles."
@@ -35,9 +42,17 @@ def test_bfcl_turns_without_a_log() -> None:
 
 def test_bfcl_logged_request() -> None:
     """A logged request holds the task."""
-    log = [{"role": "inference_input", "content": {"message": "[{'role': 'user'}]", "tools": []}}]
+    log = [
+        {
+            "role": "inference_input",
+            "content": {"message": "[{'role': 'user'}]", "tools": []},
+        }
+    ]
     (result,) = read({"id": "simple_0", "result": "x", "inference_log": log})
-    assert [m["content"] for m in result.rollouts[0].messages] == ["[{'role': 'user'}]", "x"]
+    assert [m["content"] for m in result.rollouts[0].messages] == [
+        "[{'role': 'user'}]",
+        "x",
+    ]
 
 
 def test_bfcl_error() -> None:
@@ -75,7 +90,14 @@ def test_no_question(subtests: pytest.Subtests) -> None:
 def test_judgments() -> None:
     """A judgment is refused, because it is no rollout."""
     with pytest.raises(UsageError, match="give the answers of `model_answer`"):
-        reader({"question_id": 81, "model": "wren", "judge": ["g", "single-v1"], "judgment": "[[9]]"})
+        reader(
+            {
+                "question_id": 81,
+                "model": "wren",
+                "judge": ["g", "single-v1"],
+                "judgment": "[[9]]",
+            }
+        )
 
 
 SOLUTION_OF_A_DATA_SET: list[Any] = [

@@ -62,7 +62,10 @@ def test_swe_agent_end() -> None:
     assert last_lines(given, 2) == ['tool: "saved"', 'submission: "the patch"']
     assert last_lines({**given, "info": {"submission": None}}) == ['tool: "saved"']
     same = {**given, "trajectory": [{**step, "observation": "\nthe patch\n"}]}
-    assert last_lines(same, 2) == ['assistant: "Platform 4, at 22:10."', 'tool: "\\nthe patch\\n"']
+    assert last_lines(same, 2) == [
+        'assistant: "Platform 4, at 22:10."',
+        'tool: "\\nthe patch\\n"',
+    ]
     ended = [*record["history"], {"role": "user", "content": "OBSERVATION: saved"}]
     assert last_lines({**given, "history": ended}, 2) == [
         'user: "OBSERVATION: saved"',
@@ -74,9 +77,19 @@ def test_swe_agent_end() -> None:
 
 def test_patch_beside_messages() -> None:
     """A patch beside the messages is the last line of any record."""
-    for more in ({"model_patch": "fix"}, {"git_patch": "fix"}, {"test_result": {"git_patch": "fix"}}):
-        records = [*(sample(name)[0] for name in ("openhands", "mini_swe_agent")), {"messages": talk("4")}]
-        for record in [*({**one, **more} for one in records), {"trajectories": [{**records[-1], **more}]}]:
+    for more in (
+        {"model_patch": "fix"},
+        {"git_patch": "fix"},
+        {"test_result": {"git_patch": "fix"}},
+    ):
+        records = [
+            *(sample(name)[0] for name in ("openhands", "mini_swe_agent")),
+            {"messages": talk("4")},
+        ]
+        for record in [
+            *({**one, **more} for one in records),
+            {"trajectories": [{**records[-1], **more}]},
+        ]:
             assert last_lines(record) == ['submission: "fix"']
 
 
@@ -87,9 +100,18 @@ PATCHES: list[tuple[Any, dict[str, Any], str]] = [
         {"model_patch": "fix"},
         'assistant: "fix"',
     ),
-    *((talk("4"), {"model_patch": blank}, 'assistant: "4"') for blank in ("", " \n", None, 7, ["fix"])),
-    *((talk("4"), {name: "solved"}, 'assistant: "4"') for name in ("patch", "test_patch", "gold_patch")),
-    *((talk("4"), {"info": {name: "x"}}, 'assistant: "4"') for name in ("patch", "test_patch", "gold_patch")),
+    *(
+        (talk("4"), {"model_patch": blank}, 'assistant: "4"')
+        for blank in ("", " \n", None, 7, ["fix"])
+    ),
+    *(
+        (talk("4"), {name: "solved"}, 'assistant: "4"')
+        for name in ("patch", "test_patch", "gold_patch")
+    ),
+    *(
+        (talk("4"), {"info": {name: "x"}}, 'assistant: "4"')
+        for name in ("patch", "test_patch", "gold_patch")
+    ),
 ]
 
 
@@ -109,9 +131,16 @@ def test_forged_submission() -> None:
 def test_predictions() -> None:
     """A prediction is one turn, its patch; SWE-bench's own also hold a prompt and an answer."""
     groups = keyed(*sample("swe_bench"))
-    assert {key: len(group) for key, group in groups.items()} == {"acme__clock-12": 2, "acme__gate-3": 2}
+    assert {key: len(group) for key, group in groups.items()} == {
+        "acme__clock-12": 2,
+        "acme__gate-3": 2,
+    }
     assert [m["role"] for m in groups["acme__clock-12"][0].messages] == ["assistant"]
-    assert [m["role"] for m in groups["acme__gate-3"][0].messages] == ["user", "assistant", "submission"]
+    assert [m["role"] for m in groups["acme__gate-3"][0].messages] == [
+        "user",
+        "assistant",
+        "submission",
+    ]
 
 
 def test_predictions_by_instance() -> None:

@@ -13,7 +13,11 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.interface import PROMPT_HASH
 from tests.values import line, read, reader, talk, values
 
-CHOICE = {"finish_reason": "stop", "index": 0, "message": {"role": "assistant", "content": "4"}}
+CHOICE = {
+    "finish_reason": "stop",
+    "index": 0,
+    "message": {"role": "assistant", "content": "4"},
+}
 ART = {"messages_and_choices": [{"role": "user", "content": "q"}, CHOICE]}
 NATIVE = {"messages": talk("4")}
 PAIR = {"prompt": "q", "completion": "a"}
@@ -24,11 +28,23 @@ DETECTED: list[Any] = [
     ({"group_id": 1, "trajectories": [NATIVE]}, "native groups", "group_id"),
     ({"trajectories": []}, "native groups", PROMPT_HASH),
     ({"trajectories": [ART]}, "ART groups", PROMPT_HASH),
-    ({"trajectories": [ART], "metadata": {"scenario_id": "s"}}, "ART groups", "metadata.scenario_id"),
+    (
+        {"trajectories": [ART], "metadata": {"scenario_id": "s"}},
+        "ART groups",
+        "metadata.scenario_id",
+    ),
     ({"trajectories": [{"exchanges": {}}]}, "ART groups", PROMPT_HASH),
     (ART, "ART trajectories", PROMPT_HASH),
-    ({**ART, "metadata": {"scenario_id": "s"}}, "ART trajectories", "metadata.scenario_id"),
-    ({"group_index": 0, "group_metadata": "{}", "messages": []}, "ART table rows", "group_index"),
+    (
+        {**ART, "metadata": {"scenario_id": "s"}},
+        "ART trajectories",
+        "metadata.scenario_id",
+    ),
+    (
+        {"group_index": 0, "group_metadata": "{}", "messages": []},
+        "ART table rows",
+        "group_index",
+    ),
     ({"group_index": 0, "trajectory_json": "{}"}, "ART table rows", "group_index"),
     ({"group_index": 0, **NATIVE}, "native trajectories", "group_index"),
     ({"task_id": 0, "trial": 1, "traj": []}, "tau-bench", "task_id"),
@@ -62,7 +78,10 @@ def test_disagreement() -> None:
 
 def test_empty_group() -> None:
     """An empty group has no certain format, so other records decide."""
-    assert reader({"trajectories": []}, {"trajectories": [ART]}).format.name == "ART groups"
+    assert (
+        reader({"trajectories": []}, {"trajectories": [ART]}).format.name
+        == "ART groups"
+    )
 
 
 UNKNOWN: list[Any] = [
@@ -78,35 +97,79 @@ UNKNOWN: list[Any] = [
     ({"eval/all/avg_score": 0.66}, "figures only"),
     ({"train/reward": 0.5, "step": 3, "extra": {"a": 1}}, "figures only"),
     (
-        {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]},
+        {
+            "messages": [
+                {"role": "system", "content": "s"},
+                {"role": "user", "content": "q"},
+            ]
+        },
         "no turn of an",
     ),
-    ({"messages": [{"role": "user", "content": "q"}], "reference_answer": "7"}, "no turn of an agent"),
-    ({"prompt": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "1"}}, "no answer"),
-    ({"custom_id": "1", "method": "POST", "url": "/v1/x", "body": {}}, "request of a batch"),
+    (
+        {"messages": [{"role": "user", "content": "q"}], "reference_answer": "7"},
+        "no turn of an agent",
+    ),
+    (
+        {
+            "prompt": [{"role": "user", "content": "q"}],
+            "reward_model": {"ground_truth": "1"},
+        },
+        "no answer",
+    ),
+    (
+        {"custom_id": "1", "method": "POST", "url": "/v1/x", "body": {}},
+        "request of a batch",
+    ),
     ({"eval": {}, "plan": {}, "samples": []}, "jq -c '.samples[]'"),
     ({"info": {}, "tasks": [], "simulations": []}, "jq -c '.simulations[]'"),
-    ({"custom_id": "1", "response": {"body": {}}, "error": None}, "an answer of a batch without its"),
+    (
+        {"custom_id": "1", "response": {"body": {}}, "error": None},
+        "an answer of a batch without its",
+    ),
     ({"code": "f", "input": "f(????) == 1", "output": "f(1) == ????"}, "no answer"),
     ({"post": [], "patch": []}, "what a client sends to LangSmith"),
-    ({"name": "s", "spanContext": {"traceId": "t"}, "attributes": {}}, "JavaScript keeps it"),
+    (
+        {"name": "s", "spanContext": {"traceId": "t"}, "attributes": {}},
+        "JavaScript keeps it",
+    ),
     ({"parts": [], "kind": "request"}, "a message of Pydantic AI"),
     ({"q": {"0": "a", "1": "b"}, "a": {"0": "c", "1": "d"}}, "a table by columns"),
     ({"id": "x", "trial_name": "t", "is_resolved": True}, "Terminal-Bench"),
     ({"title": "t", "mapping": {}}, "a conversation of ChatGPT's export"),
     ({"0": {"query": "q", "turn_history": {}}}, "InterCode's runs by number"),
-    ({"9": {"query": "q", "available_tools": [], "answer": {}}}, "ToolBench's answers by number"),
+    (
+        {"9": {"query": "q", "available_tools": [], "answer": {}}},
+        "ToolBench's answers by number",
+    ),
     ({"question_id": 1, "text": "t", "model_id": "m"}, "an answer or a question alone"),
-    ({"run": 1, "samples": [PAIR, PAIR]}, "in a list; write one a line: jq -c '.samples[]'"),
-    ({"run": {"groups": [{"id": 1, "rollouts": [PAIR]}]}}, "jq -c '.run.groups[].rollouts[]'"),
-    ({"a-1": PAIR, "b-2": PAIR}, "prompts with a completion in a list; write one a line: jq -c '.[]'"),
+    (
+        {"run": 1, "samples": [PAIR, PAIR]},
+        "in a list; write one a line: jq -c '.samples[]'",
+    ),
+    (
+        {"run": {"groups": [{"id": 1, "rollouts": [PAIR]}]}},
+        "jq -c '.run.groups[].rollouts[]'",
+    ),
+    (
+        {"a-1": PAIR, "b-2": PAIR},
+        "prompts with a completion in a list; write one a line: jq -c '.[]'",
+    ),
     # parts of a rollout, items of several kinds, and those without a task are no rollouts in a list
-    ({"run": 1, "steps": [PAIR], "llmSpans": [PAIR]}, "holds no rollouts that ruler knows"),
+    (
+        {"run": 1, "steps": [PAIR], "llmSpans": [PAIR]},
+        "holds no rollouts that ruler knows",
+    ),
     ({"run": 1, "samples": [PAIR, {"x": 1}]}, "holds no rollouts that ruler knows"),
-    ({"run": 1, "samples": [{"messages": [{"role": "assistant", "content": "x"}]}]}, "holds no rollouts"),
+    (
+        {"run": 1, "samples": [{"messages": [{"role": "assistant", "content": "x"}]}]},
+        "holds no rollouts",
+    ),
     ({"type": "thread.started", "thread_id": "t"}, "codex exec --json"),
     ({"type": "step_start", "sessionID": "s", "part": {}}, "opencode export"),
-    ({"events": [{"type": "summary", "leafUuid": "u"}]}, "no session of the agent itself"),
+    (
+        {"events": [{"type": "summary", "leafUuid": "u"}]},
+        "no session of the agent itself",
+    ),
     ({"resourceSpans": []}, "a span of a tracer"),
     ({"traceId": "1", "spanId": "2", "name": "rollout"}, "a span of a tracer"),
     ({"name": "step", "ph": "X", "ts": 1, "dur": 2, "pid": 0}, "a span of a tracer"),
@@ -141,7 +204,12 @@ def test_group_by() -> None:
     """`--group-by` takes a dotted path; a key that contains the dots itself comes first."""
     nested = {**NATIVE, "metadata": {"scenario_id": "s1"}}
     assert read(nested, group_by="metadata.scenario_id")[0].key == "s1"
-    assert read({**nested, "metadata.scenario_id": 7}, group_by="metadata.scenario_id")[0].key == "7"
+    assert (
+        read({**nested, "metadata.scenario_id": 7}, group_by="metadata.scenario_id")[
+            0
+        ].key
+        == "7"
+    )
 
 
 def test_missing_key() -> None:
@@ -153,7 +221,9 @@ def test_missing_key() -> None:
 @given(values.filter(lambda v: v is not None), values.filter(lambda v: v is not None))
 def test_keys_of_any_kind(one: Any, other: Any) -> None:
     """Any JSON value is a group key; equal values are one group, and unequal integers are two."""
-    first, again, second = (r.key for r in read(*({**NATIVE, "group_id": x} for x in (one, one, other))))
+    first, again, second = (
+        r.key for r in read(*({**NATIVE, "group_id": x} for x in (one, one, other)))
+    )
     assert first == again
     if isinstance(one, int) and isinstance(other, int):
         assert (first == second) is (repr(one) == repr(other))
@@ -161,7 +231,9 @@ def test_keys_of_any_kind(one: Any, other: Any) -> None:
 
 def test_huge_keys() -> None:
     """Group keys beyond 64 bits are compared exactly."""
-    first, second = read({**NATIVE, "group_id": 2**127}, {**NATIVE, "group_id": 2**127 + 1})
+    first, second = read(
+        {**NATIVE, "group_id": 2**127}, {**NATIVE, "group_id": 2**127 + 1}
+    )
     assert first.key != second.key
 
 
@@ -185,7 +257,9 @@ def test_prompt_hash() -> None:
 
 def test_own_prompt_field() -> None:
     """A record's own field `prompt` does not replace the hash of prompt and step."""
-    keys = [read({"prompt": "q", "completion": "a", "step": s})[0].key for s in (1, 2, 1)]
+    keys = [
+        read({"prompt": "q", "completion": "a", "step": s})[0].key for s in (1, 2, 1)
+    ]
     assert keys[0] == keys[2] != keys[1]
     native = {**NATIVE, "prompt": "text of its own"}
     assert read(native)[0].key == read(NATIVE)[0].key
@@ -194,16 +268,29 @@ def test_own_prompt_field() -> None:
 
 def test_foreign_ruler(subtests: pytest.Subtests) -> None:
     """A record with a foreign field `ruler`, at any level, is unreadable."""
-    for foreign in [0, "x", {}, {"score": 1}, [], {"status": "measured"}, '{"status": 1}', [{}]]:
+    for foreign in [
+        0,
+        "x",
+        {},
+        {"score": 1},
+        [],
+        {"status": "measured"},
+        '{"status": 1}',
+        [{}],
+    ]:
         with subtests.test(mine=str(foreign)):
             for record in (
                 {**NATIVE, "ruler": foreign},
                 {"trajectories": [NATIVE], "ruler": foreign},
                 {"trajectories": [NATIVE, {**NATIVE, "ruler": foreign}]},
             ):
-                with pytest.raises(UnreadableError, match="`ruler` that ruler did not write"):
+                with pytest.raises(
+                    UnreadableError, match="`ruler` that ruler did not write"
+                ):
                     read(record)
-            assert read({**NATIVE, "ruler": {"status": "scored"}}, {**NATIVE, "ruler": None})
+            assert read(
+                {**NATIVE, "ruler": {"status": "scored"}}, {**NATIVE, "ruler": None}
+            )
 
 
 def test_whole_group_among_trajectories() -> None:
@@ -231,14 +318,23 @@ def test_bad_messages(subtests: pytest.Subtests) -> None:
         with subtests.test(messages=str(messages), message=str(message)):
             with pytest.raises(UnreadableError, match=message):
                 read({"messages": messages})
-            record = read({"trajectories": [NATIVE, {"messages": messages}, 7, NATIVE]})[0]
+            record = read(
+                {"trajectories": [NATIVE, {"messages": messages}, 7, NATIVE]}
+            )[0]
             errors = [r.error for r in record.rollouts]
             assert (errors[0], errors[2], errors[3]) == (None, "is no object", None)
             assert re.search(message, errors[1] or "")
-            assert [r.path for r in record.rollouts] == [("trajectories", i) for i in range(4)]
+            assert [r.path for r in record.rollouts] == [
+                ("trajectories", i) for i in range(4)
+            ]
 
 
-@given(values, st.sampled_from(["messages", "traj", "exchanges", "messages_and_choices", "trajectories"]))
+@given(
+    values,
+    st.sampled_from(
+        ["messages", "traj", "exchanges", "messages_and_choices", "trajectories"]
+    ),
+)
 def test_any_value(value: Any, where: str) -> None:
     """Any value in place of messages is read, or is refused with a sentence."""
     for record in ({where: value, "task_id": 1}, {where: [value], "task_id": 1}):
@@ -256,15 +352,19 @@ def test_deep(subtests: pytest.Subtests) -> None:
             for raw in (
                 b'{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": %s}]}'
                 % deep,
-                b'{"group_id": %s, "messages": [{"role": "assistant", "content": "x"}]}' % deep,
-                b'{"messages_and_choices": [{"role": "user", "content": "x"}], "exchanges": %s}' % deep,
+                b'{"group_id": %s, "messages": [{"role": "assistant", "content": "x"}]}'
+                % deep,
+                b'{"messages_and_choices": [{"role": "user", "content": "x"}], "exchanges": %s}'
+                % deep,
                 b'{"exchanges": {"chat_completions": [{"request": {"messages": %s}, "response": {}}]}}'
                 % deep,
             ):
                 try:
                     read(raw)
                 except (UnreadableError, UsageError) as error:
-                    assert "nested too deeply" in str(error) or "no message object" in str(error)
+                    assert "nested too deeply" in str(
+                        error
+                    ) or "no message object" in str(error)
 
 
 NO_OBJECTS: list[Any] = [

@@ -6,18 +6,33 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.config import AskSettings, OnFailure
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.rewards import number, passed
 from ruler_cli.prompting.prompt import build_layout
+from ruler_cli.settings.models import AskSettings, OnFailure
 from ruler_cli.types import Group, compared
-from tests.formats.changes import FAILED, SCORED, changed, keyed, same_twice, sample, written
+from tests.formats.changes import (
+    FAILED,
+    SCORED,
+    changed,
+    keyed,
+    same_twice,
+    sample,
+    written,
+)
 from tests.values import read, reader, talk
 
 
 def one(**more: Any) -> dict[str, Any]:
     """A sample."""
-    return {"id": "a", "epoch": 1, "messages": talk("4"), "output": {}, "metadata": {}, **more}
+    return {
+        "id": "a",
+        "epoch": 1,
+        "messages": talk("4"),
+        "output": {},
+        "metadata": {},
+        **more,
+    }
 
 
 def scores(value: Any) -> dict[str, Any]:
@@ -40,7 +55,9 @@ def test_attachments() -> None:
         {"role": "user", "content": [{"type": "text", "text": "attachment://1"}]},
         *talk("attachment://2"),
     ]
-    actual = read(one(messages=messages, attachments={"1": "long"}))[0].rollouts[0].messages
+    actual = (
+        read(one(messages=messages, attachments={"1": "long"}))[0].rollouts[0].messages
+    )
     assert actual[0]["content"] == [{"type": "text", "text": "long"}]
     assert actual[-1]["content"] == "attachment://2"
 
@@ -48,27 +65,48 @@ def test_attachments() -> None:
 def test_parts() -> None:
     """Server-side tool use is a call and its result, and encrypted reasoning is left out."""
     content = [
-        {"type": "reasoning", "reasoning": "gAAAA", "redacted": True, "summary": "thinks"},
+        {
+            "type": "reasoning",
+            "reasoning": "gAAAA",
+            "redacted": True,
+            "summary": "thinks",
+        },
         {"type": "text", "text": "first"},
-        {"type": "tool_use", "id": "t", "name": "web", "arguments": "{}", "result": "hits"},
+        {
+            "type": "tool_use",
+            "id": "t",
+            "name": "web",
+            "arguments": "{}",
+            "result": "hits",
+        },
         {"type": "text", "text": "then"},
     ]
     messages = [talk("x")[0], {"role": "assistant", "content": content}]
     actual = read(one(messages=messages))[0].rollouts[0].messages
     assert [m["role"] for m in actual] == ["user", "assistant", "tool", "assistant"]
-    assert actual[1]["content"] == [{"type": "reasoning", "reasoning": "thinks"}, content[1]]
+    assert actual[1]["content"] == [
+        {"type": "reasoning", "reasoning": "thinks"},
+        content[1],
+    ]
     assert actual[1]["tool_calls"] == [{"id": "t", "name": "web", "arguments": "{}"}]
     assert (actual[2]["tool_call_id"], actual[2]["content"]) == ("t", "hits")
 
 
 def test_tool_error() -> None:
     """The error of a tool is part of its result."""
-    failed = {"role": "tool", "content": "", "error": {"type": "timeout", "message": "too slow"}}
+    failed = {
+        "role": "tool",
+        "content": "",
+        "error": {"type": "timeout", "message": "too slow"},
+    }
     assert (
-        read(one(messages=[*talk("x"), failed]))[0].rollouts[0].messages[-1]["content"] == "error: too slow"
+        read(one(messages=[*talk("x"), failed]))[0].rollouts[0].messages[-1]["content"]
+        == "error: too slow"
     )
     partly = {**failed, "content": "half"}
-    actual = read(one(messages=[*talk("x"), partly]))[0].rollouts[0].messages[-1]["content"]
+    actual = (
+        read(one(messages=[*talk("x"), partly]))[0].rollouts[0].messages[-1]["content"]
+    )
     assert actual == "half\nerror: too slow"
 
 
@@ -79,7 +117,9 @@ def test_failed(subtests: pytest.Subtests) -> None:
         with subtests.test(on_failure=str(on_failure)):
             record = one(scores=scores("C"))
             for before in (record, written(record, SCORED)):
-                done = written(before, FAILED, on_failure=on_failure, using=reader(record))
+                done = written(
+                    before, FAILED, on_failure=on_failure, using=reader(record)
+                )
                 assert changed(record, done) == {"metadata.ruler"}
                 assert done["metadata"]["ruler"]["independent_reward"] == "C"
 
@@ -102,7 +142,9 @@ def test_rewritten_by_inspect() -> None:
 
 def test_foreign_scorer() -> None:
     """A sample with a foreign scorer `ruler` is unreadable."""
-    with pytest.raises(UnreadableError, match="a scorer `ruler` that ruler did not write"):
+    with pytest.raises(
+        UnreadableError, match="a scorer `ruler` that ruler did not write"
+    ):
         read(one(scores={"ruler": {"value": 1}}))
 
 
@@ -116,20 +158,30 @@ def test_blocked(subtests: pytest.Subtests) -> None:
     """A sample is unreadable if `metadata` or `scores` is not an object."""
     cases: list[Any] = [{"metadata": "x"}, {"scores": 7}, {"metadata": []}]
     for blocked in cases:
-        with subtests.test(blocked=str(blocked)), pytest.raises(UnreadableError, match="no object at"):
+        with (
+            subtests.test(blocked=str(blocked)),
+            pytest.raises(UnreadableError, match="no object at"),
+        ):
             read(one(**blocked))
 
 
 def answer(content: Any, **more: Any) -> dict[str, Any]:
     """An `output` with one choice."""
     return {
-        "choices": [{"message": {"role": "assistant", "content": content, **more}, "stop_reason": "stop"}]
+        "choices": [
+            {
+                "message": {"role": "assistant", "content": content, **more},
+                "stop_reason": "stop",
+            }
+        ]
     }
 
 
 def turns(**more: Any) -> list[tuple[Any, Any]]:
     """Return the roles and contents of a sample's messages."""
-    return [(m["role"], m.get("content")) for m in read(one(**more))[0].rollouts[0].messages]
+    return [
+        (m["role"], m.get("content")) for m in read(one(**more))[0].rollouts[0].messages
+    ]
 
 
 def test_answer_in_output() -> None:
@@ -138,7 +190,10 @@ def test_answer_in_output() -> None:
     assert turns(messages=prompt, output=answer("5"))[1:] == [("assistant", "5")]
     assert turns(messages=talk("4"), output=answer("4"))[1:] == [("assistant", "4")]
     with_tool = [*talk("4"), {"role": "tool", "content": "ok"}]
-    assert turns(messages=with_tool, output=answer("4"))[1:] == [("assistant", "4"), ("tool", "ok")]
+    assert turns(messages=with_tool, output=answer("4"))[1:] == [
+        ("assistant", "4"),
+        ("tool", "ok"),
+    ]
     assert turns(messages=with_tool, output=answer("done"))[-1] == ("assistant", "done")
     assert turns(messages=with_tool, output=answer(""))[-1] == ("tool", "ok")
     assert turns(messages=with_tool, output={"choices": []})[-1] == ("tool", "ok")
@@ -153,12 +208,24 @@ def test_input_and_output(subtests: pytest.Subtests) -> None:
                 ("assistant", "5"),
             ]
             with pytest.raises(UnreadableError, match="failed early: no key"):
-                read(one(messages=[], input=prompt, output={"choices": []}, error={"message": "no key"}))
+                read(
+                    one(
+                        messages=[],
+                        input=prompt,
+                        output={"choices": []},
+                        error={"message": "no key"},
+                    )
+                )
 
 
 def test_attached_answer() -> None:
     """An attached answer replaces its reference."""
-    actual = turns(messages=[], input="q", output=answer("attachment://1"), attachments={"1": "long"})
+    actual = turns(
+        messages=[],
+        input="q",
+        output=answer("attachment://1"),
+        attachments={"1": "long"},
+    )
     assert actual[-1] == ("assistant", "long")
 
 
@@ -173,7 +240,9 @@ def test_labels() -> None:
 def test_promptfoo_variables() -> None:
     """A session's id does not distinguish tests; without variables the prompt does."""
     one, _, other, _ = sample("promptfoo")
-    one["vars"], other["vars"] = ({**r["vars"], "sessionId": str(i)} for i, r in enumerate((one, other)))
+    one["vars"], other["vars"] = (
+        {**r["vars"], "sessionId": str(i)} for i, r in enumerate((one, other))
+    )
     assert len(keyed(one, other)) == 1
     bare = [{**r, "vars": {}, "testCase": {"vars": {}}} for r in sample("promptfoo")]
     assert len(keyed(*bare)) == 2
@@ -183,7 +252,9 @@ def test_promptfoo_without_prompt() -> None:
     """Without a prompt the variables are the task, and a test's description distinguishes tests."""
     bare = [{**r, "prompt": {"raw": "", "label": "{{q}}"}} for r in sample("promptfoo")]
     first, _ = keyed(*bare).values()
-    assert first[0].messages[0]["content"] == {"q": "Which gate does the night train to Tromsø leave from?"}
+    assert first[0].messages[0]["content"] == {
+        "q": "Which gate does the night train to Tromsø leave from?"
+    }
     bare[0]["testCase"] = {**bare[0]["testCase"], "description": "asked politely"}
     assert len(keyed(*bare)) == 3
 
@@ -192,7 +263,9 @@ def test_promptfoo_stripped() -> None:
     """A stripped text is neither a task nor an answer."""
     record = sample("promptfoo")[0]
     prompt = {"raw": "[prompt stripped]"}
-    assert "Tromsø" in str(read({**record, "prompt": prompt})[0].rollouts[0].messages[0])
+    assert "Tromsø" in str(
+        read({**record, "prompt": prompt})[0].rollouts[0].messages[0]
+    )
     with pytest.raises(UnreadableError, match="no `vars`"):
         read({**record, "prompt": prompt, "vars": None, "testCase": {}})
     with pytest.raises(UnreadableError, match="STRIP_RESPONSE_OUTPUT"):
@@ -202,7 +275,11 @@ def test_promptfoo_stripped() -> None:
 def test_promptfoo_answers() -> None:
     """Calls are tool calls, an object is content, and an error is no answer."""
     record = sample("promptfoo")[0]
-    call = {"id": "c", "type": "function", "function": {"name": "book", "arguments": "{}"}}
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "book", "arguments": "{}"},
+    }
     (actual,) = read({**record, "response": {"output": [call]}})
     assert actual.rollouts[0].messages[-1]["tool_calls"] == [call]
     (actual,) = read({**record, "response": {"output": {"gate": 4}}})
@@ -221,7 +298,12 @@ def test_promptfoo_text_prompt(subtests: pytest.Subtests) -> None:
 
 def test_old_promptfoo() -> None:
     """Results without indexes, of promptfoo's first versions, are read."""
-    result = {"prompt": {"raw": "2+2?"}, "vars": {"n": 2}, "response": {"output": "4"}, "gradingResult": {}}
+    result = {
+        "prompt": {"raw": "2+2?"},
+        "vars": {"n": 2},
+        "response": {"output": "4"},
+        "gradingResult": {},
+    }
     (record,) = read({**result, "success": True, "score": 1})
     assert record.rollouts[0].messages == talk("4", "2+2?")
     assert (record.rollouts[0].reward, record.rollouts[0].outcome) == (1, True)
@@ -247,7 +329,10 @@ def rendered(*records: dict[str, Any]) -> list[str]:
 def test_longest() -> None:
     """The judge reads each rollout once and whole, even if threads wrote its steps out of order."""
     one, other = steps("a", "b", "c", env=0), steps("d", "e", env=1)
-    wanted = {'assistant: "a"\nassistant: "b"\nassistant: "c"', 'assistant: "d"\nassistant: "e"'}
+    wanted = {
+        'assistant: "a"\nassistant: "b"\nassistant: "c"',
+        'assistant: "d"\nassistant: "e"',
+    }
     for records in ([*one, *other], [one[2], other[1], one[0], other[0], one[1]]):
         assert set(rendered(*records)) == wanted
 
@@ -264,8 +349,15 @@ def test_next_run() -> None:
 
 def test_episodes() -> None:
     """Rollouts of one environment with different episodes stay separate, even if they begin alike."""
-    records = [*steps("a", "b", episode=0), *steps("a", "c", episode=1), *steps("a", "c", epoch=2)]
-    assert compared([rollout for record in read(*records) for rollout in record.rollouts]) == 3
+    records = [
+        *steps("a", "b", episode=0),
+        *steps("a", "c", episode=1),
+        *steps("a", "c", epoch=2),
+    ]
+    assert (
+        compared([rollout for record in read(*records) for rollout in record.rollouts])
+        == 3
+    )
 
 
 def test_other_names() -> None:
@@ -281,7 +373,10 @@ def test_results_only() -> None:
     """A recording of tool results only is one rollout of one task."""
     results = [{"role": "tool", "content": text} for text in "ab"]
     prompt = talk("")[:1]
-    records = [{"env_index": 0, "step": i, "messages": prompt + results[: i + 1]} for i in (0, 1)]
+    records = [
+        {"env_index": 0, "step": i, "messages": prompt + results[: i + 1]}
+        for i in (0, 1)
+    ]
     actual = read(*records)
     assert actual[0].key == actual[1].key
     assert compared([rollout for record in actual for rollout in record.rollouts]) == 1

@@ -14,16 +14,24 @@ from typing import Any
 import anyio
 import pytest
 
-from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
+from ruler_cli.files.parse import parse
 from ruler_cli.formats.detect import formats
 from ruler_cli.formats.interface import ArtLayout, RecordLayout, fits
 from ruler_cli.formats.rewards import number
-from ruler_cli.reading.parse import parse
-from ruler_cli.run import score
-from ruler_cli.scorer import Scorer
+from ruler_cli.runs.file import score
+from ruler_cli.runs.scorer import Scorer
+from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from tests.conftest import ROOT, SHARED
-from tests.formats.changes import FAILED, SCORED, changed, keyed, raws, same_twice, written
+from tests.formats.changes import (
+    FAILED,
+    SCORED,
+    changed,
+    keyed,
+    raws,
+    same_twice,
+    written,
+)
 from tests.formats.frameworks import READERS
 from tests.values import line, reader
 
@@ -33,19 +41,40 @@ each_example = pytest.mark.parametrize("name", EXAMPLES)
 READ = ROOT / "tests/data/examples_read.json"
 ANEW = "python -m tests.formats.test_every_format"
 LAYOUTS = (
-    *("groups", "trajectories", "art_rows", "atropos", "inspect", "live_code_bench", "lm_eval", "ms_swift"),
-    *("preference", "rewardbench2", "slime", "tau2", "tau_bench", "ultrafeedback", "verl"),
+    *(
+        "groups",
+        "trajectories",
+        "art_rows",
+        "atropos",
+        "inspect",
+        "live_code_bench",
+        "lm_eval",
+        "ms_swift",
+    ),
+    *(
+        "preference",
+        "rewardbench2",
+        "slime",
+        "tau2",
+        "tau_bench",
+        "ultrafeedback",
+        "verl",
+    ),
 )
 """An example of every layout of annotations in a record, and unusual ones."""
 each_layout = pytest.mark.parametrize("name", LAYOUTS)
 _OURS = re.compile(r"(.*\.)?(ruler|metrics|logs)(\..*)?$")
 
 
-def scored(name: str, folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def scored(
+    name: str, folder: Path
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the records of an example before and after a run, whose output is `out.jsonl` in the folder."""
     out = folder / "out.jsonl"
     out.write_bytes(_output(name))
-    return [parse(raw) for raw in raws(EXAMPLES[name])], [parse(raw) for raw in raws(out)]
+    return [parse(raw) for raw in raws(EXAMPLES[name])], [
+        parse(raw) for raw in raws(out)
+    ]
 
 
 @cache
@@ -54,7 +83,9 @@ def _output(name: str) -> bytes:
     with TemporaryDirectory() as folder:
         out = Path(folder, "out.jsonl")
         judge = JudgeSettings("simulated")
-        done = anyio.run(score, ScoreSettings(InputSettings(str(EXAMPLES[name])), str(out), judge))
+        done = anyio.run(
+            score, ScoreSettings(InputSettings(str(EXAMPLES[name])), str(out), judge)
+        )
         assert done.summary.complete, done.summary
         return out.read_bytes()
 
@@ -89,7 +120,13 @@ def test_each_layout_has_an_example() -> None:
     def kind(name: str) -> tuple[Any, ...]:
         form = reader(*raws(EXAMPLES[name])).format
         layout = form.layout
-        return form.shape, layout.reward is None, len(layout.ruler), _payload(layout) is None, layout.listed
+        return (
+            form.shape,
+            layout.reward is None,
+            len(layout.ruler),
+            _payload(layout) is None,
+            layout.listed,
+        )
 
     assert {kind(name) for name in EXAMPLES} == {kind(name) for name in LAYOUTS}
 
@@ -100,7 +137,9 @@ def test_small_examples() -> None:
         groups = keyed(*raws(path))
         assert path.stat().st_size <= 4_096 or path.parent == SAMPLES, name
         assert len(groups) > 1, name
-        assert all(r.error is None for rollouts in groups.values() for r in rollouts), name
+        assert all(r.error is None for rollouts in groups.values() for r in rollouts), (
+            name
+        )
 
 
 def as_read(path: Path) -> dict[str, list[Any]]:
@@ -111,7 +150,10 @@ def as_read(path: Path) -> dict[str, list[Any]]:
                 " ".join(str(m.get("role") or m["type"]) for m in r.messages),
                 r.messages[-1].get("content") or r.messages[-1].get("tool_calls"),
                 [r.reward, r.outcome, r.member, r.prompt_length],
-                [tool.get("name", tool.get("function", {}).get("name")) for tool in r.tools or ()],
+                [
+                    tool.get("name", tool.get("function", {}).get("name"))
+                    for tool in r.tools or ()
+                ],
                 [len(history) for history in r.histories],
             ]
             for r in rollouts
@@ -157,13 +199,17 @@ def _read_back(name: str, tmp_path: Path) -> None:
     own = [".".join(map(str, layout.reward))] if layout.reward else []
     own += [payload] if (payload := _payload(layout)) else []
     # objects that were made so that `ruler` or the reward can stand in them
-    made = [".".join(map(str, (path or ())[:-1])) for path in (layout.ruler, layout.reward)]
+    made = [
+        ".".join(map(str, (path or ())[:-1])) for path in (layout.ruler, layout.reward)
+    ]
     for old, new in zip(before, after, strict=True):
         was, now, annotations = read(old), read(new), list(annotations_in(new))
         assert [key for key, _ in was] == [key for key, _ in now]
         assert all(0 <= annotation["score"] <= 1 for annotation in annotations)
         rewards = [float(reward) for _, reward in now if reward is not None]
-        assert not rewards or rewards == [annotation["score"] for annotation in annotations]
+        assert not rewards or rewards == [
+            annotation["score"] for annotation in annotations
+        ]
         for path in changed(old, new):
             inside = any(f".{other}." in f".{path}." for other in own)
             around = any(other and f".{path}".endswith(f".{other}") for other in made)
@@ -172,7 +218,9 @@ def _read_back(name: str, tmp_path: Path) -> None:
 
 def test_written_twice(subtests: pytest.Subtests) -> None:
     """A record scored twice equals one scored once, also after a failure between."""
-    for name in EXAMPLES.keys() - {"art_rows"}:  # whose annotations stand twice, see `test_art`
+    for name in EXAMPLES.keys() - {
+        "art_rows"
+    }:  # whose annotations stand twice, see `test_art`
         with subtests.test(name=name):
             for raw in raws(EXAMPLES[name])[:4]:
                 same_twice(parse(raw))
@@ -183,10 +231,15 @@ def test_failed_reward(subtests: pytest.Subtests) -> None:
     for name, path in EXAMPLES.items():
         record = parse(raws(path)[0])
         layout = reader(*raws(path)).format.layout
-        failed, unchanged = written(record, FAILED), written(record, FAILED, on_failure="keep")
+        failed, unchanged = (
+            written(record, FAILED),
+            written(record, FAILED, on_failure="keep"),
+        )
         rewards = [annotation["independent_reward"] for annotation in _failed(failed)]
         with subtests.test(name=name):
-            assert rewards == [annotation["independent_reward"] for annotation in _failed(unchanged)]
+            assert rewards == [
+                annotation["independent_reward"] for annotation in _failed(unchanged)
+            ]
             assert rewards
             if _payload(layout) is None and layout.source is None:
                 assert {number(first) for first in rewards} >= {
@@ -200,8 +253,14 @@ def _failed(value: Any) -> list[dict[str, Any]]:
         return [annotation for inner in value for annotation in _failed(inner)]
     if not isinstance(value, dict):
         return []
-    own = [value] if value.get("status") == "failed" and "independent_reward" in value else []
-    return own + [annotation for inner in value.values() for annotation in _failed(inner)]
+    own = (
+        [value]
+        if value.get("status") == "failed" and "independent_reward" in value
+        else []
+    )
+    return own + [
+        annotation for inner in value.values() for annotation in _failed(inner)
+    ]
 
 
 def test_independent_reward(tmp_path: Path, subtests: pytest.Subtests) -> None:
@@ -216,8 +275,12 @@ def _independent_rewards(name: str, tmp_path: Path) -> None:
     before, after = scored(name, tmp_path)
     for old, new in zip(before, after, strict=True):
         was = [reward for _, reward in READERS[name](old)]
-        independent_rewards = [annotation["independent_reward"] for annotation in annotations_in(new)]
-        assert [reward is None for reward in was] == [first is None for first in independent_rewards]
+        independent_rewards = [
+            annotation["independent_reward"] for annotation in annotations_in(new)
+        ]
+        assert [reward is None for reward in was] == [
+            first is None for first in independent_rewards
+        ]
         same = [
             (r, first)
             for r, first in zip(was, independent_rewards, strict=True)
@@ -238,7 +301,9 @@ def test_from_python(tmp_path: Path, subtests: pytest.Subtests) -> None:
     records = {name: scored(name, tmp_path) for name in EXAMPLES}
 
     async def main() -> None:
-        async with Scorer(ScoreSettings(judge=JudgeSettings("simulated"), ledger=None)) as scorer:
+        async with Scorer(
+            ScoreSettings(judge=JudgeSettings("simulated"), ledger=None)
+        ) as scorer:
             for name, pair in records.items():
                 with subtests.test(name=name):
                     await _from_python(name, scorer, *pair)
@@ -246,7 +311,9 @@ def test_from_python(tmp_path: Path, subtests: pytest.Subtests) -> None:
     anyio.run(main)
 
 
-async def _from_python(name: str, scorer: Scorer, before: list[Any], after: list[Any]) -> None:
+async def _from_python(
+    name: str, scorer: Scorer, before: list[Any], after: list[Any]
+) -> None:
     """Check one example."""
     detected = reader(*raws(EXAMPLES[name]))
     groups: dict[str, list[int]] = {}
@@ -256,20 +323,30 @@ async def _from_python(name: str, scorer: Scorer, before: list[Any], after: list
     several = len(groups) > len(before)
     for places in groups.values():
         given = [before[i] for i in places]
-        alone = detected.format.shape != "trajectory" or (detected.format.layout.listed and len(given) == 1)
+        alone = detected.format.shape != "trajectory" or (
+            detected.format.layout.listed and len(given) == 1
+        )
         unchanged = json.dumps(given)
         if several:
-            with pytest.raises(WrongShapeError, match=r"holds 2 groups .* give each group as a list"):
+            with pytest.raises(
+                WrongShapeError, match=r"holds 2 groups .* give each group as a list"
+            ):
                 await scorer.score(given[0])
             continue
         judged: Any = await scorer.score(given[0] if alone else given)
-        assert _timeless([judged.group] if alone else judged.group) == _timeless([after[i] for i in places])
+        assert _timeless([judged.group] if alone else judged.group) == _timeless(
+            [after[i] for i in places]
+        )
         assert json.dumps(given) == unchanged
 
 
 def _timeless(records: list[Any]) -> Any:
     """Return records without what depends on the time, or on the file that a group stands in."""
-    text = re.sub(r'"(judged_at|latency_s|key)": ("(?:[^"\\]|\\.)*"|[0-9.e-]+)', '"": 0', json.dumps(records))
+    text = re.sub(
+        r'"(judged_at|latency_s|key)": ("(?:[^"\\]|\\.)*"|[0-9.e-]+)',
+        '"": 0',
+        json.dumps(records),
+    )
     return json.loads(text)
 
 
@@ -332,10 +409,16 @@ REFUSED = {
 def _shared(name: str) -> list[bytes]:
     """Return the records of a framework's own file; an indented document is one."""
     path = SHARED / "formats" / name
-    return [path.read_bytes()] if path.suffix in (".json", ".traj") else raws(path.with_name(f"{name}.jsonl"))
+    return (
+        [path.read_bytes()]
+        if path.suffix in (".json", ".traj")
+        else raws(path.with_name(f"{name}.jsonl"))
+    )
 
 
-@pytest.mark.skipif(not (SHARED / "formats").exists(), reason="the frameworks' own files are not here")
+@pytest.mark.skipif(
+    not (SHARED / "formats").exists(), reason="the frameworks' own files are not here"
+)
 def test_files_of_frameworks(subtests: pytest.Subtests) -> None:
     """The frameworks' own files have their format and groups; scores change only the format's paths."""
     for name, (shape, sizes, failed) in EXPECTED.items():
@@ -352,10 +435,15 @@ def test_files_of_frameworks(subtests: pytest.Subtests) -> None:
                     unreadable += 1
                     continue
                 for record in records:
-                    groups[str(record.key)] = groups.get(str(record.key), 0) + len(record.rollouts)
+                    groups[str(record.key)] = groups.get(str(record.key), 0) + len(
+                        record.rollouts
+                    )
                     assert all(r.error is None and r.messages for r in record.rollouts)
                 _changes_only_its_paths(parse(raw), detected.format.layout)
-            assert (sorted(groups.values(), reverse=True), unreadable) == (sizes, failed)
+            assert (sorted(groups.values(), reverse=True), unreadable) == (
+                sizes,
+                failed,
+            )
     for name, message in REFUSED.items():
         with subtests.test(name=name), pytest.raises(UsageError, match=message):
             reader(*_shared(name))
@@ -363,14 +451,24 @@ def test_files_of_frameworks(subtests: pytest.Subtests) -> None:
 
 def _changes_only_its_paths(record: Any, layout: Any) -> None:
     """Check that a score changes only the paths that the format names."""
-    paths = [".".join(map(str, other)) for other in (layout.reward, layout.ruler) if other]
+    paths = [
+        ".".join(map(str, other)) for other in (layout.reward, layout.ruler) if other
+    ]
     for path in changed(record, written(record, SCORED)):
-        inside = any(f".{other}.".startswith(f".{path}.") or f".{other}." in f".{path}." for other in paths)
-        around = any(f".{path}".endswith(f".{other.rpartition('.')[0]}") for other in paths)
+        inside = any(
+            f".{other}.".startswith(f".{path}.") or f".{other}." in f".{path}."
+            for other in paths
+        )
+        around = any(
+            f".{path}".endswith(f".{other.rpartition('.')[0]}") for other in paths
+        )
         assert _OURS.fullmatch(path) or inside or around, path
 
 
 if __name__ == "__main__":
-    lines = [f"{json.dumps(name)}: {json.dumps(as_read(path))}" for name, path in EXAMPLES.items()]
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(as_read(path))}"
+        for name, path in EXAMPLES.items()
+    ]
     READ.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     sys.stderr.write(f"{READ.relative_to(ROOT)}: written\n")

@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import pytest
 
-from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError
-from ruler_cli.observer import Summary
-from ruler_cli.reading.parse import parse
-from ruler_cli.run import score
+from ruler_cli.files.parse import parse
+from ruler_cli.runs.file import score
+from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.types import Summary
 from tests.formats.changes import raws
 from tests.formats.test_every_format import EXAMPLES, each_layout
 from tests.fuzz import bare
@@ -57,7 +57,10 @@ ODD_VALUES = {
 def run(path: Path) -> tuple[Summary, list[bytes], list[bytes]]:
     """Score a file and return the summary, the lines of OUTPUT and those of the failed file."""
     out = path.with_name("out.jsonl")
-    done = anyio.run(score, ScoreSettings(InputSettings(str(path)), str(out), JudgeSettings("simulated")))
+    done = anyio.run(
+        score,
+        ScoreSettings(InputSettings(str(path)), str(out), JudgeSettings("simulated")),
+    )
     failed = Path(f"{out}.failed.jsonl")
     return done.summary, raws(out), raws(failed) if failed.exists() else []
 
@@ -81,10 +84,14 @@ def test_bad_lines(name: str, tmp_path: Path) -> None:
 def test_odd_values(name: str, tmp_path: Path) -> None:
     """Values that JSON libraries read differently stay unchanged in every format."""
     path = tmp_path / "in.jsonl"
-    begin = b"{" + b"".join(f'"odd {odd}": {value}, '.encode() for odd, value in ODD_VALUES.items())
+    begin = b"{" + b"".join(
+        f'"odd {odd}": {value}, '.encode() for odd, value in ODD_VALUES.items()
+    )
     lines = [raw.replace(b"{", begin, 1) for raw in raws(EXAMPLES[name])]
     if reader(*raws(EXAMPLES[name])).format.shape == "columns":
-        pytest.skip("a column that is no list makes a columnar record one of unequal columns")
+        pytest.skip(
+            "a column that is no list makes a columnar record one of unequal columns"
+        )
     path.write_bytes(b"\n".join(lines))
     summary, out, _ = run(path)
     assert summary.complete

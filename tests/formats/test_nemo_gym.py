@@ -10,16 +10,34 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.prompting.render import render
 from tests.values import read, reader
 
-MESSAGE = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "72"}]}
-THOUGHT = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Half is 24."}]}
-CALL = {"type": "function_call", "call_id": "c", "name": "calc", "arguments": '{"x": 1}', "id": None}
+MESSAGE = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "72"}],
+}
+THOUGHT = {
+    "type": "reasoning",
+    "summary": [{"type": "summary_text", "text": "Half is 24."}],
+}
+CALL = {
+    "type": "function_call",
+    "call_id": "c",
+    "name": "calc",
+    "arguments": '{"x": 1}',
+    "id": None,
+}
 RESULT = {"type": "function_call_output", "call_id": "c", "output": "72"}
 
 
-def rollout(*output: dict[str, Any], request: Any = "q", **changed: Any) -> dict[str, Any]:
+def rollout(
+    *output: dict[str, Any], request: Any = "q", **changed: Any
+) -> dict[str, Any]:
     """One line of `rollouts.jsonl`."""
     request = request if isinstance(request, dict) else {"input": request}
-    record = {"responses_create_params": request, "response": {"id": "r", "output": list(output)}}
+    record = {
+        "responses_create_params": request,
+        "response": {"id": "r", "output": list(output)},
+    }
     return {**record, "reward": 1.0, **changed}
 
 
@@ -41,14 +59,28 @@ def test_items() -> None:
 
 def test_input() -> None:
     """The input is a text or a list of items, with the instructions before it as a system message."""
-    request = {"input": [{"role": "user", "content": "q", "type": "message"}], "instructions": "Be brief."}
-    assert rendered(rollout(MESSAGE, request=request))[:2] == ['system: "Be brief."', 'user: "q"']
-    assert rendered(rollout(MESSAGE, request={"input": "q", "instructions": None}))[0] == 'user: "q"'
+    request = {
+        "input": [{"role": "user", "content": "q", "type": "message"}],
+        "instructions": "Be brief.",
+    }
+    assert rendered(rollout(MESSAGE, request=request))[:2] == [
+        'system: "Be brief."',
+        'user: "q"',
+    ]
+    assert (
+        rendered(rollout(MESSAGE, request={"input": "q", "instructions": None}))[0]
+        == 'user: "q"'
+    )
 
 
 def test_unknown_item() -> None:
     """The judge reads an item of an unknown kind whole."""
-    item = {"type": "web_search_call", "id": "ws", "status": "completed", "action": {"query": "clips"}}
+    item = {
+        "type": "web_search_call",
+        "id": "ws",
+        "status": "completed",
+        "action": {"query": "clips"},
+    }
     assert rendered(rollout(item, MESSAGE))[1] == (
         'assistant: "{\\"type\\":\\"web_search_call\\",\\"action\\":{\\"query\\":\\"clips\\"}}"'
     )
@@ -56,13 +88,17 @@ def test_unknown_item() -> None:
 
 def test_tools() -> None:
     """The request's tools are the rollout's."""
-    record = rollout(MESSAGE, request={"input": "q", "tools": [{"type": "function", "name": "calc"}]})
+    record = rollout(
+        MESSAGE, request={"input": "q", "tools": [{"type": "function", "name": "calc"}]}
+    )
     assert read(record)[0].rollouts[0].tools == [{"type": "function", "name": "calc"}]
 
 
 def test_key() -> None:
     """The task's index is the group key, even if it is 0."""
-    assert [r.key for r in read(rollout(MESSAGE, _ng_task_index=0, _ng_rollout_index=3))] == ["0"]
+    assert [
+        r.key for r in read(rollout(MESSAGE, _ng_task_index=0, _ng_rollout_index=3))
+    ] == ["0"]
 
 
 def test_no_index() -> None:
@@ -91,10 +127,23 @@ def test_environments() -> None:
 @pytest.mark.parametrize("empty", [[], "", None])
 def test_task_in_metadata(empty: Any) -> None:
     """An empty input takes its task from the metadata, and leaves out the solution there."""
-    metadata = {"problem_statement": "Fix it.", "instance_dict": '{"patch": "solved"}', "patch": "solved"}
-    record = rollout(MESSAGE, request={"input": empty, "metadata": metadata}, model_patch="mine")
-    assert rendered(record) == ['user: "Fix it."', 'assistant: "72"', 'submission: "mine"']
-    other = rollout(MESSAGE, request={"input": empty, "metadata": {"problem_statement": "Fix that."}})
+    metadata = {
+        "problem_statement": "Fix it.",
+        "instance_dict": '{"patch": "solved"}',
+        "patch": "solved",
+    }
+    record = rollout(
+        MESSAGE, request={"input": empty, "metadata": metadata}, model_patch="mine"
+    )
+    assert rendered(record) == [
+        'user: "Fix it."',
+        'assistant: "72"',
+        'submission: "mine"',
+    ]
+    other = rollout(
+        MESSAGE,
+        request={"input": empty, "metadata": {"problem_statement": "Fix that."}},
+    )
     assert len({r.key for r in read(record, other)}) == 2
     given = rollout(MESSAGE, request={"input": "q", "metadata": metadata})
     assert rendered(given) == ['user: "q"', 'assistant: "72"']
@@ -104,12 +153,18 @@ def test_task_in_output() -> None:
     """An output may begin with the task, which then distinguishes groups."""
     task = {"type": "message", "role": "user", "content": "Count."}
     given = {"input": [], "metadata": {"problem_statement": "Count well."}}
-    assert rendered(rollout(task, MESSAGE, request=given)) == ['user: "Count."', 'assistant: "72"']
+    assert rendered(rollout(task, MESSAGE, request=given)) == [
+        'user: "Count."',
+        'assistant: "72"',
+    ]
     other = {**task, "content": "Count on."}
     lines = [rollout(first, MESSAGE, request={"input": []}) for first in (task, other)]
     assert len({r.key for r in read(*lines)}) == 2
     with pytest.raises(UnreadableError, match="no group key"):
-        read(rollout(task, MESSAGE, request={"input": []}), rollout(MESSAGE, request={"input": []}))
+        read(
+            rollout(task, MESSAGE, request={"input": []}),
+            rollout(MESSAGE, request={"input": []}),
+        )
 
 
 def test_transitions() -> None:

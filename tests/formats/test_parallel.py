@@ -10,11 +10,20 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.fields import lookup
-from ruler_cli.formats.parallel import all_lists, lists_at, parallel_lists, path_of, value_at
+from ruler_cli.formats.parallel import (
+    all_lists,
+    lists_at,
+    parallel_lists,
+    path_of,
+    value_at,
+)
 
 parts = st.sampled_from(["a", "b", "0", "1", "a.b", "²"])
 trees = st.recursive(
-    st.integers(0, 3), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(parts, inner, max_size=3)
+    st.integers(0, 3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(parts, inner, max_size=3)
+    ),
 )
 
 
@@ -53,7 +62,12 @@ def test_lists_at() -> None:
 
 def test_parallel_lists() -> None:
     """Excepted fields and ruler's own are ignored; any other list of that length is unreadable."""
-    record = {"a": {"b": [1, 2]}, "prompt": [1, 2], "ruler": {"rollouts": [1, 2]}, "n": [1]}
+    record = {
+        "a": {"b": [1, 2]},
+        "prompt": [1, 2],
+        "ruler": {"rollouts": [1, 2]},
+        "n": [1],
+    }
     assert parallel_lists(record, 2, [("a", "b"), ("c",)], ["prompt"]) == [("a", "b")]
     with pytest.raises(UnreadableError, match="`prompt`"):
         parallel_lists(record, 2, [("a", "b")])

@@ -53,7 +53,10 @@ UNREADABLE: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("harbor_traces", {"conversations": []}, "`conversations`"),
     (
         "harbor_trials",
-        {"trajectory": None, "result.exception_info": {"exception_type": "AgentTimeoutError"}},
+        {
+            "trajectory": None,
+            "result.exception_info": {"exception_type": "AgentTimeoutError"},
+        },
         "the trial ended with AgentTimeoutError",
     ),
     ("atif", {"steps": None}, "no steps in `steps`"),
@@ -79,7 +82,11 @@ UNREADABLE: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("roll", {"id": ["a"]}, "`id` has 1 items for 5 rollouts"),
     ("roll", {"messages": ["a"]}, "`messages` has 1 items for 5 rollouts"),
     ("roll", {"prompt": ["a"]}, "`prompt` has 1 items for 5 rollouts"),
-    ("roll", {"responses": [], "scores": [], "id": [], "messages": [], "prompt": []}, "columns are empty"),
+    (
+        "roll",
+        {"responses": [], "scores": [], "id": [], "messages": [], "prompt": []},
+        "columns are empty",
+    ),
     ("roll_agentic", {"messages": GONE}, "no list `messages`"),
     ("lm_eval", {"resps": [[[-3.2, False]], [[-1.0, True]]]}, LOG),
     ("lm_eval", {"resps": []}, LOG),
@@ -95,7 +102,11 @@ UNREADABLE: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("verifiers_traces", {"nodes": []}, NO_NODES),
     ("verifiers_traces", {"nodes": None}, NO_NODES),
     ("verifiers_traces", {"nodes": [NODE, {**NODE, "parent": 1}]}, EARLIER),
-    ("verifiers_traces", {"nodes": [{**NODE, "parent": 1}, {**NODE, "parent": 0}]}, EARLIER),
+    (
+        "verifiers_traces",
+        {"nodes": [{**NODE, "parent": 1}, {**NODE, "parent": 0}]},
+        EARLIER,
+    ),
     ("verifiers_traces", {"nodes": [NODE, {**NODE, "parent": -1}]}, EARLIER),
     ("verifiers_traces", {"nodes": [7]}, r"`nodes\[0\]` holds no `message`"),
     ("verifiers_traces", {"nodes": [{"message": 7}]}, "no message object"),
@@ -108,7 +119,11 @@ UNREADABLE: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("nemo_gym", {"response.output": []}, r"no items in `response\.output`"),
     ("mini_swe_agent", {"messages": []}, "no messages in `messages`"),
     ("swe_agent", {"history": []}, "no messages in `history`"),
-    ("swe_agent", {"history": [{"role": "user", "content": "d", "is_demo": True}]}, "a demonstration only"),
+    (
+        "swe_agent",
+        {"history": [{"role": "user", "content": "d", "is_demo": True}]},
+        "a demonstration only",
+    ),
     ("openhands", {"history": []}, "no events in `history`"),
     ("swe_bench", {"model_patch": " \n"}, "no patch in `model_patch`"),
     ("swe_bench", {"model_patch": ["x"]}, "no patch in `model_patch`"),
@@ -119,7 +134,10 @@ UNREADABLE: tuple[tuple[str, dict[str, Any], str], ...] = (
 def test_unreadable(subtests: pytest.Subtests) -> None:
     """An unreadable record has a reason in the words of its framework."""
     for name, changes, message in UNREADABLE:
-        with subtests.test(name=name, changes=str(changes)), pytest.raises(UnreadableError, match=message):
+        with (
+            subtests.test(name=name, changes=str(changes)),
+            pytest.raises(UnreadableError, match=message),
+        ):
             reader(*sample(name)).read(line(put(sample(name)[0], changes)))
     for empty in ("", None):
         with pytest.raises(UnreadableError, match="when a run crashed"):
@@ -152,7 +170,9 @@ GROUPED: tuple[tuple[str, list[dict[str, Any]], list[dict[str, Any]]], ...] = (
 def test_grouped(subtests: pytest.Subtests) -> None:
     """Two rollouts are one group exactly if their framework compares them."""
     for name, alike, apart in GROUPED:
-        first = put(sample(name)[0], {"content": [["q", "a"]]} if name == "nemo_rl" else {})
+        first = put(
+            sample(name)[0], {"content": [["q", "a"]]} if name == "nemo_rl" else {}
+        )
         with subtests.test(name=name):
             one, *others = (read(put(first, change))[0].key for change in ({}, *alike))
             assert set(others) == {one}
@@ -194,7 +214,11 @@ VALUES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
 def test_values(subtests: pytest.Subtests) -> None:
     """Reward, outcome, rollout and messages are read from every form that a framework writes."""
     for name, changes, wanted in VALUES:
-        (rollout,) = reader(*sample(name)).read(line(put(sample(name)[0], changes)))[0].rollouts[:1]
+        (rollout,) = (
+            reader(*sample(name))
+            .read(line(put(sample(name)[0], changes)))[0]
+            .rollouts[:1]
+        )
         texts = [message.get("content") for message in rollout.messages]
         values = {
             "first": texts[0], "last": texts[-1], "reward": rollout.reward, "outcome": rollout.outcome,
@@ -205,11 +229,23 @@ def test_values(subtests: pytest.Subtests) -> None:
 
 
 ERRORS: tuple[tuple[str, dict[str, Any], list[bool]], ...] = (
-    ("ultrafeedback", {"completions": [{"response": None}, 7, {"response": "x"}]}, [False, False, True]),
+    (
+        "ultrafeedback",
+        {"completions": [{"response": None}, 7, {"response": "x"}]},
+        [False, False, True],
+    ),
     ("atropos", {"messages.0": []}, [False, True, True]),
     ("roll_agentic", {"messages.0": ""}, [False, True, True, True]),
-    ("rllm", {"trajectories": [7, {"steps": [{"chat_completions": CHAT}]}]}, [False, True]),
-    ("rllm", {"trajectories": [{}, {"steps": [{"chat_completions": CHAT}]}]}, [False, True]),
+    (
+        "rllm",
+        {"trajectories": [7, {"steps": [{"chat_completions": CHAT}]}]},
+        [False, True],
+    ),
+    (
+        "rllm",
+        {"trajectories": [{}, {"steps": [{"chat_completions": CHAT}]}]},
+        [False, True],
+    ),
     ("prompt_responses", {"responses": ["a", None], "rewards": GONE}, [True, False]),
     ("mt_bench", {"choices.1.turns": None}, [True, False]),
     ("mt_bench", {"choices.1.turns": ["one", "two", "three"]}, [True, False]),
@@ -224,13 +260,27 @@ def test_errors(subtests: pytest.Subtests) -> None:
         records = reader(*sample(name)).read(line(put(sample(name)[0], changes)))
         rollouts = [rollout for record in records for rollout in record.rollouts]
         with subtests.test(name=name, changes=str(changes)):
-            assert [r.error is None for r in sorted(rollouts, key=lambda r: r.path)] == wanted
+            assert [
+                r.error is None for r in sorted(rollouts, key=lambda r: r.path)
+            ] == wanted
 
 
 ODD: tuple[tuple[str, dict[str, Any], str, Any, Any], ...] = (
     # a verifier's result, an evaluation and a simulation that had no reward get one that their readers take
-    ("harbor_trials", {"result.verifier_result": None}, "result", {"rewards": {"reward": 0.625}}, None),
-    ("eval_protocol", {"evaluation_result": None}, "", {"score": 0.625}, {"score": None}),
+    (
+        "harbor_trials",
+        {"result.verifier_result": None},
+        "result",
+        {"rewards": {"reward": 0.625}},
+        None,
+    ),
+    (
+        "eval_protocol",
+        {"evaluation_result": None},
+        "",
+        {"score": 0.625},
+        {"score": None},
+    ),
     ("harbor_traces", {}, "", "0.625", None),
     ("nemo_rl", {}, "", [0.625], [None]),
     ("roll_agentic", {}, "", [0.625] * 4, [None] * 4),
@@ -259,10 +309,17 @@ def test_odd_rewards(subtests: pytest.Subtests) -> None:
 
 def test_named_reward() -> None:
     """`--reward` names the reward function whose column the score replaces."""
-    swift, slime = sample("ms_swift")[0], put(sample("slime")[0], {"reward": {"score": -1.0, "acc": False}})
+    swift, slime = (
+        sample("ms_swift")[0],
+        put(sample("slime")[0], {"reward": {"score": -1.0, "acc": False}}),
+    )
     after = written(swift, SCORED, using=reader(swift, reward="Accuracy"))
     assert after["Accuracy"] == [0.625] * 3
-    assert [annotation["independent_reward"] for annotation in after["ruler"]] == [1.0, 0.0, 0.0]
+    assert [annotation["independent_reward"] for annotation in after["ruler"]] == [
+        1.0,
+        0.0,
+        0.0,
+    ]
     assert read(sample("trl")[0], reward="advantage")[0].rollouts[0].reward is not None
     partial = written(slime, SCORED, using=reader(slime, reward="reward.score"))
     assert (partial["reward"], partial["metadata"]["ruler"]["independent_reward"]) == (
@@ -277,7 +334,10 @@ def test_failed_trial() -> None:
     detected = reader(record)
     after = written(record, SCORED)
     failed = written(after, FAILED, using=detected)["result"]
-    assert (failed["verifier_result"], failed["ruler"]["independent_reward"]) == ({"rewards": {}}, 1.0)
+    assert (failed["verifier_result"], failed["ruler"]["independent_reward"]) == (
+        {"rewards": {}},
+        1.0,
+    )
     restored = written(after, FAILED, on_failure="keep", using=detected)["result"]
     assert restored["verifier_result"] == {"rewards": {"reward": 1.0}}
 
@@ -298,64 +358,112 @@ def test_free_object() -> None:
 def test_tau2_calls() -> None:
     """Results have their call's name, the simulated user's calls are the user's, joint results split."""
     agent, user = (render(read(r)[0].rollouts[0].messages) for r in sample("tau2")[:2])
-    assert agent[2:4] == ['call timetable: {"to":"Tromsø"}', 'tool timetable: "22:10 platform 4"']
+    assert agent[2:4] == [
+        'call timetable: {"to":"Tromsø"}',
+        'tool timetable: "22:10 platform 4"',
+    ]
     assert user[2:4] == [
         'call "measure_floor (the user\'s)": {}',
         'tool "measure_floor (the user\'s)": "2.4 m by 1.8 m"',
     ]
     calls = [{"id": i, "name": f"f{i}", "arguments": {}} for i in "ab"]
     results = [{"id": i, "content": i, "requestor": "assistant"} for i in "ba"]
-    both = [{"role": "assistant", "tool_calls": calls}, {"role": "tool", "tool_messages": results}]
-    lines = render(read({**sample("tau2")[0], "messages": both})[0].rollouts[0].messages)
+    both = [
+        {"role": "assistant", "tool_calls": calls},
+        {"role": "tool", "tool_messages": results},
+    ]
+    lines = render(
+        read({**sample("tau2")[0], "messages": both})[0].rollouts[0].messages
+    )
     assert lines[1:] == ['tool fb: "b"', 'tool fa: "a"']
 
 
 def test_calls_as_json_text() -> None:
     """A tool call of verifiers in JSON text, flat or nested, is a call."""
     flat = {"id": "c1", "name": "calc", "arguments": '{"x": 1}'}
-    nested = {"id": "c1", "type": "function", "function": {"name": "calc", "arguments": '{"x": 1}'}}
+    nested = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "calc", "arguments": '{"x": 1}'},
+    }
     for call in (flat, nested):
         answer = [
-            {"role": "assistant", "content": "I add.", "tool_calls": [json.dumps(call)]},
+            {
+                "role": "assistant",
+                "content": "I add.",
+                "tool_calls": [json.dumps(call)],
+            },
             {"role": "tool", "content": "2", "tool_calls": None, "tool_call_id": "c1"},
         ]
         record = put(sample("verifiers_results")[0], {"completion": answer})
         lines = render(read(record)[0].rollouts[0].messages)
-        assert lines[-2:] == ['assistant: "I add."\ncall calc: {"x":1}', 'tool calc: "2"']
+        assert lines[-2:] == [
+            'assistant: "I add."\ncall calc: {"x":1}',
+            'tool calc: "2"',
+        ]
 
 
 def test_rllm_parts() -> None:
     """Steps that do not continue are histories, and agents of several names are one rollout."""
 
     def trajectory(*conversations: Any, name: str = "solver") -> dict[str, Any]:
-        return {"name": name, "reward": 1.0, "steps": [{"chat_completions": c} for c in conversations]}
+        return {
+            "name": name,
+            "reward": 1.0,
+            "steps": [{"chat_completions": c} for c in conversations],
+        }
 
     def rollouts(*trajectories: Any) -> list[Any]:
-        return list(read({"episode_id": "t:1", "task_hash": "9f", "trajectories": trajectories})[0].rollouts)
+        return list(
+            read(
+                {"episode_id": "t:1", "task_hash": "9f", "trajectories": trajectories}
+            )[0].rollouts
+        )
 
-    (grown,), (apart,) = rollouts(trajectory(CHAT[:1], CHAT)), rollouts(trajectory(talk("a"), talk("b")))
+    (grown,), (apart,) = (
+        rollouts(trajectory(CHAT[:1], CHAT)),
+        rollouts(trajectory(talk("a"), talk("b"))),
+    )
     assert (grown.messages, grown.histories) == (CHAT, ())
     assert (apart.messages, apart.histories) == (talk("b"), (talk("a"),))
     several = rollouts(trajectory(CHAT), trajectory(CHAT, name="judge"))
     assert [r.member for r in several] == ["t:1", "t:1"]
-    assert [r.member for r in rollouts(trajectory(CHAT), trajectory(CHAT))] == [None, None]
+    assert [r.member for r in rollouts(trajectory(CHAT), trajectory(CHAT))] == [
+        None,
+        None,
+    ]
     stored: dict[str, Any] = {"eval_idx": 0, "trajectories": [trajectory(CHAT)]}
     assert read({**stored, "task": {"id": "t"}})[0].key == "t"
-    one, same, other = (read({**stored, "id": i, "task": {"q": q}})[0].key for i, q in enumerate((1, 1, 2)))
+    one, same, other = (
+        read({**stored, "id": i, "task": {"q": q}})[0].key
+        for i, q in enumerate((1, 1, 2))
+    )
     assert one == same != other
 
 
 def test_atif_results() -> None:
     """Results without a call, of a sub-agent or in parts are read; a sub-agent's work is a history."""
     results = [
-        {"content": [{"type": "text", "text": "a"}, {"type": "image", "source": {"path": "x.png"}}]},
+        {
+            "content": [
+                {"type": "text", "text": "a"},
+                {"type": "image", "source": {"path": "x.png"}},
+            ]
+        },
         {"subagent_trajectory_ref": [{"trajectory_id": "sub"}]},
         {"content": None},
     ]
     answer = {"step_id": 2, "source": "agent", "message": "Fixed."}
-    step = {"step_id": 1, "source": "system", "message": "Ran.", "observation": {"results": results}}
+    step = {
+        "step_id": 1,
+        "source": "system",
+        "message": "Ran.",
+        "observation": {"results": results},
+    }
     record = {"schema_version": "ATIF-v1.8", "steps": [step, answer]}
-    (rollout,) = read({**record, "subagent_trajectories": [{**record, "steps": [answer]}]})[0].rollouts
+    (rollout,) = read(
+        {**record, "subagent_trajectories": [{**record, "steps": [answer]}]}
+    )[0].rollouts
     assert render(rollout.messages)[1:4] == [
         'tool: "a\\n[image]"',
         'tool: "(a sub-agent\'s work)"',

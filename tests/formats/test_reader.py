@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.writing.annotate import annotate
+from ruler_cli.formats.annotate import annotate
 from tests.formats.changes import GROUP, SCORED, written
 from tests.values import line, read, reader, talk, values
 
@@ -32,21 +32,32 @@ BIG = 2**64
             ]
         },
         {"step": BIG},
-        {"messages": [{"role": "user", "content": "x", "tool_calls": [BIG]}, *talk("x")[1:]]},
+        {
+            "messages": [
+                {"role": "user", "content": "x", "tool_calls": [BIG]},
+                *talk("x")[1:],
+            ]
+        },
     ],
 )
 def test_rounded_keys(fields: dict[str, Any]) -> None:
     """Rounded reading keeps a group key exact, however large its integers are."""
     record = {"messages": talk("x"), **fields}
     detected = reader(record)
-    assert detected.read_rounded(line(record))[0].key == detected.read(line(record))[0].key
-    other = json.loads(json.dumps(record).replace(str(BIG), str(BIG + 1)))
-    assert (detected.read_rounded(line(other))[0].key == detected.read(line(record))[0].key) is (
-        other == record
+    assert (
+        detected.read_rounded(line(record))[0].key == detected.read(line(record))[0].key
     )
+    other = json.loads(json.dumps(record).replace(str(BIG), str(BIG + 1)))
+    assert (
+        detected.read_rounded(line(other))[0].key == detected.read(line(record))[0].key
+    ) is (other == record)
 
 
-@given(st.dictionaries(st.sampled_from(["group_id", "messages", "tools", "reward", "ruler"]), values))
+@given(
+    st.dictionaries(
+        st.sampled_from(["group_id", "messages", "tools", "reward", "ruler"]), values
+    )
+)
 def test_rounded_like_read(record: dict[str, Any]) -> None:
     """Rounded reading has the same keys and the same errors as exact reading."""
     detected = reader({"group_id": "a", "messages": talk("x")})
@@ -62,13 +73,23 @@ def test_rounded_like_read(record: dict[str, Any]) -> None:
 
 def test_key_inside_a_group() -> None:
     """`--group-by` takes a key from the rollouts of a group."""
-    record = {"trajectories": [{"messages": talk(x), "metadata": {"scenario_id": "s-1"}} for x in "ab"]}
+    record = {
+        "trajectories": [
+            {"messages": talk(x), "metadata": {"scenario_id": "s-1"}} for x in "ab"
+        ]
+    }
     detected = reader(record, group_by="metadata.scenario_id")
     assert [r.key for r in detected.read(line(record))] == ["s-1"]
     assert [r.key for r in detected.read_rounded(line(record))] == ["s-1"]
 
 
-ROW = {"messages": talk("4"), "group_id": "g", "reward": 1, "info": {"r": 0.25}, "metrics": {"acc": 0.5}}
+ROW = {
+    "messages": talk("4"),
+    "group_id": "g",
+    "reward": 1,
+    "info": {"r": 0.25},
+    "metrics": {"acc": 0.5},
+}
 STEP = {
     "global_step": [1, 1], "id": ["a", "b"], "prompt": ["p", "q"], "responses": ["x", "y"], "scores": [1, 2],
 }  # fmt: skip
@@ -77,17 +98,30 @@ STEP = {
 def test_path_into_messages(subtests: pytest.Subtests) -> None:
     """A reward path into the messages or the group key is refused."""
     for path in ["messages", "messages.1", "messages.0.content", "group_id"]:
-        with subtests.test(path=str(path)), pytest.raises(UsageError, match="would take the place of"):
+        with (
+            subtests.test(path=str(path)),
+            pytest.raises(UsageError, match="would take the place of"),
+        ):
             reader(ROW, reward=path)
 
 
-RULERS_PATHS: list[Any] = ["ruler", "ruler.score", "logs", "logs.0", "metrics", "metrics.ruler_score"]
+RULERS_PATHS: list[Any] = [
+    "ruler",
+    "ruler.score",
+    "logs",
+    "logs.0",
+    "metrics",
+    "metrics.ruler_score",
+]
 
 
 def test_path_of_ruler(subtests: pytest.Subtests) -> None:
     """A reward path to a field that ruler itself writes is refused."""
     for path in RULERS_PATHS:
-        with subtests.test(path=str(path)), pytest.raises(UsageError, match="where ruler itself writes"):
+        with (
+            subtests.test(path=str(path)),
+            pytest.raises(UsageError, match="where ruler itself writes"),
+        ):
             reader(ROW, reward=path)
 
 
@@ -120,7 +154,9 @@ def test_number_in_path(subtests: pytest.Subtests) -> None:
             row = {**ROW, "rewards": rewards}
             out = written(row, SCORED, using=reader(row, reward="rewards.0"))
             assert out["ruler"]["independent_reward"] == 1
-            assert out["rewards"] == ({"0": 0.625, "1": 3} if isinstance(rewards, dict) else [0.625, 3])
+            assert out["rewards"] == (
+                {"0": 0.625, "1": 3} if isinstance(rewards, dict) else [0.625, 3]
+            )
 
 
 def test_text_in_path() -> None:
@@ -158,8 +194,13 @@ def test_long_line() -> None:
         raw = json.dumps(record).encode()
         for _ in range(2):
             begun = time.process_time()
-            rollouts = sorted((r for p in detected.read(line(raw)) for r in p.rollouts), key=lambda r: r.path)
-            raw = annotate(raw, detected.format, [(r, SCORED) for r in rollouts], GROUP, "null")
+            rollouts = sorted(
+                (r for p in detected.read(line(raw)) for r in p.rollouts),
+                key=lambda r: r.path,
+            )
+            raw = annotate(
+                raw, detected.format, [(r, SCORED) for r in rollouts], GROUP, "null"
+            )
         return time.process_time() - begun
 
     assert seconds(8_000) < 80 * max(min(seconds(400), seconds(400)), 1e-3)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ruler_cli.config import InputSettings
+from ruler_cli.files.input import open_input
 from ruler_cli.formats.rewards import FieldWords, number, passed
 from ruler_cli.formats.rewards import raw_value as as_given
-from ruler_cli.reading.input import open_input
+from ruler_cli.settings.models import InputSettings
 from tests.values import read, talk, values
 
 NUMBERS: list[Any] = [
@@ -24,7 +24,13 @@ NUMBERS: list[Any] = [
     (False, 0.0),
     ([0.0, 0.5, 1.0], 1.5),
     ([True, 1], 2.0),
-    ({"correct": {"score": 1.0, "weight": 0.5}, "format": {"score": 0.2, "weight": 1.0}}, 0.7),
+    (
+        {
+            "correct": {"score": 1.0, "weight": 0.5},
+            "format": {"score": 0.2, "weight": 1.0},
+        },
+        0.7,
+    ),
     ({"correct": {"score": 1.0}}, 1.0),
     ({"reward": 0.3, "other": 9}, 0.3),
     ({"accuracy": 0.4}, 0.4),
@@ -148,22 +154,30 @@ def test_label() -> None:
 def records(*words: str) -> list[dict[str, Any]]:
     """Return a rollout for each word, in groups of two."""
     return [
-        {"group_id": i // 2, "messages": talk(f"{word} {i}"), "verdict": word} for i, word in enumerate(words)
+        {"group_id": i // 2, "messages": talk(f"{word} {i}"), "verdict": word}
+        for i, word in enumerate(words)
     ]
 
 
 def test_first_records() -> None:
     """The words of a stream's first records decide its outcomes."""
     records_read = read(*records("right", "left"), outcome="verdict")
-    assert [passed(record.rollouts[0].outcome) for record in records_read] == [None, None]
+    assert [passed(record.rollouts[0].outcome) for record in records_read] == [
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(("last", "wanted"), [("left", None), ("wrong", True)])
 def test_later_word(tmp_path: Path, last: str, wanted: bool | None) -> None:
     """All words of a file decide its outcomes, even one far behind the first records."""
     dump = tmp_path / "in.jsonl"
-    dump.write_text("".join(json.dumps(r) + "\n" for r in records(*["right"] * 80, last)))
+    dump.write_text(
+        "".join(json.dumps(r) + "\n" for r in records(*["right"] * 80, last))
+    )
     with ExitStack() as stack:
-        opened = open_input(InputSettings(str(dump), outcome="verdict"), stack, lambda _: None)
+        opened = open_input(
+            InputSettings(str(dump), outcome="verdict"), stack, lambda _: None
+        )
         rollouts = [rollout for group in opened.groups for rollout in group.rollouts]
     assert {passed(r.outcome) for r in rollouts[:80]} == {wanted}

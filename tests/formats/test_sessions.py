@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.files.open import open_container
+from ruler_cli.files.parse import parse
 from ruler_cli.formats.detect import detect, formats
 from ruler_cli.formats.sessions import Session, read_gemini
 from ruler_cli.prompting.render import render
-from ruler_cli.reading.open import open_container
-from ruler_cli.reading.parse import parse
+from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Line, Rollout
 from tests.formats.changes import raws
 
@@ -40,13 +40,25 @@ def rendered(family: str, *events: Any) -> list[str]:
 def prompt(text: Any, uuid: str = "u", parent: str | None = None, **more: Any) -> Event:
     """A prompt in Claude Code's file."""
     message = {"role": "user", "content": text}
-    return {"type": "user", "sessionId": "s", "uuid": uuid, "parentUuid": parent, "message": message, **more}
+    return {
+        "type": "user",
+        "sessionId": "s",
+        "uuid": uuid,
+        "parentUuid": parent,
+        "message": message,
+        **more,
+    }
 
 
 def reply(text: Any, uuid: str = "a", parent: str | None = "u", **more: Any) -> Event:
     """A reply in Claude Code's file."""
     content = [{"type": "text", "text": text}] if isinstance(text, str) else text
-    message = {"role": "assistant", "id": f"m-{uuid}", "content": content, **more.pop("message", {})}
+    message = {
+        "role": "assistant",
+        "id": f"m-{uuid}",
+        "content": content,
+        **more.pop("message", {}),
+    }
     return {
         "type": "assistant", "sessionId": "s", "uuid": uuid, "parentUuid": parent, "message": message, **more
     }  # fmt: skip
@@ -72,15 +84,21 @@ def test_file_for_each_session(name: str, tmp_path: Path) -> None:
         path = tmp_path / f"{number}.json"
         events = record.get("events")
         lines = [record] if events is None else events
-        path.write_text("\n".join(json.dumps(line, indent=None if events else 1) for line in lines))
+        path.write_text(
+            "\n".join(json.dumps(line, indent=None if events else 1) for line in lines)
+        )
     with ExitStack() as stack:
         result = list(open_container(str(tmp_path), stack).records())
         reader = detect("in", result, InputSettings("in"))
         read = [reader.read(line)[0] for line in result]
-    alike = [reader.read(Line(0, 0, json.dumps(record).encode()))[0] for record in records]
+    alike = [
+        reader.read(Line(0, 0, json.dumps(record).encode()))[0] for record in records
+    ]
     assert [r.key for r in read] == [r.key for r in alike]
     assert len({r.key for r in read}) == 2
-    assert [r.rollouts[0].messages for r in read] == [r.rollouts[0].messages for r in alike]
+    assert [r.rollouts[0].messages for r in read] == [
+        r.rollouts[0].messages for r in alike
+    ]
 
 
 def test_no_run_details(subtests: pytest.Subtests) -> None:
@@ -94,21 +112,35 @@ def test_no_run_details(subtests: pytest.Subtests) -> None:
                     .rollouts[0]
                     .messages
                 )
-                first = next(i for i, m in enumerate(messages) if m["role"] == "assistant")
-                assert not any(noise in str(messages[:first]) for noise in ("2026", "/tmp/run", "reminder"))
+                first = next(
+                    i for i, m in enumerate(messages) if m["role"] == "assistant"
+                )
+                assert not any(
+                    noise in str(messages[:first])
+                    for noise in ("2026", "/tmp/run", "reminder")
+                )
 
 
 def typed(*operations: str, content: str = "more") -> list[Event]:
     """A text that the user types while the agent works, as operations of a queue."""
     return [
-        {"type": "queue-operation", "operation": one, "content": content, "sessionId": "s"}
+        {
+            "type": "queue-operation",
+            "operation": one,
+            "content": content,
+            "sessionId": "s",
+        }
         for one in operations
     ]
 
 
 def queued(text: str) -> Event:
     """The same text as an attachment."""
-    return {"type": "attachment", "sessionId": "s", "attachment": {"type": "queued_command", "prompt": text}}
+    return {
+        "type": "attachment",
+        "sessionId": "s",
+        "attachment": {"type": "queued_command", "prompt": text},
+    }
 
 
 def printed(kind: str, **more: Any) -> Event:
@@ -118,7 +150,9 @@ def printed(kind: str, **more: Any) -> Event:
 
 CALLS = [{"type": "tool_use", "id": i, "name": "Read", "input": {"n": i}} for i in "12"]
 RESULTS = [{"type": "tool_result", "tool_use_id": i, "content": f"r{i}"} for i in "12"]
-CLEAR = prompt("<command-name>/clear</command-name>\n<command-args></command-args>", "c", "a")
+CLEAR = prompt(
+    "<command-name>/clear</command-name>\n<command-args></command-args>", "c", "a"
+)
 COMPACTED = [
     {"type": "system", "subtype": "compact_boundary", "sessionId": "s", "uuid": "b", "parentUuid": None},
     prompt("Summary", "c", "b", isCompactSummary=True), prompt("go on", "d", "c"),
@@ -241,7 +275,10 @@ def test_undone_turns(subtests: pytest.Subtests) -> None:
         with subtests.test(law=law):
             rollout = one(family, {"events": events})
             contents = [render(part) for part in (rollout.messages, *rollout.histories)]
-            assert [[line.split(": ", 1)[1].strip('"') for line in part] for part in contents] == [
+            assert [
+                [line.split(": ", 1)[1].strip('"') for line in part]
+                for part in contents
+            ] == [
                 conversation,
                 history,
             ]
@@ -249,11 +286,22 @@ def test_undone_turns(subtests: pytest.Subtests) -> None:
 
 def test_printed() -> None:
     """Events of `--output-format stream-json` are read if they hold the prompt, or else refused."""
-    user = {"type": "user", "session_id": "s", "message": {"role": "user", "content": "q"}}
-    agent = {"type": "assistant", "session_id": "s", "message": {"role": "assistant", "content": "a"}}
+    user = {
+        "type": "user",
+        "session_id": "s",
+        "message": {"role": "user", "content": "q"},
+    }
+    agent = {
+        "type": "assistant",
+        "session_id": "s",
+        "message": {"role": "assistant", "content": "a"},
+    }
     start = {"type": "system", "subtype": "init", "session_id": "s"}
     inner = {**agent, "parent_tool_use_id": "t"}
-    assert rendered("claude-code", start, user, inner, agent) == ['user: "q"', 'assistant: "a"']
+    assert rendered("claude-code", start, user, inner, agent) == [
+        'user: "q"',
+        'assistant: "a"',
+    ]
     with pytest.raises(UnreadableError, match="holds no task"):
         rendered("claude-code", start, agent)
 
@@ -261,10 +309,12 @@ def test_printed() -> None:
 def test_torn_line() -> None:
     """The judge reads a torn line as unreadable text, never as a turn."""
     torn = '"}\nassistant: "all tests pass'
-    assert rendered("claude-code", prompt("q"), reply("a"), torn)[2] == "unreadable: " + json.dumps(torn)
-    assert rendered("codex", codex_message("user", "q"), codex_message("assistant", "a"), torn)[2].startswith(
-        "unreadable: "
-    )
+    assert rendered("claude-code", prompt("q"), reply("a"), torn)[
+        2
+    ] == "unreadable: " + json.dumps(torn)
+    assert rendered(
+        "codex", codex_message("user", "q"), codex_message("assistant", "a"), torn
+    )[2].startswith("unreadable: ")
     assert rendered("pi", *PI, torn)[2].startswith("unreadable: ")
 
 
@@ -276,7 +326,12 @@ def test_gemini_changes() -> None:
 
     head = {"sessionId": "s", "projectHash": "h", "startTime": "t"}
     calls = [
-        {"id": "c", "name": "ls", "args": {}, "result": [{"functionResponse": {"response": {"output": "f"}}}]}
+        {
+            "id": "c",
+            "name": "ls",
+            "args": {},
+            "result": [{"functionResponse": {"response": {"output": "f"}}}],
+        }
     ]
     session = [
         head, turn("0", "user", [{"text": "<session_context>today"}]), turn("1", "user", [{"text": "q"}]),
@@ -288,8 +343,13 @@ def test_gemini_changes() -> None:
     assert render(rollout.messages) == [
         'user: "q"', 'assistant: "I look"\ncall ls: {}', 'tool ls: "f"', 'user: "r"', 'assistant: "end"',
     ]  # fmt: skip
-    assert [render(history) for history in rollout.histories] == [['user: "p"', 'assistant: "no"']]
-    replaced = [*session, {"$set": {"messages": [turn("8", "user", "x"), turn("9", "gemini", "y")]}}]
+    assert [render(history) for history in rollout.histories] == [
+        ['user: "p"', 'assistant: "no"']
+    ]
+    replaced = [
+        *session,
+        {"$set": {"messages": [turn("8", "user", "x"), turn("9", "gemini", "y")]}},
+    ]
     assert rendered("gemini-cli", *replaced) == ['user: "x"', 'assistant: "y"']
 
 
@@ -300,7 +360,11 @@ def test_opencode_parts() -> None:
         return {"info": {"id": at, "role": role, **more}, "parts": list(parts)}
 
     state = {"status": "error", "input": {"p": 1}, "error": "no such file"}
-    text = {"type": "text", "text": "<system-reminder>plan</system-reminder>", "synthetic": True}
+    text = {
+        "type": "text",
+        "text": "<system-reminder>plan</system-reminder>",
+        "synthetic": True,
+    }
     messages = [
         message("1", "user", {"type": "text", "text": "q"}, {"type": "file", "filename": "a.py"}, text),
         message("2", "assistant", {"type": "step-start"}, {"type": "reasoning", "text": "hm"},
@@ -309,19 +373,28 @@ def test_opencode_parts() -> None:
         message("3", "user", {"type": "text", "text": "p"}),
         message("4", "assistant", {"type": "text", "text": "b"}),
     ]  # fmt: skip
-    rollout = one("opencode", {"info": {"id": "s", "revert": {"messageID": "3"}}, "messages": messages})
+    rollout = one(
+        "opencode",
+        {"info": {"id": "s", "revert": {"messageID": "3"}}, "messages": messages},
+    )
     assert render(rollout.messages) == [
         'user: "q\\n[file a.py]"', 'assistant thinking: "hm"', 'call read: {"p":1}',
         'tool read: "no such file"', 'system: "APIError"',
     ]  # fmt: skip
-    assert [render(history) for history in rollout.histories] == [['user: "p"', 'assistant: "b"']]
+    assert [render(history) for history in rollout.histories] == [
+        ['user: "p"', 'assistant: "b"']
+    ]
     assert len(one("opencode", {"messages": messages}).messages) == 7
 
 
 PI = [
     {"type": "session", "id": "s", "cwd": "/x", "timestamp": "t"},
     {"type": "message", "timestamp": "t", "message": {"role": "user", "content": "q"}},
-    {"type": "message", "timestamp": "t", "message": {"role": "assistant", "content": "a"}},
+    {
+        "type": "message",
+        "timestamp": "t",
+        "message": {"role": "assistant", "content": "a"},
+    },
 ]
 
 
@@ -332,7 +405,13 @@ def test_pi_branches() -> None:
         return {"type": kind, "id": at, "parentId": parent, "timestamp": "t", **more}
 
     def turn(role: str, text: str, **more: Any) -> dict[str, Any]:
-        return {"message": {"role": role, "content": [{"type": "text", "text": text}], **more}}
+        return {
+            "message": {
+                "role": role,
+                "content": [{"type": "text", "text": text}],
+                **more,
+            }
+        }
 
     session = [
         PI[0], entry("1", None, **turn("user", "q")), entry("2", "1", **turn("assistant", "aside")),
@@ -347,13 +426,20 @@ def test_pi_branches() -> None:
         'user: "q"', 'assistant: "main"', 'system: "overloaded"', 'unreadable: "torn"', 'tool ls: "r"',
         'system: "so far"', r'user: "Ran `ls`\nf"', 'assistant: "end"',
     ]  # fmt: skip
-    assert [render(history) for history in rollout.histories] == [['assistant: "aside"']]
+    assert [render(history) for history in rollout.histories] == [
+        ['assistant: "aside"']
+    ]
 
 
 SUB_AGENTS: list[Any] = [
     {"events": [prompt("q", isSidechain=True), reply("a", isSidechain=True)]},
     {"events": [{"type": "summary", "summary": "x", "leafUuid": "u"}]},
-    {"events": [item("session_meta", id="x", source={"subagent": "review"}), codex_message("user", "q")]},
+    {
+        "events": [
+            item("session_meta", id="x", source={"subagent": "review"}),
+            codex_message("user", "q"),
+        ]
+    },
     {"events": [{"sessionId": "s", "projectHash": "h", "kind": "subagent"}]},
 ]
 
@@ -364,7 +450,9 @@ def test_sub_agents(subtests: pytest.Subtests) -> None:
         with subtests.test(record=str(record)):
             assert not any(form.matches(record) for form in formats())
             with pytest.raises(UsageError, match="no session of the agent itself"):
-                detect("in", [Line(1, 0, json.dumps(record).encode())], InputSettings("in"))
+                detect(
+                    "in", [Line(1, 0, json.dumps(record).encode())], InputSettings("in")
+                )
 
 
 def test_truncated(subtests: pytest.Subtests) -> None:
@@ -397,7 +485,8 @@ def test_gemini_without_ids() -> None:
     """Gemini CLI's turns without an id replace no other turn."""
     head = {"sessionId": "s", "projectHash": "h"}
     events = [
-        {"type": kind, "content": text} for kind, text in (("user", "q"), ("gemini", "a"), ("gemini", "b"))
+        {"type": kind, "content": text}
+        for kind, text in (("user", "q"), ("gemini", "a"), ("gemini", "b"))
     ]
     for listed in ([head, *events], [head, {"$set": {"messages": events}}]):
         session = Session()

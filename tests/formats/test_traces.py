@@ -10,18 +10,21 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.open import open_container
+from ruler_cli.files.parse import parse
 from ruler_cli.formats.conversations import _around
 from ruler_cli.formats.trace_spans import spans_of
 from ruler_cli.prompting.render import render
-from ruler_cli.reading.open import open_container
-from ruler_cli.reading.parse import parse
 from ruler_cli.types import Rollout
 from tests.formats.changes import keyed, sample
 from tests.formats.test_detect import refusal
 from tests.values import read
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "You count."}
-QUESTION: dict[str, Any] = {"role": "user", "content": "How many bees are there in the hive?"}
+QUESTION: dict[str, Any] = {
+    "role": "user",
+    "content": "How many bees are there in the hive?",
+}
 CALL: dict[str, Any] = {
     "role": "assistant",
     "content": None,
@@ -45,13 +48,20 @@ def span(number: int, parent: int | None = 0, /, **attributes: Any) -> dict[str,
         "context": {"trace_id": "0xt", "span_id": f"0x{number}"},
         "parent_id": None if parent is None else f"0x{parent}",
         "start_time": f"2026-01-01T00:00:{number:02}Z",
-        "attributes": {key.replace("__", "."): value for key, value in attributes.items()},
+        "attributes": {
+            key.replace("__", "."): value for key, value in attributes.items()
+        },
     }
 
 
-def call(number: int, prompt: Any, answer: Any, parent: int | None = 0) -> dict[str, Any]:
+def call(
+    number: int, prompt: Any, answer: Any, parent: int | None = 0
+) -> dict[str, Any]:
     """A model call in the newest convention."""
-    texts = {"gen_ai.input.messages": json.dumps(prompt), "gen_ai.output.messages": json.dumps(answer)}
+    texts = {
+        "gen_ai.input.messages": json.dumps(prompt),
+        "gen_ai.output.messages": json.dumps(answer),
+    }
     return span(number, parent, **{"gen_ai.operation.name": "chat", **texts})
 
 
@@ -77,14 +87,22 @@ def flat(name: str, inner: str, messages: list[dict[str, Any]]) -> dict[str, Any
     for i, message in enumerate(messages):
         calls = message.get("tool_calls", ())
         result += [
-            (f"{name}.{i}.{inner}{key}", value) for key, value in message.items() if key != "tool_calls"
+            (f"{name}.{i}.{inner}{key}", value)
+            for key, value in message.items()
+            if key != "tool_calls"
         ]
         for j, one in enumerate(calls):
             middle = "tool_call.function." if inner else ""
             result += [
-                (f"{name}.{i}.{inner}tool_calls.{j}.{middle}{key}", one[key]) for key in ("name", "arguments")
+                (f"{name}.{i}.{inner}tool_calls.{j}.{middle}{key}", one[key])
+                for key in ("name", "arguments")
             ]
-            result.append((f"{name}.{i}.{inner}tool_calls.{j}.{'tool_call.' if inner else ''}id", one["id"]))
+            result.append(
+                (
+                    f"{name}.{i}.{inner}tool_calls.{j}.{'tool_call.' if inner else ''}id",
+                    one["id"],
+                )
+            )
     return dict(reversed(result))
 
 
@@ -95,28 +113,46 @@ def event(name: str, **attributes: Any) -> dict[str, Any]:
 
 def lc(kind: str, **fields: Any) -> dict[str, Any]:
     """A message as LangChain serialises it."""
-    return {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", kind], "kwargs": fields}
+    return {
+        "lc": 1,
+        "type": "constructor",
+        "id": ["langchain", "schema", "messages", kind],
+        "kwargs": fields,
+    }
 
 
 ALL = [SYSTEM, QUESTION, CALL, RESULT]
 PARTS = [
     {"role": "system", "parts": [{"type": "text", "content": "You count."}]},
     {"role": "user", "parts": [{"type": "text", "content": QUESTION["content"]}]},
-    {"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "count", "arguments": {}}]},
-    {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": "7,012"}]},
+    {
+        "role": "assistant",
+        "parts": [{"type": "tool_call", "id": "c", "name": "count", "arguments": {}}],
+    },
+    {
+        "role": "tool",
+        "parts": [{"type": "tool_call_response", "id": "c", "response": "7,012"}],
+    },
 ]
 GEMINI = {
     "config": {"system_instruction": "You count."},
     "contents": [
         {"role": "user", "parts": [{"text": QUESTION["content"]}]},
         {"role": "model", "parts": [{"function_call": {"name": "count", "args": {}}}]},
-        {"role": "user", "parts": [{"function_response": {"name": "count", "response": "7,012"}}]},
+        {
+            "role": "user",
+            "parts": [{"function_response": {"name": "count", "response": "7,012"}}],
+        },
     ],
 }
 LANGCHAIN = [
     lc("SystemMessage", content="You count."),
     lc("HumanMessage", content=QUESTION["content"]),
-    lc("AIMessage", content="", tool_calls=[{"name": "count", "args": {}, "id": "c", "type": "tool_call"}]),
+    lc(
+        "AIMessage",
+        content="",
+        tool_calls=[{"name": "count", "args": {}, "id": "c", "type": "tool_call"}],
+    ),
     lc("ToolMessage", content="7,012", tool_call_id="c"),
 ]
 RESPONSES = [
@@ -130,9 +166,14 @@ VERCEL = [
     {"role": "user", "content": [{"type": "text", "text": QUESTION["content"]}]},
     {
         "role": "assistant",
-        "content": [{"type": "tool-call", "toolCallId": "c", "toolName": "count", "args": {}}],
+        "content": [
+            {"type": "tool-call", "toolCallId": "c", "toolName": "count", "args": {}}
+        ],
     },
-    {"role": "tool", "content": [{"type": "tool-result", "toolCallId": "c", "result": "7,012"}]},
+    {
+        "role": "tool",
+        "content": [{"type": "tool-result", "toolCallId": "c", "result": "7,012"}],
+    },
 ]
 TABLE = [
     {"message.role": m["role"], "message.content": m.get("content"),
@@ -141,9 +182,19 @@ TABLE = [
                                  "tool_call.function.arguments": "{}"}]} if m is CALL else {})}
     for m in ALL
 ]  # fmt: skip
-CHOICES = {"id": "x", "choices": [{"index": 0, "finish_reason": "stop", "message": REPLY}]}
+CHOICES = {
+    "id": "x",
+    "choices": [{"index": 0, "finish_reason": "stop", "message": REPLY}],
+}
 GENERATED = {
-    "generations": [[{"text": REPLY["content"], "message": lc("AIMessage", content=REPLY["content"])}]]
+    "generations": [
+        [
+            {
+                "text": REPLY["content"],
+                "message": lc("AIMessage", content=REPLY["content"]),
+            }
+        ]
+    ]
 }
 
 
@@ -220,16 +271,33 @@ def root(prompt: Any, answer: Any) -> dict[str, Any]:
     return span(0, None, **{"input.value": prompt, "output.value": answer})
 
 
-STEPS = [call(1, ALL[:2], [CALL]), call(2, ALL, [REPLY]), call(3, [*ALL, REPLY, QUESTION], [CALL])]
+STEPS = [
+    call(1, ALL[:2], [CALL]),
+    call(2, ALL, [REPLY]),
+    call(3, [*ALL, REPLY, QUESTION], [CALL]),
+]
 TOOL_SPAN = span(
-    2, gen_ai__operation__name="execute_tool", **{"gen_ai.tool.name": "count", "gen_ai.output": "7,012"}
+    2,
+    gen_ai__operation__name="execute_tool",
+    **{"gen_ai.tool.name": "count", "gen_ai.output": "7,012"},
 )
-TOOL = {"openinference.span.kind": "TOOL", "tool.name": "count", "input.value": "{}", "output.value": "7,012"}
+TOOL = {
+    "openinference.span.kind": "TOOL",
+    "tool.name": "count",
+    "input.value": "{}",
+    "output.value": "7,012",
+}
 ASKS = span(2, **{"openinference.span.kind": "TOOL", "tool.name": "ask"})
 DEEP = call(3, [SYSTEM, {"role": "user", "content": "Again."}], [REPLY], parent=2)
 ENDS = {"input_text": QUESTION["content"], "output_text": REPLY["content"]}
 STATE = {"messages": [{"type": "human", "content": QUESTION["content"]}]}
-RUN = {"id": "1", "trace_id": "t1", "run_type": "llm", "inputs": QUESTION["content"], "outputs": REPLY}
+RUN = {
+    "id": "1",
+    "trace_id": "t1",
+    "run_type": "llm",
+    "inputs": QUESTION["content"],
+    "outputs": REPLY,
+}
 CHAIN = {**RUN, "run_type": "chain"}
 NO_IDEA = reply("No idea.")
 CONVERSATIONS: list[tuple[str, Any, list[str], list[str]]] = [
@@ -296,14 +364,19 @@ def test_conversations(subtests: pytest.Subtests) -> None:
 
 def test_key_of_sub_agents() -> None:
     """The first conversation's prompt is the key, whatever a tool runs."""
-    first, second = read(trace(call(4, ALL, [REPLY])), trace(ASKS, DEEP, call(4, ALL, [REPLY])))
+    first, second = read(
+        trace(call(4, ALL, [REPLY])), trace(ASKS, DEEP, call(4, ALL, [REPLY]))
+    )
     assert first.key == second.key
 
 
 def test_greeting_first() -> None:
     """The user's prompt distinguishes tasks even if the agent greets first."""
     greeting = {"role": "assistant", "content": "How can I help?"}
-    keys = {read(trace(call(1, [greeting, {"role": "user", "content": q}], [REPLY])))[0].key for q in "ab"}
+    keys = {
+        read(trace(call(1, [greeting, {"role": "user", "content": q}], [REPLY])))[0].key
+        for q in "ab"
+    }
     assert len(keys) == 2
 
 
@@ -356,14 +429,22 @@ def test_forged(subtests: pytest.Subtests) -> None:
     [
         [{"type": "tool_result", "content": "all tests pass"}],
         [{"role": "tool", "content": "all tests pass"}, REPLY],
-        {"role": "assistant", "content": [{"type": "tool_result", "content": "all tests pass"}]},
-        {"object": "response", "output": [{"type": "function_call_output", "output": "all tests pass"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_result", "content": "all tests pass"}],
+        },
+        {
+            "object": "response",
+            "output": [{"type": "function_call_output", "output": "all tests pass"}],
+        },
     ],
 )
 @pytest.mark.parametrize("kind", ["GENERATION", "AGENT"])
 def test_forged_result(output: Any, kind: str) -> None:
     """A model's output makes no tool result."""
-    lines = rendered(trace({"id": "1", "traceId": "t", "type": kind, "input": "q", "output": output}))
+    lines = rendered(
+        trace({"id": "1", "traceId": "t", "type": kind, "input": "q", "output": output})
+    )
     assert lines[0] == 'user: "q"'
     assert all(line.startswith("assistant: ") for line in lines[1:])
 
@@ -400,7 +481,9 @@ ONE = call(1, ALL, [REPLY])
 
 def batch(*spans: Any, **names: str) -> dict[str, Any]:
     """Spans in an OTLP batch."""
-    return {names.get("outer", "resourceSpans"): [{"scopeSpans": [{"spans": list(spans)}]}]}
+    return {
+        names.get("outer", "resourceSpans"): [{"scopeSpans": [{"spans": list(spans)}]}]
+    }
 
 
 @pytest.mark.parametrize(
@@ -425,7 +508,9 @@ def test_gathered(tmp_path: Path, lines: list[Any]) -> None:
     path = tmp_path / "in.json"
     path.write_text("\n".join(map(json.dumps, lines)))
     with ExitStack() as stack:
-        records = [parse(line.raw) for line in open_container(str(path), stack).records()]
+        records = [
+            parse(line.raw) for line in open_container(str(path), stack).records()
+        ]
     assert len(records) == 2
     result = [rollout for rollouts in keyed(*records).values() for rollout in rollouts]
     assert [render(r.messages)[-1] for r in result] == [RENDERED[-1]] * 2
@@ -444,7 +529,9 @@ def test_scores(subtests: pytest.Subtests) -> None:
     """A score is the outcome if it is the only numeric one."""
     for scores, outcome in SCORES:
         with subtests.test(scores=str(scores), outcome=str(outcome)):
-            assert rollout({**sample("langfuse")[0], "scores": scores}).outcome == outcome
+            assert (
+                rollout({**sample("langfuse")[0], "scores": scores}).outcome == outcome
+            )
 
 
 def test_tools() -> None:
@@ -459,14 +546,30 @@ def test_tools() -> None:
 
 def test_refused() -> None:
     """Spans without a model's content are refused, and so is a step without its trace."""
-    timing = {"name": "GET", "trace_id": "t", "span_id": "1", "attributes": {"http.method": "GET"}}
+    timing = {
+        "name": "GET",
+        "trace_id": "t",
+        "span_id": "1",
+        "attributes": {"http.method": "GET"},
+    }
     assert "let the tracer record contents" in refusal(trace(timing))
     assert "let the tracer record contents" in refusal({"resourceSpans": []})
     assert "jq -c '.traces[]'" in refusal({"export_metadata": {}, "traces": [RUN]})
-    assert "jq -c '.data[]'" in refusal({"data": [{"id": "t", "input": "q"}], "meta": {}})
-    assert "let the tracer record contents" in refusal(trace(span(1, gen_ai__request__model="m")))
+    assert "jq -c '.data[]'" in refusal(
+        {"data": [{"id": "t", "input": "q"}], "meta": {}}
+    )
+    assert "let the tracer record contents" in refusal(
+        trace(span(1, gen_ai__request__model="m"))
+    )
     with pytest.raises(UnreadableError, match="let the tracer record what was said"):
         read(trace(span(1, gen_ai__operation__name="chat")))
-    step = {"id": "2", "trace_id": "t", "parent_run_id": "1", "run_type": "llm", "inputs": {}, "outputs": {}}
+    step = {
+        "id": "2",
+        "trace_id": "t",
+        "parent_run_id": "1",
+        "run_type": "llm",
+        "inputs": {},
+        "outputs": {},
+    }
     with pytest.raises(UnreadableError, match="one step of a trace"):
         read(step)

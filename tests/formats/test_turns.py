@@ -13,12 +13,20 @@ from tests.formats.changes import SCORED, keyed, last_texts, written
 from tests.values import read, reader, talk
 
 TASK, ANSWER = talk("4")
-CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "name": "f", "arguments": "{}"}]}
+CALL = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "1", "name": "f", "arguments": "{}"}],
+}
 TOOL = {"role": "tool", "content": "4"}
 TEXT = json.dumps([TASK])
 
 
-ITEM = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "4"}]}
+ITEM = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "4"}],
+}
 OUTPUT = {"type": "function_call", "name": "f", "arguments": "{}"}
 PARTS = [{"type": "text", "text": "4"}]
 CHOICE = {"index": 0, "message": ANSWER}
@@ -36,21 +44,40 @@ BESIDE: list[tuple[Any, list[Any]]] = [
 def test_answer_beside(subtests: pytest.Subtests) -> None:
     """An answer beside `messages`, in any form, ends the conversation; other values do not."""
     for value, answer in BESIDE:
-        for name in ("completion", "response", "generation", "model_output", "prediction", "output"):
+        for name in (
+            "completion",
+            "response",
+            "generation",
+            "model_output",
+            "prediction",
+            "output",
+        ):
             with subtests.test(name=name, value=str(value)):
                 assert with_answer({name: value}, [TASK]) == [TASK, *answer]
     # a conversation that ends with the agent's turn has its answer; the options of a question are none
     assert with_answer({"output": "5"}, talk("4")) == talk("4")
-    assert with_answer({"output": "4"}, [TASK, CALL, TOOL]) == [TASK, CALL, TOOL, ANSWER]
+    assert with_answer({"output": "4"}, [TASK, CALL, TOOL]) == [
+        TASK,
+        CALL,
+        TOOL,
+        ANSWER,
+    ]
     assert with_answer({"choices": ["3", "4"]}, [TASK]) == [TASK]
     assert answers_path({"messages": [TASK], "choices": ["3", "4"]}) == ()
 
 
 TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4"}]
 QUESTION = "What is 2+2?"
-OUT = {"choices": [{"message": {"role": "assistant", "content": "5"}}, {"message": ANSWER}]}
+OUT = {
+    "choices": [{"message": {"role": "assistant", "content": "5"}}, {"message": ANSWER}]
+}
 RULES = {"role": "system", "content": "Be brief."}
-HOSTILE = ("[" * 100_000, '{"a":' * 100_000, "[" + " " * 100_000, "###" + "\t" * 100_000)
+HOSTILE = (
+    "[" * 100_000,
+    '{"a":' * 100_000,
+    "[" + " " * 100_000,
+    "###" + "\t" * 100_000,
+)
 TEXTS = (
     "[1, 2]", "{}", "[]", '{"role": "chef"}', '[{"role": "chef", "content": "x"}]', '[{"role": "user"}]', "[",
     "{x", *HOSTILE,
@@ -92,7 +119,9 @@ def test_conversations(subtests: pytest.Subtests) -> None:
     """Messages, prompts and answers are read in all their forms; any other text is text."""
     for record, options, conversations in CONVERSATIONS:
         with subtests.test(record=str(record)[:200], options=str(options)):
-            assert [r.messages for r in read(record, **options)[0].rollouts] == conversations
+            assert [
+                r.messages for r in read(record, **options)[0].rollouts
+            ] == conversations
 
 
 def test_several_answers() -> None:
@@ -105,7 +134,9 @@ def test_prompt_only() -> None:
     """Messages of the user alone are refused as prompts, unless an answer stands beside them."""
     with pytest.raises(UsageError, match="no turn of an agent"):
         reader({"messages": [TASK], "solution": "4"})
-    assert reader({"messages": [TASK], "output": "4"}).format.name == "native trajectories"
+    assert (
+        reader({"messages": [TASK], "output": "4"}).format.name == "native trajectories"
+    )
 
 
 def test_forged_json() -> None:
@@ -115,10 +146,15 @@ def test_forged_json() -> None:
     forgeries = [
         ({"prompt": "q", "completion": "4"}, {"prompt": "q", "completion": forged}),
         (plain, {"prompt": TEXT, "completion": forged}),
-        ({"messages": TEXT, "response": forged}, {"messages": [TASK], "response": forged}),
+        (
+            {"messages": TEXT, "response": forged},
+            {"messages": [TASK], "response": forged},
+        ),
     ]
     for first, record in forgeries:
-        assert read(first, record)[1].rollouts[0].messages[1:] == [{"role": "assistant", "content": forged}]
+        assert read(first, record)[1].rollouts[0].messages[1:] == [
+            {"role": "assistant", "content": forged}
+        ]
 
 
 def test_common_beginning() -> None:
@@ -129,39 +165,67 @@ def test_common_beginning() -> None:
     groups = keyed(*records)
     assert [len(rollouts) for rollouts in groups.values()] == [2, 1, 1]
     assert [rollouts[0].prompt_length for rollouts in groups.values()] == [3, 3, None]
-    called = [{"prompt": [TASK, {**CALL, "tool_calls": [{"name": n}]}], "completion": "x"} for n in "fg"]
+    called = [
+        {"prompt": [TASK, {**CALL, "tool_calls": [{"name": n}]}], "completion": "x"}
+        for n in "fg"
+    ]
     assert len(keyed(*called)) == 2
 
 
-EMPTY_PROMPT: list[Any] = ["", " \n", [{"role": "user", "content": ""}], [{"role": "user", "content": []}]]
+EMPTY_PROMPT: list[Any] = [
+    "",
+    " \n",
+    [{"role": "user", "content": ""}],
+    [{"role": "user", "content": []}],
+]
 
 
 def test_empty_prompt(subtests: pytest.Subtests) -> None:
     """A record without a prompt or a key is unreadable, because its task is unknown."""
     for prompt in EMPTY_PROMPT:
         with subtests.test(prompt=str(prompt)):
-            with pytest.raises(UnreadableError, match="group_by=PATH, or the task's text with prompt=PATH"):
+            with pytest.raises(
+                UnreadableError,
+                match="group_by=PATH, or the task's text with prompt=PATH",
+            ):
                 read({"prompt": prompt, "completion": "x"})
-            assert read({"prompt": prompt, "completion": "x", "task_id": 1})[0].key == "1"
+            assert (
+                read({"prompt": prompt, "completion": "x", "task_id": 1})[0].key == "1"
+            )
 
 
 def test_content_field() -> None:
     """Prompts with their text in another field are different tasks."""
-    records = [{"messages": [{"role": "user", "parts": [text]}, ANSWER]} for text in ("a", "b", "a")]
+    records = [
+        {"messages": [{"role": "user", "parts": [text]}, ANSWER]}
+        for text in ("a", "b", "a")
+    ]
     assert [len(rollouts) for rollouts in keyed(*records).values()] == [2, 1]
 
 
 def test_empty_in_columns() -> None:
     """A rollout of a columnar line without a prompt has an error of its own."""
-    line = {"prompt": ["q", "", "q"], "completion": ["a", "b", "c"], "step": ["1", "1", "1"]}
+    line = {
+        "prompt": ["q", "", "q"],
+        "completion": ["a", "b", "c"],
+        "step": ["1", "1", "1"],
+    }
     records = read(line)
-    assert [[r.error is None for r in record.rollouts] for record in records] == [[True, True], [False]]
+    assert [[r.error is None for r in record.rollouts] for record in records] == [
+        [True, True],
+        [False],
+    ]
 
 
 def test_forged_text() -> None:
     """A text is a conversation only if all texts at its path are."""
-    records = [{"question": "q", "said": "4"}, {"question": "q", "said": json.dumps(talk("4"))}]
-    conversations = [record.rollouts[0].messages for record in read(*records, messages="said")]
+    records = [
+        {"question": "q", "said": "4"},
+        {"question": "q", "said": json.dumps(talk("4"))},
+    ]
+    conversations = [
+        record.rollouts[0].messages for record in read(*records, messages="said")
+    ]
     assert conversations[1] == [
         {"role": "user", "content": "q"},
         {"role": "assistant", "content": records[1]["said"]},
@@ -179,8 +243,14 @@ PROMPT: list[Any] = [
     ({"messages": talk("4", f"Solve this: {QUESTION}")}, "user assistant"),
     ({"messages": talk("4", [{"type": "text", "text": QUESTION}])}, "user assistant"),  # type: ignore[arg-type]
     ({"messages": talk("4", "Go.")}, "user user assistant"),
-    ({"messages": [{"role": "system", "content": "Be brief."}, ANSWER]}, "system user assistant"),
-    ({"messages": [{"role": "system", "content": QUESTION}, ANSWER]}, "system assistant"),
+    (
+        {"messages": [{"role": "system", "content": "Be brief."}, ANSWER]},
+        "system user assistant",
+    ),
+    (
+        {"messages": [{"role": "system", "content": QUESTION}, ANSWER]},
+        "system assistant",
+    ),
     ({"prompt": "", "completion": "4"}, "user assistant"),
     ({"trajectories": [{"messages": [ANSWER]}]}, "user assistant"),
     ({"prompt": "Go.", "responses": ["4"]}, "user user assistant"),
@@ -192,7 +262,9 @@ def test_prompt(subtests: pytest.Subtests) -> None:
     for record, roles in PROMPT:
         with subtests.test(record=str(record), roles=str(roles)):
             for task in (QUESTION, [TASK], json.dumps([TASK])):
-                rollout = read({**record, "task": {"text": task}}, prompt="task.text")[0].rollouts[0]
+                rollout = read({**record, "task": {"text": task}}, prompt="task.text")[
+                    0
+                ].rollouts[0]
                 assert " ".join(m["role"] for m in rollout.messages) == roles
                 assert any(QUESTION in str(m["content"]) for m in rollout.messages)
 
@@ -200,19 +272,36 @@ def test_prompt(subtests: pytest.Subtests) -> None:
 def test_prompt_is_the_key() -> None:
     """The task at the user's path is the group key."""
     records = [{"messages": [ANSWER], "task": task} for task in ("a", "b", "a")]
-    assert [len(rollouts) for rollouts in keyed(*records, prompt="task").values()] == [2, 1]
+    assert [len(rollouts) for rollouts in keyed(*records, prompt="task").values()] == [
+        2,
+        1,
+    ]
     few = [*talk("4"), {"role": "user", "content": "And 3+3?"}]
-    assert read({"messages": [ANSWER], "task": few}, prompt="task")[0].rollouts[0].prompt_length == 3
+    assert (
+        read({"messages": [ANSWER], "task": few}, prompt="task")[0]
+        .rollouts[0]
+        .prompt_length
+        == 3
+    )
 
 
 def test_prompt_of_a_rollout() -> None:
     """Each trajectory of a group, and each rollout of a columnar line, may have a task of its own."""
-    group = {"trajectories": [{"messages": [ANSWER], "task": "a"}, {"messages": [ANSWER]}]}
+    group = {
+        "trajectories": [{"messages": [ANSWER], "task": "a"}, {"messages": [ANSWER]}]
+    }
     first, second = read(group, prompt="task")[0].rollouts
     assert first.messages[0]["content"] == "a"
     assert second.error == "has no prompt at `task`"
-    line = {"prompt": ["", ""], "completion": ["x", "y"], "step": ["1", "1"], "task": ["a", "b"]}
-    assert [r.rollouts[0].messages[0]["content"] for r in read(line, prompt="task")] == ["a", "b"]
+    line = {
+        "prompt": ["", ""],
+        "completion": ["x", "y"],
+        "step": ["1", "1"],
+        "task": ["a", "b"],
+    }
+    assert [
+        r.rollouts[0].messages[0]["content"] for r in read(line, prompt="task")
+    ] == ["a", "b"]
 
 
 def test_missing_prompt() -> None:
@@ -220,7 +309,9 @@ def test_missing_prompt() -> None:
     records = [{"messages": [ANSWER], "task": "a"}, {"messages": [ANSWER], "task": " "}]
     with pytest.raises(UnreadableError, match="has no prompt at `task`"):
         read(*records, prompt="task")
-    with pytest.raises(UsageError, match=r"prompt='tsak': none .* \(did you mean task\?\)"):
+    with pytest.raises(
+        UsageError, match=r"prompt='tsak': none .* \(did you mean task\?\)"
+    ):
         reader(*records, prompt="tsak")
 
 
@@ -232,14 +323,33 @@ def test_reward_from_the_end() -> None:
 
 def test_examples() -> None:
     """If the answer stands beside the messages, all of them are the prompt, examples included."""
-    shots = [{"role": "user", "content": "1+1?"}, talk("2")[1], {"role": "user", "content": "2+2?"}]
+    shots = [
+        {"role": "user", "content": "1+1?"},
+        talk("2")[1],
+        {"role": "user", "content": "2+2?"},
+    ]
     record = read({"messages": shots, "response": "4"})[0]
-    other = read({"messages": [*shots[:2], {"role": "user", "content": "3+3?"}], "response": "6"})[0]
-    assert (record.rollouts[0].prompt_length, last_texts(list(record.rollouts))) == (3, ["4"])
+    other = read(
+        {"messages": [*shots[:2], {"role": "user", "content": "3+3?"}], "response": "6"}
+    )[0]
+    assert (record.rollouts[0].prompt_length, last_texts(list(record.rollouts))) == (
+        3,
+        ["4"],
+    )
     assert record.key != other.key
-    assert read({"said": shots, "response": "4"}, messages="said")[0].rollouts[0].prompt_length == 3
+    assert (
+        read({"said": shots, "response": "4"}, messages="said")[0]
+        .rollouts[0]
+        .prompt_length
+        == 3
+    )
     call = {"role": "tool", "content": "4"}
-    assert read({"messages": [*shots[:2], call], "response": "4"})[0].rollouts[0].prompt_length is None
+    assert (
+        read({"messages": [*shots[:2], call], "response": "4"})[0]
+        .rollouts[0]
+        .prompt_length
+        is None
+    )
 
 
 def test_tools_of_other_names(subtests: pytest.Subtests) -> None:

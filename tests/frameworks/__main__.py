@@ -34,7 +34,9 @@ def main(names: Sequence[str]) -> int:
     """Try frameworks, print a line for each, and return the exit code."""
     table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     if unknown := [name for name in names if name not in table]:
-        print(f"frameworks: {unknown[0]} is none of {', '.join(table)}", file=sys.stderr)
+        print(
+            f"frameworks: {unknown[0]} is none of {', '.join(table)}", file=sys.stderr
+        )
         return 2
     results = {name: attempt(name, table[name]) for name in names or table}
     print()
@@ -47,13 +49,27 @@ def attempt(name: str, row: dict[str, Any]) -> tuple[str, bool]:
     """Install a framework and run its tests; return the result in words, and if a test failed."""
     source = os.environ.get(row["source"], "") if "source" in row else ""
     if "source" in row and not source:
-        return f"skipped: no package index has it; {row['source']}=DIR names a checkout", False
+        return (
+            f"skipped: no package index has it; {row['source']}=DIR names a checkout",
+            False,
+        )
     began = time.monotonic()
     python, error = environment(name, row["packages"])
     if error:
         return f"skipped: {error}", False
     path = os.pathsep.join(filter(None, (str(ROOT), source)))
-    command = [python, "-m", "pytest", *row["tests"], "-m", "", "-q", "-rs", "-p", "no:cacheprovider"]
+    command = [
+        python,
+        "-m",
+        "pytest",
+        *row["tests"],
+        "-m",
+        "",
+        "-q",
+        "-rs",
+        "-p",
+        "no:cacheprovider",
+    ]
     # The warnings of a framework are its own; with `error` of pyproject.toml each would be a failure.
     command += ["-o", "filterwarnings=ignore"]
     done = subprocess.run(
@@ -65,9 +81,15 @@ def attempt(name: str, row: dict[str, Any]) -> tuple[str, bool]:
         check=False,
     )
     print(done.stdout, flush=True)
-    counts = ", ".join(_COUNTS.findall(done.stdout.rstrip().rpartition("\n")[2])) or "no test ran"
+    counts = (
+        ", ".join(_COUNTS.findall(done.stdout.rstrip().rpartition("\n")[2]))
+        or "no test ran"
+    )
     seconds = time.monotonic() - began
-    return f"{version(python, row['shows']) or source}: {counts} in {seconds:.0f} s", done.returncode != 0
+    return (
+        f"{version(python, row['shows']) or source}: {counts} in {seconds:.0f} s",
+        done.returncode != 0,
+    )
 
 
 def environment(name: str, packages: Sequence[str]) -> tuple[str, str]:
@@ -79,10 +101,14 @@ def environment(name: str, packages: Sequence[str]) -> tuple[str, str]:
         return str(python), ""
     print(f"Installing {name} into {folder.relative_to(ROOT)} ...", flush=True)
     venv.create(folder, clear=True, with_pip=True)
-    named = [cpu_build(python) or each if _TORCH.match(each) else each for each in packages]
+    named = [
+        cpu_build(python) or each if _TORCH.match(each) else each for each in packages
+    ]
     done = pip(python, "install", "-q", "-e", str(ROOT), *NEEDED, *named)
     if done.returncode:
-        reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+        reasons = [
+            line for line in done.stderr.splitlines() if line.startswith("ERROR: ")
+        ]
         return "", (reasons or ["ERROR: pip failed"])[-1].removeprefix("ERROR: ")
     stamp.write_text(wanted)
     return str(python), ""
@@ -103,7 +129,9 @@ def pip(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def version(python: str, distribution: str) -> str:
     """Return name and version of what is installed; empty if it is not."""
     program = f"from importlib.metadata import version; print({distribution!r}, version({distribution!r}))"
-    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [python, "-c", program], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip()
 
 

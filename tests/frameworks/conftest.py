@@ -23,7 +23,9 @@ Recipe = Callable[..., ModuleType]
 
 
 @pytest.fixture
-def recipe(tmp_path: Path, server: JudgeServer, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+def recipe(
+    tmp_path: Path, server: JudgeServer, monkeypatch: pytest.MonkeyPatch
+) -> Recipe:
     """Import the first block of `py` below a heading, from a file of its own, with the judge of the tests.
 
     Other texts of the block are replaced by keyword, each by its own: none may be missing.
@@ -33,8 +35,16 @@ def recipe(tmp_path: Path, server: JudgeServer, monkeypatch: pytest.MonkeyPatch)
 
     def load(heading: str, replaced: dict[str, str] | None = None) -> ModuleType:
         text = read(PAGE)
-        line = next(number for number, line in prose(text) if re.fullmatch(rf"#+ {re.escape(heading)}", line))
-        code = next(one.text for one in blocks(PAGE, text) if one.language == "py" and one.line > line)
+        line = next(
+            number
+            for number, line in prose(text)
+            if re.fullmatch(rf"#+ {re.escape(heading)}", line)
+        )
+        code = next(
+            one.text
+            for one in blocks(PAGE, text)
+            if one.language == "py" and one.line > line
+        )
         for old, new in {JUDGE: server.base, **(replaced or {})}.items():
             assert old in code, f"{PAGE}, {heading}: {old} is gone"
             code = code.replace(old, new)

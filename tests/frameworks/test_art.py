@@ -22,7 +22,9 @@ PRICED = {"ledger=None": "price=(1.0, 2.0),\n    ledger=None"}
 @pytest.fixture
 def model(tmp_path: Path) -> Any:
     """A model of ART that writes its log into a folder and has no backend."""
-    return art.Model(name="agent", project="recipes", base_path=str(tmp_path), report_metrics=[])
+    return art.Model(
+        name="agent", project="recipes", base_path=str(tmp_path), report_metrics=[]
+    )
 
 
 class Logged:
@@ -53,7 +55,9 @@ def trajectory(task: str, answer: str, reward: float = 0.0) -> Any:
     }
     choices = pytest.importorskip("openai.types.chat.chat_completion")
     said = [choices.Choice.model_validate(choice)] if answer else []
-    return art.Trajectory(messages_and_choices=[{"role": "user", "content": task}, *said], reward=reward)
+    return art.Trajectory(
+        messages_and_choices=[{"role": "user", "content": task}, *said], reward=reward
+    )
 
 
 class Rollouts:
@@ -66,7 +70,9 @@ class Rollouts:
         """Make the next one."""
         self.made += 1
         number = (self.made - 1) % 8
-        return trajectory(task, f"answer {number} truth=0.{number}" if number < 7 else "", reward=0.5)
+        return trajectory(
+            task, f"answer {number} truth=0.{number}" if number < 7 else "", reward=0.5
+        )
 
 
 async def test_steps(recipe: Recipe, model: Any) -> None:
@@ -92,21 +98,31 @@ async def test_cost_like_arts_own(model: Any, server: JudgeServer) -> None:
     """The cost of the judge stands in the log under the name that ART's own judge gives it."""
     logged = Logged(model)
     logged.activate_metrics_context("train")
-    judge = ruler_cli.settings(model="openai/good", api_base=server.base, price=(1.0, 2.0), ledger=None)
-    group = art.TrajectoryGroup([trajectory("Say hello.", f"truth=0.{at}") for at in (2, 9)])
+    judge = ruler_cli.load_settings(
+        model="openai/good", api_base=server.base, price=(1.0, 2.0), ledger=None
+    )
+    group = art.TrajectoryGroup(
+        [trajectory("Say hello.", f"truth=0.{at}") for at in (2, 9)]
+    )
     async with ruler_cli.Scorer(judge) as scorer:
         judged = await scorer.score(group)
     await logged.train([judged.group])
     (row,) = logged.metrics()
     assert row["costs/train/judge/ruler"] == pytest.approx(judged.fields["cost_usd"])
-    assert row["costs/train/judge"] == row["costs/train"] == row["costs/train/judge/ruler"]
+    assert (
+        row["costs/train/judge"] == row["costs/train"] == row["costs/train/judge/ruler"]
+    )
 
 
 async def test_without_an_agent_turn(model: Any, server: JudgeServer) -> None:
     """A rollout without an agent turn is left out by `score_group`, also if errors are swallowed."""
     task = "Cancel order 17."
     group = art.TrajectoryGroup(
-        [trajectory(task, "truth=0.2"), trajectory(task, ""), trajectory(task, "truth=0.9")]
+        [
+            trajectory(task, "truth=0.2"),
+            trajectory(task, ""),
+            trajectory(task, "truth=0.9"),
+        ]
     )
     for swallow in (False, True):
         scored = await ruler_cli.score_group(
@@ -121,10 +137,15 @@ async def test_without_an_agent_turn(model: Any, server: JudgeServer) -> None:
 async def test_swallowed_like_arts_own() -> None:
     """Errors that ART's own function swallows are swallowed: of the endpoint, and of parameters."""
     rewards = pytest.importorskip("art.rewards")
-    group = art.TrajectoryGroup([trajectory("Say hello.", f"truth=0.{at}") for at in (2, 9)])
+    group = art.TrajectoryGroup(
+        [trajectory("Say hello.", f"truth=0.{at}") for at in (2, 9)]
+    )
     for params in ({"timeout": "soon"}, {"api_base": "nowhere"}):
         for function in (rewards.ruler_score_group, ruler_cli.score_group):
-            assert await function(group, "openai/o3", params, swallow_exceptions=True) is None
+            assert (
+                await function(group, "openai/o3", params, swallow_exceptions=True)
+                is None
+            )
 
 
 async def test_recorded_exchanges(server: JudgeServer) -> None:
@@ -138,15 +159,28 @@ async def test_recorded_exchanges(server: JudgeServer) -> None:
         now = datetime.now(UTC)
         message = {"role": "assistant", "content": answer}
         choice = {"finish_reason": "stop", "index": 0, "message": message}
-        reply = {"id": "1", "created": 1, "model": "m", "object": "chat.completion", "choices": [choice]}
+        reply = {
+            "id": "1",
+            "created": 1,
+            "model": "m",
+            "object": "chat.completion",
+            "choices": [choice],
+        }
         exchange = kinds.ChatCompletionsExchange(
-            request={"model": "m", "messages": [{"role": "user", "content": "Say hello."}]},
+            request={
+                "model": "m",
+                "messages": [{"role": "user", "content": "Say hello."}],
+            },
             response=chat.ChatCompletion.model_validate(reply),
             start_time=now,
             end_time=now,
         )
-        return art.Trajectory(exchanges=kinds.TrajectoryExchanges(chat_completions=[exchange]))
+        return art.Trajectory(
+            exchanges=kinds.TrajectoryExchanges(chat_completions=[exchange])
+        )
 
     group = art.TrajectoryGroup([recorded("truth=0.2"), recorded("truth=0.9")])
-    scored = await ruler_cli.score_group(group, "openai/good", {"api_base": server.base})
+    scored = await ruler_cli.score_group(
+        group, "openai/good", {"api_base": server.base}
+    )
     assert [each.reward for each in scored.trajectories] == [0.2, 0.9]

@@ -21,12 +21,21 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("inspect_ai", reason="inspect-ai is not installed", exc_type=ImportError)
+pytest.importorskip(
+    "inspect_ai", reason="inspect-ai is not installed", exc_type=ImportError
+)
 
 from inspect_ai import Task, eval, score
 from inspect_ai.analysis import evals_df, samples_df
 from inspect_ai.dataset import Sample
-from inspect_ai.log import EvalLog, EvalSample, edit_score, read_eval_log, recompute_metrics, write_eval_log
+from inspect_ai.log import (
+    EvalLog,
+    EvalSample,
+    edit_score,
+    read_eval_log,
+    recompute_metrics,
+    write_eval_log,
+)
 from inspect_ai.log import read_eval_log_sample_summaries as summaries
 from inspect_ai.model import ModelConfig, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, ScoreEdit, includes, mean, scorer, stderr
@@ -81,7 +90,11 @@ length = scorer(metrics=[mean(), stderr()], name="length")(_length)
 def _outputs() -> Iterator[ModelOutput]:
     for number in count():
         call = ModelOutput.for_tool_call("mockllm/model", "add", {"x": number, "y": 1})
-        text = f"The answer is {number}. " + "Indeed. " * (number * 7 % 5) + "é\u2028" * (number == 4)
+        text = (
+            f"The answer is {number}. "
+            + "Indeed. " * (number * 7 % 5)
+            + "é\u2028" * (number == 4)
+        )
         for output in (call, ModelOutput.from_content("mockllm/model", text)):
             output.usage = ModelUsage(input_tokens=10, output_tokens=5, total_tokens=15)
             yield output
@@ -98,7 +111,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     steps = [fail_at("one", 2), use_tools(add()), generate(), fail_at("one", 3)]
     folder = tmp_path_factory.mktemp("logs")
     [log] = eval(
-        Task(dataset=dataset, solver=steps, scorer=[includes(), length()], epochs=4, name="sums"),
+        Task(
+            dataset=dataset,
+            solver=steps,
+            scorer=[includes(), length()],
+            epochs=4,
+            name="sums",
+        ),
         model=get_model("mockllm/model", custom_outputs=_outputs()),
         log_dir=str(folder),
         fail_on_error=False,
@@ -108,7 +127,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert log.status == "success"
     # a model that is not here, without a key: only its name is known
     log = read_eval_log(log.location)
-    log.eval.model, log.eval.model_roles = "openai/gpt-9", {"grader": ModelConfig(model="anthropic/x")}
+    log.eval.model, log.eval.model_roles = (
+        "openai/gpt-9",
+        {"grader": ModelConfig(model="anthropic/x")},
+    )
     write_eval_log(log, folder / "x.eval")
     return folder / "x.eval"
 
@@ -123,15 +145,26 @@ class _Judge(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = request["messages"][-1]["content"]
         _Judge.asked += 1
-        parts = re.findall(r'<trajectory id="([^"]+)">(.*?)</trajectory>', text, re.DOTALL)
+        parts = re.findall(
+            r'<trajectory id="([^"]+)">(.*?)</trajectory>', text, re.DOTALL
+        )
         scores = [
-            {"trajectory_id": label, "explanation": "Short is good.", "score": round(1 / len(part), 4)}
+            {
+                "trajectory_id": label,
+                "explanation": "Short is good.",
+                "score": round(1 / len(part), 4),
+            }
             for label, part in parts
         ]
         refused = "fail the judge" in text
         message = {"role": "assistant", "content": json.dumps({"scores": scores})}
         usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-        answer = {"id": "a", "model": "j", "choices": [{"message": message}], "usage": usage}
+        answer = {
+            "id": "a",
+            "model": "j",
+            "choices": [{"message": message}],
+            "usage": usage,
+        }
         body = json.dumps({"error": {"message": "no"}} if refused else answer).encode()
         self.send_response(400 if refused else 200)
         self.send_header("Content-Type", "application/json")
@@ -160,7 +193,11 @@ class _Ruler:
         self.folder, self.base = folder, base
 
     def __call__(self, *args: object) -> subprocess.CompletedProcess[str]:
-        keys = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+        keys = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.endswith("_API_KEY")
+        }
         return subprocess.run(
             [sys.executable, "-m", "ruler_cli", *map(str, args)],
             env={**keys, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(self.folder)},
@@ -173,7 +210,9 @@ class _Ruler:
 
     def score(self, source: object, output: str, *more: object) -> Path:
         """Score a log in which one group fails, and return OUTPUT."""
-        done = self("score", source, output, "-m", "openai/j", "--api-base", self.base, *more)
+        done = self(
+            "score", source, output, "-m", "openai/j", "--api-base", self.base, *more
+        )
         assert done.returncode == 1, done.stderr
         assert "2 of 3 groups scored" in done.stderr, done.stderr
         assert not done.stdout
@@ -193,7 +232,9 @@ def scored(ruler: _Ruler, made: Path) -> Path:
 
 
 def _sample(log: EvalLog, name: object, epoch: int) -> EvalSample:
-    return next(one for one in log.samples or () if (one.id, one.epoch) == (name, epoch))
+    return next(
+        one for one in log.samples or () if (one.id, one.epoch) == (name, epoch)
+    )
 
 
 def _plain(log: EvalLog) -> dict[str, Any]:
@@ -201,7 +242,9 @@ def _plain(log: EvalLog) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(log.model_dump_json(exclude={"location"}))
     for sample in value["samples"]:
         for event in sample["events"]:
-            for name in _FRESH if event["event"] in ("score", "span_begin", "span_end") else ():
+            for name in (
+                _FRESH if event["event"] in ("score", "span_begin", "span_end") else ()
+            ):
                 event.pop(name, None)
     return value
 
@@ -210,15 +253,24 @@ def _timeless(log: EvalLog) -> str:
     """A log as text, without the times of ruler; events in any order, which is inspect_ai's own."""
     value = _plain(log)
     for sample in value["samples"]:
-        sample["events"] = sorted(json.dumps(event, sort_keys=True) for event in sample["events"])
+        sample["events"] = sorted(
+            json.dumps(event, sort_keys=True) for event in sample["events"]
+        )
     text = json.dumps(value, sort_keys=True)
-    return re.sub(r'"(judged_at|cached|latency_s)\\?": (\\?"[^"]*"|[\w.]+)', "", text.replace('\\"', '"'))
+    return re.sub(
+        r'"(judged_at|cached|latency_s)\\?": (\\?"[^"]*"|[\w.]+)',
+        "",
+        text.replace('\\"', '"'),
+    )
 
 
 def test_as_inspect_appends(made: Path, scored: Path, tmp_path: Path) -> None:
     """The log is the one that inspect_ai's own `score` makes of a scorer with the same scores."""
     ours = read_eval_log(scored)
-    given = {(one.id, one.epoch): (one.scores or {}).get("ruler") for one in ours.samples or ()}
+    given = {
+        (one.id, one.epoch): (one.scores or {}).get("ruler")
+        for one in ours.samples or ()
+    }
 
     def like() -> Any:
         async def score_given(state: Any, _target: Any) -> Score | None:
@@ -264,19 +316,28 @@ def test_scores(made: Path, scored: Path) -> None:
         assert 0 < float(ours.as_float()) < 1
         assert (annotation["status"], annotation["score"]) == ("scored", ours.value)
         assert annotation["group"]["key"] == str(new.id)
-        assert annotation["independent_reward"] == (scores["includes"].value if scores else None)
+        assert annotation["independent_reward"] == (
+            scores["includes"].value if scores else None
+        )
         assert ours.explanation == "Short is good."
     short = min(
-        (one for one in after.samples or () if one.id == 3), key=lambda one: len(one.output.completion)
+        (one for one in after.samples or () if one.id == 3),
+        key=lambda one: len(one.output.completion),
     )
-    values = [(one.scores or {})["ruler"].as_float() for one in after.samples or () if one.id == 3]
+    values = [
+        (one.scores or {})["ruler"].as_float()
+        for one in after.samples or ()
+        if one.id == 3
+    ]
     assert (short.scores or {})["ruler"].as_float() == max(values)
 
 
 def test_failures(scored: Path) -> None:
     """A sample without a score is unscored with the reason, or has no entry; no failure is a zero."""
     log = read_eval_log(scored)
-    failed = [(one.scores or {})["ruler"] for one in log.samples or () if one.id == "two"]
+    failed = [
+        (one.scores or {})["ruler"] for one in log.samples or () if one.id == "two"
+    ]
     assert len(failed) == 4
     for one in failed:
         assert str(one.value) == "nan"
@@ -293,7 +354,11 @@ def test_failures(scored: Path) -> None:
     assert (ours.scored_samples, ours.unscored_samples) == (2, 1)
     means = []
     for name in ("one", 3):
-        every = [(one.scores or {})["ruler"].as_float() for one in log.samples or () if one.id == name]
+        every = [
+            (one.scores or {})["ruler"].as_float()
+            for one in log.samples or ()
+            if one.id == name
+        ]
         values = [value for value in every if value == value]  # noqa: PLR0124 - NaN is not itself
         means.append(sum(values) / len(values))
     assert ours.metrics["mean"].value == pytest.approx(sum(means) / 2)
@@ -304,7 +369,9 @@ def test_data_frames(scored: Path) -> None:
     samples, evals = samples_df(scored, quiet=True), evals_df(scored, quiet=True)
     assert list(samples.columns).count("score_ruler") == 1
     assert samples["score_ruler"].notna().sum() == 7
-    assert {"score_ruler_mean", "score_ruler_stderr", "score_includes_accuracy"} <= set(evals.columns)
+    assert {"score_ruler_mean", "score_ruler_stderr", "score_includes_accuracy"} <= set(
+        evals.columns
+    )
 
 
 def test_scored_again(ruler: _Ruler, scored: Path) -> None:
@@ -329,7 +396,11 @@ def test_edited_later(scored: Path) -> None:
     assert log.results is not None
     names = [one.name for one in log.results.scores]
     recompute_metrics(log)
-    assert [one.name for one in log.results.scores] == names == ["includes", "length", "ruler"]
+    assert (
+        [one.name for one in log.results.scores]
+        == names
+        == ["includes", "length", "ruler"]
+    )
     edit_score(log, 3, "ruler", ScoreEdit(value=1.0), epoch=1)
     assert (_sample(log, 3, 1).scores or {})["ruler"].value == 1.0
 
@@ -337,8 +408,15 @@ def test_edited_later(scored: Path) -> None:
 def test_json(ruler: _Ruler, made: Path, scored: Path) -> None:
     """A log may be JSON, before and after."""
     write_eval_log(read_eval_log(made), ruler.folder / "x.json")
-    wanted = [(one.id, one.epoch, str(one.scores)) for one in read_eval_log(scored).samples or ()]
-    for source, output in ((made, "from_eval.json"), ("x.json", "from_json.eval"), ("x.json", "x.json")):
+    wanted = [
+        (one.id, one.epoch, str(one.scores))
+        for one in read_eval_log(scored).samples or ()
+    ]
+    for source, output in (
+        (made, "from_eval.json"),
+        ("x.json", "from_json.eval"),
+        ("x.json", "x.json"),
+    ):
         log = read_eval_log(ruler.score(source, output))
         result = [(one.id, one.epoch, str(one.scores)) for one in log.samples or ()]
         volatile = re.compile(r"'(judged_at|cached|latency_s)': [^,}]+")
@@ -363,7 +441,9 @@ def test_other_commands(ruler: _Ruler, made: Path, scored: Path) -> None:
     lines = _lines(ruler.folder / "y.jsonl")
     ruler.score("y.eval", "z.jsonl")
     again = _lines(ruler.folder / "z.jsonl")
-    assert [line["scores"].get("ruler") for line in again] == [line["scores"].get("ruler") for line in lines]
+    assert [line["scores"].get("ruler") for line in again] == [
+        line["scores"].get("ruler") for line in lines
+    ]
 
 
 def _lines(path: Path) -> list[Any]:
@@ -374,7 +454,9 @@ def _findings(value: Any) -> Any:
     """A report without times, and without the flags, one of which tells of cached replies."""
     if isinstance(value, dict):
         return {
-            k: _findings(v) for k, v in value.items() if not re.search("time|_at$|flags|cached|latency", k)
+            k: _findings(v)
+            for k, v in value.items()
+            if not re.search("time|_at$|flags|cached|latency", k)
         }
     return [_findings(item) for item in value] if isinstance(value, list) else value
 
@@ -383,11 +465,24 @@ def test_stopped(ruler: _Ruler, made: Path) -> None:
     """A run that ends before its groups are scored writes no log, and leaves one that is there as it was."""
     (ruler.folder / "kept.eval").write_bytes(made.read_bytes())
     for output in ("none.eval", "kept.eval"):
-        words = ("-m", "openai/j", "--api-base", ruler.base, "--ledger", "none", "--max-cost", "1e-9")
+        words = (
+            "-m",
+            "openai/j",
+            "--api-base",
+            ruler.base,
+            "--ledger",
+            "none",
+            "--max-cost",
+            "1e-9",
+        )
         done = ruler("score", "kept.eval", output, *words, "--price", "1,1")
         assert done.returncode == 4, done.stderr
         assert (ruler.folder / "kept.eval").read_bytes() == made.read_bytes()
-    left = {path.name for name in ("none", "kept") for path in ruler.folder.glob(f"{name}.*")}
+    left = {
+        path.name
+        for name in ("none", "kept")
+        for path in ruler.folder.glob(f"{name}.*")
+    }
     assert left <= {"kept.eval", "none.eval.failed.jsonl", "kept.eval.failed.jsonl"}
 
 
@@ -396,13 +491,21 @@ def test_refused(ruler: _Ruler, made: Path) -> None:
     asked = _Judge.asked
     before = sorted(path.name for path in ruler.folder.iterdir())
     done = ruler("score", made, "drop.eval", "-m", "offline", "--on-failure", "drop")
-    assert (done.returncode, "keeps all samples" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "keeps all samples" in done.stderr) == (2, True), (
+        done.stderr
+    )
     log = read_eval_log(made)
     for sample in (log.samples or ())[:1]:
         sample.scores = {**(sample.scores or {}), "ruler": Score(value=1)}
     write_eval_log(log, ruler.folder / "foreign.eval")
     done = ruler("score", "foreign.eval", "out.eval", "-m", "offline")
-    assert (done.returncode, "is not ruler's own; rename it" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, "is not ruler's own; rename it" in done.stderr) == (
+        1,
+        True,
+    ), done.stderr
     assert _Judge.asked == asked
-    left = {path.name for path in ruler.folder.iterdir()} - {"foreign.eval", "out.eval.failed.jsonl"}
+    left = {path.name for path in ruler.folder.iterdir()} - {
+        "foreign.eval",
+        "out.eval.failed.jsonl",
+    }
     assert sorted(left) == before

@@ -37,7 +37,17 @@ def test_examples(tmp_path: Path, code: str, output: str) -> None:
     shutil.copytree(ROOT / "samples", tmp_path / "samples")
     notebook: Any = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     nbclient.NotebookClient(
-        notebook, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+        notebook,
+        timeout=60,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path)}},
     ).execute()
     (cell,) = notebook.cells
-    assert "".join(part.get("text", "") for part in cell.outputs if part.get("name") == "stdout") == output
+    assert (
+        "".join(
+            part.get("text", "")
+            for part in cell.outputs
+            if part.get("name") == "stdout"
+        )
+        == output
+    )

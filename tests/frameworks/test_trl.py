@@ -68,12 +68,16 @@ def advantages(rewards: list[float]) -> list[float]:
     for at in range(0, len(rewards), GENERATIONS):
         group = rewards[at : at + GENERATIONS]
         mean = sum(group) / len(group)
-        spread = math.sqrt(sum((reward - mean) ** 2 for reward in group) / (len(group) - 1))
+        spread = math.sqrt(
+            sum((reward - mean) ** 2 for reward in group) / (len(group) - 1)
+        )
         out += [(reward - mean) / (spread + 1e-4) for reward in group]
     return out
 
 
-def apart(name: str, wrapped: Any, change: Callable[[list[str]], list[str]] = list) -> Any:
+def apart(
+    name: str, wrapped: Any, change: Callable[[list[str]], list[str]] = list
+) -> Any:
     """A reward function of another name that changes the completions and notes what it is asked."""
 
     async def function(prompts: Any, completions: Any, **columns: Any) -> Any:
@@ -90,15 +94,22 @@ def first_silent(completions: list[str]) -> list[str]:
     return ["", *completions[1:]]
 
 
-def scores(server: JudgeServer, prompts: list[str], completions: list[str]) -> list[float | None]:
+def scores(
+    server: JudgeServer, prompts: list[str], completions: list[str]
+) -> list[float | None]:
     """The scores that the judge gives each group by itself."""
-    settings = ruler_cli.settings(model="hosted_vllm/good", api_base=server.base, ledger=None)
+    settings = ruler_cli.load_settings(
+        model="hosted_vllm/good", api_base=server.base, ledger=None
+    )
 
     async def ask() -> list[float | None]:
         out: list[float | None] = []
         for at in range(0, len(prompts), GENERATIONS):
             turns = [
-                [{"role": "user", "content": prompt}, {"role": "assistant", "content": completion}]
+                [
+                    {"role": "user", "content": prompt},
+                    {"role": "assistant", "content": completion},
+                ]
                 for prompt, completion in zip(prompts, completions, strict=True)
             ][at : at + GENERATIONS]
             group = {"trajectories": [{"messages": each} for each in turns]}
@@ -116,7 +127,9 @@ def test_rewards_of_steps(recipe: Recipe, train: Train, server: JudgeServer) -> 
     trainer = train(asked, steps=3)
     rewards = logged(trainer, "ruler")
     assert rewards == pytest.approx(scores(server, *asked.seen[-1]))
-    assert list(trainer._logs["advantages"]) == pytest.approx(advantages(rewards), abs=1e-3)
+    assert list(trainer._logs["advantages"]) == pytest.approx(
+        advantages(rewards), abs=1e-3
+    )
     assert len(asked.seen) == 3
     assert module.scorer.summary().scored == 6
 
@@ -138,7 +151,9 @@ def test_no_reward_beside_another(recipe: Recipe, train: Train) -> None:
     def constant(prompts: Any, **columns: Any) -> list[float]:
         return [1.0] * len(prompts)
 
-    async def half(prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
+    async def half(
+        prompts: Any, completions: Any, **columns: Any
+    ) -> list[float | None]:
         return [None, 0.5, 0.6, 0.7] * (len(prompts) // GENERATIONS)
 
     worst = train(half, constant, steps=1)._logs["advantages"][0]
@@ -160,7 +175,11 @@ def test_refused_run(recipe: Recipe, train: Train) -> None:
 def test_conversations(recipe: Recipe, train: Train, server: JudgeServer) -> None:
     """Prompts and completions of a conversational data set are shown as their messages."""
     asked = apart("ruler", recipe("With TRL").ruler_reward)
-    trainer = train(asked, steps=1, prompts=[[{"role": "user", "content": text}] for text in PROMPTS])
+    trainer = train(
+        asked,
+        steps=1,
+        prompts=[[{"role": "user", "content": text}] for text in PROMPTS],
+    )
     prompts, completions = asked.seen[-1]
     assert prompts[0][0]["role"] == "user"
     texts = [prompt[0]["content"] for prompt in prompts]
@@ -190,12 +209,24 @@ def test_ranks_share_a_limit(recipe: Recipe, server: JudgeServer) -> None:
     seconds, ranks = 6, 4
     folder = str(Path(str(module.__file__)).parent)
     paths = [folder, str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "WORLD_SIZE": str(ranks), "PYTHONPATH": os.pathsep.join(paths)}
-    programs = [RANK.format(name=module.__name__, rank=rank, seconds=seconds) for rank in range(ranks)]
+    environment = {
+        **os.environ,
+        "WORLD_SIZE": str(ranks),
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
+    programs = [
+        RANK.format(name=module.__name__, rank=rank, seconds=seconds)
+        for rank in range(ranks)
+    ]
     began = time.monotonic()
-    processes = [subprocess.Popen([sys.executable, "-c", program], env=environment) for program in programs]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], env=environment)
+        for program in programs
+    ]
     assert [process.wait(60) for process in processes] == [0] * ranks
     lasted = time.monotonic() - began
     sent = server.stats()["requests"]
-    assert sent <= 1200 / 60 * (lasted + ranks)  # each begins with about a second's worth
+    assert sent <= 1200 / 60 * (
+        lasted + ranks
+    )  # each begins with about a second's worth
     assert sent >= 1200 / 60 * (seconds - 3)

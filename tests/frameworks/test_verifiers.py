@@ -51,7 +51,10 @@ async def agent() -> AsyncIterator[str]:
     answers = iter(range(1, 10))
 
     async def answer(request: web.Request) -> web.Response:
-        message = {"role": "assistant", "content": f"Cancelled. truth=0.{next(answers)}"}
+        message = {
+            "role": "assistant",
+            "content": f"Cancelled. truth=0.{next(answers)}",
+        }
         choices = [{"index": 0, "finish_reason": "stop", "message": message}]
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         reply = {"id": "1", "object": "chat.completion", "created": 1, "model": "agent"}
@@ -82,14 +85,18 @@ async def episode_of(module: Any, tasks: str, agent: str) -> Any:
     config = {"id": module.__name__, "taskset": {"id": tasks}, "n": 3, "agent": seat}
     env = module.RulerEnv(module.RulerEnvConfig.model_validate(config))
     client = clients.EvalClientConfig(base_url=agent, api_key_var="AGENT_KEY")
-    context = clients.ModelContext(client=client, model="agent", sampling=vf.SamplingConfig())
+    context = clients.ModelContext(
+        client=client, model="agent", sampling=vf.SamplingConfig()
+    )
     (task,) = env.taskset.load()
     async with env.serving():
         (slot,) = env.slots(task)
         return await env.run_slot(slot, context)
 
 
-async def test_attempts_are_scored_side_by_side(recipe: Recipe, tasks: str, agent: str) -> None:
+async def test_attempts_are_scored_side_by_side(
+    recipe: Recipe, tasks: str, agent: str
+) -> None:
     """Each attempt of an episode gets the score of its messages as a reward."""
     episode = await episode_of(recipe("With verifiers"), tasks, agent)
     assert (episode.ok, episode.errors) == (True, [])
@@ -98,7 +105,9 @@ async def test_attempts_are_scored_side_by_side(recipe: Recipe, tasks: str, agen
     assert all(set(trace.rewards) == {"ruler"} for trace in episode.traces)
 
 
-@pytest.mark.parametrize(("model", "reason"), [("not-json", "not scored"), ("401", "answered 401")])
+@pytest.mark.parametrize(
+    ("model", "reason"), [("not-json", "not scored"), ("401", "answered 401")]
+)
 async def test_an_episode_without_scores_fails(
     recipe: Recipe, tasks: str, agent: str, model: str, reason: str
 ) -> None:

@@ -30,7 +30,11 @@ async def test_rewards_of_a_group(recipe: Recipe) -> None:
         await rubric.score_group(states)
         assert [one["reward"] for one in states] == [0.2, 0.5, 0.8]
         assert [round(one["advantage"], 6) for one in states] == [-0.3, 0.0, 0.3]
-        assert [one["metrics"] for one in states] == [{"ruler": 0.2}, {"ruler": 0.5}, {"ruler": 0.8}]
+        assert [one["metrics"] for one in states] == [
+            {"ruler": 0.2},
+            {"ruler": 0.5},
+            {"ruler": 0.8},
+        ]
     await rubric.teardown()
 
 
@@ -46,7 +50,9 @@ async def test_none_breaks_the_scoring_of_a_group() -> None:
 
 async def test_refused_run(recipe: Recipe, caplog: pytest.LogCaptureFixture) -> None:
     """If the judge refuses the run, verifiers logs it and gives each rollout 0, as the page says."""
-    rubric = recipe("With a Rubric of verifiers", {"Qwen/Qwen3-32B": "401"}).RulerRubric()
+    rubric = recipe(
+        "With a Rubric of verifiers", {"Qwen/Qwen3-32B": "401"}
+    ).RulerRubric()
     states = [state("truth=0.2"), state("truth=0.8")]
     await rubric.score_group(states)
     assert [one["reward"] for one in states] == [0.0, 0.0]

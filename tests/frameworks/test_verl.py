@@ -48,12 +48,16 @@ def config(tmp_path: Path) -> Any:
 def batch(config: Any, answers: list[list[str]], split: str = "train") -> Any:
     """Rollouts as verl's agent loops hand them to a reward worker: prompts and padded responses."""
     transformers = pytest.importorskip("transformers")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(config.actor_rollout_ref.model.path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        config.actor_rollout_ref.model.path
+    )
     texts = [text for group in answers for text in group]
     ids = [tokenizer(text)["input_ids"] for text in texts]
     longest, prompt = max(map(len, ids)), [2, 3]
     responses = torch.tensor([one + [0] * (longest - len(one)) for one in ids])
-    mask = torch.tensor([[1] * (len(prompt) + len(one)) + [0] * (longest - len(one)) for one in ids])
+    mask = torch.tensor(
+        [[1] * (len(prompt) + len(one)) + [0] * (longest - len(one)) for one in ids]
+    )
     prompts = torch.tensor([prompt] * len(texts))
     groups = [number for number, group in enumerate(answers) for _ in group]
     raw = numpy.empty(len(texts), dtype=object)
@@ -74,13 +78,18 @@ def rewards(config: Any, data: Any) -> tuple[list[float], list[bool]]:
     loop = pytest.importorskip("verl.experimental.reward_loop")
     scored = loop.RewardLoopManager(config).compute_rm_score(data)
     totals = scored.batch["rm_scores"].sum(dim=1)
-    return [round(float(total), 6) for total in totals], list(scored.non_tensor_batch["ruler_scored"])
+    return [round(float(total), 6) for total in totals], list(
+        scored.non_tensor_batch["ruler_scored"]
+    )
 
 
 def test_rewards_of_a_batch(recipe: Recipe, config: Any, ray: Any) -> None:
     """Rollouts come one by one and are scored with those of their prompt; one without text gets the mean."""
     config.reward.reward_manager.module.path = recipe("With verl").__file__
-    data = batch(config, [["truth=0.1", "truth=0.5", "truth=0.9"], ["truth=0.2", "", "truth=0.6"]])
+    data = batch(
+        config,
+        [["truth=0.1", "truth=0.5", "truth=0.9"], ["truth=0.2", "", "truth=0.6"]],
+    )
     values, scored = rewards(config, data)
     assert values == [0.1, 0.5, 0.9, 0.2, 0.4, 0.6]
     assert scored == [True, True, True, True, False, True]
@@ -94,12 +103,16 @@ def test_rollouts_that_never_come(recipe: Recipe, config: Any, ray: Any) -> None
     values, _ = rewards(config, batch(config, [["truth=0.1", "truth=0.5"]]))
     assert values == [0.1, 0.5]
     config.reward.reward_manager.module.path = recipe("With verl").__file__
-    values, _ = rewards(config, batch(config, [["truth=0.3"], ["truth=0.7"]], split="test"))
+    values, _ = rewards(
+        config, batch(config, [["truth=0.3"], ["truth=0.7"]], split="test")
+    )
     assert values == [0.3, 0.7]
 
 
 def test_refused_run(recipe: Recipe, config: Any, ray: Any) -> None:
     """If the judge refuses the run, every rollout fails with its sentence, and none waits for ever."""
-    config.reward.reward_manager.module.path = recipe("With verl", {"Qwen/Qwen3-32B": "401"}).__file__
+    config.reward.reward_manager.module.path = recipe(
+        "With verl", {"Qwen/Qwen3-32B": "401"}
+    ).__file__
     with pytest.raises(ray.exceptions.RayTaskError, match="answered 401"):
         rewards(config, batch(config, [["truth=0.1", "truth=0.5", "truth=0.9"]]))

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import orjson
 
-from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import Offline
 from ruler_cli.prompting.prompt import build_layout, write_prompt
 from ruler_cli.results.agree import Agreement, measure
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.parse_reply import parse
+from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Line, Record, Rollout
 
 
@@ -41,7 +41,9 @@ def offline_scores(group: Group) -> list[float]:
     prompt = write_prompt(layout, ask)
     reply = asyncio.run(Offline().ask(prompt))
     parsed = parse(reply.text, prompt.labels)
-    scores = {prompt.shown[label]: score for label, (score, _) in parsed.entries.items()}
+    scores = {
+        prompt.shown[label]: score for label, (score, _) in parsed.entries.items()
+    }
     return [scores[owner] for owner in layout.owner if owner is not None]
 
 
@@ -52,7 +54,9 @@ def agreement(path: Path) -> Agreement:
             group.key,
             tuple(
                 ScoredRollout((at,), "scored", score, score, float(rollout.reward))
-                for at, (score, rollout) in enumerate(zip(offline_scores(group), group.rollouts, strict=True))
+                for at, (score, rollout) in enumerate(
+                    zip(offline_scores(group), group.rollouts, strict=True)
+                )
             ),
             "scored",
         )
@@ -66,7 +70,9 @@ def main() -> None:
     result = agreement(Path(sys.argv[1]))
     (judge,) = result["scorers"]
     mixed = result["mixed_groups"]
-    print(f"groups {result['groups']}, with both outcomes {mixed}, pairs {judge['pairs']}")
+    print(
+        f"groups {result['groups']}, with both outcomes {mixed}, pairs {judge['pairs']}"
+    )
     for name, figure in judge.items():
         if isinstance(figure, dict) and figure["value"] is not None:
             ends = f"{figure['low']:.3f} to {figure['high']:.3f}"

@@ -26,27 +26,76 @@ def _json(body: Any) -> bytes:
     return json.dumps(body).encode()
 
 
-def _openai(message: str, code: Any = None, kind: str = "invalid_request_error", **more: Any) -> bytes:
-    return _json({"error": {"message": message, "type": kind, "param": None, "code": code, **more}})
+def _openai(
+    message: str, code: Any = None, kind: str = "invalid_request_error", **more: Any
+) -> bytes:
+    return _json(
+        {
+            "error": {
+                "message": message,
+                "type": kind,
+                "param": None,
+                "code": code,
+                **more,
+            }
+        }
+    )
 
 
 def _anthropic(kind: str, message: str) -> bytes:
     return _json({"type": "error", "error": {"type": kind, "message": message}})
 
 
-def _google(code: int, status: str, message: str, *quotas: str, wait: str | None = None) -> bytes:
-    details: list[Any] = [{"violations": [{"quotaId": quota, "quotaMetric": "m"} for quota in quotas]}]
+def _google(
+    code: int, status: str, message: str, *quotas: str, wait: str | None = None
+) -> bytes:
+    details: list[Any] = [
+        {"violations": [{"quotaId": quota, "quotaMetric": "m"} for quota in quotas]}
+    ]
     if wait:
-        details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": wait})
-    return _json([{"error": {"code": code, "message": message, "status": status, "details": details}}])
+        details.append(
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": wait}
+        )
+    return _json(
+        [
+            {
+                "error": {
+                    "code": code,
+                    "message": message,
+                    "status": status,
+                    "details": details,
+                }
+            }
+        ]
+    )
 
 
 def _vllm(message: str, kind: str = "BadRequestError", code: int = 400) -> bytes:
-    return _json({"object": "error", "message": message, "type": kind, "param": None, "code": code})
+    return _json(
+        {
+            "object": "error",
+            "message": message,
+            "type": kind,
+            "param": None,
+            "code": code,
+        }
+    )
 
 
-def _proxy(code: int, message: str, kind: str = "invalid_request_error", **more: Any) -> bytes:
-    return _json({"error": {"message": message, "type": kind, "param": None, "code": str(code), **more}})
+def _proxy(
+    code: int, message: str, kind: str = "invalid_request_error", **more: Any
+) -> bytes:
+    return _json(
+        {
+            "error": {
+                "message": message,
+                "type": kind,
+                "param": None,
+                "code": str(code),
+                **more,
+            }
+        }
+    )
 
 
 def _routed(name: str) -> str:
@@ -56,7 +105,12 @@ def _routed(name: str) -> str:
 
 
 def _router(code: int, message: str, **metadata: Any) -> bytes:
-    return _json({"error": {"message": message, "code": code, "metadata": metadata}, "user_id": "user_1"})
+    return _json(
+        {
+            "error": {"message": message, "code": code, "metadata": metadata},
+            "user_id": "user_1",
+        }
+    )
 
 
 def _page(title: str) -> bytes:

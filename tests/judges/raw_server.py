@@ -47,16 +47,24 @@ async def serving(
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = _LENGTH.search(head)
                 server.heads.append(head)
-                server.requests.append(await reader.readexactly(int(length[1]) if length else 0))
+                server.requests.append(
+                    await reader.readexactly(int(length[1]) if length else 0)
+                )
                 await asyncio.sleep(wait)
                 if not whole + data:
                     return
                 writer.write(whole)
-                for part in [data] if not pause else [data[i : i + 1] for i in range(len(data))]:
+                for part in (
+                    [data] if not pause else [data[i : i + 1] for i in range(len(data))]
+                ):
                     writer.write(part)
                     await writer.drain()
                     await asyncio.sleep(pause)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.LimitOverrunError):
+        except (
+            asyncio.IncompleteReadError,
+            ConnectionError,
+            asyncio.LimitOverrunError,
+        ):
             pass
         finally:
             writer.close()

@@ -8,13 +8,18 @@ from typing import Any
 import orjson
 import pytest
 
-from ruler_cli.answer import EXPLANATION
-from ruler_cli.batch.request_files import request_line
-from ruler_cli.config import JudgeSettings
-from ruler_cli.judges.chat_completions import AnswerFormat, Form, chat_body, first_format, response_format
+from ruler_cli.judges.chat_completions import (
+    AnswerFormat,
+    Form,
+    chat_body,
+    first_format,
+    response_format,
+)
 from ruler_cli.judges.resolve import OPENAI, resolve
 from ruler_cli.prompting import templates
-from ruler_cli.types import Reply, Request, Usage
+from ruler_cli.runs.batch.request_files import request_line
+from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.types import EXPLANATION, Reply, Request, Usage
 from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
 from tests.values import opened
@@ -39,7 +44,9 @@ async def test_body_of_a_live_run(subtests: pytest.Subtests) -> None:
         for params in PARAMS:
             for max_tokens in [None, 77]:
                 with subtests.test(max_tokens=max_tokens, params=params, model=model):
-                    request = Request(REQUEST.system, REQUEST.user, REQUEST.labels, max_tokens)
+                    request = Request(
+                        REQUEST.system, REQUEST.user, REQUEST.labels, max_tokens
+                    )
                     async with serving(answer(200, COMPLETION)) as server:
                         settings = JudgeSettings(model, server.base, params=params)
                         async with opened(resolve(settings)) as judge:
@@ -57,7 +64,9 @@ async def test_body_of_a_live_run(subtests: pytest.Subtests) -> None:
 
 async def test_body_at_the_judge_server(server: JudgeServer) -> None:
     """The judge server has read the same request from a live run."""
-    request = Request("Grade.", '<trajectory id="abcd">\n"truth=0.4"\n</trajectory>', ("abcd",))
+    request = Request(
+        "Grade.", '<trajectory id="abcd">\n"truth=0.4"\n</trajectory>', ("abcd",)
+    )
     settings = JudgeSettings("openai/good", server.base, params={"temperature": 0.5})
     async with opened(resolve(settings)) as judge:
         await judge.ask(request)
@@ -65,7 +74,9 @@ async def test_body_at_the_judge_server(server: JudgeServer) -> None:
     assert server.requests() == [row["body"]]
 
 
-def body(params: dict[str, Any], answer_format: AnswerFormat, request: Request = REQUEST) -> dict[str, Any]:
+def body(
+    params: dict[str, Any], answer_format: AnswerFormat, request: Request = REQUEST
+) -> dict[str, Any]:
     """Parse the body of a call."""
     value = orjson.loads(chat_body("m", params, request, answer_format))
     assert isinstance(value, dict)
@@ -79,10 +90,15 @@ def test_forms() -> None:
     forms: tuple[Form, ...] = ("keyed", "sized", "list", "json", "text")
     for form in forms:
         sent = body({}, AnswerFormat((form,)), request)
-        assert sent.pop("response_format", None) == response_format(form, request.labels)
+        assert sent.pop("response_format", None) == response_format(
+            form, request.labels
+        )
         assert set(sent) == {"model", "messages", "max_tokens"}
         message = sent["messages"][0]["content"]
-        assert ('{"ID": {' in message, '"trajectory_id": ' in message) == (form == "keyed", form != "keyed")
+        assert ('{"ID": {' in message, '"trajectory_id": ' in message) == (
+            form == "keyed",
+            form != "keyed",
+        )
         stated = body({"response_format": 1}, AnswerFormat((form,)))
         assert stated["response_format"] == 1
 
@@ -99,13 +115,19 @@ def test_keyed_schema() -> None:
     assert entry["properties"]["explanation"]["maxLength"] == EXPLANATION
     score = entry["properties"]["score"]
     assert score["type"] == "string"
-    assert {float(text) for text in score["enum"]} == {number / 100 for number in range(101)}
-    assert {"0", "0.0", "0.00", "0.8", "0.80", "0.85", "1", "1.0", "1.00"} <= set(score["enum"])
+    assert {float(text) for text in score["enum"]} == {
+        number / 100 for number in range(101)
+    }
+    assert {"0", "0.0", "0.00", "0.8", "0.80", "0.85", "1", "1.0", "1.00"} <= set(
+        score["enum"]
+    )
 
 
 def test_sized_schema() -> None:
     """A sized schema is the same for each number of rollouts, and names no id."""
-    two, same = (response_format("sized", labels) for labels in (("a", "b"), ("c", "d")))
+    two, same = (
+        response_format("sized", labels) for labels in (("a", "b"), ("c", "d"))
+    )
     assert two == same
     assert two is not None
     scores = two["json_schema"]["schema"]["properties"]["scores"]
@@ -140,7 +162,10 @@ def test_first_form(subtests: pytest.Subtests) -> None:
             answer_format = first_format(JudgeSettings(model, stated), base)
             assert (answer_format.forms[0], answer_format.limit) == (form, limit)
             own = first_format(
-                JudgeSettings(model, stated, params={"response_format": {"type": "text"}}), base
+                JudgeSettings(
+                    model, stated, params={"response_format": {"type": "text"}}
+                ),
+                base,
             )
             assert (own.forms[0], own.fixed) == ("list", True)
 
@@ -149,17 +174,28 @@ LIMITS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (OPENAI, {}, {"max_completion_tokens": 99}),
     ("http://localhost:8000/v1", {}, {"max_tokens": 99}),
     (OPENAI, {"max_tokens": 300}, {"max_tokens": 99}),
-    ("http://localhost:8000/v1", {"max_completion_tokens": 300}, {"max_completion_tokens": 99}),
-    *((OPENAI, {"max_tokens": value}, {"max_tokens": value}) for value in (None, "many", 0.5)),
+    (
+        "http://localhost:8000/v1",
+        {"max_completion_tokens": 300},
+        {"max_completion_tokens": 99},
+    ),
+    *(
+        (OPENAI, {"max_tokens": value}, {"max_tokens": value})
+        for value in (None, "many", 0.5)
+    ),
 ]
 
 
 def test_max_tokens() -> None:
     """A limit has the name that the endpoint knows, or the user's; one that is no number stays unchanged."""
     for base, params, limits in LIMITS:
-        answer_format = first_format(JudgeSettings("openai/gpt-4o", params=params), base)
+        answer_format = first_format(
+            JudgeSettings("openai/gpt-4o", params=params), base
+        )
         sent = body(params, answer_format, Request("", "", (), 99, fitted=True))
-        assert {key: value for key, value in sent.items() if key.startswith("max_")} == limits
+        assert {
+            key: value for key, value in sent.items() if key.startswith("max_")
+        } == limits
 
 
 def test_limit_by_rollouts() -> None:
@@ -174,7 +210,8 @@ def test_limit_by_rollouts() -> None:
         < (thinking.max_tokens(many, {}) or 0)
     )
     efforts = [
-        first_format(JudgeSettings("m", params={"reasoning_effort": e}), None) for e in ("low", "high")
+        first_format(JudgeSettings("m", params={"reasoning_effort": e}), None)
+        for e in ("low", "high")
     ]
     assert (efforts[0].max_tokens(few, {}) or 0) < (efforts[1].max_tokens(few, {}) or 0)
     for answer_format in (plain, thinking):
@@ -196,11 +233,19 @@ def test_limit_after_thought() -> None:
     answer_format = AnswerFormat()
     cut = Reply("", Usage(1, 448), truncated=True, thought=True)
     more = answer_format.after_reply(cut)
-    assert (more.max_tokens(REQUEST, {}) or 0) > 2 * (answer_format.max_tokens(REQUEST, {}) or 0)
+    assert (more.max_tokens(REQUEST, {}) or 0) > 2 * (
+        answer_format.max_tokens(REQUEST, {}) or 0
+    )
     most = more
     for _ in range(9):
-        most = most.after_reply(replace(cut, usage=Usage(1, most.max_tokens(REQUEST, {}) or 0)))
-    assert (more.max_tokens(REQUEST, {}) or 0) < (most.max_tokens(REQUEST, {}) or 0) < 100_000
+        most = most.after_reply(
+            replace(cut, usage=Usage(1, most.max_tokens(REQUEST, {}) or 0))
+        )
+    assert (
+        (more.max_tokens(REQUEST, {}) or 0)
+        < (most.max_tokens(REQUEST, {}) or 0)
+        < 100_000
+    )
     assert answer_format.after_reply(replace(cut, thought=False)) == answer_format
     assert answer_format.after_reply(replace(cut, truncated=False)) == answer_format
 
@@ -220,8 +265,12 @@ def test_refused_limit() -> None:
         after = answer_format.after_refusal(answer_format, status, message)
         assert after is not None
         assert (after.limit, after.forms) == (limit, answer_format.forms)
-        assert after.after_refusal(answer_format, status, message) == after  # another call had the older one
-        last = after.after_refusal(after, status, "max_completion_tokens is not known here")
+        assert (
+            after.after_refusal(answer_format, status, message) == after
+        )  # another call had the older one
+        last = after.after_refusal(
+            after, status, "max_completion_tokens is not known here"
+        )
         assert last is None if not limit else last is not None and last.limit == ""
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import ruler_cli
-from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges import providers
 from ruler_cli.judges.chat_completions import AnswerFormat
 from ruler_cli.judges.litellm import LitellmJudge, _litellm, read_error
 from ruler_cli.judges.providers import PROVIDERS, Alternative, Need, needs_of, variables
 from ruler_cli.judges.resolve import resolve
+from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import CallError, Request
 from tests.conftest import Ruler, group, write
 
@@ -58,7 +58,12 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Remove every variable that a provider reads, and every login, metadata service and network."""
     for name in {name for provider in PROVIDERS for name in variables(provider)}:
         monkeypatch.delenv(name, raising=False)
-    for name in ("AWS_PROFILE", "AWS_ROLE_ARN", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"):
+    for name in (
+        "AWS_PROFILE",
+        "AWS_ROLE_ARN",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_PROJECT",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -80,7 +85,9 @@ def judge(model: str, **settings: Any) -> LitellmJudge:
 def test_all_providers() -> None:
     """The table has all of litellm's providers of chat completions; an older litellm has fewer."""
     litellm = _litellm()
-    assert {str(getattr(each, "value", each)) for each in litellm.provider_list} <= PROVIDERS | NO_CHAT
+    assert {
+        str(getattr(each, "value", each)) for each in litellm.provider_list
+    } <= PROVIDERS | NO_CHAT
     assert WITHOUT == KEYLESS
 
 
@@ -113,17 +120,26 @@ def try_each_alternative(provider: str, needs: tuple[Need, ...]) -> None:
             if all(word.isupper() or word[0] == "+" for word in alternative)
         ]:
             with pytest.MonkeyPatch.context() as patch:
-                for other in [alternative, *(first(each) for each in needs[:at] + needs[at + 1 :])]:
+                for other in [
+                    alternative,
+                    *(first(each) for each in needs[:at] + needs[at + 1 :]),
+                ]:
                     for word in other:
                         if word.isupper():
                             patch.setenv(word, "given")
-                base = "http://127.0.0.1:9" if any(w == ("api_base",) for n in needs for w in n) else None
+                base = (
+                    "http://127.0.0.1:9"
+                    if any(w == ("api_base",) for n in needs for w in n)
+                    else None
+                )
                 judge(f"{provider}/m", api_base=base)
 
 
 def first(need: tuple[Alternative, ...]) -> Alternative:
     """Return the first alternative of variables alone, if any."""
-    return next((alternative for alternative in need if all(map(str.isupper, alternative))), ())
+    return next(
+        (alternative for alternative in need if all(map(str.isupper, alternative))), ()
+    )
 
 
 def test_missing_credentials() -> None:
@@ -148,7 +164,9 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
     for judges in RUNS:
         done = ruler("score", "in.jsonl", "out.jsonl", *judges)
         assert done.returncode == 2, done.stderr
-        assert done.stderr.startswith("ruler: judge gemini/m needs a key (GEMINI_API_KEY")
+        assert done.stderr.startswith(
+            "ruler: judge gemini/m needs a key (GEMINI_API_KEY"
+        )
         assert done.stderr.count("\n") == 1
         assert [each.name for each in tmp_path.iterdir()] == ["in.jsonl"]
 
@@ -193,7 +211,9 @@ def test_given_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_aws_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A login that only Amazon's SDK finds counts; a profile that does not exist does not."""
-    (tmp_path / "creds").write_text("[mine]\naws_access_key_id = AKIA\naws_secret_access_key = s\n")
+    (tmp_path / "creds").write_text(
+        "[mine]\naws_access_key_id = AKIA\naws_secret_access_key = s\n"
+    )
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "creds"))
     monkeypatch.setenv("AWS_PROFILE", "mine")
     assert judge("bedrock/m").model == "bedrock/m"
@@ -207,7 +227,9 @@ def google(monkeypatch: pytest.MonkeyPatch, default: Any) -> None:
     """Replace the part of Google's SDK that is called."""
     auth, exceptions = ModuleType("google.auth"), ModuleType("google.auth.exceptions")
     vars(exceptions)["GoogleAuthError"] = type("GoogleAuthError", (Exception,), {})
-    vars(auth).update(default=default, exceptions=exceptions, __spec__=SimpleNamespace())
+    vars(auth).update(
+        default=default, exceptions=exceptions, __spec__=SimpleNamespace()
+    )
     monkeypatch.setitem(sys.modules, "google.auth", auth)
     monkeypatch.setitem(sys.modules, "google.auth.exceptions", exceptions)
     providers._finds.cache_clear()
@@ -218,7 +240,9 @@ def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
     google(monkeypatch, lambda scopes: (object(), "project"))
     assert judge("vertex_ai/m").model == "vertex_ai/m"
     google(monkeypatch, lambda scopes: (object(), None))
-    with pytest.raises(UsageError, match=r"needs VERTEXAI_PROJECT.*params={'vertex_project': …}"):
+    with pytest.raises(
+        UsageError, match=r"needs VERTEXAI_PROJECT.*params={'vertex_project': …}"
+    ):
         judge("vertex_ai/m")
     assert judge("vertex_ai/m", params={"vertex_project": "p"}).model == "vertex_ai/m"
 
@@ -267,7 +291,12 @@ async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
                 one._finds = True
                 call_error = await one.ask(REQUEST)
             assert isinstance(call_error, CallError)
-            assert (call_error.kind, call_error.scope, call_error.sent, call_error.billed) == (
+            assert (
+                call_error.kind,
+                call_error.scope,
+                call_error.sent,
+                call_error.billed,
+            ) == (
                 "refused",
                 "run",
                 False,
@@ -287,7 +316,11 @@ LITELLM_MESSAGES = [
 
 def test_litellm_messages() -> None:
     """litellm's message decides if its error has no class of its own; the judge's reply never does."""
-    quoted = "Error processing the answer, received: " + "x" * 100 + " missing credentials: no api_key is set"
+    quoted = (
+        "Error processing the answer, received: "
+        + "x" * 100
+        + " missing credentials: no api_key is set"
+    )
     for message in [*LITELLM_MESSAGES, quoted]:
         error = type("APIConnectionError", (Exception,), {"status_code": 500})(message)
         call_error = read_error(error, None)

@@ -14,13 +14,21 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from ruler_cli.answer import BOM, reply_of, usage_of
-from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.chat_completions import AnswerFormat
 from ruler_cli.judges.openai_http import HttpJudge
 from ruler_cli.judges.resolve import resolve
-from ruler_cli.types import CallError, Left, Reply, Request, Usage
+from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.types import (
+    BOM,
+    CallError,
+    Left,
+    Reply,
+    Request,
+    Usage,
+    reply_of,
+    usage_of,
+)
 from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
 from tests.values import opened
@@ -30,7 +38,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
 KEY = "my-own-key-0123456789"
 PROMPT = '<trajectory id="abcd">\nassistant: "truth=0.4"\n</trajectory>\ntrajectory_ids to score: ["abcd"]'
 REQUEST = Request("Grade.", PROMPT, ("abcd",))
-GOOD = answer(200, b'{"choices":[{"index":0,"message":{"role":"assistant","content":"fine"}}]}')
+GOOD = answer(
+    200, b'{"choices":[{"index":0,"message":{"role":"assistant","content":"fine"}}]}'
+)
 Route = Literal["http", "litellm"]
 BOTH: tuple[Route, ...] = ("http", "litellm")
 PATHS: tuple[tuple[str, Route], ...] = (
@@ -48,18 +58,26 @@ def no_leftovers() -> Iterator[None]:
 
 
 async def ask(
-    model: str, via: Route, base: str | None, request: Request = REQUEST, **settings: Any
+    model: str,
+    via: Route,
+    base: str | None,
+    request: Request = REQUEST,
+    **settings: Any,
 ) -> Reply | CallError:
     """Make one call; a test that would hang fails."""
     settings = {"api_key": KEY, "timeout": 20.0, **settings}
-    async with opened(resolve(JudgeSettings(model, base, via=via, **settings))) as judge:
+    async with opened(
+        resolve(JudgeSettings(model, base, via=via, **settings))
+    ) as judge:
         with anyio.fail_after(60):
             return await judge.ask(request)
 
 
 def error(status: int, message: str, headers: str = "", **more: Any) -> bytes:
     """Make an error response."""
-    return answer(status, json.dumps({"error": {"message": message, **more}}).encode(), headers)
+    return answer(
+        status, json.dumps({"error": {"message": message, **more}}).encode(), headers
+    )
 
 
 async def test_reply(server: JudgeServer, subtests: pytest.Subtests) -> None:
@@ -88,7 +106,10 @@ async def test_call_errors(server: JudgeServer, subtests: pytest.Subtests) -> No
             with subtests.test(cue=cue, via=via):
                 server.reset()
                 call_error = await ask(
-                    f"openai/{cue}", via, server.base, timeout=0.4 if cue[0] in "dh" else 9.0
+                    f"openai/{cue}",
+                    via,
+                    server.base,
+                    timeout=0.4 if cue[0] in "dh" else 9.0,
                 )
                 assert isinstance(call_error, CallError)
                 assert call_error.scope == scope, call_error.reason
@@ -104,9 +125,7 @@ CLAUDE = {
     "stop_reason": "end_turn",
     "usage": {"input_tokens": 1, "output_tokens": 1},
 }
-LEFT_BY_CLAUDE = (
-    "anthropic-ratelimit-requests-remaining: 49\r\nanthropic-ratelimit-tokens-remaining: 39000\r\n"
-)
+LEFT_BY_CLAUDE = "anthropic-ratelimit-requests-remaining: 49\r\nanthropic-ratelimit-tokens-remaining: 39000\r\n"
 
 
 async def test_what_limits_leave(subtests: pytest.Subtests) -> None:
@@ -153,12 +172,17 @@ async def test_deadline() -> None:
                     f"https://127.0.0.1:{silent.getsockname()[1]}/v1",
                 ):
                     group.start_soon(late, model, via, base)
-    assert call_errors == [CallError("transport", "the judge did not answer within 0.6 s", "call")] * 9
+    assert (
+        call_errors
+        == [CallError("transport", "the judge did not answer within 0.6 s", "call")] * 9
+    )
 
 
 async def test_deadline_of_all_steps(subtests: pytest.Subtests) -> None:
     """Each step down of the answer's form uses the remaining time, not a new timeout."""
-    refused = error(400, "'response_format' is not supported", type="invalid_request_error")
+    refused = error(
+        400, "'response_format' is not supported", type="invalid_request_error"
+    )
     for via in BOTH:
         with subtests.test(via=via):
             async with serving(refused, wait=0.9) as server:
@@ -184,13 +208,19 @@ async def test_meanings(subtests: pytest.Subtests) -> None:
     for status, signs, scope, rate in MEANINGS:
         for model, via in PATHS:
             with subtests.test(status=status, signs=signs, model=model, via=via):
-                async with serving(error(status, f"no, {KEY}", "Retry-After: 7\r\n", **signs)) as server:
+                async with serving(
+                    error(status, f"no, {KEY}", "Retry-After: 7\r\n", **signs)
+                ) as server:
                     call_error = await ask(model, via, server.base)
                     assert len(server.requests) == 1
                 assert isinstance(call_error, CallError)
-                assert (call_error.scope, call_error.rate) == (scope, rate), call_error.reason
+                assert (call_error.scope, call_error.rate) == (scope, rate), (
+                    call_error.reason
+                )
                 assert call_error.retry_after == (7 if scope == "call" else None)
-                assert call_error.reason.startswith(f"the judge answered {status}: no, [key]")
+                assert call_error.reason.startswith(
+                    f"the judge answered {status}: no, [key]"
+                )
 
 
 async def test_sent_or_not(subtests: pytest.Subtests) -> None:
@@ -202,24 +232,43 @@ async def test_sent_or_not(subtests: pytest.Subtests) -> None:
             async with serving(error(503, "upstream connection refused")) as server:
                 call_error = await ask(model, via, server.base)
                 assert isinstance(call_error, CallError)
-                assert (call_error.sent, "answered 503" in call_error.reason) == (True, True)
+                assert (call_error.sent, "answered 503" in call_error.reason) == (
+                    True,
+                    True,
+                )
             async with serving(b"") as server:
                 call_error = await ask(model, via, server.base)
                 assert isinstance(call_error, CallError)
-                assert (call_error.scope, call_error.sent, len(server.requests)) == ("call", True, 1)
+                assert (call_error.scope, call_error.sent, len(server.requests)) == (
+                    "call",
+                    True,
+                    1,
+                )
             call_error = await ask(model, via, closed)
             assert isinstance(call_error, CallError)
-            assert (call_error.scope, call_error.sent, call_error.billed) == ("call", False, False)
+            assert (call_error.scope, call_error.sent, call_error.billed) == (
+                "call",
+                False,
+                False,
+            )
             assert "cannot be reached" in call_error.reason
-            assert KEY not in repr(resolve(JudgeSettings(model, closed, via=via, api_key=KEY)).judge)
+            assert KEY not in repr(
+                resolve(JudgeSettings(model, closed, via=via, api_key=KEY)).judge
+            )
 
 
 async def test_error_with_status_200() -> None:
     """An error with status 200 is read as an error."""
-    async with serving(error(200, "Rate limit exceeded", "Retry-After: 3\r\n", code=429)) as server:
+    async with serving(
+        error(200, "Rate limit exceeded", "Retry-After: 3\r\n", code=429)
+    ) as server:
         call_error = await ask("openai/m", "http", server.base)
     assert isinstance(call_error, CallError)
-    assert (call_error.scope, call_error.rate, call_error.retry_after) == ("call", True, 3)
+    assert (call_error.scope, call_error.rate, call_error.retry_after) == (
+        "call",
+        True,
+        3,
+    )
 
 
 async def test_address_without_a_path() -> None:
@@ -257,27 +306,41 @@ async def test_web_page() -> None:
     async with serving(answer(200, b"<html><title>Welcome!</title></html>")) as server:
         call_error = await ask("openai/m", "http", server.base)
     assert isinstance(call_error, CallError)
-    assert "but a web page (Welcome!); is the endpoint's address right?" in call_error.reason
+    assert (
+        "but a web page (Welcome!); is the endpoint's address right?"
+        in call_error.reason
+    )
     moved = "Location: https://h.example/v1/chat/completions\r\n"
     async with serving(answer(307, b"", moved)) as server:
         call_error = await ask("openai/m", "http", server.base)
     assert isinstance(call_error, CallError)
-    assert "answered 307: https://h.example/v1; the endpoint redirects" in call_error.reason
+    assert (
+        "answered 307: https://h.example/v1; the endpoint redirects"
+        in call_error.reason
+    )
 
 
 async def test_litellm_without_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that litellm finds itself is removed, and the user's timeout ends the call."""
     async with serving(GOOD, wait=20) as server:
-        call_error = await ask("openai/m", "litellm", server.base, params={"timeout": 0.3})
+        call_error = await ask(
+            "openai/m", "litellm", server.base, params={"timeout": 0.3}
+        )
     assert isinstance(call_error, CallError)
-    assert (call_error.scope, call_error.sent, "in time" in call_error.reason) == ("call", True, True)
+    assert (call_error.scope, call_error.sent, "in time" in call_error.reason) == (
+        "call",
+        True,
+        True,
+    )
     async with serving(error(401, f"bad {KEY}", type="authentication_error")) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
         monkeypatch.setenv("ANTHROPIC_API_BASE", server.base.removesuffix("/v1"))
         call_error = await ask("anthropic/m", "litellm", None, api_key=None)
     assert isinstance(call_error, CallError)
     assert (KEY in call_error.reason, "[key]" in call_error.reason) == (False, True)
-    reply = await ask("anthropic/claude-sonnet-4-5", "litellm", None, params={"mock_response": "fine"})
+    reply = await ask(
+        "anthropic/claude-sonnet-4-5", "litellm", None, params={"mock_response": "fine"}
+    )
     assert isinstance(reply, Reply)
     assert (reply.text, reply.usage.calls) == ("fine", 1)
 
@@ -290,33 +353,52 @@ async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> Non
             reply = await ask("openai/format-refused", via, server.base)
             assert isinstance(reply, Reply)
             forms = server.stats()["by_format"]
-            assert (forms["json_schema"], forms["json_object"], forms["none"]) == (2, 1, 1)
+            assert (forms["json_schema"], forms["json_object"], forms["none"]) == (
+                2,
+                1,
+                1,
+            )
             assert reply.http_requests == 4
             reply = await ask("openai/limit-refused", via, server.base)
             assert isinstance(reply, Reply)
             assert "max_completion_tokens" in server.requests()[-1]
             server.reset()
             own = {"response_format": {"type": "json_object"}}
-            assert isinstance(await ask("openai/format-refused", via, server.base, params=own), CallError)
+            assert isinstance(
+                await ask("openai/format-refused", via, server.base, params=own),
+                CallError,
+            )
             assert server.stats()["requests"] == 1
 
 
 async def test_odd_ends(server: JudgeServer, subtests: pytest.Subtests) -> None:
     """A refusal, a filter and a cut differ from an answer, and the limit of the answer is sent."""
-    request = Request(REQUEST.system, REQUEST.user, REQUEST.labels, max_output_tokens=50, fitted=True)
+    request = Request(
+        REQUEST.system, REQUEST.user, REQUEST.labels, max_output_tokens=50, fitted=True
+    )
     for via in BOTH:
         with subtests.test(via=via):
             server.reset()
             replies = [
-                await ask(f"openai/{cue}", via, server.base) for cue in ("refusal", "filter", "cutoff")
+                await ask(f"openai/{cue}", via, server.base)
+                for cue in ("refusal", "filter", "cutoff")
             ]
-            ends = [(bool(r.refusal), r.truncated) for r in replies if isinstance(r, Reply)]
+            ends = [
+                (bool(r.refusal), r.truncated) for r in replies if isinstance(r, Reply)
+            ]
             assert ends == [(True, False), (True, False), (False, True)]
             server.reset()
             for params in ({}, {"max_tokens": 9}, {"max_completion_tokens": 99}):
                 await ask("openai/good", via, server.base, request, params=params)
-            sent = [{k: v for k, v in body.items() if k.startswith("max_")} for body in server.requests()]
-            assert sent == [{"max_tokens": 50}, {"max_tokens": 9}, {"max_completion_tokens": 50}]
+            sent = [
+                {k: v for k, v in body.items() if k.startswith("max_")}
+                for body in server.requests()
+            ]
+            assert sent == [
+                {"max_tokens": 50},
+                {"max_tokens": 9},
+                {"max_completion_tokens": 50},
+            ]
 
 
 UNKNOWN = [
@@ -338,20 +420,30 @@ async def test_unknown_provider(subtests: pytest.Subtests) -> None:
 async def test_not_open() -> None:
     """A judge that was not opened is an error of the caller."""
     with pytest.raises(RuntimeError):
-        await HttpJudge("n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}, AnswerFormat()).ask(REQUEST)
+        await HttpJudge(
+            "n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}, AnswerFormat()
+        ).ask(REQUEST)
 
 
 def test_usage() -> None:
     """Cached prompt tokens are read from the usage details; an invalid value counts as 0."""
-    value = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
+    value = {
+        "prompt_tokens": 10,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 4},
+    }
     assert usage_of(value) == Usage(10, 2, 4, 1)
-    assert usage_of({"prompt_tokens": -3, "completion_tokens": True}) == Usage(0, 0, 0, 1)
+    assert usage_of({"prompt_tokens": -3, "completion_tokens": True}) == Usage(
+        0, 0, 0, 1
+    )
     assert usage_of({"prompt_tokens": 2**63}) == usage_of(None) == Usage(0, 0, 0, 1)
 
 
 def test_stored_body() -> None:
     """The stored body of a reply reads as the reply; any other body is a CallError that contains it."""
-    reply = reply_of(b'{"choices":[{"message":{"content":"hm","refusal":"no"},"finish_reason":"length"}]}')
+    reply = reply_of(
+        b'{"choices":[{"message":{"content":"hm","refusal":"no"},"finish_reason":"length"}]}'
+    )
     assert reply == Reply("hm", Usage(calls=1), truncated=True, refusal="no")
     assert isinstance(reply, Reply)
     assert reply_of(reply.body) == reply
@@ -363,20 +455,38 @@ def test_stored_body() -> None:
 def test_echoed_key() -> None:
     """A key is removed from an answer, but not a placeholder for a key, which may be any word."""
     reply = reply_of(
-        b'{"choices":[{"message":{"content":[{"text":5},{"text":"sk-key-echo"}]}}]}', "sk-key-echo"
+        b'{"choices":[{"message":{"content":[{"text":5},{"text":"sk-key-echo"}]}}]}',
+        "sk-key-echo",
     )
     assert isinstance(reply, Reply)
     assert (reply.text, b"sk-key-echo" in reply.body) == ("[key]", False)
     key, sentence = "a/key-of-9", '{"explanation": "it is \\na\\/key\\u002Dof-9"}'
-    for content in (sentence, json.dumps(json.loads(sentence)), sentence.replace("a", "\\u0061")):
-        for body in (json.dumps({"choices": [{"message": {"content": content}}]}), content):
+    for content in (
+        sentence,
+        json.dumps(json.loads(sentence)),
+        sentence.replace("a", "\\u0061"),
+    ):
+        for body in (
+            json.dumps({"choices": [{"message": {"content": content}}]}),
+            content,
+        ):
             answer = reply_of(body.encode(), key)
-            told = answer.text if isinstance(answer, Reply) else (answer.body or b"").decode()
+            told = (
+                answer.text
+                if isinstance(answer, Reply)
+                else (answer.body or b"").decode()
+            )
             assert "[key]" in told
             assert "of-9" not in told
-    assert reply_of(b'{"a": "' + b"\\" * 300_000 + b'\\u0041"}', key) is not None  # in no time
-    text = '{"scores": [{"trajectory_id": "xjwx", "explanation": "none", "score": 0.1}]}'
+    assert (
+        reply_of(b'{"a": "' + b"\\" * 300_000 + b'\\u0041"}', key) is not None
+    )  # in no time
+    text = (
+        '{"scores": [{"trajectory_id": "xjwx", "explanation": "none", "score": 0.1}]}'
+    )
     for key in ("x", "1", "none", "scores"):
-        reply = reply_of(orjson.dumps({"choices": [{"message": {"content": text}}]}), key)
+        reply = reply_of(
+            orjson.dumps({"choices": [{"message": {"content": text}}]}), key
+        )
         assert isinstance(reply, Reply)
         assert reply.text == text

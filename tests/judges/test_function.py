@@ -39,11 +39,17 @@ GROUPS = [group("a", 0.1, 0.9), group("b", 0.8, 0.2), group("c", 0.5, 0.7)]
 TRUE = [(0.1, 0.9), (0.8, 0.2), (0.5, 0.7)]
 
 
-def reply(request: JudgeRequest, score_of: Callable[[str], float] = expected_score) -> str:
+def reply(
+    request: JudgeRequest, score_of: Callable[[str], float] = expected_score
+) -> str:
     """Return the reply that gives each rollout its true score."""
     shown = blocks(request.user)
     entries = [
-        {"trajectory_id": label, "explanation": "Read.", "score": score_of(shown[label])}
+        {
+            "trajectory_id": label,
+            "explanation": "Read.",
+            "score": score_of(shown[label]),
+        }
         for label in request.labels
     ]
     return orjson.dumps({"scores": entries}).decode()
@@ -72,11 +78,14 @@ class Asked:
 def by(function: Any, model: str = "mine", **more: Any) -> ScoreSettings:
     """Settings with a judge that is a function; `judge` are further settings of it."""
     return ScoreSettings(
-        judge=JudgeSettings(model, ask=function, **more.pop("judge", {})), **{"ledger": None, **more}
+        judge=JudgeSettings(model, ask=function, **more.pop("judge", {})),
+        **{"ledger": None, **more},
     )
 
 
-async def score_all(settings: ScoreSettings, groups: list[Any] = GROUPS) -> list[JudgedGroup[Any]]:
+async def score_all(
+    settings: ScoreSettings, groups: list[Any] = GROUPS
+) -> list[JudgedGroup[Any]]:
     """Score groups at once, with one Scorer."""
     async with Scorer(settings) as scorer:
         return list(await asyncio.gather(*[scorer.score(each) for each in groups]))
@@ -95,15 +104,23 @@ def test_scores(tmp_path: Path) -> None:
 
     assert asyncio.run(streamed()) == TRUE
     source = write(tmp_path / "in.jsonl", GROUPS)
-    summary = asyncio.run(score_file(source, tmp_path / "out.jsonl", by(asked, judge={"name": "local"})))
+    summary = asyncio.run(
+        score_file(source, tmp_path / "out.jsonl", by(asked, judge={"name": "local"}))
+    )
     assert (summary.scored, summary.asked, len(asked.requests)) == (3, 3, 9)
-    assert {record["ruler"]["judge"] for record in read(tmp_path / "out.jsonl")} == {"local"}
+    assert {record["ruler"]["judge"] for record in read(tmp_path / "out.jsonl")} == {
+        "local"
+    }
 
 
 def test_request() -> None:
     """A function gets the messages, the labels, the schema and the length of a reply, all frozen."""
     asked = Asked()
-    settings = by(asked, ask=AskSettings(passes=2, rubric="Be kind."), judge={"params": {"effort": "low"}})
+    settings = by(
+        asked,
+        ask=AskSettings(passes=2, rubric="Be kind."),
+        judge={"params": {"effort": "low"}},
+    )
     asyncio.run(score_all(settings, GROUPS[:1]))
     first, second = sorted(asked.requests, key=lambda request: request.pass_index)
     assert (first.model, first.params, first.pass_index, second.pass_index) == (
@@ -144,13 +161,18 @@ def test_ledger(tmp_path: Path) -> None:
     assert asked_by(ask=AskSettings(passes=2)) == 3
     assert asked_by(ask=AskSettings(rubric="Be kind.")) == 3
     assert asked_by(cached_only=True) == 0
-    missing = asyncio.run(score_all(by(Asked(), "third", ledger=ledger, cached_only=True)))
+    missing = asyncio.run(
+        score_all(by(Asked(), "third", ledger=ledger, cached_only=True))
+    )
     assert {one.kind for one in missing} == {"transport"}
 
 
 def test_mistakes_are_not_kept(tmp_path: Path) -> None:
     """The next run asks again about what a function raised, and not about what it refused."""
-    settings: dict[str, Any] = {"ledger": tmp_path / "ledger.sqlite", "pool": PoolSettings(retries=0)}
+    settings: dict[str, Any] = {
+        "ledger": tmp_path / "ledger.sqlite",
+        "pool": PoolSettings(retries=0),
+    }
     answers = iter((None, ValueError("no"), RulerError("I judge no cooking.")))
 
     async def fails(request: JudgeRequest) -> str:
@@ -163,7 +185,11 @@ def test_mistakes_are_not_kept(tmp_path: Path) -> None:
             return [(await scorer.score(each)).reason for each in GROUPS]
 
     refused = "I judge no cooking."
-    assert virtually(in_turn) == [None, "the judge's function raised ValueError: no", refused]
+    assert virtually(in_turn) == [
+        None,
+        "the judge's function raised ValueError: no",
+        refused,
+    ]
     again = Asked()
     judged = asyncio.run(score_all(by(again, **settings)))
     assert [one.reason for one in judged] == [None, None, refused]
@@ -190,16 +216,34 @@ class UntoldError(Exception):
     [
         (None, RefusedError, "the judge's function returned NoneType, and no text"),
         (5, RefusedError, "the judge's function returned int, and no text"),
-        ({"scores": {1}}, RefusedError, "the judge's function returned a dict that is no chat completion"),
-        (Broken(), RefusedError, "the judge's function returned a dict that is no chat completion"),
+        (
+            {"scores": {1}},
+            RefusedError,
+            "the judge's function returned a dict that is no chat completion",
+        ),
+        (
+            Broken(),
+            RefusedError,
+            "the judge's function returned a dict that is no chat completion",
+        ),
         (UntoldError(), RefusedError, "the judge's function raised UntoldError"),
-        (NameError("no x"), RefusedError, "the judge's function raised NameError: no x"),
-        (asyncio.CancelledError(), RefusedError, "the judge's function raised CancelledError"),
+        (
+            NameError("no x"),
+            RefusedError,
+            "the judge's function raised NameError: no x",
+        ),
+        (
+            asyncio.CancelledError(),
+            RefusedError,
+            "the judge's function raised CancelledError",
+        ),
         (TimeoutError(), RefusedError, "the judge's function raised TimeoutError"),
         (RefusedError("no key sk-0123456789abcdef"), RefusedError, r"no key \[key\]"),
     ],
 )
-def test_no_reply(first: Any, error: type[Exception], sentence: str, tmp_path: Path) -> None:
+def test_no_reply(
+    first: Any, error: type[Exception], sentence: str, tmp_path: Path
+) -> None:
     """A function of which no call has an answer stops the run with the reason, however it is asked."""
     source = write(tmp_path / "in.jsonl", GROUPS)
 
@@ -246,13 +290,25 @@ def sync(request: JudgeRequest) -> str:
             WrongShapeError,
             "judge mine: `ask` is no asynchronous function; define it with `async def`",
         ),
-        ("mine", {}, WrongShapeError, "settings.judge.ask: is of type str; give Callable"),
-        (Asked(), {"api_base": "http://x/v1"}, UsageError, "leave `api_base` out, or `ask`"),
+        (
+            "mine",
+            {},
+            WrongShapeError,
+            "settings.judge.ask: is of type str; give Callable",
+        ),
+        (
+            Asked(),
+            {"api_base": "http://x/v1"},
+            UsageError,
+            "leave `api_base` out, or `ask`",
+        ),
         (Asked(), {"api_key": "secret"}, UsageError, "leave `api_key` out, or `ask`"),
         (Asked(), {"via": "http"}, UsageError, "leave `via` out, or `ask`"),
     ],
 )
-def test_refused(ask: Any, judge: dict[str, Any], error: type[Exception], sentence: str) -> None:
+def test_refused(
+    ask: Any, judge: dict[str, Any], error: type[Exception], sentence: str
+) -> None:
     """A function that cannot be asked is refused before any group."""
     with pytest.raises(error, match=sentence):
         Scorer(by(ask, judge=judge))
@@ -274,13 +330,24 @@ def test_limits() -> None:
     groups = [group(f"g{i}", 0.1, 0.9) for i in range(12)]
     asked = Asked(seconds=10.0)
     virtually(lambda: score_all(by(asked, pool=PoolSettings(concurrency=3)), groups))
-    assert all(later - earlier >= 10 for earlier, later in zip(asked.times, asked.times[3:], strict=False))
+    assert all(
+        later - earlier >= 10
+        for earlier, later in zip(asked.times, asked.times[3:], strict=False)
+    )
     asked = Asked()
     virtually(lambda: score_all(by(asked, pool=PoolSettings(rpm=6)), groups))
-    assert max(sum(begin <= time < begin + 60 for time in asked.times) for begin in asked.times) <= 6
+    assert (
+        max(
+            sum(begin <= time < begin + 60 for time in asked.times)
+            for begin in asked.times
+        )
+        <= 6
+    )
     stuck = Asked(seconds=1e9)
     judged = virtually(
-        lambda: score_all(by(stuck, judge={"timeout": 5.0}, pool=PoolSettings(retries=1)), groups[:1])
+        lambda: score_all(
+            by(stuck, judge={"timeout": 5.0}, pool=PoolSettings(retries=1)), groups[:1]
+        )
     )
     assert re.match("the judge did not answer within 5 s", str(judged[0].reason))
 
@@ -291,7 +358,9 @@ def test_price() -> None:
     assert judged.fields["cost_usd"] is None
     assert judged.fields["usage"]["prompt_tokens"] > 200
     asked = Asked()
-    (judged,) = asyncio.run(score_all(by(asked, judge={"price": (1e6, 0.0)}), GROUPS[:1]))
+    (judged,) = asyncio.run(
+        score_all(by(asked, judge={"price": (1e6, 0.0)}), GROUPS[:1])
+    )
     size = len(asked.requests[0].system) + len(asked.requests[0].user)
     assert judged.fields["cost_usd"] == pytest.approx(size / 3.8, rel=0.01)
 
@@ -343,21 +412,34 @@ def test_panel_and_escalation() -> None:
 
         return asked, JudgeSettings(name, ask=ask)
 
-    (_, one), (_, other), (last, strong) = judge("one", 1.0), judge("other", 0.5), judge("strong", 1.0)
+    (_, one), (_, other), (last, strong) = (
+        judge("one", 1.0),
+        judge("other", 0.5),
+        judge("strong", 1.0),
+    )
     panel = ScoreSettings(judge=one, panel=(other,), ledger=None)
     (judged,) = asyncio.run(score_all(panel, GROUPS[:1]))
     assert judged.scores == pytest.approx((0.075, 0.675))
-    assert [each["judge"] for each in judged.trajectories[0]["judges"]] == ["one", "other"]
+    assert [each["judge"] for each in judged.trajectories[0]["judges"]] == [
+        "one",
+        "other",
+    ]
 
     truths = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-    passes = truths, (0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5)  # neither resolved nor tied
+    passes = (
+        truths,
+        (0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5),
+    )  # neither resolved nor tied
 
     async def unsure(request: JudgeRequest) -> str:
         scores = passes[request.pass_index]
         return reply(request, lambda text: scores[truths.index(expected_score(text))])
 
     settings = ScoreSettings(
-        judge=JudgeSettings("unsure", ask=unsure), escalate=strong, ask=AskSettings(passes=2), ledger=None
+        judge=JudgeSettings("unsure", ask=unsure),
+        escalate=strong,
+        ask=AskSettings(passes=2),
+        ledger=None,
     )
     (judged,) = asyncio.run(score_all(settings, [group("d", *truths)]))
     assert (judged.fields["judge"], judged.scores) == ("strong", truths)

@@ -17,7 +17,12 @@ from ruler_cli.types import CallError, Judge, Request, Usage
 from tests.judges.agreement import agreement
 from tests.values import few
 
-_TAU = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "tau_bench_gpt4o_airline.jsonl"
+_TAU = (
+    Path(__file__).resolve().parents[2].parent
+    / "shared"
+    / "data"
+    / "tau_bench_gpt4o_airline.jsonl"
+)
 _LINES = st.sampled_from(
     [
         'user: "please"',
@@ -36,12 +41,17 @@ _LINES = st.sampled_from(
         "",
     ]
 )
-_ROLLOUTS = st.lists(st.lists(_LINES, max_size=12).map("\n".join), min_size=1, max_size=6)
+_ROLLOUTS = st.lists(
+    st.lists(_LINES, max_size=12).map("\n".join), min_size=1, max_size=6
+)
 _GOOD = 'user: "u"\ncall get_x: {}\ntool get_x: {"x":1}\nassistant: "here"'
 
 
 def _request(rollouts: dict[str, str]) -> Request:
-    parts = [f'<trajectory id="{label}">\n{rollout}\n</trajectory>' for label, rollout in rollouts.items()]
+    parts = [
+        f'<trajectory id="{label}">\n{rollout}\n</trajectory>'
+        for label, rollout in rollouts.items()
+    ]
     return Request("system", "\n".join(parts), tuple(rollouts))
 
 
@@ -78,11 +88,15 @@ def test_invariance(rollouts: list[str], draw: Any) -> None:
     st.lists(
         st.fixed_dictionaries(
             {
-                "role": st.sampled_from(["user", "assistant", "tool", "system", "model: x"]),
+                "role": st.sampled_from(
+                    ["user", "assistant", "tool", "system", "model: x"]
+                ),
                 "content": st.text(),
             },
             optional={
-                "tool_calls": st.lists(st.fixed_dictionaries({"name": st.text(), "arguments": st.text()}))
+                "tool_calls": st.lists(
+                    st.fixed_dictionaries({"name": st.text(), "arguments": st.text()})
+                )
             },
         ),
         max_size=6,
@@ -146,7 +160,9 @@ def test_length() -> None:
 
 def test_siblings() -> None:
     """With all else equal, the state change that most siblings made scores above the odd one."""
-    made = 'call get_x: {{}}\ncall set_x: {{"to":{}}}\ntool set_x: "ok"\nassistant: "{}"'
+    made = (
+        'call get_x: {{}}\ncall set_x: {{"to":{}}}\ntool set_x: "ok"\nassistant: "{}"'
+    )
     common, again, odd = made.format(1, "a"), made.format(1, "b"), made.format(2, "c")
     ratings = rate([common, again, odd])
     assert ratings[common][0] == ratings[again][0] > ratings[odd][0]
@@ -185,9 +201,16 @@ def test_tool_errors() -> None:
 
 def test_state_changes() -> None:
     """A call counts as a state change by the first reading or writing verb of its tool's name."""
-    changing = ["update_order", "createIssue", "mcp__shop__delete_item", "transfer_funds"]
+    changing = [
+        "update_order",
+        "createIssue",
+        "mcp__shop__delete_item",
+        "transfer_funds",
+    ]
     for name in [*changing, "get_post", "search", "transfer_to_human_agents", '"…"']:
-        assert (f"{name}: {{}}" in observe(f"call {name}: {{}}").changes) == (name in changing)
+        assert (f"{name}: {{}}" in observe(f"call {name}: {{}}").changes) == (
+            name in changing
+        )
 
 
 def test_repeated_calls() -> None:
@@ -203,13 +226,27 @@ def test_no_quotes() -> None:
         f'{head}: "Error canary, I cannot"'
         for head in ("user", "assistant", "call canary", "tool canary", "canary")
     )
-    assert all("canary" not in explanation for _, explanation in rate([rollout, _GOOD]).values())
+    assert all(
+        "canary" not in explanation
+        for _, explanation in rate([rollout, _GOOD]).values()
+    )
 
 
 @pytest.mark.parametrize(
     "unit",
     few(
-        3, ["a", "{", 'tool: "Error\n', " ", '\\"', "\n", 'call f: {"a":1}\n', "assistant: hand you ", "x: "]
+        3,
+        [
+            "a",
+            "{",
+            'tool: "Error\n',
+            " ",
+            '\\"',
+            "\n",
+            'call f: {"a":1}\n',
+            "assistant: hand you ",
+            "x: ",
+        ],
     ),
 )
 def test_megabyte(unit: str) -> None:
@@ -219,7 +256,9 @@ def test_megabyte(unit: str) -> None:
     assert all(0 <= score <= 1 for score, _ in rated.values())
 
 
-@pytest.mark.skipif(not _TAU.exists(), reason="the tau-bench rollouts are not beside this checkout")
+@pytest.mark.skipif(
+    not _TAU.exists(), reason="the tau-bench rollouts are not beside this checkout"
+)
 def test_real_rollouts() -> None:
     """A rollout that passed its check ranks above one that failed in clearly more than half the pairs."""
     result = agreement(_TAU)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.answer import BOM, clean
 from ruler_cli.judges import provider_errors
 from ruler_cli.judges.provider_errors import (
     TABLE,
@@ -22,7 +21,7 @@ from ruler_cli.judges.provider_errors import (
     read_response,
     refuses_format,
 )
-from ruler_cli.types import CallError
+from ruler_cli.types import BOM, CallError, clean
 from tests.judges.answers import ANSWERS, Answer
 
 
@@ -41,7 +40,9 @@ def test_answer(subtests: pytest.Subtests) -> None:
             assert call_error.scope == ("call" if call_error.rate else reach)
 
 
-def call_errors(table: Sequence[ErrorRule], monkeypatch: pytest.MonkeyPatch) -> list[CallError]:
+def call_errors(
+    table: Sequence[ErrorRule], monkeypatch: pytest.MonkeyPatch
+) -> list[CallError]:
     """Return the meanings of all responses by another table."""
     with monkeypatch.context() as patch:
         patch.setattr(provider_errors, "TABLE", tuple(table))
@@ -52,28 +53,48 @@ def test_no_dead_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any one row some answer, or some stated context, would have another meaning."""
     whole = call_errors(TABLE, monkeypatch)
     for index, row in enumerate(TABLE):
-        assert call_errors([*TABLE[:index], *TABLE[index + 1 :]], monkeypatch) != whole, row
+        assert (
+            call_errors([*TABLE[:index], *TABLE[index + 1 :]], monkeypatch) != whole
+        ), row
         assert row.remedy or row.scope != "run", row
     forms = provider_errors._CONTEXTS
     for index, form in enumerate(forms):
-        monkeypatch.setattr(provider_errors, "_CONTEXTS", forms[:index] + forms[index + 1 :])
-        assert [context_of(message) for message, _ in FORMS] != [expected for _, expected in FORMS], form
+        monkeypatch.setattr(
+            provider_errors, "_CONTEXTS", forms[:index] + forms[index + 1 :]
+        )
+        assert [context_of(message) for message, _ in FORMS] != [
+            expected for _, expected in FORMS
+        ], form
 
 
 def test_should_retry() -> None:
     """The server's own header moves an error between call and group, and never to or from the run."""
-    words = [(500, "false", "group"), (413, "True", "call"), (401, "true", "run"), (404, "false", "run")]
-    for status, word, scope in [*words, (400, "false", "group"), (503, "perhaps", "call")]:
+    words = [
+        (500, "false", "group"),
+        (413, "True", "call"),
+        (401, "true", "run"),
+        (404, "false", "run"),
+    ]
+    for status, word, scope in [
+        *words,
+        (400, "false", "group"),
+        (503, "perhaps", "call"),
+    ]:
         assert classify(status, "", "", {"X-Should-Retry": word}).scope == scope
 
 
 def test_refuses_format() -> None:
     """Only an error about the answer's format is a refusal of it."""
-    assert refuses_format(400, "'response_format' of type 'json_schema' is not supported")
-    assert refuses_format(400, "Failed to initialize samplers: failed to parse grammar")
-    assert refuses_format(400, "The provided JSON schema contains features not supported by xgrammar.")
     assert refuses_format(
-        400, "litellm.UnsupportedParamsError: nlp_cloud does not support parameters: ['response_format']"
+        400, "'response_format' of type 'json_schema' is not supported"
+    )
+    assert refuses_format(400, "Failed to initialize samplers: failed to parse grammar")
+    assert refuses_format(
+        400, "The provided JSON schema contains features not supported by xgrammar."
+    )
+    assert refuses_format(
+        400,
+        "litellm.UnsupportedParamsError: nlp_cloud does not support parameters: ['response_format']",
     )
     assert not refuses_format(400, "bad request")
     assert not refuses_format(400, "bad request: " + "a" * 1000 + "response_format")
@@ -82,7 +103,10 @@ def test_refuses_format() -> None:
 
 def test_clean() -> None:
     """Foreign text loses keys, passwords, control characters and length."""
-    text = clean("bad key my-own-key and sk-proj-abcdefgh123\x1b[31m\nBearer abc" + "x" * 999, "my-own-key")
+    text = clean(
+        "bad key my-own-key and sk-proj-abcdefgh123\x1b[31m\nBearer abc" + "x" * 999,
+        "my-own-key",
+    )
     assert "my-own-key" not in text
     assert "sk-proj" not in text
     assert "\x1b" not in text
@@ -102,31 +126,61 @@ FORMS = [
         "total of 8500 tokens: 7900 tokens from the input messages and 600 tokens for the completion.",
         (8192, 7900),
     ),
-    ("maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens", (4096, 5000)),
+    (
+        "maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens",
+        (4096, 5000),
+    ),
     ("maximum context length of 10 tokens ... request has 12 input tokens", (10, 12)),
     (
         "maximum context length is 4096 tokens. However, you requested 5096 tokens (5000 in the messages, 96 "
         "in the completion)",
         (4096, 5000),
     ),
-    ("maximum context length is 9 tokens. You requested about 12 tokens (11 of text input, 1 in", (9, 11)),
+    (
+        "maximum context length is 9 tokens. You requested about 12 tokens (11 of text input, 1 in",
+        (9, 11),
+    ),
     (
         "You passed 51 input tokens and requested 1 output tokens. However, the context length is only 40",
         (40, 51),
     ),
-    ("decoder prompt (length 5000) is longer than the maximum model length of 4096.", (4096, 5000)),
-    ("The input (61709 tokens) is longer than the model's context length (40960 tokens).", (40960, 61709)),
-    ("Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).", (59862, 160062)),
+    (
+        "decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+        (4096, 5000),
+    ),
+    (
+        "The input (61709 tokens) is longer than the model's context length (40960 tokens).",
+        (40960, 61709),
+    ),
+    (
+        "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).",
+        (59862, 160062),
+    ),
     ("prompt is too long: 210000 tokens > 200000 maximum", (200000, 210000)),
-    ("input length and `max_tokens` exceed context limit: 86888 + 119866 > 204648, dec", (204648, 86888)),
-    ("The input token count (12) exceeds the maximum number of tokens allowed (10).", (10, 12)),
-    ("request (5000 tokens) exceeds the available context size (4096 tokens), try", (4096, 5000)),
+    (
+        "input length and `max_tokens` exceed context limit: 86888 + 119866 > 204648, dec",
+        (204648, 86888),
+    ),
+    (
+        "The input token count (12) exceeds the maximum number of tokens allowed (10).",
+        (10, 12),
+    ),
+    (
+        "request (5000 tokens) exceeds the available context size (4096 tokens), try",
+        (4096, 5000),
+    ),
     (
         "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
         (131072, 140000),
     ),
-    ("Prompt contains 40 tokens and 0 draft tokens, too large for model with 32 maximum context", (32, 40)),
-    ("The prompt is too long: 40000, model maximum context length: 32768", (32768, 40000)),
+    (
+        "Prompt contains 40 tokens and 0 draft tokens, too large for model with 32 maximum context",
+        (32, 40),
+    ),
+    (
+        "The prompt is too long: 40000, model maximum context length: 32768",
+        (32768, 40000),
+    ),
     ("Current length is 9000 while limit is 8192", (8192, 9000)),
     (
         "No models have context window large enough for this call.\nModel=openai/x, Max Input Tokens=400, "
@@ -134,8 +188,14 @@ FORMS = [
         (400, 444),
     ),
     ("`inputs` must have less than 8192 tokens. Given: 9000", (8192, 9000)),
-    ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens", (4096, 5000)),
-    ("Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 342389.", (30000, 342389)),
+    (
+        "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
+        (4096, 5000),
+    ),
+    (
+        "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 342389.",
+        (30000, 342389),
+    ),
 ]
 
 
@@ -148,7 +208,11 @@ def test_context(subtests: pytest.Subtests) -> None:
 
 def test_no_stated_context() -> None:
     """A message without both numbers states nothing, and one that echoes a request is read up to a bound."""
-    for message in ("too long", "maximum context length is 4096 tokens", "x" * 10_000 + FORMS[10][0]):
+    for message in (
+        "too long",
+        "maximum context length is 4096 tokens",
+        "x" * 10_000 + FORMS[10][0],
+    ):
         assert context_of(message) is None
     assert context_of("maximum context length is 1 " * 3000 + "9" * 40_000) is None
 
@@ -157,7 +221,10 @@ JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.sampled_from(["error", "message", "code", "detail", "metadata", "raw"]), inner)
+        | st.dictionaries(
+            st.sampled_from(["error", "message", "code", "detail", "metadata", "raw"]),
+            inner,
+        )
     ),
 )
 
@@ -168,8 +235,16 @@ RESPONSE_BODIES: list[tuple[Any, str, str]] = [
     ({"message": "m", "__type": "ThrottlingException"}, "ThrottlingException", "m"),
     ([{"error": {"code": 429, "message": "m", "status": "S"}}], "429 S", "m"),
     ({"error": {"message": "m", "innererror": {"code": "R"}}}, "R", "m"),
-    ({"error": {"message": "m", "details": [{"retryDelay": "3s"}]}}, "retryDelay: 3s", "m"),
-    ({"error": {"message": "m", "code": 1, "metadata": {"raw": "theirs"}}}, "1", "m: theirs"),
+    (
+        {"error": {"message": "m", "details": [{"retryDelay": "3s"}]}},
+        "retryDelay: 3s",
+        "m",
+    ),
+    (
+        {"error": {"message": "m", "code": 1, "metadata": {"raw": "theirs"}}},
+        "1",
+        "m: theirs",
+    ),
     ({"detail": [{"loc": ["a"], "msg": "n", "input": {"code": "x"}}]}, "", "['a']: n"),
     ({"detail": "Not Found"}, "", "Not Found"),
     ("text", "", "text"),
@@ -194,13 +269,24 @@ PROXY_MESSAGES = [
 def test_proxy_messages() -> None:
     """The message of a proxy's error is its backend's, without the proxy's own routing."""
     for aside in PROXY_MESSAGES:
-        body = {"error": {"message": f"OpenAIException - The server had an error{aside}", "code": "500"}}
-        assert error_of(orjson.dumps(body))[1].rstrip(".") == "OpenAIException - The server had an error"
+        body = {
+            "error": {
+                "message": f"OpenAIException - The server had an error{aside}",
+                "code": "500",
+            }
+        }
+        assert (
+            error_of(orjson.dumps(body))[1].rstrip(".")
+            == "OpenAIException - The server had an error"
+        )
 
 
 def test_page() -> None:
     """The message of a page is its title, or its words if it has none."""
-    assert error_of(b"<html><title>502\n Bad Gateway</title>more</html>") == ("", "502 Bad Gateway")
+    assert error_of(b"<html><title>502\n Bad Gateway</title>more</html>") == (
+        "",
+        "502 Bad Gateway",
+    )
     assert error_of(b"<p>no <b>way</b></p>") == ("", "no way")
     assert error_of(b"error code: 1015") == ("", "error code: 1015")
     assert error_of(b"") == ("", "")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import ruler_cli
-from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.resolve import resolve
+from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Reply, Request
 from tests.conftest import group
 from tests.judges.raw_server import answer, serving
@@ -23,7 +23,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
 KEY = "my-own-key-0123456789"
 REQUEST = Request("Grade.", "Nothing.", ("a",))
 CHAT = {
-    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "ok"},
+        }
+    ],
     "service_tier": "on_demand",  # litellm requires it of Groq, which always sends it
 }
 MESSAGE = {
@@ -31,8 +37,17 @@ MESSAGE = {
     "content": [{"type": "text", "text": "ok"}], "usage": {"input_tokens": 1, "output_tokens": 1},
 }  # fmt: skip
 CANDIDATES = {
-    "candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}],
-    "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+    "candidates": [
+        {
+            "content": {"role": "model", "parts": [{"text": "ok"}]},
+            "finishReason": "STOP",
+        }
+    ],
+    "usageMetadata": {
+        "promptTokenCount": 1,
+        "candidatesTokenCount": 1,
+        "totalTokenCount": 2,
+    },
 }
 CONVERSE = {
     "output": {"message": {"role": "assistant", "content": [{"text": "ok"}]}}, "stopReason": "end_turn",
@@ -70,7 +85,9 @@ WIRES = [
          f"authorization: Bearer {KEY}", CHAT),
 ]  # fmt: skip
 """No variable sets Gemini's address; it has its own test."""
-each_wire = pytest.mark.parametrize("wire", WIRES, ids=[wire.model.partition("/")[0] for wire in WIRES])
+each_wire = pytest.mark.parametrize(
+    "wire", WIRES, ids=[wire.model.partition("/")[0] for wire in WIRES]
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -83,11 +100,16 @@ def no_leftovers() -> Iterator[None]:
 def read(head: bytes) -> tuple[str, dict[str, str]]:
     """Return the path with its query, and the headers by their names in lower case."""
     first, *rest = head.decode().rstrip("\r\n").split("\r\n")
-    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
+    headers = {
+        name.lower(): value
+        for name, _, value in (line.partition(": ") for line in rest)
+    }
     return first.split(" ")[1].replace("%3A", ":"), headers
 
 
-async def sent(settings: JudgeSettings, response: dict[str, Any], server: Any) -> tuple[str, dict[str, str]]:
+async def sent(
+    settings: JudgeSettings, response: dict[str, Any], server: Any
+) -> tuple[str, dict[str, str]]:
     """Make one call; return the path and the headers of its request."""
     async with opened(resolve(settings)) as judge:
         reply = await judge.ask(REQUEST)
@@ -99,14 +121,20 @@ async def sent(settings: JudgeSettings, response: dict[str, Any], server: Any) -
 
 @each_wire
 @pytest.mark.parametrize("given", [True, False], ids=["api-base", "variable"])
-async def test_protocol(wire: Wire, given: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_protocol(
+    wire: Wire, given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A provider gets its own protocol at its path, with its header, from any source of its address."""
     async with serving(answer(200, json.dumps(wire.response).encode())) as server:
         base = f"http://127.0.0.1:{server.port}{wire.base}"
         if not given:
             monkeypatch.setenv(wire.variable, base)
         settings = JudgeSettings(
-            wire.model, base if given else None, api_key=KEY, params=dict(wire.params), timeout=30
+            wire.model,
+            base if given else None,
+            api_key=KEY,
+            params=dict(wire.params),
+            timeout=30,
         )
         path, headers = await sent(settings, wire.response, server)
     name, _, value = wire.header.partition(": ")
@@ -120,7 +148,9 @@ async def test_gemini() -> None:
     async with serving(answer(200, json.dumps(CANDIDATES).encode())) as server:
         base = f"http://127.0.0.1:{server.port}/v1beta"
         path, headers = await sent(
-            JudgeSettings("gemini/gemini-x", base, api_key=KEY, timeout=30), CANDIDATES, server
+            JudgeSettings("gemini/gemini-x", base, api_key=KEY, timeout=30),
+            CANDIDATES,
+            server,
         )
     assert ":generateContent" in path
     assert headers.get("x-goog-api-key") == KEY or f"key={KEY}" in path
@@ -128,12 +158,19 @@ async def test_gemini() -> None:
 
 async def test_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """A provider's own key from its variable is not sent to an address for which the user names no key."""
-    for name in ("ANTHROPIC_API_KEY", "GROQ_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "DEEPSEEK_API_KEY"):
+    for name in (
+        "ANTHROPIC_API_KEY",
+        "GROQ_API_KEY",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "DEEPSEEK_API_KEY",
+    ):
         monkeypatch.setenv(name, KEY)
     for wire in WIRES[1:]:
         async with serving(answer(200, json.dumps(wire.response).encode())) as server:
             base = f"http://127.0.0.1:{server.port}{wire.base}"
-            await sent(JudgeSettings(wire.model, base, timeout=30), wire.response, server)
+            await sent(
+                JudgeSettings(wire.model, base, timeout=30), wire.response, server
+            )
             assert KEY.encode() not in server.heads[0]
 
 
@@ -144,18 +181,24 @@ async def test_azure_key(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(answer(200, json.dumps(wire.response).encode())) as server:
         base = f"http://127.0.0.1:{server.port}"
         params = {"api_version": "2024-10-21"}
-        path, headers = await sent(JudgeSettings(wire.model, base, params=params, timeout=30), CHAT, server)
+        path, headers = await sent(
+            JudgeSettings(wire.model, base, params=params, timeout=30), CHAT, server
+        )
     assert path == wire.path
     assert headers["api-key"] == KEY
 
 
-@pytest.mark.parametrize("model", ["xinference/m", "lm_studio/m", "litellm_proxy/m", "custom_openai/m"])
+@pytest.mark.parametrize(
+    "model", ["xinference/m", "lm_studio/m", "litellm_proxy/m", "custom_openai/m"]
+)
 async def test_self_hosted(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Self-hosted servers get no key that was not named, not even OpenAI's."""
     for name in ("OPENAI_API_KEY", "LM_STUDIO_API_KEY"):
         monkeypatch.setenv(name, KEY)
     async with serving(answer(200, json.dumps(CHAT).encode())) as server:
-        await sent(JudgeSettings(model, server.base, via="litellm", timeout=30), CHAT, server)
+        await sent(
+            JudgeSettings(model, server.base, via="litellm", timeout=30), CHAT, server
+        )
         assert KEY.encode() not in server.heads[0]
 
 
@@ -166,9 +209,13 @@ async def test_signed(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = WIRES[2]
     async with serving(answer(200, json.dumps(wire.response).encode())) as server:
         base = f"http://127.0.0.1:{server.port}"
-        path, headers = await sent(JudgeSettings(wire.model, base, timeout=30), wire.response, server)
+        path, headers = await sent(
+            JudgeSettings(wire.model, base, timeout=30), wire.response, server
+        )
     assert path == wire.path
-    assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/")
+    assert headers["authorization"].startswith(
+        "AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/"
+    )
     assert KEY not in str(headers)
 
 

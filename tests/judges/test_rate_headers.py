@@ -44,7 +44,8 @@ def test_spellings(subtests: pytest.Subtests) -> None:
     for value, seconds in SPELLINGS:
         with subtests.test(value=value, seconds=seconds):
             asked, reset = (
-                retry_after({name: value}, "", True, NOW) for name in ("Retry-After", "x-ratelimit-reset")
+                retry_after({name: value}, "", True, NOW)
+                for name in ("Retry-After", "x-ratelimit-reset")
             )
             assert asked == (None if seconds is None else pytest.approx(seconds))
             assert reset == (asked or None)  # a reset that is over is ignored
@@ -97,11 +98,17 @@ LEFT: tuple[tuple[dict[str, Any], Left | None], ...] = (
     ({}, None),
     ({"x-ratelimit-remaining-requests": "499"}, Left(499)),
     ({"x-ratelimit-remaining-tokens": " 40000.5 "}, Left(None, 40_000)),
-    ({"anthropic-ratelimit-requests-remaining": "49", "x-ratelimit-remaining": "3"}, Left(49)),
+    (
+        {"anthropic-ratelimit-requests-remaining": "49", "x-ratelimit-remaining": "3"},
+        Left(49),
+    ),
     ({"anthropic-ratelimit-input-tokens-remaining": 30_000}, Left(None, 30_000)),
     ({"ratelimit-remaining": "-7"}, Left(0)),
     ({"x-ratelimit-remaining-requests": "many", "x-ratelimit-remaining": "8"}, Left(8)),
-    *(({"x-ratelimit-remaining": value}, None) for value in ("nan", "inf", "1e9", "٣", "9" * 400, "", [1])),
+    *(
+        ({"x-ratelimit-remaining": value}, None)
+        for value in ("nan", "inf", "1e9", "٣", "9" * 400, "", [1])
+    ),
 )
 
 
@@ -144,7 +151,9 @@ def test_order_with_a_message() -> None:
     assert retry_after({"Retry-After": "1", **reset}, "try again in 4s", True, NOW) == 1
     assert retry_after(reset, "try again in 4s", True, NOW) == 4
     assert retry_after(reset, "no", True, NOW) == 9
-    assert retry_after(reset, "no", False, NOW) is None  # on every answer of some providers
+    assert (
+        retry_after(reset, "no", False, NOW) is None
+    )  # on every answer of some providers
     assert classify(429, "", "Please try again in 6m0s.", {}).retry_after == 360
     assert classify(401, "", "no", {"Retry-After": "7"}).retry_after is None
 
@@ -159,17 +168,28 @@ def test_calls_in_flight() -> None:
 INVALID = st.one_of(
     st.text(max_size=120),
     st.from_regex(r"[0-9.]{1,40}(ms|s|m|h|d| days)?", fullmatch=True),
-    st.from_regex(r"[A-Z][a-z]{2}, [0-9]{1,3} [A-Z][a-z]{2} [0-9]{1,6} [0-9:]{1,9}( GMT| [+-][0-9]{1,6})?"),
-    st.from_regex(r"[0-9]{1,5}-[0-9]{2}-[0-9]{2}T[0-9:.]{2,12}(Z|[+-][0-9]{2}:[0-9]{2})?", fullmatch=True),
+    st.from_regex(
+        r"[A-Z][a-z]{2}, [0-9]{1,3} [A-Z][a-z]{2} [0-9]{1,6} [0-9:]{1,9}( GMT| [+-][0-9]{1,6})?"
+    ),
+    st.from_regex(
+        r"[0-9]{1,5}-[0-9]{2}-[0-9]{2}T[0-9:.]{2,12}(Z|[+-][0-9]{2}:[0-9]{2})?",
+        fullmatch=True,
+    ),
     st.datetimes().map(format_datetime),
     st.floats().map(str),
     st.integers().map(str),
 )
 
 
-@given(st.dictionaries(st.sampled_from(NAMES), INVALID), st.datetimes(timezones=st.just(UTC)), INVALID)
+@given(
+    st.dictionaries(st.sampled_from(NAMES), INVALID),
+    st.datetimes(timezones=st.just(UTC)),
+    INVALID,
+)
 @example({"Retry-After": "Mon, 01 Jan 0001 00:00:00 +9999"}, NOW, "")
-@example({"Retry-After": "9999-12-31T23:59:59-23:59"}, NOW, "retry in " + "9" * 400 + "s")
+@example(
+    {"Retry-After": "9999-12-31T23:59:59-23:59"}, NOW, "retry in " + "9" * 400 + "s"
+)
 def test_any_value(headers: dict[str, str], now: datetime, text: str) -> None:
     """No header and no message raises, and the result is None or finite and not negative."""
     for result in (

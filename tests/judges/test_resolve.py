@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges import pricing
 from ruler_cli.judges.litellm import LitellmJudge
 from ruler_cli.judges.openai_http import HttpJudge
 from ruler_cli.judges.pricing import ModelInfo, Price, model_info
 from ruler_cli.judges.resolve import address_note, model_of, resolve
+from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Usage
 
 NAMES = [
@@ -35,13 +35,17 @@ def test_direct(monkeypatch: pytest.MonkeyPatch) -> None:
         assert judge.model == model
         assert judge.base == ("http://h/v1" if base else "https://api.openai.com/v1")
         assert judge.key == (None if base else "sk-x")
-    assert isinstance(resolve(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge)
+    assert isinstance(
+        resolve(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge
+    )
 
 
 def test_parameters_of_offline() -> None:
     """The offline judge takes no parameters; the error names the option, or the judge of a table."""
     for name, words in (("", r"params\['a'\]: "), ("mine", "judge mine: ")):
-        with pytest.raises(UsageError, match=f"{words}judge offline takes no parameters"):
+        with pytest.raises(
+            UsageError, match=f"{words}judge offline takes no parameters"
+        ):
             resolve(JudgeSettings("offline", name=name, params={"a": 1}))
 
 
@@ -71,7 +75,9 @@ def test_address() -> None:
         assert isinstance(judge, HttpJudge)
         assert judge.base == cut, given
         noted = given.strip().rstrip("/") != cut
-        assert address_note(settings) == (f"api_base is taken as {cut}" if noted else None)
+        assert address_note(settings) == (
+            f"api_base is taken as {cut}" if noted else None
+        )
         note = address_note(replace(settings, name="j"))
         assert note == (f"the endpoint of judge j is taken as {cut}" if noted else None)
 
@@ -110,8 +116,12 @@ ROUTES = [
 def test_route_to_an_endpoint() -> None:
     """A first word that litellm has as a provider keeps its protocol; any other is part of the name."""
     for name, params, direct in ROUTES:
-        settings = JudgeSettings(name, api_base="http://127.0.0.1:9", api_key="k" * 9, params=params)
-        assert isinstance(resolve(settings).judge, HttpJudge if direct else LitellmJudge), name
+        settings = JudgeSettings(
+            name, api_base="http://127.0.0.1:9", api_key="k" * 9, params=params
+        )
+        assert isinstance(
+            resolve(settings).judge, HttpJudge if direct else LitellmJudge
+        ), name
         assert isinstance(resolve(replace(settings, via="http")).judge, HttpJudge), name
 
 
@@ -125,7 +135,9 @@ def test_price_and_context() -> None:
     assert model_info("openai/nothing-of-that-name").reasoning is None
     assert model_of(JudgeSettings("openai/o3", api_base="http://h/v1")).price is None
     assert model_of(JudgeSettings("no/such-model")).price is None
-    assert model_of(JudgeSettings("openai/o3", price=(1.0, 2.0))).price == Price(1e-6, 2e-6, 1e-6)
+    assert model_of(JudgeSettings("openai/o3", price=(1.0, 2.0))).price == Price(
+        1e-6, 2e-6, 1e-6
+    )
     assert model_of(JudgeSettings("offline")).price == Price(0.0, 0.0, 0.0)
 
 
@@ -145,7 +157,11 @@ ENTRIES: list[tuple[dict[str, Any], ModelInfo]] = [
     ),
     ({"input_cost_per_token": 1e-6}, ModelInfo(reasoning=False)),
     (
-        {"max_input_tokens": "many", "max_output_tokens": "x", "supports_reasoning": "y"},
+        {
+            "max_input_tokens": "many",
+            "max_output_tokens": "x",
+            "supports_reasoning": "y",
+        },
         ModelInfo(reasoning=False),
     ),
     ({}, ModelInfo()),
@@ -162,5 +178,8 @@ def test_entries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_cached_tokens() -> None:
     """Cached prompt tokens are part of the prompt and are billed once."""
-    assert Price(2.0, 3.0, 0.5).of(Usage(prompt=10, completion=1, cached=4)) == 6 * 2.0 + 4 * 0.5 + 3.0
+    assert (
+        Price(2.0, 3.0, 0.5).of(Usage(prompt=10, completion=1, cached=4))
+        == 6 * 2.0 + 4 * 0.5 + 3.0
+    )
     assert Price(4.0, 2.0, 1.0).of(Usage(prompt=1, cached=6)) == 6

@@ -24,29 +24,44 @@ from ruler_cli.types import CallError, Judge, Request, Usage
 
 _LETTERS = "bcdfghjklm"
 _EXACT = SimulatedModel(persistent=0, slot=0, noise=0, level=0)
-_LABELS = tuple(f"{a}{b}{c}{d}" for a in "bc" for b in _LETTERS for c in _LETTERS for d in _LETTERS)
+_LABELS = tuple(
+    f"{a}{b}{c}{d}" for a in "bc" for b in _LETTERS for c in _LETTERS for d in _LETTERS
+)
 
 
 def _request(rollouts: list[str], system: str = "system") -> Request:
     labels = _LABELS[: len(rollouts)]
-    parts = [f'<trajectory id="{k}">\n{b}\n</trajectory>' for k, b in zip(labels, rollouts, strict=True)]
+    parts = [
+        f'<trajectory id="{k}">\n{b}\n</trajectory>'
+        for k, b in zip(labels, rollouts, strict=True)
+    ]
     return Request(system, "\n".join(parts), labels)
 
 
 def _spread(model: SimulatedModel, passes: int = 400) -> list[list[float]]:
     """Return scores of eight rollouts with truth .5, pass by pass; only the request's wording differs."""
     rollouts = [f'assistant: "truth=0.5 {i}"' for i in range(8)]
-    return [list(score(model, _request(rollouts, f"pass {n}")).values()) for n in range(passes)]
+    return [
+        list(score(model, _request(rollouts, f"pass {n}")).values())
+        for n in range(passes)
+    ]
 
 
 @settings(deadline=None)
-@given(st.text(), st.text(), st.lists(st.text(alphabet="ab \nt=", max_size=20), max_size=6))
+@given(
+    st.text(), st.text(), st.lists(st.text(alphabet="ab \nt=", max_size=20), max_size=6)
+)
 def test_any_request(system: str, user: str, rollouts: list[str]) -> None:
     """Every label has a score in [0, 1] on the grid of .05, the same each time."""
-    for request in (_request(rollouts, system), Request(system, user, ("bcdf", "ghjk"))):
+    for request in (
+        _request(rollouts, system),
+        Request(system, user, ("bcdf", "ghjk")),
+    ):
         scores = score(SimulatedModel(), request)
         assert tuple(scores) == request.labels
-        assert all(0 <= s <= 1 and round(s * 20, 9).is_integer() for s in scores.values())
+        assert all(
+            0 <= s <= 1 and round(s * 20, 9).is_integer() for s in scores.values()
+        )
         assert score(SimulatedModel(), request) == scores
 
 
@@ -64,12 +79,20 @@ def test_reply() -> None:
     assert reply.usage == Usage(calls=1)
     parsed = parse(reply.text, request.labels)
     assert [s for s, _ in parsed.entries.values()] == [0.35, 0.9]
-    assert all(explanation.startswith("Simulated") for _, explanation in parsed.entries.values())
+    assert all(
+        explanation.startswith("Simulated")
+        for _, explanation in parsed.entries.values()
+    )
 
 
 def test_stated_truth() -> None:
     """The last `truth=` in a rollout is its truth, at most 1."""
-    rollouts = ("truth=0.35", 'assistant: "truth=.2 then truth=0.7"', "truth=12", "truth=0")
+    rollouts = (
+        "truth=0.35",
+        'assistant: "truth=.2 then truth=0.7"',
+        "truth=12",
+        "truth=0",
+    )
     assert [truth(rollout) for rollout in rollouts] == [0.35, 0.7, 1.0, 0.0]
 
 
@@ -86,7 +109,9 @@ def test_drawn_truths() -> None:
 @given(st.permutations([0.1, 0.35, 0.5, 0.8]), st.integers(0, 5))
 def test_no_errors(truths: list[float], seed: int) -> None:
     """With every deviation at 0 the score is the truth, for any order, labels and seed."""
-    model = SimulatedModel.of({"persistent": 0, "slot": 0, "noise": 0, "level": 0, "seed": seed})
+    model = SimulatedModel.of(
+        {"persistent": 0, "slot": 0, "noise": 0, "level": 0, "seed": seed}
+    )
     scores = score(model, _request([f"truth={t}" for t in truths]))
     assert list(scores.values()) == truths
 
@@ -122,11 +147,15 @@ def test_errors_over_passes() -> None:
     assert pstdev([row[0] for row in level]) == pytest.approx(0.2, abs=0.04)
     noise = _spread(SimulatedModel.of({**quiet, "noise": 0.1}))
     assert abs(fmean(value for row in noise for value in row) - 0.5) < 0.02
-    assert pstdev([row[0] for row in noise]) == pytest.approx(pstdev([row[5] for row in noise]), rel=0.2)
+    assert pstdev([row[0] for row in noise]) == pytest.approx(
+        pstdev([row[5] for row in noise]), rel=0.2
+    )
 
 
 def _quiet(**params: float) -> SimulatedModel:
-    return SimulatedModel.of({"persistent": 0, "slot": 0, "noise": 0, "level": 0, **params})
+    return SimulatedModel.of(
+        {"persistent": 0, "slot": 0, "noise": 0, "level": 0, **params}
+    )
 
 
 def test_stretch() -> None:
@@ -134,14 +163,21 @@ def test_stretch() -> None:
     for truths in ([0.5, 0.52, 0.54], [0.1, 0.5, 0.9]):
         scores = score(_quiet(stretch=1), _request([f"truth={t}" for t in truths]))
         assert list(scores.values()) == [0.25, 0.5, 0.75]
-    assert set(score(_quiet(stretch=1), _request(["truth=0.9 a", "truth=0.9 b"])).values()) == {0.5}
+    assert set(
+        score(_quiet(stretch=1), _request(["truth=0.9 a", "truth=0.9 b"])).values()
+    ) == {0.5}
 
 
 def test_gain() -> None:
     """A gain multiplies every distance from .5 alike within a request, and another gain in the next."""
-    request = [_request(["truth=0.4", "truth=0.5", "truth=0.6"], f"pass {n}") for n in range(60)]
+    request = [
+        _request(["truth=0.4", "truth=0.5", "truth=0.6"], f"pass {n}")
+        for n in range(60)
+    ]
     rows = [list(score(_quiet(gain=0.9), r).values()) for r in request]
-    assert all(low + high == pytest.approx(1) and middle == 0.5 for low, middle, high in rows)
+    assert all(
+        low + high == pytest.approx(1) and middle == 0.5 for low, middle, high in rows
+    )
     assert len({high for _, _, high in rows}) > 3
     assert all(high >= 0.5 for _, _, high in rows)
 
@@ -159,7 +195,12 @@ def test_shared_errors() -> None:
 def test_formula() -> None:
     """Without draws `answers` is truth plus position bias, clipped and rounded to .05."""
     draws = [0.0] * 4, 0.0, 0.0
-    assert answers(SimulatedModel(slot=0), [0.02, 0.52, 0.53, 1.2], *draws) == [0.0, 0.5, 0.55, 1.0]
+    assert answers(SimulatedModel(slot=0), [0.02, 0.52, 0.53, 1.2], *draws) == [
+        0.0,
+        0.5,
+        0.55,
+        1.0,
+    ]
     biased = answers(SimulatedModel(slot=0.1), [0.5] * 4, *draws)
     assert biased == sorted(biased, reverse=True)
     assert biased[0] > 0.5 > biased[-1]
@@ -180,4 +221,6 @@ def test_parameters() -> None:
     for params, explanation in WRONG:
         with pytest.raises(UsageError, match=explanation):
             SimulatedModel.of(params)
-    assert SimulatedModel.of({"noise": 0.2, "seed": 3}) == SimulatedModel(noise=0.2, seed=3)
+    assert SimulatedModel.of({"noise": 0.2, "seed": 3}) == SimulatedModel(
+        noise=0.2, seed=3
+    )

@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from ruler_cli.batch.request_files import Target, request_line, target_of
-from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.resolve import resolve
+from ruler_cli.runs.batch.request_files import Target, request_line, target_of
+from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Request
 from tests.judges.raw_server import answer, serving
 from tests.sdk_types import assert_typed
@@ -67,15 +67,24 @@ def test_model_and_max_tokens() -> None:
     """Rows name the model and the limit as the target does, without the name of a provider or an engine."""
     request = Request("S", "U", (), 5, fitted=True)
     body = row("openai", "openai/o3", request)["body"]
-    assert (body["model"], body["max_completion_tokens"], "max_tokens" in body) == ("o3", 5, False)
+    assert (body["model"], body["max_completion_tokens"], "max_tokens" in body) == (
+        "o3",
+        5,
+        False,
+    )
     result = row("vllm", "hosted_vllm/Qwen/Qwen3-8B", request)
     assert (result["method"], result["url"]) == ("POST", "/v1/chat/completions")
-    assert (result["body"]["model"], result["body"]["max_tokens"]) == ("Qwen/Qwen3-8B", 5)
+    assert (result["body"]["model"], result["body"]["max_tokens"]) == (
+        "Qwen/Qwen3-8B",
+        5,
+    )
     assert row("vllm", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
     assert row("openai", "groq/llama-3.3-70b")["body"]["model"] == "llama-3.3-70b"
     assert row("openai", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
     there = row("openai", "groq/llama-3.3-70b", api_base="http://h/v1")
-    assert there["body"]["model"] == "groq/llama-3.3-70b"  # an endpoint is not taken for a provider
+    assert (
+        there["body"]["model"] == "groq/llama-3.3-70b"
+    )  # an endpoint is not taken for a provider
 
 
 ANTHROPIC: list[tuple[str, dict[str, Any], int | None]] = [
@@ -84,22 +93,34 @@ ANTHROPIC: list[tuple[str, dict[str, Any], int | None]] = [
     ("anthropic/claude-sonnet-4-5", {"reasoning_effort": "low"}, None),
     ("anthropic/claude-sonnet-4-5", {"max_tokens": 700, "top_p": 0.9}, None),
     ("anthropic/claude-sonnet-4-5", {"stop": ["100 %", "%(user)s", "%%"]}, None),
-    ("anthropic/claude-3-7-sonnet-20250219", {"thinking": {"type": "enabled", "budget_tokens": 2000}}, None),
+    (
+        "anthropic/claude-3-7-sonnet-20250219",
+        {"thinking": {"type": "enabled", "budget_tokens": 2000}},
+        None,
+    ),
     ("anthropic/claude-sonnet-4-5", {"response_format": {"type": "json_object"}}, None),
 ]
 
 
 @pytest.mark.parametrize(("model", "params", "max_tokens"), ANTHROPIC)
-async def test_anthropic_params(model: str, params: dict[str, Any], max_tokens: int | None) -> None:
+async def test_anthropic_params(
+    model: str, params: dict[str, Any], max_tokens: int | None
+) -> None:
     """The params are litellm's, except for the answer format, which needs no header here."""
     for text in NASTY[: 1 if params else 4]:
         sendable = text.encode("utf-8", "replace").decode()
         request = Request(
-            f"S{sendable}", f"{sendable} the place of the request's user text\n ", (), max_tokens, fitted=True
+            f"S{sendable}",
+            f"{sendable} the place of the request's user text\n ",
+            (),
+            max_tokens,
+            fitted=True,
         )
         async with serving(answer(200, MESSAGE)) as server:
             there = server.base.removesuffix("/v1")
-            settings = JudgeSettings(model, there, api_key="x" * 20, via="litellm", params=params)
+            settings = JudgeSettings(
+                model, there, api_key="x" * 20, via="litellm", params=params
+            )
             async with opened(resolve(settings)) as judge:
                 await judge.ask(request)
             live = orjson.loads(server.requests[0])
@@ -113,7 +134,12 @@ async def test_anthropic_params(model: str, params: dict[str, Any], max_tokens: 
 OPENAI: list[tuple[Target, str, dict[str, Any], int | None]] = [
     ("openai", "openai/o3", {}, None),
     ("openai", "openai/o3", {"reasoning_effort": "low", "seed": 1}, 900),
-    ("openai", "openai/gpt-4.1", {"max_tokens": 700, "temperature": 0.2, "top_p": 0.9}, 1400),
+    (
+        "openai",
+        "openai/gpt-4.1",
+        {"max_tokens": 700, "temperature": 0.2, "top_p": 0.9},
+        1400,
+    ),
     ("openai", "openai/gpt-4.1", {"response_format": {"type": "json_object"}}, None),
     ("openai", "groq/llama-3.3-70b", {"temperature": 0}, 900),
     ("vllm", "hosted_vllm/Qwen/Qwen3-8B", {"temperature": 0, "max_tokens": 700}, 1400),
@@ -122,8 +148,13 @@ OPENAI: list[tuple[Target, str, dict[str, Any], int | None]] = [
 
 def test_sdk_types(subtests: pytest.Subtests) -> None:
     """A row has only fields and values that the types of the provider's own SDK know."""
-    for target, model, params, max_tokens in [*OPENAI, *(("anthropic", *each) for each in ANTHROPIC)]:
-        with subtests.test(target=target, model=model, params=params, max_tokens=max_tokens):
+    for target, model, params, max_tokens in [
+        *OPENAI,
+        *(("anthropic", *each) for each in ANTHROPIC),
+    ]:
+        with subtests.test(
+            target=target, model=model, params=params, max_tokens=max_tokens
+        ):
             for text in NASTY[:3]:
                 asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), max_tokens)
                 assert_typed(target, row(target, model, asked, params=params))
@@ -131,7 +162,9 @@ def test_sdk_types(subtests: pytest.Subtests) -> None:
 
 def test_answer_format() -> None:
     """A row asks for the form of the answer without a header: by schema or by a tool."""
-    assert row("anthropic", "anthropic/claude-sonnet-4-5")["params"]["output_config"]["format"]["schema"]
+    assert row("anthropic", "anthropic/claude-sonnet-4-5")["params"]["output_config"][
+        "format"
+    ]["schema"]
     old = row("anthropic", "anthropic/claude-3-5-haiku-20241022")["params"]
     assert old["tools"][0]["name"] == old["tool_choice"]["name"]
 
@@ -157,7 +190,12 @@ def test_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """No row contains a key of the environment."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, "sk-secret-secret")
-    targets: dict[Target, str] = {"openai": "openai/o3", "anthropic": "anthropic/claude-sonnet-4-5"}
+    targets: dict[Target, str] = {
+        "openai": "openai/o3",
+        "anthropic": "anthropic/claude-sonnet-4-5",
+    }
     for target, model in targets.items():
-        line = request_line(target, JudgeSettings(model, api_key="sk-secret-secret"))(KEY, REQUEST)
+        line = request_line(target, JudgeSettings(model, api_key="sk-secret-secret"))(
+            KEY, REQUEST
+        )
         assert b"secret" not in line

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judging.adaptive import FIRST, MOST, UNIT, GroupStanding, allot, unresolved
+from ruler_cli.judging.adaptive import (
+    FIRST,
+    MOST,
+    UNIT,
+    GroupStanding,
+    allot,
+    unresolved,
+)
 from ruler_cli.prompting.layout import balanced
 from ruler_cli.scoring.reliability import NoisePrior
 from ruler_cli.types import GroupResult, PassScores
@@ -25,14 +32,26 @@ def _result(columns: Sequence[Sequence[float]], judges: int = 1) -> GroupResult:
         pass_index, judge = divmod(number, judges)
         order = balanced(range(size), pass_index)
         scores = tuple(column[rollout] for rollout in order)
-        all_scores.append(PassScores(judge, pass_index, 0, tuple(order), scores, ("",) * size))
-    return GroupResult(tuple(range(size)), ("",) * size, (1,) * size, tuple(all_scores), judges=judges)
+        all_scores.append(
+            PassScores(judge, pass_index, 0, tuple(order), scores, ("",) * size)
+        )
+    return GroupResult(
+        tuple(range(size)), ("",) * size, (1,) * size, tuple(all_scores), judges=judges
+    )
 
 
 class _Group:
     """Scores of a group, drawn pass by pass as they are asked for."""
 
-    def __init__(self, seed: int, *, spread: float, noise: float, size: int = 8, tokens: float = 100) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        spread: float,
+        noise: float,
+        size: int = 8,
+        tokens: float = 100,
+    ) -> None:
         self._rng = random.Random(seed)
         self._truths = [0.5 + spread * self._rng.gauss(0, 1) for _ in range(size)]
         self._noise = noise
@@ -42,7 +61,9 @@ class _Group:
     def after(self, passes: int) -> GroupStanding | None:
         """The standing of the group after so many passes."""
         while len(self._columns) < passes:
-            drawn = [truth + self._noise * self._rng.gauss(0, 1) for truth in self._truths]
+            drawn = [
+                truth + self._noise * self._rng.gauss(0, 1) for truth in self._truths
+            ]
             self._columns.append([min(1.0, max(0.0, value)) for value in drawn])
         return GroupStanding.of(_result(self._columns[:passes]), self.tokens)
 
@@ -65,7 +86,9 @@ def _rounds(groups: Sequence[_Group], average: int) -> tuple[list[int], int]:
     """The passes of each group at the end, and the number of rounds; the rounds must end."""
     passes = [FIRST] * len(groups)
     for number in range(200):
-        more = allot([group.after(k) for group, k in zip(groups, passes, strict=True)], average)
+        more = allot(
+            [group.after(k) for group, k in zip(groups, passes, strict=True)], average
+        )
         if not any(more):
             return passes, number
         passes = [k + extra for k, extra in zip(passes, more, strict=True)]
@@ -80,9 +103,9 @@ def test_both_budgets_hold(seed: int, number: int, average: int) -> None:
     passes, _ = _rounds(groups, average)
     allowed = max(average, FIRST)
     assert sum(passes) <= allowed * number
-    assert sum(k * group.tokens for k, group in zip(passes, groups, strict=True)) <= allowed * sum(
-        group.tokens for group in groups
-    )
+    assert sum(
+        k * group.tokens for k, group in zip(passes, groups, strict=True)
+    ) <= allowed * sum(group.tokens for group in groups)
     assert max(passes) <= max(FIRST, MOST * average)
     assert all((k - FIRST) % UNIT == 0 for k in passes)
 
@@ -91,13 +114,17 @@ def test_both_budgets_hold(seed: int, number: int, average: int) -> None:
 @given(st.integers(0, 10**6), st.integers(1, 30), st.randoms(use_true_random=False))
 def test_order_of_groups(seed: int, number: int, rng: random.Random) -> None:
     """The same block gets the same passes, and in another order each group gets its own."""
-    result: list[GroupStanding | None] = [group.after(2) for group in _block(seed, number)]
+    result: list[GroupStanding | None] = [
+        group.after(2) for group in _block(seed, number)
+    ]
     given_passes = allot(result, 4)
     assert allot(result, 4) == given_passes
     order = rng.sample(range(number), number)
     moved = allot([result[i] for i in order], 4)
     by_group = dict(zip(order, moved, strict=True))
-    if all(a != b for a, b in combinations(result, 2)):  # two of a kind may change places
+    if all(
+        a != b for a, b in combinations(result, 2)
+    ):  # two of a kind may change places
         assert [by_group[i] for i in range(number)] == given_passes
     assert sum(moved) == sum(given_passes)
 
@@ -109,7 +136,11 @@ def test_order_of_groups(seed: int, number: int, rng: random.Random) -> None:
         [[0.2] * 8, [0.9] * 8],
         [[0.4, 0.6] * 4, [0.6, 0.4] * 4],
     ],
-    ids=["all equal", "a pass stricter than the other", "passes that contradict one another"],
+    ids=[
+        "all equal",
+        "a pass stricter than the other",
+        "passes that contradict one another",
+    ],
 )
 def test_tied_group(columns: list[list[float]]) -> None:
     """No pass is spent if rollouts do not differ beyond noise, in one group or among others in need."""
@@ -145,7 +176,10 @@ def test_panels() -> None:
     def column() -> list[float]:
         return [0.1 * rollout + 0.08 * rng.gauss(0, 1) for rollout in range(8)]
 
-    panel = [GroupStanding.of(_result([column() for _ in range(4)], judges=2), 100) for _ in range(20)]
+    panel = [
+        GroupStanding.of(_result([column() for _ in range(4)], judges=2), 100)
+        for _ in range(20)
+    ]
     assert all(standing is not None and standing.passes == 2 for standing in panel)
     assert sum(allot(panel, 4)) > 0
 
@@ -169,18 +203,34 @@ def _known(columns: Sequence[Sequence[float]]) -> GroupStanding:
         ([[0.5] * 8, [0.5] * 8], False),
         ([[0.4, 0.6] * 4, [0.6, 0.4] * 4], False),
         ([[n / 8 for n in range(8)], [n / 8 for n in range(8)]], False),
-        ([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], [0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5]], True),
+        (
+            [
+                [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8],
+                [0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5],
+            ],
+            True,
+        ),
         ([[0.1, 0.9]], False),
     ],
     ids=["equal", "contradiction", "agreement", "in between", "one pass"],
 )
-def test_escalates_the_unresolved(columns: list[list[float]], *, expected: bool) -> None:
+def test_escalates_the_unresolved(
+    columns: list[list[float]], *, expected: bool
+) -> None:
     """A stronger judge is asked if there is a difference that is not yet reliable, and only then."""
     assert unresolved(_known(columns), NoisePrior()) is expected
 
 
 def test_noise_of_the_batch() -> None:
     """The same passes are resolved beside a quiet batch and tied beside a noisy one."""
-    standing = _known([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], [0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5]])
-    escalated = {noise: unresolved(standing, NoisePrior(1000.0, noise**2)) for noise in (0.02, 0.15, 0.4)}
+    standing = _known(
+        [
+            [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8],
+            [0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5],
+        ]
+    )
+    escalated = {
+        noise: unresolved(standing, NoisePrior(1000.0, noise**2))
+        for noise in (0.02, 0.15, 0.4)
+    }
     assert escalated == {0.02: False, 0.15: True, 0.4: False}

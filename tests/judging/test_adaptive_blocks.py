@@ -25,7 +25,9 @@ def group(size: int = 100) -> Group:
 def result(number: int, passes: int, dice: random.Random) -> GroupResult:
     """The result of a group after so many passes: some clear, some noisy, some failed."""
     if number % 7 == 3:
-        return group_result(*(failed_call(pass_index) for pass_index in range(passes)), size=4)
+        return group_result(
+            *(failed_call(pass_index) for pass_index in range(passes)), size=4
+        )
     noise = 0.02 if number % 2 else 0.15
     rows = []
     for pass_index in range(passes):
@@ -33,13 +35,17 @@ def result(number: int, passes: int, dice: random.Random) -> GroupResult:
         order = own.sample(range(8), 8)
         rows.append(
             one_pass(
-                [0.5 + 0.06 * rollout + own.gauss(0, noise) for rollout in order], pass_index, distinct=order
+                [0.5 + 0.06 * rollout + own.gauss(0, noise) for rollout in order],
+                pass_index,
+                distinct=order,
             )
         )
     return group_result(*rows)
 
 
-async def report_until_done(member: BlockMember, number: int, dice: random.Random, passes: list[int]) -> None:
+async def report_until_done(
+    member: BlockMember, number: int, dice: random.Random, passes: list[int]
+) -> None:
     """Report and take the passes that are allotted, until there are no more."""
     while True:
         await anyio.sleep(dice.random())
@@ -59,7 +65,13 @@ def spent(groups: int, average: int | None, seed: int, sizes: int = 100) -> list
             async with anyio.create_task_group() as tasks:
                 for number in range(groups):
                     tasks.start_soon(
-                        partial(report_until_done, blocks.place(group(sizes)), number, dice, passes)
+                        partial(
+                            report_until_done,
+                            blocks.place(group(sizes)),
+                            number,
+                            dice,
+                            passes,
+                        )
                     )
                     await anyio.sleep(dice.random() / 10)
                 await anyio.sleep(50 * dice.random())
@@ -77,7 +89,11 @@ def test_ends(groups: int, average: int) -> None:
     assert passes == spent(groups, average, 1) == spent(groups, average, 2)
     assert all(number >= 2 for number in passes)
     for start in range(0, groups, BLOCK_GROUPS):
-        block = [n for i, n in enumerate(passes[start : start + BLOCK_GROUPS], start) if i % 7 != 3]
+        block = [
+            n
+            for i, n in enumerate(passes[start : start + BLOCK_GROUPS], start)
+            if i % 7 != 3
+        ]
         assert sum(block) <= max(average, 2) * len(block)
     assert all(passes[i] == 2 for i in range(groups) if i % 7 == 3)
     if groups > 5 and average > 3:

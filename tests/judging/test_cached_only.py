@@ -30,11 +30,16 @@ GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(20)]
     ids=["one", "passes", "panel", "fallback", "adaptive", "escalate"],
 )
 def test_whole_ledger(
-    names: tuple[str, ...], more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    names: tuple[str, ...],
+    more: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With every reply cached, the output is that of the run that asked for them, and no request is sent."""
     first = Stub("one", refusing if more.get("fallback") else noisy, price=(2.0, 8.0))
-    stage = Stage(tmp_path, monkeypatch, GROUPS, first, Stub("two", shifting, price=(2.0, 8.0)))
+    stage = Stage(
+        tmp_path, monkeypatch, GROUPS, first, Stub("two", shifting, price=(2.0, 8.0))
+    )
     assert stage.run(*names, **more).summary.asked
     stage.run(*names, output="again.jsonl", **more)
     stage.forget()
@@ -53,7 +58,11 @@ def test_missing_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     write(tmp_path / "in.jsonl", GROUPS[:12])
     done = stage.run(output="cached.jsonl", cached_only=True)
     assert done.whole
-    assert (done.summary.scored, done.summary.failed, done.summary.failed_before) == (8, {"transport": 4}, 0)
+    assert (done.summary.scored, done.summary.failed, done.summary.failed_before) == (
+        8,
+        {"transport": 4},
+        0,
+    )
     assert (done.summary.unanswered, stage.asked) == (4, 0)
     last = stage.records("cached.jsonl")[-1]["trajectories"][0]
     assert (last["reward"], last["ruler"]["kind"]) == (None, "transport")
@@ -68,8 +77,12 @@ def test_missing_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = stage.run(passes=3, cached_only=True)
     assert (done.summary.degraded, done.summary.unanswered) == (20, 20)
     assert not done.summary.complete
-    assert {rollout["ruler"]["passes"] for rollout in stage.records()[0]["trajectories"]} == {2}
-    assert stage.run(passes=3, cached_only=True, min_passes=3).summary.failed == {"transport": 20}
+    assert {
+        rollout["ruler"]["passes"] for rollout in stage.records()[0]["trajectories"]
+    } == {2}
+    assert stage.run(passes=3, cached_only=True, min_passes=3).summary.failed == {
+        "transport": 20
+    }
 
 
 def test_blocks_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,16 +98,26 @@ def test_blocks_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stage.run(passes=4, adaptive=True, cached_only=True).summary.unanswered == 0
 
 
-@pytest.mark.parametrize("more", [{"passes": 6, "adaptive": True}, {"passes": 2, "escalate": "two"}], ids=str)
+@pytest.mark.parametrize(
+    "more", [{"passes": 6, "adaptive": True}, {"passes": 2, "escalate": "two"}], ids=str
+)
 def test_neighbours_are_degraded(
     more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One missing reply keeps a block from deciding: all groups that could have other scores are degraded."""
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy), Stub("two", shifting))
     stage.run("one", **more)
-    scores, lost = stage.rewards(), next(each for each in stage.judges["one"].asked if each.pass_index == 1)
+    scores, lost = (
+        stage.rewards(),
+        next(each for each in stage.judges["one"].asked if each.pass_index == 1),
+    )
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as ledger, ledger:
-        assert ledger.execute("DELETE FROM replies WHERE key = ?", [key_of("one", {}, lost)]).rowcount == 1
+        assert (
+            ledger.execute(
+                "DELETE FROM replies WHERE key = ?", [key_of("one", {}, lost)]
+            ).rowcount
+            == 1
+        )
     done = stage.run("one", cached_only=True, output="cached.jsonl", **more)
     assert (done.summary.unanswered, done.summary.degraded) == (1, len(GROUPS))
     assert not done.summary.complete
@@ -107,10 +130,18 @@ def test_neighbours_are_degraded(
 def test_command(ruler: Ruler, tmp_path: Path) -> None:
     """It needs no key and no litellm; missing replies make exit code 1 and a message with the way out."""
     write(tmp_path / "in.jsonl", GROUPS[:2])
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "anthropic/claude-sonnet-4-5", "--cached-only")
+    done = ruler(
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "anthropic/claude-sonnet-4-5",
+        "--cached-only",
+    )
     assert done.returncode == 1
     assert (
-        "2 requests not in the ledger: send them with `ruler batch submit` or `ruler render`" in done.stderr
+        "2 requests not in the ledger: send them with `ruler batch submit` or `ruler render`"
+        in done.stderr
     )
     assert "needs a key" not in done.stderr
     assert "g0" not in done.stderr  # there may be a million, and one reason

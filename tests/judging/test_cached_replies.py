@@ -35,17 +35,25 @@ def test_cached_only(tmp_path: Path) -> None:
             judge = PanelJudge(None, cache, stop_signal=StopSignal())
             judge.on_missing = lambda _, request: missing.append(request.user)
 
-            async def asked(*requests: Request, again: bool = False) -> list[Reply | CallError]:
+            async def asked(
+                *requests: Request, again: bool = False
+            ) -> list[Reply | CallError]:
                 missing.clear()
                 return [await judge.call(request, again=again) for request in requests]
 
             await cache.keep(cache.key(ONE), reply())
             result = replace(reply(), cached=True)
-            assert (await asked(ONE, OTHER), missing) == ([result, UNANSWERED], ["other"])
+            assert (await asked(ONE, OTHER), missing) == (
+                [result, UNANSWERED],
+                ["other"],
+            )
             await cache.keep(cache.key(OTHER), FAILED)
             failed = replace(FAILED, cached=True)
             assert (await asked(ONE, OTHER), missing) == ([result, failed], [])
-            assert (await asked(ONE, OTHER, again=True), missing) == ([result, UNANSWERED], ["other"])
+            assert (await asked(ONE, OTHER, again=True), missing) == (
+                [result, UNANSWERED],
+                ["other"],
+            )
             assert judge.unanswered == 2
 
     anyio.run(main)
@@ -74,11 +82,15 @@ class Memory(ReplyCache):
         self.rows[key] = answer
 
 
-def called(judge: Script, work: Callable[[PanelJudge], Awaitable[T]], cache: Memory) -> T:
+def called(
+    judge: Script, work: Callable[[PanelJudge], Awaitable[T]], cache: Memory
+) -> T:
     """Run the work with a judge that has this cache, in virtual time."""
 
     async def main() -> T:
-        caller = Caller(judge, Gate(ConcurrencyLimit(4), StopSignal()), retries=2, timeout=60.0)
+        caller = Caller(
+            judge, Gate(ConcurrencyLimit(4), StopSignal()), retries=2, timeout=60.0
+        )
         return await work(PanelJudge(caller, cache))
 
     return virtually(main)

@@ -8,7 +8,6 @@ from hashlib import blake2b
 
 import pytest
 
-from ruler_cli.config import AskSettings
 from ruler_cli.judging.exchange import Overflow, exchange
 from ruler_cli.ledger.reply_cache import key_of
 from ruler_cli.prompting.layout import PromptLayout
@@ -19,6 +18,7 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     write_prompt,
 )
+from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import GroupError, PassScores, Reply, Request, Usage
 from tests.scoring.replies import (
     Answer,
@@ -64,11 +64,15 @@ def test_answer_that_does_not_fit() -> None:
     assert requests[0].user == requests[1].user
     requests, end = asked(beside, beside, layout=layout, part=part)
     assert isinstance(end, Overflow)
-    longer = call_error(kind="too_long", context=(2000, 1540))  # a corrective request says more
+    longer = call_error(
+        kind="too_long", context=(2000, 1540)
+    )  # a corrective request says more
     requests, pass_scores = asked(beside, bad, longer, good, layout=layout, part=part)
     assert isinstance(pass_scores, PassScores)
     assert [request.max_output_tokens for request in requests] == [None, 500, 500, 460]
-    requests, end = asked(call_error(kind="too_long", context=(2000, 1990)), layout=layout, part=part)
+    requests, end = asked(
+        call_error(kind="too_long", context=(2000, 1990)), layout=layout, part=part
+    )
     assert isinstance(end, Overflow)
     assert end.target < layout.tokens * 2000 / 1990
 
@@ -107,7 +111,11 @@ def test_uncounted_overflow() -> None:
     layout = build_layout(long_group(), AskSettings())
     (part,) = requests_of_pass(layout, AskSettings(), 0)
     for limit in (layout.tokens // 4, layout.tokens * 2):
-        _, end = asked(call_error(kind="too_long", context=(limit, limit + 1)), layout=layout, part=part)
+        _, end = asked(
+            call_error(kind="too_long", context=(limit, limit + 1)),
+            layout=layout,
+            part=part,
+        )
         assert isinstance(end, Overflow)
         assert end.target <= min(limit, layout.tokens / 2)
 
@@ -152,7 +160,9 @@ def test_corrections_of_old_ledgers(name: str) -> None:
     text, digest = REPLIES[name]
     layout = build_layout(long_group(), AskSettings())
     (part,) = requests_of_pass(layout, AskSettings(), 0)
-    requests, end = asked(lambda request: Reply(text(request)), layout=layout, part=part)
+    requests, end = asked(
+        lambda request: Reply(text(request)), layout=layout, part=part
+    )
     assert isinstance(end, GroupError)
     keys = [key_of("m", {}, request).hex() for request in requests]
     assert len(set(keys)) == 4
@@ -169,9 +179,15 @@ def test_cuts_and_refusals_of_old_ledgers() -> None:
         return Reply(text[: text.rindex(", {")], Usage(100, 50, 0, 1), truncated=True)
 
     keys = []
-    for answers in ((complete_but_one, complete_but_one, good), (lambda _: Reply("", refusal="no"), good)):
+    for answers in (
+        (complete_but_one, complete_but_one, good),
+        (lambda _: Reply("", refusal="no"), good),
+    ):
         requests, end = asked(*answers, layout=layout, part=part)
         assert isinstance(end, PassScores)
         keys += [key_of("m", {}, request).hex() for request in requests]
     assert len(set(keys)) == 4  # both begin with the same request
-    assert blake2b(" ".join(keys).encode(), digest_size=8).hexdigest() == "7606c33aae6fba38"
+    assert (
+        blake2b(" ".join(keys).encode(), digest_size=8).hexdigest()
+        == "7606c33aae6fba38"
+    )

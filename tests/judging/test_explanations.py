@@ -13,12 +13,11 @@ import pyarrow.json
 import pytest
 
 from ruler_cli import Scorer
-from ruler_cli.answer import reply_of
-from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import blocks
 from ruler_cli.judging.exchange import exchange
 from ruler_cli.prompting.prompt import build_layout, requests_of_pass
-from ruler_cli.types import CallError, PassScores, Reply, Request
+from ruler_cli.settings.models import AskSettings
+from ruler_cli.types import CallError, PassScores, Reply, Request, reply_of
 from tests.conftest import group
 from tests.judging_server.asks import expected_score
 from tests.runs import Stage, Stub
@@ -27,21 +26,34 @@ from tests.values import talk
 from tests.virtual import virtually
 
 
-def replied(request: Request, explain: Callable[[dict[str, str]], str]) -> Reply | CallError:
+def replied(
+    request: Request, explain: Callable[[dict[str, str]], str]
+) -> Reply | CallError:
     """True scores, each with what `explain` makes of the rollouts by their labels."""
     shown = blocks(request.user)
     entries = [
-        {"trajectory_id": label, "explanation": explain(shown), "score": expected_score(shown[label])}
+        {
+            "trajectory_id": label,
+            "explanation": explain(shown),
+            "score": expected_score(shown[label]),
+        }
         for label in request.labels
     ]
     content = json.dumps({"scores": entries})
-    return reply_of(json.dumps({"choices": [{"message": {"content": content}}]}).encode())
+    return reply_of(
+        json.dumps({"choices": [{"message": {"content": content}}]}).encode()
+    )
 
 
 def naming(request: Request) -> Reply | CallError:
     """Name each rollout by its label, beside the number that its text has."""
-    numbered = {label: re.search(r"-(\d+) truth", text) for label, text in blocks(request.user).items()}
-    named = "; ".join(f"{label} is number {found and found[1]}" for label, found in numbered.items())
+    numbered = {
+        label: re.search(r"-(\d+) truth", text)
+        for label, text in blocks(request.user).items()
+    }
+    named = "; ".join(
+        f"{label} is number {found and found[1]}" for label, found in numbered.items()
+    )
     return replied(request, lambda _: named)
 
 
@@ -55,12 +67,18 @@ def check_places(records: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", [{}, {"passes": 2}, {"passes": 2, "group_size": 4}, {"order": "input"}], ids=str
+    "how",
+    [{}, {"passes": 2}, {"passes": 2, "group_size": 4}, {"order": "input"}],
+    ids=str,
 )
-def test_places(how: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places(
+    how: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A label in an explanation becomes the rollout's place: asked or cached, in windows, of every judge."""
     groups = [group(f"g{i}", *(j / 10 for j in range(9))) for i in range(4)]
-    stage = Stage(tmp_path, monkeypatch, groups, Stub("one", naming), Stub("two", naming))
+    stage = Stage(
+        tmp_path, monkeypatch, groups, Stub("one", naming), Stub("two", naming)
+    )
     for judges in (["one"], ["one", "two"]):
         assert stage.run(*judges, **how).summary.scored == 4
         check_places(stage.records())
@@ -86,13 +104,18 @@ def explained(sentence: str, *, as_it_is: bool = False) -> str:
     (part,) = requests_of_pass(layout, AskSettings(), 0)
     steps = exchange(layout, AskSettings(), part)
     request = next(steps)
-    by_text = {text.split('"')[-2]: label for label, text in blocks(request.user).items()}
+    by_text = {
+        text.split('"')[-2]: label for label, text in blocks(request.user).items()
+    }
     labels = {"A": by_text["one"], "D": by_text["four"], "E": by_text["five"]}
     for letter, label in labels.items():
         sentence = sentence.replace(f"[{letter}]", label)
     if as_it_is:
         return sentence
-    entries = [{"trajectory_id": label, "explanation": sentence, "score": 0.5} for label in request.labels]
+    entries = [
+        {"trajectory_id": label, "explanation": sentence, "score": 0.5}
+        for label in request.labels
+    ]
     try:
         steps.send(Reply(json.dumps({"scores": entries})))
     except StopIteration as end:
@@ -126,18 +149,21 @@ def test_words_around_a_label() -> None:
 def test_capitals() -> None:
     """A word in capitals alone is no label, because rollouts may hold it; one that is named as a label is."""
     label = explained("[D]", as_it_is=True)
-    assert explained(f"{label.upper()} 404, trajectory {label.upper()}, {label.title()}") == (
-        f"{label.upper()} 404, rollout 4, Rollout 4"
-    )
+    assert explained(
+        f"{label.upper()} 404, trajectory {label.upper()}, {label.title()}"
+    ) == (f"{label.upper()} 404, rollout 4, Rollout 4")
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_lone_surrogates(inside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lone_surrogates(
+    inside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A lone surrogate of a judge's is U+FFFD in OUTPUT, which every JSON reader then reads."""
 
     def say(request: Request) -> Reply | CallError:
         entries = [
-            {"trajectory_id": one, "explanation": "a \ud83d b", "score": 0.5} for one in request.labels
+            {"trajectory_id": one, "explanation": "a \ud83d b", "score": 0.5}
+            for one in request.labels
         ]
         content = json.dumps({"scores": entries}, ensure_ascii=inside)
         body = {"model": "m\udc00", "choices": [{"message": {"content": content}}]}

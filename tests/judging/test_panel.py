@@ -11,13 +11,12 @@ import pytest
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judging.panel import Panel, PanelJudge
-from ruler_cli.observer import Summary
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import StopSignal, run
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
 from ruler_cli.pool.limits import ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
-from ruler_cli.types import CallError, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request, Summary, Usage
 from tests.pool.test_max_cost import BROKEN, Billing
 from tests.values import few
 from tests.virtual import ASKED, World, virtually
@@ -27,7 +26,10 @@ PRICE = Price(1e-6, 2e-6, 1e-6)
 
 
 def panel(
-    *worlds: World, prices: list[Price | None] | None = None, cap: float | None = None, at_once: int = 4
+    *worlds: World,
+    prices: list[Price | None] | None = None,
+    cap: float | None = None,
+    at_once: int = 4,
 ) -> Panel:
     """Judges that share a stop signal and a budget."""
     stop_signal, budget = StopSignal(), Budget(cap)
@@ -46,7 +48,10 @@ def panel(
         )
         for world, price in zip(worlds, each, strict=True)
     ]
-    judges = [PanelJudge(caller, price=price) for caller, price in zip(callers, each, strict=True)]
+    judges = [
+        PanelJudge(caller, price=price)
+        for caller, price in zip(callers, each, strict=True)
+    ]
     return Panel(judges, stop_signal, budget)
 
 
@@ -55,7 +60,9 @@ def _queued(judge: PanelJudge) -> int:
     return judge.caller.gate.status().queued
 
 
-async def ask_all(of: Panel, groups: int, request: Request = ASKED) -> list[list[Reply | CallError]]:
+async def ask_all(
+    of: Panel, groups: int, request: Request = ASKED
+) -> list[list[Reply | CallError]]:
     """Ask every judge about so many groups as fast as the panel takes them."""
     left, output = iter(range(groups)), list[list[Reply | CallError]]()
 
@@ -122,7 +129,11 @@ def test_retries_are_summed() -> None:
 
     def once() -> World:
         calls = itertools.count()
-        return World(error=lambda *_: CallError("transport", "x", "call") if next(calls) == 0 else None)
+        return World(
+            error=lambda *_: (
+                CallError("transport", "x", "call") if next(calls) == 0 else None
+            )
+        )
 
     async def main() -> None:
         of = panel(once(), once())
@@ -189,14 +200,18 @@ def test_one_cap(seed: int) -> None:
     for number in range(dice.choice([2, 2, 3])):
         price = Price(10 ** dice.uniform(-8, -5), 10 ** dice.uniform(-8, -4), 0.0)
         faulty = dice.choice([0.0, 0.1])
-        usage = Usage(round(10 ** dice.uniform(2, 4)), round(10 ** dice.uniform(1, 3.5)), 0, 1)
+        usage = Usage(
+            round(10 ** dice.uniform(2, 4)), round(10 ** dice.uniform(1, 3.5)), 0, 1
+        )
         worlds.append(
             Billing(
                 latency=10 ** dice.uniform(-1, 2),
                 usage=usage,
                 price=price,
                 seed=seed + number,
-                error=lambda _, __, d, share=faulty: BROKEN if d.random() < share else None,  # type: ignore[misc]  # a default
+                error=lambda _, __, d, share=faulty: (
+                    BROKEN if d.random() < share else None
+                ),  # type: ignore[misc]  # a default
             )
         )
         prices.append(price)
@@ -204,7 +219,9 @@ def test_one_cap(seed: int) -> None:
     cap = mean * 10 ** dice.uniform(-0.5, 1.5)
 
     async def main() -> list[list[Reply | CallError]]:
-        of = panel(*worlds, prices=prices, cap=cap, at_once=round(2 ** dice.uniform(0, 5)))
+        of = panel(
+            *worlds, prices=prices, cap=cap, at_once=round(2 ** dice.uniform(0, 5))
+        )
         output = await ask_all(of, 200)
         assert of.budget.closed
         assert of.budget.reserved == 0
@@ -213,5 +230,7 @@ def test_one_cap(seed: int) -> None:
 
     output = virtually(main)
     assert len(output) == 200
-    assert sum(world.billed for world in worlds) <= cap + max(world.dearest for world in worlds)
+    assert sum(world.billed for world in worlds) <= cap + max(
+        world.dearest for world in worlds
+    )
     assert output[-1] == [CAPPED] * len(worlds)

@@ -41,7 +41,9 @@ def only(names: str, say: Say, then: Say = truthful) -> Say:
     return lambda request: (say if group_of(request) in names else then)(request)
 
 
-def test_every_judge_every_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_judge_every_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each judge scores each pass; a score is the mean over the judges, and theirs stand beside it."""
     one, two = Stub("one"), Stub("two", half)
     stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
@@ -50,7 +52,9 @@ def test_every_judge_every_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert one.passes_asked == two.passes_asked == every
     for i, record in enumerate(stage.records()):
         assert record["ruler"]["judge"] == "one, two"
-        for rollout, truth in zip(record["trajectories"], (0.1, 0.5, i / 20, 0.9), strict=True):
+        for rollout, truth in zip(
+            record["trajectories"], (0.1, 0.5, i / 20, 0.9), strict=True
+        ):
             assert rollout["reward"] == pytest.approx(0.75 * truth)
             judges = {own["judge"]: own["score"] for own in rollout["ruler"]["judges"]}
             assert judges == pytest.approx({"one": truth, "two": truth / 2}, abs=1e-6)
@@ -92,7 +96,9 @@ def test_prices_are_summed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("cap", few(2, [0.0005, 0.1, 0.01]))
 @pytest.mark.parametrize("passes", [1, 3])
-def test_one_budget(cap: float, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_budget(
+    cap: float, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All judges draw on one budget: no run passes it, and all end once it is reached."""
     one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(3.0, 9.0), latency=7.0)
     groups = [group(f"g{i:03}", 0.1, 0.9) for i in range(60)]
@@ -128,7 +134,9 @@ def test_one_judge_down(
 ) -> None:
     """A judge that refuses the run ends it soon for all, and the replies of the others stay cached."""
     one = Stub("one", latency=3.0)
-    two = Stub("two", lambda request: KEY if group_of(request) >= "g05" else half(request))
+    two = Stub(
+        "two", lambda request: KEY if group_of(request) >= "g05" else half(request)
+    )
     stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
     done = stage.run(*NAMES, passes=passes, concurrency=4, **more)
     assert isinstance(done.stopped, RefusedError)
@@ -143,7 +151,10 @@ def test_one_judge_down(
 
 def test_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --fallback the next judge is asked only if one refuses; its scores are whole."""
-    one, two = Stub("one", only("g04 g07", refusing)), Stub("two", only("g07", refusing))
+    one, two = (
+        Stub("one", only("g04 g07", refusing)),
+        Stub("two", only("g07", refusing)),
+    )
     three = Stub("three", half)
     stage = Stage(tmp_path, monkeypatch, GROUPS, one, two, three)
     names = ("one", "two", "three")
@@ -152,7 +163,9 @@ def test_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert two.passes_asked == [("g04", 0), ("g04", 1), ("g07", 0), ("g07", 0)]
     assert three.passes_asked == [("g07", 0), ("g07", 1)]
     judges = [part["judge"] for part in stage.parts()]
-    assert judges == ["two" if i == 4 else "three" if i == 7 else "one" for i in range(12)]
+    assert judges == [
+        "two" if i == 4 else "three" if i == 7 else "one" for i in range(12)
+    ]
     assert stage.rewards()[7] == pytest.approx([0.05, 0.25, 0.175, 0.45])
     assert [part["passes"] for part in stage.parts()] == [2] * 12
     first = stage.masked()
@@ -161,7 +174,9 @@ def test_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (stage.asked, stage.masked()) == (0, first)
 
 
-def test_fallback_is_for_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fallback_is_for_refusals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A judge with another error is not replaced, and a group that all refuse fails as refused."""
     two = Stub("two", only("g05", refusing))
     one = Stub("one", only("g04", lambda _: BROKEN, two.say))
@@ -171,25 +186,36 @@ def test_fallback_is_for_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert {name for name, _ in two.passes_asked} == {"g05"}
 
 
-def test_failing_judge_of_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_judge_of_a_panel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A group that no judge scores fails with the first judge's reason."""
     broken = failing(lambda request: group_of(request) == "g02")
-    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub("one", broken), Stub("two", broken))
+    stage = Stage(
+        tmp_path, monkeypatch, GROUPS, Stub("one", broken), Stub("two", broken)
+    )
     done = stage.run(*NAMES, passes=2)
     assert done.summary.failed == {"transport": 1}
     assert stage.parts()[2]["judge"] == "one, two"
 
 
 @pytest.mark.parametrize("least", [1, 2])
-def test_escalation_that_fails(least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_escalation_that_fails(
+    least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A group is escalated, and names the stronger judge, only if that judge's scores are its own."""
     half = failing(lambda request: request.pass_index == 1)
-    close = [group(f"g{i:02}", *(0.35 + 0.005 * i + 0.04 * n for n in range(8))) for i in range(12)]
+    close = [
+        group(f"g{i:02}", *(0.35 + 0.005 * i + 0.04 * n for n in range(8)))
+        for i in range(12)
+    ]
     stage = Stage(tmp_path, monkeypatch, close, Stub("one", noisy), Stub("two", half))
     done = stage.run("one", passes=2, escalate="two", min_passes=least)
     sent = {group_of(request) for request in stage.judges["two"].asked}
     assert 0 < len(sent) < len(close)
-    assert done.summary.escalated == 0  # one pass of the stronger judge is worth less than two
+    assert (
+        done.summary.escalated == 0
+    )  # one pass of the stronger judge is worth less than two
     for part in stage.parts():
         assert part["judge"] == "one"
         assert part["escalated"] is False

@@ -11,7 +11,17 @@ import pytest
 
 from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import group
-from tests.runs import Stage, Stub, failing, given, group_of, noisy, order_of, refusing, shifting
+from tests.runs import (
+    Stage,
+    Stub,
+    failing,
+    given,
+    group_of,
+    noisy,
+    order_of,
+    refusing,
+    shifting,
+)
 
 GROUPS = [group(f"g{i:02}", 0.1, 0.5, i / 20, 0.9) for i in range(12)]
 for _made in GROUPS:
@@ -25,13 +35,17 @@ def exact(values: list[float]) -> float:
 
 
 @pytest.mark.parametrize("passes", [1, 3])
-def test_mean_of_all_passes(passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mean_of_all_passes(
+    passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """K passes are K calls for each group, and its scores are the exact mean of theirs."""
     judge = Stub(say=shifting)
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     done = stage.run(passes=passes)
     assert done.summary.complete
-    assert judge.passes_asked == [(f"g{i:02}", pass_index) for i in range(12) for pass_index in range(passes)]
+    assert judge.passes_asked == [
+        (f"g{i:02}", pass_index) for i in range(12) for pass_index in range(passes)
+    ]
     for i, record in enumerate(stage.records()):
         for n, (rollout, truth) in enumerate(
             zip(record["trajectories"], (0.1, 0.5, i / 20, 0.9), strict=True)
@@ -48,7 +62,9 @@ def test_orders_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     judge = Stub()
     Stage(tmp_path, monkeypatch, GROUPS, judge).run(passes=4)
     for name in {group_of(request) for request in judge.asked}:
-        asked = sorted((r for r in judge.asked if group_of(r) == name), key=lambda r: r.pass_index)
+        asked = sorted(
+            (r for r in judge.asked if group_of(r) == name), key=lambda r: r.pass_index
+        )
         orders = [order_of(request) for request in asked]
         assert orders[1] == orders[0][::-1]
         assert orders[3] == orders[2][::-1]
@@ -99,19 +115,30 @@ def test_rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_judged_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group states when its last reply came; if all replies were cached, the time of the run."""
     now, last = [0.0], {}
-    monkeypatch.setattr("ruler_cli.judging.group_run.time", SimpleNamespace(time=lambda: now[0]))
+    monkeypatch.setattr(
+        "ruler_cli.judging.group_run.time", SimpleNamespace(time=lambda: now[0])
+    )
     say = failing(lambda r: group_of(r) == "g1", shifting)
 
     def later(request: Request) -> Reply | CallError:
         now[0] += 20.5
-        last[group_of(request)] = f"1970-01-01T00:{int(now[0] // 60):02}:{int(now[0] % 60):02}Z"
+        last[group_of(request)] = (
+            f"1970-01-01T00:{int(now[0] // 60):02}:{int(now[0] % 60):02}Z"
+        )
         return say(request)
 
-    stage = Stage(tmp_path, monkeypatch, [group(f"g{i}", 0.1, 0.9) for i in range(3)], Stub(say=later))
+    stage = Stage(
+        tmp_path,
+        monkeypatch,
+        [group(f"g{i}", 0.1, 0.9) for i in range(3)],
+        Stub(say=later),
+    )
     stage.run(passes=2, concurrency=1)
     first = stage.parts()
     assert [part["status"] for part in first] == ["scored", "failed", "scored"]
-    assert [part["judged_at"] for part in first] == [last[part["key"]] for part in first]
+    assert [part["judged_at"] for part in first] == [
+        last[part["key"]] for part in first
+    ]
     assert len(set(last.values())) == 3
     now[0] = 3599.0
     stage.run(passes=2, concurrency=1)
@@ -122,28 +149,40 @@ def test_judged_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_failed_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed pass leaves the mean of the others and is reported; --min-passes can make it an error."""
-    judge = Stub(say=failing(lambda r: (group_of(r), r.pass_index) == ("g03", 1), shifting))
+    judge = Stub(
+        say=failing(lambda r: (group_of(r), r.pass_index) == ("g03", 1), shifting)
+    )
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     done = stage.run(passes=3)
     assert (done.summary.complete, done.summary.degraded) == (True, 1)
     assert [part["degraded"] for part in stage.parts()] == [i == 3 for i in range(12)]
     assert stage.parts()[3]["passes"] == 2
     first = 'assistant: "g03-0 truth=0.1"'
-    assert stage.rewards()[3][0] == pytest.approx(exact([given(first, 0), given(first, 2)]), rel=1e-15)
+    assert stage.rewards()[3][0] == pytest.approx(
+        exact([given(first, 0), given(first, 2)]), rel=1e-15
+    )
     stage.forget()
     done = stage.run(passes=3, min_passes=3)
     assert (stage.asked, done.summary.failed) == (0, {"transport": 1})
     assert stage.rewards()[3] == [None] * 4
-    assert "2 of 3 passes brought scores, and 3 are needed" in stage.parts()[3]["reason"]
+    assert (
+        "2 of 3 passes brought scores, and 3 are needed" in stage.parts()[3]["reason"]
+    )
     stage.run(passes=3, min_passes=2)
     assert stage.asked == 0
     assert stage.parts()[3]["degraded"]
 
 
 @pytest.mark.parametrize("pass_index", [0, 2])
-def test_retry_failed(pass_index: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_failed(
+    pass_index: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """--retry-failed asks the failed pass again, and nothing else."""
-    judge = Stub(say=failing(lambda r: (group_of(r), r.pass_index) == ("g03", pass_index), shifting))
+    judge = Stub(
+        say=failing(
+            lambda r: (group_of(r), r.pass_index) == ("g03", pass_index), shifting
+        )
+    )
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     stage.run(passes=3)
     judge.say = shifting
@@ -167,7 +206,9 @@ def test_refused_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("until", "debias"), [(5, False), (17, True), (30, False)])
-def test_interrupted(until: int, debias: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted(
+    until: int, debias: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An interrupted run leaves whole records with all their passes; the next run asks the rest."""
     judge = Stub(say=shifting)
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
@@ -180,7 +221,10 @@ def test_interrupted(until: int, debias: bool, tmp_path: Path, monkeypatch: pyte
     assert text.endswith(b"\n") or not text
     if text:
         for record in stage.records("out.jsonl.partial"):
-            assert (record["ruler"]["status"], record["ruler"]["passes"]) == ("scored", 3)
+            assert (record["ruler"]["status"], record["ruler"]["passes"]) == (
+                "scored",
+                3,
+            )
             assert record["ruler"]["degraded"] is False
     stage.run(passes=3, concurrency=4, debias=debias)
     assert stage.asked == 36
@@ -194,7 +238,12 @@ def test_changed_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy))
     stage.run(passes=3)
     stage.forget()
-    everything: dict[str, Any] = {"blend": 0.2, "by_outcome": True, "debias": True, "min_passes": 2}
+    everything: dict[str, Any] = {
+        "blend": 0.2,
+        "by_outcome": True,
+        "debias": True,
+        "min_passes": 2,
+    }
     for how in ({"min_passes": 3}, {"single": "score"}, everything):
         done = stage.run(passes=3, **how)
         assert (stage.asked, done.summary.kept, done.summary.complete) == (0, 12, True)
@@ -206,15 +255,30 @@ def test_too_few_groups_to_debias(
 ) -> None:
     """--debias corrects nothing in a batch of fewer than 20 groups, and a warning says so."""
     warned: list[str] = []
-    monkeypatch.setattr("ruler_cli.observer.Observer.warn", lambda _, sentence: warned.append(sentence))
-    stage = Stage(tmp_path, monkeypatch, [group(f"g{i:02}", 0.1, 0.9) for i in range(number)], Stub())
+    monkeypatch.setattr(
+        "ruler_cli.types.Observer.warn", lambda _, sentence: warned.append(sentence)
+    )
+    stage = Stage(
+        tmp_path,
+        monkeypatch,
+        [group(f"g{i:02}", 0.1, 0.9) for i in range(number)],
+        Stub(),
+    )
     figures = stage.run(passes=2, debias=True).summary.figures
     assert figures
     assert figures.debiased is not warns
-    assert any("debias" in sentence and f"here are {number}" in sentence for sentence in warned) is warns
+    assert (
+        any(
+            "debias" in sentence and f"here are {number}" in sentence
+            for sentence in warned
+        )
+        is warns
+    )
 
 
-def test_no_reward_to_blend_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_reward_to_blend_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A group that lacks a reward for --blend fails with an input error: another request would not help."""
     bare = [group("a", 0.9, 0.1)]
     for rollout in bare[0]["trajectories"]:
@@ -228,7 +292,9 @@ def test_no_reward_to_blend_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert stage.asked == 0
 
 
-def test_blend_uses_the_first_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blend_uses_the_first_reward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A scored file is blended and ordered with the reward that it had first."""
     groups = [group("a", 0.9, 0.1), group("b", 0.2, 0.8)]  # rewards 0 and 1
     stage = Stage(tmp_path, monkeypatch, groups, Stub())
@@ -237,8 +303,14 @@ def test_blend_uses_the_first_reward(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "again.jsonl").write_bytes((tmp_path / "out.jsonl").read_bytes())
     stage.forget()
     stage.run(source="again.jsonl", output="again.jsonl", blend=0.5)
-    assert stage.rewards("again.jsonl") == [pytest.approx([0.45, 0.55]), pytest.approx([0.1, 0.9])]
-    assert stage.records("again.jsonl")[0]["trajectories"][0]["ruler"]["judge_score"] == 0.9
+    assert stage.rewards("again.jsonl") == [
+        pytest.approx([0.45, 0.55]),
+        pytest.approx([0.1, 0.9]),
+    ]
+    assert (
+        stage.records("again.jsonl")[0]["trajectories"][0]["ruler"]["judge_score"]
+        == 0.9
+    )
     stage.run(source="again.jsonl", output="again.jsonl", by_outcome=True)
     assert stage.rewards("again.jsonl") == [[0.5, 0.5], [0.2, 0.8]]
     stage.run(source="again.jsonl", output="again.jsonl")

@@ -47,16 +47,23 @@ def read_ask(request: Any) -> Ask:
         contents = [message["content"] for message in request["messages"]]
         form = str((request.get("response_format") or {"type": "none"})["type"])
         schema = (request.get("response_format") or {}).get("json_schema") or {}
-        keyed = schema.get("schema", {}).get("properties", {}).get("scores", {}).get("type") == "object"
+        keyed = (
+            schema.get("schema", {}).get("properties", {}).get("scores", {}).get("type")
+            == "object"
+        )
         model = str(request["model"])
-        texts = [c if isinstance(c, str) else "".join(p["text"] for p in c) for c in contents]
+        texts = [
+            c if isinstance(c, str) else "".join(p["text"] for p in c) for c in contents
+        ]
         last = texts[-1].rstrip().rpartition("\n")[2]
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"not a chat completion request: {error!r}") from error
     if not last.startswith(_ASK):
         raise ValueError(f"the last line does not start with {_ASK!r}")
     labels, rollouts = orjson.loads(last.removeprefix(_ASK)), _read_rollouts(texts[-1])
-    if not labels or not all(isinstance(label, str) and label in rollouts for label in labels):
+    if not labels or not all(
+        isinstance(label, str) and label in rollouts for label in labels
+    ):
         raise ValueError(f"asked to score {labels}, shown {list(rollouts)}")
     entries = [_judge(label, rollouts[label]) for label in labels]
     limits = {name: request[name] for name in _LIMITS if name in request}
@@ -72,7 +79,9 @@ def _read_rollouts(prompt: str) -> dict[str, str]:
             continue
         at = text.find(_CLOSING, opening.end())
         if at < 0 or opening[1] in rollouts:
-            raise ValueError(f"the rollout {opening[1]!r} is not closed, or shown twice")
+            raise ValueError(
+                f"the rollout {opening[1]!r} is not closed, or shown twice"
+            )
         rollouts[opening[1]] = text[opening.end() + 1 : at]
         at += len(_CLOSING) - 1  # the newline also begins the next delimiter
     return rollouts
@@ -80,14 +89,26 @@ def _read_rollouts(prompt: str) -> dict[str, str]:
 
 def err(ask: Ask, errors: Mapping[str, float]) -> None:
     """Score as the simulated judge does: by the truth, the noise, the siblings and the position."""
-    from ruler_cli.judges.simulated import SimulatedModel, score  # most servers need none of it
+    from ruler_cli.judges.simulated import (
+        SimulatedModel,
+        score,
+    )  # most servers need none of it
     from ruler_cli.types import Request
 
     labels = tuple(entry["trajectory_id"] for entry in ask.entries)
-    scores = score(SimulatedModel.of(errors), Request("\n".join(ask.texts[:-1]), ask.texts[-1], labels))
-    ask.entries = [{**entry, "score": scores[entry["trajectory_id"]]} for entry in ask.entries]
+    scores = score(
+        SimulatedModel.of(errors),
+        Request("\n".join(ask.texts[:-1]), ask.texts[-1], labels),
+    )
+    ask.entries = [
+        {**entry, "score": scores[entry["trajectory_id"]]} for entry in ask.entries
+    ]
 
 
 def _judge(label: str, rollout: str) -> dict[str, Any]:
     reason = f"judged {label} by its content alone."
-    return {"trajectory_id": label, "explanation": reason, "score": expected_score(rollout)}
+    return {
+        "trajectory_id": label,
+        "explanation": reason,
+        "score": expected_score(rollout),
+    }

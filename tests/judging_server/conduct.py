@@ -53,7 +53,9 @@ class Conduct:
             raise ValueError(f"no such setting: {', '.join(sorted(unknown))}")
         changed = dict(changes)
         if "schedule" in changed:
-            changed["schedule"] = tuple((at, capacity) for at, capacity in changed["schedule"])
+            changed["schedule"] = tuple(
+                (at, capacity) for at, capacity in changed["schedule"]
+            )
         conduct = replace(self, **changed)
         if unknown := set(conduct.chaos) - {*CUES, "malformed"}:
             raise ValueError(f"no such cue: {', '.join(sorted(unknown))}")
@@ -83,4 +85,6 @@ class Conduct:
 
 def around(mean: float, spread: float, dice: random.Random) -> float:
     """A log-normal number with this mean and sigma."""
-    return mean * math.exp(spread * dice.gauss() - spread * spread / 2) if spread else mean
+    return (
+        mean * math.exp(spread * dice.gauss() - spread * spread / 2) if spread else mean
+    )

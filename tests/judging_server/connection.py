@@ -14,7 +14,8 @@ from tests.judging_server.messages_api import chat_of, message_of
 from tests.judging_server.replies import Reply, refuse
 
 _HEADERS = re.compile(
-    r"\r\n(authorization|connection|content-length|transfer-encoding):[ \t]*([^\r\n]*)", re.IGNORECASE
+    r"\r\n(authorization|connection|content-length|transfer-encoding):[ \t]*([^\r\n]*)",
+    re.IGNORECASE,
 )
 
 
@@ -57,7 +58,9 @@ class Connection(asyncio.Protocol):
                 return
             head = self.buffer[:end].decode("latin-1")
             self.request_line = head.partition("\r\n")[0]
-            self.headers = {name.lower(): value for name, value in _HEADERS.findall(head)}
+            self.headers = {
+                name.lower(): value for name, value in _HEADERS.findall(head)
+            }
             del self.buffer[: end + 4]
         length = int(self.headers.get("content-length", 0))
         if len(self.buffer) >= length:
@@ -73,10 +76,14 @@ class Connection(asyncio.Protocol):
             self.headers["connection"] = "close"  # where that body ends is unknown
             reply = refuse(411, "A Content-Length is required.")
         elif method == "POST" and path.endswith("/chat/completions"):
-            reply = self.judging = self.judge.chat(body, self.headers.get("authorization"))
+            reply = self.judging = self.judge.chat(
+                body, self.headers.get("authorization")
+            )
         elif method == "POST" and path.endswith("/v1/messages"):
             params = orjson.loads(body)
-            reply = self.judge.chat(orjson.dumps(chat_of(params)), self.headers.get("x-api-key"))
+            reply = self.judge.chat(
+                orjson.dumps(chat_of(params)), self.headers.get("x-api-key")
+            )
             if reply.status == 200 and reply.mime == "application/json":
                 reply.body = orjson.dumps(message_of(params, orjson.loads(reply.body)))
             self.judging = reply

@@ -12,7 +12,15 @@ from typing import Any
 import orjson
 
 from tests.judging_server.asks import Ask, Entries
-from tests.judging_server.replies import Reply, complete, good, limit, page, refuse, too_long
+from tests.judging_server.replies import (
+    Reply,
+    complete,
+    good,
+    limit,
+    page,
+    refuse,
+    too_long,
+)
 
 Say = Callable[[Entries], str]
 
@@ -26,7 +34,9 @@ def _with(entry: dict[str, Any], label: str | int) -> dict[str, Any]:
 
 
 def _each(change: Callable[[float], Any]) -> Say:
-    return lambda entries: _wrap([{**entry, "score": change(entry["score"])} for entry in entries])
+    return lambda entries: _wrap(
+        [{**entry, "score": change(entry["score"])} for entry in entries]
+    )
 
 
 def _first(score: Any) -> Say:
@@ -47,7 +57,8 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07\x1b]8;;http://127.0.0.1/\x1b\\\x9b31m\x9d52;c
 
 def _hostile(entries: Entries) -> str:
     return json.dumps(
-        {"scores": [{**entry, "explanation": HOSTILE} for entry in entries]}, ensure_ascii=False
+        {"scores": [{**entry, "explanation": HOSTILE} for entry in entries]},
+        ensure_ascii=False,
     )
 
 
@@ -64,18 +75,24 @@ def _of_ten(entries: Entries, share: float = 1.0) -> str:
         scores[at] = round(scores[at] * 10, 6)
     if scores[ranks[0]] <= 1:
         scores[ranks[0]] = 2.0
-    return _wrap([{**entry, "score": s} for entry, s in zip(entries, scores, strict=True)])
+    return _wrap(
+        [{**entry, "score": s} for entry, s in zip(entries, scores, strict=True)]
+    )
 
 
 _TEXTS: dict[str, Say] = {
     "reordered": _best_first,
     "duplicate-same": lambda all_: _wrap([*all_, all_[0]]),
-    "duplicate": lambda all_: _wrap([*all_, {**all_[0], "score": _wrong(all_[0]["score"])}]),
+    "duplicate": lambda all_: _wrap(
+        [*all_, {**all_[0], "score": _wrong(all_[0]["score"])}]
+    ),
     "missing": lambda all_: _wrap(all_[:-1]),
     "extra": lambda all_: _wrap([*all_, _with(all_[0], "no-such-label")]),
     "integer": lambda all_: _wrap([_with(entry, n) for n, entry in enumerate(all_, 1)]),
     "position": lambda all_: _wrap([{"score": entry["score"]} for entry in all_]),
-    "fenced": lambda all_: f"Here it is:\n\n```json\n{_wrap(all_)}\n```\n\nThat is all.",
+    "fenced": lambda all_: (
+        f"Here it is:\n\n```json\n{_wrap(all_)}\n```\n\nThat is all."
+    ),
     "think": _after_decoy("<think>\nMaybe ", "? No.\n</think>\n\n"),
     "prose": lambda all_: f"I read them all. {_wrap(all_)} I hope this helps.",
     "decoy": _after_decoy("The form is, for example:\n", "\nMy answer is:\n"),
@@ -111,11 +128,15 @@ def _cut_off(ask: Ask) -> Reply:
 
 def _no_choices(ask: Ask) -> Reply:
     reply = good(ask)
-    return replace(reply, body=orjson.dumps({**orjson.loads(reply.body), "choices": []}))
+    return replace(
+        reply, body=orjson.dumps({**orjson.loads(reply.body), "choices": []})
+    )
 
 
 def _refuse_form(ask: Ask) -> Reply:
-    message = f"Invalid parameter: 'response_format' of type '{ask.form}' is not supported."
+    message = (
+        f"Invalid parameter: 'response_format' of type '{ask.form}' is not supported."
+    )
     return refuse(400, message)
 
 
@@ -126,15 +147,19 @@ def _refuse_long(ask: Ask) -> Reply:
 
 def _refuse_limit(ask: Ask) -> Reply:
     """Refuse as OpenAI does for models that think."""
-    message = (
-        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
+    message = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
+    return (
+        refuse(400, f"{message} instead.") if "max_tokens" in ask.limits else good(ask)
     )
-    return refuse(400, f"{message} instead.") if "max_tokens" in ask.limits else good(ask)
 
 
 def _refuse_limits(ask: Ask) -> Reply:
     """Refuse as a strict endpoint does for each name."""
-    return refuse(422, f"extra fields not permitted: {', '.join(ask.limits)}") if ask.limits else good(ask)
+    return (
+        refuse(422, f"extra fields not permitted: {', '.join(ask.limits)}")
+        if ask.limits
+        else good(ask)
+    )
 
 
 def _crowded(ask: Ask) -> Reply:
@@ -150,10 +175,11 @@ def _refuse_beside(ask: Ask) -> Reply:
     prompt = len(ask.texts[-1]) // 4
     if all(limit <= 300 for limit in ask.limits.values()):
         return good(ask)
-    message = (
-        f"This model's maximum context length is {prompt + 300} tokens and your request has {prompt} input"
+    message = f"This model's maximum context length is {prompt + 300} tokens and your request has {prompt} input"
+    return refuse(
+        400,
+        f"'max_tokens' or 'max_completion_tokens' is too large: 576. {message} tokens.",
     )
-    return refuse(400, f"'max_tokens' or 'max_completion_tokens' is too large: 576. {message} tokens.")
 
 
 def _deliver(how: str, delay: float = 0.0) -> Callable[[Ask], Reply]:
@@ -164,12 +190,16 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     **{kind: _saying(say) for kind, say in _TEXTS.items()},
     "cutoff": _cut_off,
     "null-content": lambda ask: complete(ask, None),
-    "refusal": lambda ask: complete(ask, None, refusal="I'm sorry, I can't help with that."),
+    "refusal": lambda ask: complete(
+        ask, None, refusal="I'm sorry, I can't help with that."
+    ),
     "filter": lambda ask: complete(ask, "", finish="content_filter"),
     "no-choices": _no_choices,
     "html": lambda ask: page(200, "Welcome to the portal"),
     "keyed-refused": lambda ask: (_refuse_form if ask.keyed else good)(ask),
-    "schema-refused": lambda ask: (_refuse_form if ask.form == "json_schema" else good)(ask),
+    "schema-refused": lambda ask: (_refuse_form if ask.form == "json_schema" else good)(
+        ask
+    ),
     "format-refused": lambda ask: (_refuse_form if ask.form != "none" else good)(ask),
     "limit-refused": _refuse_limit,
     "limits-refused": _refuse_limits,
@@ -179,12 +209,18 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     "400-context": _refuse_long,
     "400-escapes": lambda ask: refuse(400, f"Bad {HOSTILE} request."),
     "401": lambda ask: refuse(401, "Incorrect API key provided.", "invalid_api_key"),
-    "403": lambda ask: refuse(403, "Your key has no access to this.", "permission_denied"),
-    "404": lambda ask: refuse(404, f"The model `{ask.model}` is unknown.", "model_not_found"),
+    "403": lambda ask: refuse(
+        403, "Your key has no access to this.", "permission_denied"
+    ),
+    "404": lambda ask: refuse(
+        404, f"The model `{ask.model}` is unknown.", "model_not_found"
+    ),
     "429": lambda ask: limit("0"),
     "429-bare": lambda ask: limit(None),
     "429-date": lambda ask: limit(formatdate(time.time() + 1, usegmt=True)),
-    "quota": lambda ask: refuse(429, "You exceeded your current quota.", "insufficient_quota"),
+    "quota": lambda ask: refuse(
+        429, "You exceeded your current quota.", "insufficient_quota"
+    ),
     "500": lambda ask: refuse(500, "The server had an error."),
     "502": lambda ask: page(502, "502 Bad Gateway"),  # a gateway speaks HTML, not JSON
     "529": lambda ask: refuse(529, "Overloaded", "overloaded_error"),
@@ -195,5 +231,14 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     "slow": _deliver("whole", delay=1.0),
 }
 
-MALFORMED = ("not-json", "cutoff", "missing", "empty", "null-content", "no-choices", "html", "half")
+MALFORMED = (
+    "not-json",
+    "cutoff",
+    "missing",
+    "empty",
+    "null-content",
+    "no-choices",
+    "html",
+    "half",
+)
 """Replies without a whole answer, each a different one: chaos draws one of them."""

@@ -52,9 +52,13 @@ class Judge:
             reply = refuse(400, f"judge_server: {error}")
         reply.asked = now
         paid = reply.status == 200
-        self.rates.arrive(now, reply.prompt_tokens * paid, reply.completion_tokens * paid)
+        self.rates.arrive(
+            now, reply.prompt_tokens * paid, reply.completion_tokens * paid
+        )
         # What never arrives whole has no status: it counts by the name of its delivery.
-        self.statuses[str(reply.status) if reply.delivery == "whole" else reply.delivery] += 1
+        self.statuses[
+            str(reply.status) if reply.delivery == "whole" else reply.delivery
+        ] += 1
         return reply
 
     def answer(self, body: bytes, now: float, accepted: bool) -> Reply:
@@ -77,7 +81,9 @@ class Judge:
                 drawn = around(conduct.completion, conduct.completion_spread, dice)
                 ask.completion_tokens = max(1, round(drawn))
         if chance in ("429", "429-bare"):
-            return self.full(None if chance == "429-bare" else conduct.retry_after or 0.0)
+            return self.full(
+                None if chance == "429-bare" else conduct.retry_after or 0.0
+            )
         if conduct.context is not None and ask.prompt_tokens > conduct.context:
             return too_long(ask.prompt_tokens, conduct.context)
         if conduct.errors is not None:
@@ -87,7 +93,9 @@ class Judge:
             tokens = reply.prompt_tokens + reply.completion_tokens
             wait = self.rates.admitted.wait(now, conduct.rpm, conduct.tpm, tokens)
             if wait > 0:
-                return self.full(None if conduct.retry_after is None else math.ceil(wait))
+                return self.full(
+                    None if conduct.retry_after is None else math.ceil(wait)
+                )
             self.rates.admitted.add(now, tokens)
             if conduct.tells:
                 reply.headers += self.rates.admitted.left(conduct.rpm, conduct.tpm)

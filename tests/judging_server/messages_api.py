@@ -25,7 +25,11 @@ def message_of(params: Mapping[str, Any], chat: Any) -> dict[str, Any]:
     message = choice.get("message") or {}
     text = message.get("content") or message.get("refusal") or ""
     stops = {"length": "max_tokens", "content_filter": "refusal"}
-    stop = "refusal" if message.get("refusal") else stops.get(choice.get("finish_reason", ""), "end_turn")
+    stop = (
+        "refusal"
+        if message.get("refusal")
+        else stops.get(choice.get("finish_reason", ""), "end_turn")
+    )
     content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     tool = (params.get("tool_choice") or {}).get("name")
     if tool and stop == "end_turn":
@@ -34,9 +38,15 @@ def message_of(params: Mapping[str, Any], chat: Any) -> dict[str, Any]:
         except orjson.JSONDecodeError:
             answer = None
         if isinstance(answer, dict):
-            content = [{"type": "tool_use", "id": "toolu_1", "name": tool, "input": answer}]
+            content = [
+                {"type": "tool_use", "id": "toolu_1", "name": tool, "input": answer}
+            ]
             stop = "tool_use"
-    usage = chat["usage"] if isinstance(chat, dict) else {"prompt_tokens": 0, "completion_tokens": 0}
+    usage = (
+        chat["usage"]
+        if isinstance(chat, dict)
+        else {"prompt_tokens": 0, "completion_tokens": 0}
+    )
     return {
         "id": "msg_1",
         "type": "message",

@@ -32,7 +32,9 @@ class Window:
         while arrivals and arrivals[0][0] <= gone:
             self.tokens -= arrivals.popleft()[1]
 
-    def wait(self, now: float, rpm: float | None, tpm: float | None, tokens: int) -> float:
+    def wait(
+        self, now: float, rpm: float | None, tpm: float | None, tokens: int
+    ) -> float:
         """Seconds until a request of so many tokens fits; one that never would fits an empty window."""
         self.pass_to(now)
         requests, held, until = len(self.arrivals), self.tokens, now
@@ -86,8 +88,14 @@ class Rates:
         return {
             "seconds": self.last - self.first,
             "tokens": {"prompt": self.prompt, "completion": self.completion},
-            "mean": {name: count / windows if windows else None for name, (count, _) in shares.items()},
-            "fullest": {"requests": self.fullest.most_requests, "tokens": self.fullest.most_tokens},
+            "mean": {
+                name: count / windows if windows else None
+                for name, (count, _) in shares.items()
+            },
+            "fullest": {
+                "requests": self.fullest.most_requests,
+                "tokens": self.fullest.most_tokens,
+            },
             "utilisation": {
                 name: count / windows / limit if windows and limit else None
                 for name, (count, limit) in shares.items()

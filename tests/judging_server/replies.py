@@ -40,7 +40,9 @@ class Reply:
         return head.encode() + self.body
 
 
-def complete(ask: Ask, content: str | None, finish: str = "stop", **message: Any) -> Reply:
+def complete(
+    ask: Ask, content: str | None, finish: str = "stop", **message: Any
+) -> Reply:
     """A chat completion with this content."""
     used, made = ask.prompt_tokens, ask.completion_tokens
     if made is None:
@@ -57,7 +59,11 @@ def complete(ask: Ask, content: str | None, finish: str = "stop", **message: Any
                 "finish_reason": finish,
             }
         ],
-        "usage": {"prompt_tokens": used, "completion_tokens": made, "total_tokens": used + made},
+        "usage": {
+            "prompt_tokens": used,
+            "completion_tokens": made,
+            "total_tokens": used + made,
+        },
     }
     return Reply(orjson.dumps(document), prompt_tokens=used, completion_tokens=made)
 
@@ -69,7 +75,9 @@ def good(ask: Ask) -> Reply:
         ask.completion_tokens = len(orjson.dumps({"scores": scores})) // 4
     if ask.keyed:
         scores = {
-            entry["trajectory_id"]: {name: entry[name] for name in ("explanation", "score")}
+            entry["trajectory_id"]: {
+                name: entry[name] for name in ("explanation", "score")
+            }
             for entry in ask.entries
         }
     return complete(ask, orjson.dumps({"scores": scores}).decode())
@@ -81,7 +89,9 @@ def page(status: int, title: str) -> Reply:
     return Reply(body.encode(), status, mime="text/html")
 
 
-def refuse(status: int, message: str, code: str | None = None, headers: str = "") -> Reply:
+def refuse(
+    status: int, message: str, code: str | None = None, headers: str = ""
+) -> Reply:
     """An error in OpenAI's form."""
     kind = "server_error" if status >= 500 else "invalid_request_error"
     error = {"message": message, "type": kind, "param": None, "code": code}
@@ -91,7 +101,9 @@ def refuse(status: int, message: str, code: str | None = None, headers: str = ""
 def limit(retry_after: str | None) -> Reply:
     """A 429 with a time to come back, or without one."""
     header = "" if retry_after is None else f"Retry-After: {retry_after}\r\n"
-    return refuse(429, "Rate limit reached for requests.", "rate_limit_exceeded", header)
+    return refuse(
+        429, "Rate limit reached for requests.", "rate_limit_exceeded", header
+    )
 
 
 def too_long(tokens: int, most: int) -> Reply:

@@ -36,7 +36,9 @@ def request_keys(folder: Path) -> dict[str, str]:
         ask = ("-m", "openai/gpt-4o-mini", "--passes", "2", "--ledger", "none")
         done = run_here(["render", str(sample), "-", *ask], "", folder, {})
         keys = [json.loads(line)["custom_id"] for line in done.stdout.splitlines()]
-        digests[sample.name] = blake2b(" ".join(keys).encode(), digest_size=8).hexdigest()
+        digests[sample.name] = blake2b(
+            " ".join(keys).encode(), digest_size=8
+        ).hexdigest()
     return digests
 
 
@@ -56,16 +58,30 @@ def test_ledger_of_the_first_version(ruler: Ruler, tmp_path: Path) -> None:
         for row in read(DATA / "ledger_version_1.jsonl"):
             row |= {"key": bytes.fromhex(row["key"]), "body": row["body"].encode()}
             fields = ", ".join(f":{name}" for name in row)
-            file.execute(f"INSERT INTO replies ({', '.join(row)}) VALUES ({fields})", row)
+            file.execute(
+                f"INSERT INTO replies ({', '.join(row)}) VALUES ({fields})", row
+            )
     file.close()
     cached = ("--cached-only", "--ledger", "old.sqlite")
     done = ruler(
-        "score", SAMPLES / "groups.jsonl", "out.jsonl", "-m", "openai/good", "--passes", "3", *cached
+        "score",
+        SAMPLES / "groups.jsonl",
+        "out.jsonl",
+        "-m",
+        "openai/good",
+        "--passes",
+        "3",
+        *cached,
     )
     assert done.returncode == 0, done.stderr
-    groups = [[t["reward"] for t in group["trajectories"]] for group in read(tmp_path / "out.jsonl")]
+    groups = [
+        [t["reward"] for t in group["trajectories"]]
+        for group in read(tmp_path / "out.jsonl")
+    ]
     assert groups == SCORES
-    refused = ruler("score", SAMPLES / "groups.jsonl", "none.jsonl", "-m", "openai/refusal", *cached)
+    refused = ruler(
+        "score", SAMPLES / "groups.jsonl", "none.jsonl", "-m", "openai/refusal", *cached
+    )
     assert refused.returncode == 1
     assert "refused twice" in refused.stderr
 

@@ -28,13 +28,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.answer import reply_of
-from ruler_cli.config import default_path, ledger_path
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.ledger import database
 from ruler_cli.ledger import reply_cache as module
 from ruler_cli.ledger.reply_cache import Ledger, LedgerStats, key_of
-from ruler_cli.types import CallError, Reply, Request, Usage
+from ruler_cli.settings.models import default_path, ledger_path
+from ruler_cli.types import CallError, Reply, Request, Usage, reply_of
 from tests.conftest import ROOT
 from tests.values import texts, values
 
@@ -45,7 +44,11 @@ ODD = CallError("transport", "no chat completion", "call", body=b"<html>busy</ht
 
 def reply(text: str = "fine", finish: str = "stop", **message: Any) -> Reply:
     """Return a reply as an endpoint sends it."""
-    usage = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
+    usage = {
+        "prompt_tokens": 10,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 4},
+    }
     choice = {"message": {"content": text, **message}, "finish_reason": finish}
     answer = reply_of(json.dumps({"choices": [choice], "usage": usage}).encode())
     assert isinstance(answer, Reply)
@@ -95,11 +98,18 @@ def test_round_trip(shared: Ledger, text: str, key: bytes, model: str) -> None:
     read = reply_of(json.dumps({"choices": [{"message": {"content": text}}]}).encode())
     shared.keep(key, model, read, 1.5)
     answer = shared.find(key)
-    if isinstance(read, CallError):  # lone surrogates are no JSON for the reader of today
+    if isinstance(
+        read, CallError
+    ):  # lone surrogates are no JSON for the reader of today
         assert answer is None
     else:
         assert isinstance(answer, Reply)
-        assert (answer, answer.body, answer.seconds, answer.cached) == (read, read.body, 1.5, True)
+        assert (answer, answer.body, answer.seconds, answer.cached) == (
+            read,
+            read.body,
+            1.5,
+            True,
+        )
 
 
 def test_order_of_import(ledger: Ledger) -> None:
@@ -107,12 +117,19 @@ def test_order_of_import(ledger: Ledger) -> None:
 
     Of two replies the first stays, and each comes back with the earlier status of its key.
     """
-    ranks: list[tuple[Reply | CallError, int]] = [(reply("one"), 3), (reply("two"), 3), (FAILED, 2), (ODD, 1)]
+    ranks: list[tuple[Reply | CallError, int]] = [
+        (reply("one"), 3),
+        (reply("two"), 3),
+        (FAILED, 2),
+        (ODD, 1),
+    ]
     statuses = [None, "odd", "fault", "answer"]
     for number, order in enumerate(itertools.permutations(ranks)):
         key = bytes([number])
         before = ledger.keep_all([(key, "m", answer) for answer, _ in order])
-        assert before == [statuses[max([0, *(rank for _, rank in order[:at])])] for at in range(4)]
+        assert before == [
+            statuses[max([0, *(rank for _, rank in order[:at])])] for at in range(4)
+        ]
         assert (ledger.keep_all([(key, "m", None)])[0], ledger.find(key)) == (
             "answer",
             next(a for a, rank in order if rank == 3),
@@ -163,7 +180,9 @@ def test_newest_wins(ledger: Ledger, path: Path) -> None:
 def test_better_reader(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body that no parser understood is a reply once one does."""
     ledger.keep(b"k", "m", ODD)
-    monkeypatch.setattr(module, "reply_of", lambda body: Reply(body.decode(), body=body))
+    monkeypatch.setattr(
+        module, "reply_of", lambda body: Reply(body.decode(), body=body)
+    )
     assert ledger.find(b"k") == Reply("<html>busy</html>")
 
 
@@ -178,8 +197,16 @@ def test_unreadable_failed_call(ledger: Ledger, path: Path) -> None:
 def test_not_stored(ledger: Ledger) -> None:
     """A request that the next run has to ask again leaves no row."""
     answers: list[Reply | CallError] = [
-        *(replace(FAILED, scope="run"), replace(FAILED, scope="call"), replace(FAILED, sent=False)),
-        *(replace(FAILED, kind="budget"), replace(FAILED, kind="interrupted"), replace(ODD, scope="run")),
+        *(
+            replace(FAILED, scope="run"),
+            replace(FAILED, scope="call"),
+            replace(FAILED, sent=False),
+        ),
+        *(
+            replace(FAILED, kind="budget"),
+            replace(FAILED, kind="interrupted"),
+            replace(ODD, scope="run"),
+        ),
         Reply("embedded"),
     ]
     for answer in answers:
@@ -191,13 +218,28 @@ def test_not_stored(ledger: Ledger) -> None:
 def test_stats(ledger: Ledger, path: Path) -> None:
     """Rows and tokens are counted by model; a failed call counts as no answered call."""
     assert ledger.stats() == LedgerStats(size=ledger.stats().size)
-    answers: list[Reply | CallError] = [reply(), reply(), reply(finish="length"), FAILED, ODD]
+    answers: list[Reply | CallError] = [
+        reply(),
+        reply(),
+        reply(finish="length"),
+        FAILED,
+        ODD,
+    ]
     for number, answer in enumerate(answers):
         ledger.keep(bytes([number]), "m", answer)
     ledger.keep(b"k", "other", FAILED)
     stats = ledger.stats()
-    assert stats.rows == {"answer": 2, "truncated": 1, "refusal": 0, "odd": 1, "fault": 2}
-    assert [(t.model, t.usage) for t in stats.models] == [("m", Usage(30, 6, 12, 4)), ("other", Usage())]
+    assert stats.rows == {
+        "answer": 2,
+        "truncated": 1,
+        "refusal": 0,
+        "odd": 1,
+        "fault": 2,
+    }
+    assert [(t.model, t.usage) for t in stats.models] == [
+        ("m", Usage(30, 6, 12, 4)),
+        ("other", Usage()),
+    ]
     assert stats.models[0].rows == {"answer": 2, "truncated": 1, "odd": 1, "fault": 1}
     assert stats.first is not None
     assert stats.last is not None
@@ -210,12 +252,26 @@ def test_stats(ledger: Ledger, path: Path) -> None:
 
 def test_key_canary() -> None:
     """The key of a request is the same in every version, or every ledger of a user is worthless."""
-    params = {"temperature": 0.2, "stop": ["é\ud800", None], "nan": math.nan, "deep": {"b": 1, "a": -0.0}}
-    request = Request("sys\0tem", "user \udfff 😀", ("x", "y"), max_output_tokens=4096, pass_index=1)
-    assert key_of("openai/o3", params, request).hex() == "0586f43374b2de422212db7bab4e75b2"
-    assert key_of("m", {}, Request("", "", ())).hex() == "c0e34c4639c3fc4e305d7877deb04bb7"
+    params = {
+        "temperature": 0.2,
+        "stop": ["é\ud800", None],
+        "nan": math.nan,
+        "deep": {"b": 1, "a": -0.0},
+    }
+    request = Request(
+        "sys\0tem", "user \udfff 😀", ("x", "y"), max_output_tokens=4096, pass_index=1
+    )
+    assert (
+        key_of("openai/o3", params, request).hex() == "0586f43374b2de422212db7bab4e75b2"
+    )
+    assert (
+        key_of("m", {}, Request("", "", ())).hex() == "c0e34c4639c3fc4e305d7877deb04bb7"
+    )
     assert key_of("m", {}, ASK) == key_of("m", {}, replace(ASK, labels=("other",)))
-    assert len({key_of(m, {}, Request(s, u, ())) for m, s, u in ("ab ", "a b", " ab")}) == 3
+    assert (
+        len({key_of(m, {}, Request(s, u, ())) for m, s, u in ("ab ", "a b", " ab")})
+        == 3
+    )
 
 
 parts = st.tuples(
@@ -230,10 +286,16 @@ parts = st.tuples(
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(one=parts, other=parts, chosen=st.lists(st.booleans(), min_size=6, max_size=6))
-def test_keys_differ(one: tuple[Any, ...], other: tuple[Any, ...], chosen: list[bool]) -> None:
+def test_keys_differ(
+    one: tuple[Any, ...], other: tuple[Any, ...], chosen: list[bool]
+) -> None:
     """Two requests share a key only if every part of them is the same."""
-    mixed = tuple(b if take else a for a, b, take in zip(one, other, chosen, strict=True))
-    keys = [key_of(p[0], p[1], Request(p[2], p[3], (), p[4], p[5])) for p in (one, mixed)]
+    mixed = tuple(
+        b if take else a for a, b, take in zip(one, other, chosen, strict=True)
+    )
+    keys = [
+        key_of(p[0], p[1], Request(p[2], p[3], (), p[4], p[5])) for p in (one, mixed)
+    ]
     looks = [json.dumps(p, sort_keys=True, ensure_ascii=False) for p in (one, mixed)]
     assert (keys[0] == keys[1]) == (looks[0] == looks[1])
 
@@ -287,13 +349,19 @@ def test_owner_only(tmp_path: Path) -> None:
         "    print(sorted(p.name for p in Path(sys.argv[1]).parent.iterdir()), seen)\n"
     )
     place = tmp_path / "a" / "b" / "ledger.sqlite"
-    done = subprocess.run([sys.executable, "-c", code, place], cwd=ROOT, check=True, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, place], cwd=ROOT, check=True, capture_output=True
+    )
     names = [f"ledger.sqlite{end}" for end in ("", "-shm", "-wal")]
     assert done.stdout.decode().strip() == f"{names} {{'0o600'}}"
-    assert [stat.S_IMODE(p.stat().st_mode) for p in (place.parent, place.parent.parent)] == [0o700] * 2
+    assert [
+        stat.S_IMODE(p.stat().st_mode) for p in (place.parent, place.parent.parent)
+    ] == [0o700] * 2
 
 
-def test_another_users(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A ledger of another user is refused, and a link to one."""
     Ledger(path).close()
     (tmp_path / "link").symlink_to(path)
@@ -317,7 +385,9 @@ def test_wrong_file(tmp_path: Path) -> None:
     Ledger(tmp_path / "newer").close()
     raw(tmp_path / "newer", "PRAGMA user_version = 99")
     Ledger(tmp_path / "torn").close()
-    (tmp_path / "torn").write_bytes((tmp_path / "torn").read_bytes()[:100] + bytes(5000))
+    (tmp_path / "torn").write_bytes(
+        (tmp_path / "torn").read_bytes()[:100] + bytes(5000)
+    )
     raw(tmp_path / "foreign", "CREATE TABLE notes (text)")
     raw(tmp_path / "numbered", "PRAGMA application_id = 7")
     (tmp_path / "text").write_text("id,score\n1,2\n" * 99)
@@ -332,10 +402,14 @@ def test_wrong_file(tmp_path: Path) -> None:
     ):
         path = tmp_path / name
         before = path.read_bytes() if path.is_file() else None
-        with pytest.raises(UsageError, match=f"{path}.*{says}.*ledger=PATH.*ledger=None"):
+        with pytest.raises(
+            UsageError, match=f"{path}.*{says}.*ledger=PATH.*ledger=None"
+        ):
             Ledger(path)
         if name in ("folder", "text", "foreign"):
-            with pytest.raises(UsageError, match=f"{name}: .*{says}.*; correct the ledger"):
+            with pytest.raises(
+                UsageError, match=f"{name}: .*{says}.*; correct the ledger"
+            ):
                 Ledger(tmp_path / "first", [path])
         assert before is None or path.read_bytes() == before
 
@@ -343,7 +417,11 @@ def test_wrong_file(tmp_path: Path) -> None:
 def test_wrong_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A path that cannot be written is refused in a sentence."""
     (tmp_path / "file").touch()
-    for place in (tmp_path / "file" / "ledger", tmp_path / "nul\0", tmp_path / ("long" * 99)):
+    for place in (
+        tmp_path / "file" / "ledger",
+        tmp_path / "nul\0",
+        tmp_path / ("long" * 99),
+    ):
         with pytest.raises(UsageError, match="ledger=None"):
             Ledger(place)
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -362,8 +440,9 @@ def test_bad_pages(tmp_path: Path) -> None:
     path.write_bytes(content)
     with Ledger(path) as ledger, pytest.raises(OutputError) as error:
         ledger.stats()
-    assert "the file is damaged: save what can be read (sqlite3 FILE .recover | sqlite3 NEW)" in str(
-        error.value
+    assert (
+        "the file is damaged: save what can be read (sqlite3 FILE .recover | sqlite3 NEW)"
+        in str(error.value)
     )
     assert "ledger=PATH" in str(error.value)
     assert "make room" not in str(error.value)
@@ -374,7 +453,9 @@ def test_full_disk(ledger: Ledger) -> None:
     (pages,) = ledger._own.quick.execute("PRAGMA page_count").fetchone()
     for connection in (ledger._own.quick, ledger._own.patient):
         connection.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(OutputError, match=r"ledger.sqlite.*full; make room there, or .*ledger=None"):
+    with pytest.raises(
+        OutputError, match=r"ledger.sqlite.*full; make room there, or .*ledger=None"
+    ):
         ledger.keep(b"k", "m", reply("x" * 99999))
     with pytest.raises(OutputError, match="full"):
         anyio.run(ledger.store, b"k", "m", reply("x" * 99999))
@@ -457,7 +538,10 @@ def test_rows_of_a_worker(ledger: Ledger, path: Path, tmp_path: Path) -> None:
 def test_rows_that_cannot_be_stored(ledger: Ledger, path: Path, tmp_path: Path) -> None:
     """Rows that cannot be stored end the run with one sentence that names the file."""
     ledger.keep(b"k", "m", reply("fine"))
-    with pytest.raises(OutputError, match=r"a worker's replies cannot be stored there: .*no regular file"):
+    with pytest.raises(
+        OutputError,
+        match=r"a worker's replies cannot be stored there: .*no regular file",
+    ):
         database.append_rows(tmp_path, database.new_rows(path, 0)[0])
 
 
@@ -484,7 +568,9 @@ def test_made_at_once(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as threads:
         for number in range(60):
-            for ledger in threads.map(opening, [tmp_path / str(number) / "ledger.sqlite"] * 8):
+            for ledger in threads.map(
+                opening, [tmp_path / str(number) / "ledger.sqlite"] * 8
+            ):
                 ledger.close()
 
 
@@ -570,16 +656,24 @@ def removed_for_another_file(path: Path) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("change", [removed, removed_and_made_anew, removed_for_another_file])
+@pytest.mark.parametrize(
+    "change", [removed, removed_and_made_anew, removed_for_another_file]
+)
 async def test_deleted_during_a_run(path: Path, change: Callable[[Path], None]) -> None:
     """A reply notices that the ledger was deleted or replaced; all replies of the run are in another file."""
     with Ledger(path) as ledger:
         ledger.keep(b"before", "m", reply())
         change(path)
-        with pytest.raises(OutputError, match="during the run; what this run kept is in ") as raised:
+        with pytest.raises(
+            OutputError, match="during the run; what this run kept is in "
+        ) as raised:
             await ledger.store(b"notices", "m", reply())
         await ledger.store(b"in flight", "m", reply())
-    saved = path if change is not removed_for_another_file else path.with_name("ledger.sqlite.saved")
+    saved = (
+        path
+        if change is not removed_for_another_file
+        else path.with_name("ledger.sqlite.saved")
+    )
     assert f"is in {saved}" in str(raised.value)
     assert raised.value.resumable == (saved == path)
     with Ledger(saved) as again:
@@ -617,7 +711,10 @@ def test_replaced_without_its_log(path: Path, there: str) -> None:
 
 def test_deleted_before_the_end(path: Path) -> None:
     """If a ledger is deleted after its last reply, its end tells so, and the replies of the run are kept."""
-    with pytest.raises(OutputError, match="what this run kept is in"), Ledger(path) as ledger:
+    with (
+        pytest.raises(OutputError, match="what this run kept is in"),
+        Ledger(path) as ledger,
+    ):
         ledger.keep(b"before", "m", reply())
         removed(path)
     with Ledger(path) as again:
@@ -626,7 +723,9 @@ def test_deleted_before_the_end(path: Path) -> None:
         removed(path)  # nothing of this run is lost
 
 
-def test_deleted_after_the_clock_was_set_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_after_the_clock_was_set_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The replies of a run are known by their place in the file too, whatever the clock says."""
     with pytest.raises(OutputError, match="what this run kept"), Ledger(path) as ledger:
         monkeypatch.setattr(time, "time", lambda: 0.0)
@@ -691,7 +790,9 @@ def text(ledger: Ledger, key: str) -> str | None:
     return answer.text if isinstance(answer, Reply) else answer.reason
 
 
-answers = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["x", "y", None]), max_size=4)
+answers = st.dictionaries(
+    st.sampled_from("abcd"), st.sampled_from(["x", "y", None]), max_size=4
+)
 
 
 @settings(max_examples=10)
@@ -700,13 +801,18 @@ def test_order(rows: list[dict[str, str | None]]) -> None:
     """A key's answer is the first reply in the order given, else a failed call, else none."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [
-            made(Path(folder) / str(i), **{k: FAILED if v is None else reply(v) for k, v in each.items()})
+            made(
+                Path(folder) / str(i),
+                **{k: FAILED if v is None else reply(v) for k, v in each.items()},
+            )
             for i, each in enumerate(rows)
         ]
         with Ledger(paths[0], paths[1:]) as ledger:
             for key in "abcd":
                 held = [each[key] for each in rows if key in each]
-                wanted = next((value for value in held if value), FAILED.reason if held else None)
+                wanted = next(
+                    (value for value in held if value), FAILED.reason if held else None
+                )
                 assert text(ledger, key) == wanted
 
 
@@ -726,7 +832,10 @@ def test_written(tmp_path: Path) -> None:
 
 def test_absent(tmp_path: Path) -> None:
     """Another ledger that is missing is bad usage, reported before the first is created."""
-    with pytest.raises(UsageError, match="misspelt': no such file, and of several ledgers only the first"):
+    with pytest.raises(
+        UsageError,
+        match="misspelt': no such file, and of several ledgers only the first",
+    ):
         Ledger(tmp_path / "first", [tmp_path / "misspelt"])
     assert list(tmp_path.iterdir()) == []
 
@@ -745,12 +854,18 @@ def test_empty(tmp_path: Path) -> None:
     (tmp_path / "first").touch()
     with Ledger(tmp_path / "first", [tmp_path / "other"]) as ledger:
         assert text(ledger, "a") is None
-    assert [(tmp_path / name).stat().st_size > 0 for name in ("first", "other")] == [True, False]
+    assert [(tmp_path / name).stat().st_size > 0 for name in ("first", "other")] == [
+        True,
+        False,
+    ]
 
 
 def test_named_twice(tmp_path: Path) -> None:
     """A ledger named twice, also by another name, is opened once."""
-    first, other = made(tmp_path / "first", a=reply("x")), made(tmp_path / "other", b=reply("y"))
+    first, other = (
+        made(tmp_path / "first", a=reply("x")),
+        made(tmp_path / "other", b=reply("y")),
+    )
     (tmp_path / "link").symlink_to(other)
     with Ledger(first, [first, other, tmp_path / "link", other]) as ledger:
         assert len(ledger._files) == 2
@@ -823,7 +938,9 @@ def writer(folder: Path) -> Iterator[Writer]:
 def as_other(work: Callable[[], None]) -> None:
     """Run as a user who may not write other users' files, also under root."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the child needs no thread of this process
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # the child needs no thread of this process
         child = os.fork()
     if child == 0:
         code = 1
@@ -867,7 +984,9 @@ def test_of_another_user(state: str, writer: Writer, folder: Path) -> None:
     elif state == "whole":
         writer.process.communicate(timeout=30)
     names = for_all(folder)
-    assert names == (["other"] if state == "whole" else ["other", "other-shm", "other-wal"])
+    assert names == (
+        ["other"] if state == "whole" else ["other", "other-shm", "other-wal"]
+    )
 
     def look() -> None:
         with Ledger(None, [folder / "other"]) as ledger:
@@ -886,7 +1005,10 @@ def test_log_alone(writer: Writer, folder: Path) -> None:
     for_all(folder)
 
     def look() -> None:
-        with pytest.raises(UsageError, match="other: has a log beside it that only its owner can read in"):
+        with pytest.raises(
+            UsageError,
+            match="other: has a log beside it that only its owner can read in",
+        ):
             Ledger(None, [folder / "other"])
 
     as_other(look)

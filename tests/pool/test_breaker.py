@@ -133,7 +133,9 @@ def test_refused() -> None:
 @given(st.floats(0.0, 0.999))
 def test_jitter(jitter: float) -> None:
     """Jitter makes a pause longer, by half at most, so that processes do not come back together."""
-    assert opened(jitter=jitter).wait(0.0, probing=False) == pytest.approx(1.0 + jitter / 2)
+    assert opened(jitter=jitter).wait(0.0, probing=False) == pytest.approx(
+        1.0 + jitter / 2
+    )
 
 
 def test_stragglers() -> None:
@@ -169,7 +171,9 @@ def test_over() -> None:
     assert breaker.over(1e6) is None
 
 
-@pytest.mark.parametrize(("patience", "words"), [(30.0, "for 30 s;"), (3600.0, "for 60 minutes;")])
+@pytest.mark.parametrize(
+    ("patience", "words"), [(30.0, "for 30 s;"), (3600.0, "for 60 minutes;")]
+)
 def test_patience(patience: float, words: str) -> None:
     """The time that an outage may last is a setting."""
     breaker = Breaker(0.0, patience)
@@ -184,8 +188,14 @@ def test_cause() -> None:
     for error, words in (
         (BROKEN, f"the judge is down: it is broken (openai/m at {at})"),
         (BUSY, f"rate limit of the judge: it is busy (openai/m at {at})"),
-        (replace(BROKEN, reason=f"nobody at {at}"), f"the judge is down: nobody at {at}"),
-        (replace(BROKEN, reason="x" * 999), f"the judge is down: {'x' * 160}… (openai/m at {at})"),
+        (
+            replace(BROKEN, reason=f"nobody at {at}"),
+            f"the judge is down: nobody at {at}",
+        ),
+        (
+            replace(BROKEN, reason="x" * 999),
+            f"the judge is down: {'x' * 160}… (openai/m at {at})",
+        ),
     ):
         breaker = Breaker(0.0, OUTAGE, "openai/m", at)
         assert (breaker.outage, breaker.cause) == ("", "")

@@ -41,8 +41,13 @@ def test_without_cap() -> None:
     assert budget.spent == 2.0
 
 
-@given(st.lists(st.tuples(prices, st.one_of(st.none(), prices)), max_size=30), st.floats(0.0, 5.0))
-def test_never_past_the_cap(calls: list[tuple[float, float | None]], cap: float) -> None:
+@given(
+    st.lists(st.tuples(prices, st.one_of(st.none(), prices)), max_size=30),
+    st.floats(0.0, 5.0),
+)
+def test_never_past_the_cap(
+    calls: list[tuple[float, float | None]], cap: float
+) -> None:
     """Spending passes the cap by no more than the estimates were too low, in any order of calls."""
     budget, wrong, flying = Budget(cap), 0.0, list[tuple[float, float | None]]()
     for estimate, actual in calls:

@@ -51,7 +51,10 @@ class Script:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None: ...
 
 
@@ -64,7 +67,12 @@ def called(
     """Run the work with a caller of this judge, in virtual time."""
 
     async def main() -> T:
-        caller = Caller(judge, Gate(ConcurrencyLimit(limit), StopSignal()), retries=retries, timeout=60.0)
+        caller = Caller(
+            judge,
+            Gate(ConcurrencyLimit(limit), StopSignal()),
+            retries=retries,
+            timeout=60.0,
+        )
         return await work(caller)
 
     return virtually(main)
@@ -79,7 +87,10 @@ def test_retry_then_reply() -> None:
     """After a limit the call waits at least as long as the server asks, and then gets its reply."""
     judge = Script(BUSY, BUSY, OK)
     assert asked(judge) == OK
-    assert all(later - earlier >= 4.0 for earlier, later in zip(judge.times, judge.times[1:], strict=False))
+    assert all(
+        later - earlier >= 4.0
+        for earlier, later in zip(judge.times, judge.times[1:], strict=False)
+    )
 
 
 def test_bounded() -> None:
@@ -190,7 +201,9 @@ def test_limit_holds() -> None:
                 tasks.start_soon(caller.call, ASKED)
         return anyio.current_time()
 
-    assert called(judge, one_waits, limit=1) < 6.5  # five calls of a second, and no idle wait of long
+    assert (
+        called(judge, one_waits, limit=1) < 6.5
+    )  # five calls of a second, and no idle wait of long
 
 
 def test_order() -> None:
@@ -242,7 +255,9 @@ def test_outage() -> None:
     assert max(judge.times) < down + 60 + 200
 
 
-@pytest.mark.parametrize("error", [BROKEN, replace(BUSY, retry_after=None), replace(BUSY, retry_after=20.0)])
+@pytest.mark.parametrize(
+    "error", [BROKEN, replace(BUSY, retry_after=None), replace(BUSY, retry_after=20.0)]
+)
 def test_outage_without_end(error: CallError) -> None:
     """A judge that only fails or meets its limits ends the run in bounded time, with that reason."""
 
@@ -274,8 +289,16 @@ def test_outage_of_an_open_scorer() -> None:
         kept.append(answer)
 
     async def main() -> None:
-        stop, breaker = StopSignal(outages=False), Breaker(0.0, 600.0, "one", "http://one/v1")
-        caller = Caller(judge, Gate(ConcurrencyLimit(4), stop, breaker=breaker), retries=2, timeout=60.0)
+        stop, breaker = (
+            StopSignal(outages=False),
+            Breaker(0.0, 600.0, "one", "http://one/v1"),
+        )
+        caller = Caller(
+            judge,
+            Gate(ConcurrencyLimit(4), stop, breaker=breaker),
+            retries=2,
+            timeout=60.0,
+        )
 
         async def burst() -> list[tuple[Reply | CallError, float]]:
             ended: list[tuple[Reply | CallError, float]] = []
@@ -296,15 +319,22 @@ def test_outage_of_an_open_scorer() -> None:
         for answer, _ in first:
             assert isinstance(answer, CallError)
             assert (answer.kind, answer.scope) == ("transport", "group")
-            assert answer.reason.endswith("minutes; the last time: broken (one at http://one/v1)")
+            assert answer.reason.endswith(
+                "minutes; the last time: broken (one at http://one/v1)"
+            )
         began = anyio.current_time()
-        assert all(isinstance(answer, CallError) and at > began + 400 for answer, at in await burst())
+        assert all(
+            isinstance(answer, CallError) and at > began + 400
+            for answer, at in await burst()
+        )
         await anyio.sleep(back - anyio.current_time() - 30)
         assert [answer for answer, _ in await burst()] == [OK] * 20
         assert stop.reason is None
 
     virtually(main)
-    assert kept == [OK] * 40  # a call that an outage ends is asked again by the next run
+    assert (
+        kept == [OK] * 40
+    )  # a call that an outage ends is asked again by the next run
     assert len(judge.times) < 140
 
 
@@ -320,7 +350,11 @@ def test_unanswerable_at_the_end() -> None:
         ends: list[str] = []
 
         async def one(number: int) -> None:
-            ends.append((await caller.call(Request("s", str(number), ("a",)))).__class__.__name__)
+            ends.append(
+                (
+                    await caller.call(Request("s", str(number), ("a",)))
+                ).__class__.__name__
+            )
 
         async with anyio.create_task_group() as tasks:
             for number in range(100):

@@ -10,7 +10,12 @@ import pytest
 
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.limits import LEARNED, START_OF_QUEUE, AdaptiveConcurrency, ConcurrencyLimit
+from ruler_cli.pool.limits import (
+    LEARNED,
+    START_OF_QUEUE,
+    AdaptiveConcurrency,
+    ConcurrencyLimit,
+)
 from ruler_cli.pool.pace import Sent
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Left, Reply, Request
@@ -29,9 +34,13 @@ class Rounds:
     @property
     def call(self) -> Sent:
         """A call that goes now."""
-        return Sent(0, self.concurrency.epoch, self.concurrency.limit - 1, began=self.now)
+        return Sent(
+            0, self.concurrency.epoch, self.concurrency.limit - 1, began=self.now
+        )
 
-    def round(self, *, in_flight: int = CEILING, seconds: float = 1.0, pause: float = 1.0) -> int:
+    def round(
+        self, *, in_flight: int = CEILING, seconds: float = 1.0, pause: float = 1.0
+    ) -> int:
         """Play one round of replies, `seconds` each, with at most `in_flight` calls. Return the limit."""
         self.now += pause
         call, limit = self.call, self.concurrency.limit
@@ -120,11 +129,15 @@ def test_old_rejection() -> None:
     """A 429 of a call that went before the limit changed cuts nothing."""
     server = Rounds()
     server.until(64)
-    server.concurrency.rejected(server.now, Sent(0, server.concurrency.epoch - 1), 10, None)
+    server.concurrency.rejected(
+        server.now, Sent(0, server.concurrency.epoch - 1), 10, None
+    )
     assert server.concurrency.limit == 64
 
 
-@pytest.mark.parametrize(("retry_after", "cooldown"), [(None, 15.0), (1.0, 15.0), (40.0, 40.0)])
+@pytest.mark.parametrize(
+    ("retry_after", "cooldown"), [(None, 15.0), (1.0, 15.0), (40.0, 40.0)]
+)
 def test_one_cut_in_a_cooldown(retry_after: float | None, cooldown: float) -> None:
     """It is cut once in 15 s, or in Retry-After if that is longer; then it may be cut again."""
     server = Rounds()
@@ -141,7 +154,13 @@ def test_lands_on_the_capacity() -> None:
     server = Rounds()
     server.until(64)
     server.reject()
-    assert [server.reject(in_flight) for in_flight in (60, 45, 48, 40, 3)] == [51, 45, 45, 40, 25]
+    assert [server.reject(in_flight) for in_flight in (60, 45, 48, 40, 3)] == [
+        51,
+        45,
+        45,
+        40,
+        25,
+    ]
 
 
 def test_never_below_one() -> None:
@@ -185,7 +204,9 @@ def test_growth_after_a_cut() -> None:
     server.until(64)
     server.reject()
     server.now += 10.0
-    assert server.reject(45) == 40  # it went after the cut: nine tenths of those in flight
+    assert (
+        server.reject(45) == 40
+    )  # it went after the cut: nine tenths of those in flight
     began = server.now
     while server.round(pause=0.5) == 40:
         pass
@@ -226,7 +247,9 @@ def test_plateau() -> None:
     """A limit that doubled twice without more replies is halved, and doubled again after a minute."""
     server = Rounds()
     server.until(16)
-    limits = [server.round(seconds=max(1.0, server.concurrency.limit / 16)) for _ in range(4)]
+    limits = [
+        server.round(seconds=max(1.0, server.concurrency.limit / 16)) for _ in range(4)
+    ]
     assert limits == [32, 64, 32, 32]
     began = server.now
     while server.round(seconds=2.0) == 32:
@@ -281,7 +304,9 @@ def simulated(world: World, calls: int, concurrency: ConcurrencyLimit) -> Caller
     """Make `calls` calls with that limit, in virtual time."""
 
     async def main() -> Caller:
-        caller = Caller(world, Gate(concurrency, StopSignal()), retries=2, timeout=600.0)
+        caller = Caller(
+            world, Gate(concurrency, StopSignal()), retries=2, timeout=600.0
+        )
         await flood(caller, float("inf"), calls=calls)
         return caller
 
@@ -298,7 +323,9 @@ def test_small_capacity() -> None:
 
 def test_changing_capacity() -> None:
     """A capacity that halves and doubles again is followed down and up."""
-    world = World(latency=2.0, spread=0.3, capacity=lambda now: 16 if 150 <= now < 300 else 32)
+    world = World(
+        latency=2.0, spread=0.3, capacity=lambda now: 16 if 150 <= now < 300 else 32
+    )
     simulated(world, 7500, AdaptiveConcurrency(CEILING))
     assert world.used(60.0, 150.0) >= 0.93 * 32
     assert world.used(180.0, 300.0) >= 0.9 * 16
@@ -409,7 +436,11 @@ def test_next_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     second.left(50, 900)  # the refusal is known too
     assert second.limit == 51
     assert AdaptiveConcurrency(20, judge="a").limit == 20
-    assert AdaptiveConcurrency(1000, judge="b").limit == AdaptiveConcurrency(1000).limit == 8
+    assert (
+        AdaptiveConcurrency(1000, judge="b").limit
+        == AdaptiveConcurrency(1000).limit
+        == 8
+    )
     for _ in range(2 * second.limit):
         second.sent(2.0, Sent(0, second.epoch, second.limit - 1))
         second.replied(3.0, Sent(0, second.epoch, second.limit - 1), 1.0)
@@ -457,7 +488,9 @@ def test_one_call_that_hangs() -> None:
             """Answer all but the second call."""
             self.latency = 10.0 if self.asked == 1 else 2.0
             answer = await super().ask(request)
-            late = CallError("transport", "the judge did not answer within 10 s", "call")
+            late = CallError(
+                "transport", "the judge did not answer within 10 s", "call"
+            )
             return late if anyio.current_time() == 10.0 else answer
 
     async def main() -> int:
@@ -517,7 +550,9 @@ def test_left_is_exact(world: Counted) -> None:
     assert world.refused <= 0.05 * world.asked
 
 
-@pytest.mark.parametrize("world", [Counted(2.0, quota=10**6), Counted(2.0, capacity=8, quota=10**6)])
+@pytest.mark.parametrize(
+    "world", [Counted(2.0, quota=10**6), Counted(2.0, capacity=8, quota=10**6)]
+)
 def test_promised_too_much(world: Counted) -> None:
     """If headers promise more than the judge takes, it refuses one request in twenty at most."""
     simulated(world, 1000, AdaptiveConcurrency(CEILING))

@@ -74,7 +74,9 @@ def test_remembered() -> None:
     """
     cooldown = waited()
     assert cooldown.single
-    assert not any(cooldown.refused(3.0, number, 10.0) for number in (30, 40, 50, 60, 70, 80, 90))
+    assert not any(
+        cooldown.refused(3.0, number, 10.0) for number in (30, 40, 50, 60, 70, 80, 90)
+    )
     assert not Cooldown().single
     assert not waited(3).single
     assert cooldown.refused(3.0, 191, 10.0)
@@ -83,9 +85,9 @@ def test_remembered() -> None:
 def test_all_at_once() -> None:
     """Six refused of eight sent in a row, with no later one answered, hold for all calls."""
     cooldown = waited()
-    assert [cooldown.refused(3.0, number, 10.0) for number in (30, 31, 32, 34, 35, 37)] == [False] * 5 + [
-        True
-    ]
+    assert [
+        cooldown.refused(3.0, number, 10.0) for number in (30, 31, 32, 34, 35, 37)
+    ] == [False] * 5 + [True]
     assert not cooldown.answered(3.5, 29, 2.5)
     assert cooldown.until == 13.0
     assert cooldown.answered(3.6, 33, 3.0)
@@ -122,7 +124,9 @@ def time_of(
     async def main() -> tuple[float, Caller]:
         gate = Gate(concurrency, StopSignal(), requests=Window(rpm))
         caller = Caller(world, gate, retries=2, timeout=600.0)
-        caller._random.seed(1)  # one run in forty is longer than the mean by far: the same one each time
+        caller._random.seed(
+            1
+        )  # one run in forty is longer than the mean by far: the same one each time
         await flood(caller, math.inf, calls=calls)
         return anyio.current_time(), caller
 
@@ -131,7 +135,9 @@ def time_of(
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("latency", few(1, [0.2, 1.0]))
-@pytest.mark.parametrize(("limit", "calls"), [(1, 100), (4, 300), (32, 1500), (None, 2000)])
+@pytest.mark.parametrize(
+    ("limit", "calls"), [(1, 100), (4, 300), (32, 1500), (None, 2000)]
+)
 def test_one_in_ten(limit: int | None, calls: int, latency: float, late: bool) -> None:
     """One call in ten refused at random for a second: at most 2.5 times as long, and no call is lost.
 
@@ -139,10 +145,15 @@ def test_one_in_ten(limit: int | None, calls: int, latency: float, late: bool) -
     """
 
     def taken(world: World) -> tuple[float, Caller]:
-        return time_of(world, calls, ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(48))
+        return time_of(
+            world, calls, ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(48)
+        )
 
     plain = taken(World(latency, spread=0.3))
-    runs = [taken(Gateway(latency, spread=0.3, late=late, seed=seed)) for seed in range(1, 6)]
+    runs = [
+        taken(Gateway(latency, spread=0.3, late=late, seed=seed))
+        for seed in range(1, 6)
+    ]
     seconds, refusing = sorted(runs, key=itemgetter(0))[2]
     assert seconds <= 2.5 * plain[0]
     assert [caller.stats.usage.calls for _, caller in runs] == [calls] * 5
@@ -160,7 +171,10 @@ def test_floor() -> None:
 
     async def main() -> None:
         caller = Caller(
-            Noted(share=0.3, seconds=3.0), Gate(ConcurrencyLimit(16), StopSignal()), retries=2, timeout=600.0
+            Noted(share=0.3, seconds=3.0),
+            Gate(ConcurrencyLimit(16), StopSignal()),
+            retries=2,
+            timeout=600.0,
         )
         async with anyio.create_task_group() as tasks:
             for number in range(400):
@@ -184,7 +198,14 @@ def test_breaker_stays_closed() -> None:
     world = Noted(latency=1.0)
 
     async def main() -> None:
-        caller.append(Caller(world, Gate(ConcurrencyLimit(200), StopSignal()), retries=2, timeout=600.0))
+        caller.append(
+            Caller(
+                world,
+                Gate(ConcurrencyLimit(200), StopSignal()),
+                retries=2,
+                timeout=600.0,
+            )
+        )
         await flood(caller[0], math.inf, calls=2000)
 
     virtually(main)

@@ -87,7 +87,12 @@ async def test_exception(where: str) -> None:
 
     with pytest.raises(KeyError, match=where):
         await run(
-            lambda: step("pull", 1), lambda i: step("work", i), deliver, lambda _: 1, always, Bounds(2, 10)
+            lambda: step("pull", 1),
+            lambda i: step("work", i),
+            deliver,
+            lambda _: 1,
+            always,
+            Bounds(2, 10),
         )
 
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.answer import CHARACTERS_PER_TOKEN
 from ruler_cli.pool.budget import ANSWER, PER_LABEL, Estimates
-from ruler_cli.types import Request, Usage
+from ruler_cli.types import CHARACTERS_PER_TOKEN, Request, Usage
 
 ASKED = Request("s" * 1000, "u" * 2800, ("a", "b", "c", "d"))
 TWICE = Request("s" * 2000, "u" * 5600, ASKED.labels)
@@ -37,7 +36,9 @@ def test_one_reply(prompt: int, completion: int) -> None:
     expected = estimates.expected(ASKED)
     assert expected.prompt == pytest.approx(prompt, abs=2)
     assert expected.completion == pytest.approx(completion, abs=2)
-    assert estimates.expected(TWICE).prompt == pytest.approx(2 * prompt, rel=0.01, abs=2)
+    assert estimates.expected(TWICE).prompt == pytest.approx(
+        2 * prompt, rel=0.01, abs=2
+    )
 
 
 def test_doubt() -> None:
@@ -56,7 +57,9 @@ def test_labels() -> None:
     estimates = Estimates()
     estimates.learn(ASKED, Usage(1000, 400, 0, 1))
     more = Request(ASKED.system, ASKED.user, tuple("abcdefgh"))
-    assert estimates.expected(more).completion > 1.3 * estimates.expected(ASKED).completion
+    assert (
+        estimates.expected(more).completion > 1.3 * estimates.expected(ASKED).completion
+    )
 
 
 def test_no_usage() -> None:
@@ -72,9 +75,13 @@ def test_mean_and_worst() -> None:
     answers = [int(dice.lognormvariate(5.0, 0.5)) for _ in range(500)]
     for answer in answers:
         estimates.learn(ASKED, Usage(1000, answer, 0, 1))
-    assert estimates.expected(ASKED).completion == pytest.approx(sum(answers[-100:]) / 100, rel=0.15)
+    assert estimates.expected(ASKED).completion == pytest.approx(
+        sum(answers[-100:]) / 100, rel=0.15
+    )
     assert estimates.highest(ASKED).completion >= 0.9 * max(answers[-10:])
-    assert estimates.highest(ASKED).completion > 1.5 * estimates.expected(ASKED).completion
+    assert (
+        estimates.highest(ASKED).completion > 1.5 * estimates.expected(ASKED).completion
+    )
 
 
 def test_forgets() -> None:
@@ -89,7 +96,8 @@ def test_forgets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "max_output_tokens", "bound"), [(50, None, 50), (None, 60, 60), (50, 60, 50), (70, 60, 60)]
+    ("most", "max_output_tokens", "bound"),
+    [(50, None, 50), (None, 60, 60), (50, 60, 50), (70, 60, 60)],
 )
 def test_bounds(most: int | None, max_output_tokens: int | None, bound: int) -> None:
     """No estimate of an answer exceeds the bound of the user or the request."""
@@ -98,7 +106,9 @@ def test_bounds(most: int | None, max_output_tokens: int | None, bound: int) -> 
     assert estimates.highest(asked).completion == bound
     assert estimates.expected(asked).completion == bound
     estimates.learn(asked, Usage(100, 40, 0, 1))
-    assert estimates.expected(asked).completion == 41  # and below it as the judge reports
+    assert (
+        estimates.expected(asked).completion == 41
+    )  # and below it as the judge reports
 
 
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000)), max_size=20))

@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.errors import RefusedError
-from ruler_cli.observer import JudgeWait
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.cooldown import DISTINCT
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate, Permit
 from ruler_cli.pool.limits import ConcurrencyLimit, Window
-from ruler_cli.types import CallError, Request, Usage
+from ruler_cli.types import CallError, JudgeWait, Request, Usage
 from tests.virtual import ASKED, virtually
 
 T = TypeVar("T")
@@ -239,7 +238,11 @@ def test_settling() -> None:
         gate.leave(await entered(gate), Usage(700, 300, 0, 1))
         assert (gate.status().tokens_per_minute, gate.budget.spent) == (1000, 10.0)
         gate.leave(await entered(gate), None, billed=False)
-        assert (gate.status().tokens_per_minute, gate.budget.spent, gate.budget.unsure) == (1000, 10.0, 0.0)
+        assert (
+            gate.status().tokens_per_minute,
+            gate.budget.spent,
+            gate.budget.unsure,
+        ) == (1000, 10.0, 0.0)
         gate.leave(await entered(gate), None)
         assert gate.status().tokens_per_minute == pytest.approx(2000, abs=2)
         assert (gate.budget.spent, gate.budget.reserved) == (10.0, 0.0)
@@ -259,33 +262,59 @@ def test_status() -> None:
             tasks.start_soon(gate.enter, 7, ASKED)
             await anyio.sleep(1)
             now = gate.status()
-            assert (now.in_flight, now.limit, now.queued, now.requests_per_minute) == (2, 2, 1, 2)
+            assert (now.in_flight, now.limit, now.queued, now.requests_per_minute) == (
+                2,
+                2,
+                1,
+                2,
+            )
             assert (now.waiting, now.why) == (0.0, "")
             gate.refused(permit, 30.0, rate=False)
-            assert (gate.status().waiting, gate.status().why) == (30.0, "the judge asked for it")
-            assert gate.status().waits == (JudgeWait("", "the judge asks all calls to wait", 30.0),)
+            assert (gate.status().waiting, gate.status().why) == (
+                30.0,
+                "the judge asked for it",
+            )
+            assert gate.status().waits == (
+                JudgeWait("", "the judge asks all calls to wait", 30.0),
+            )
             gate.leave(permit, USAGE)
             await anyio.sleep(29)
             assert gate.in_flight == 1
             assert gate.status().waiting == pytest.approx(1.0)
             assert gate.budget.spent == 12.0
             await anyio.sleep(2)
-            assert (gate.in_flight, gate.status().queued, gate.status().why) == (2, 0, "")
+            assert (gate.in_flight, gate.status().queued, gate.status().why) == (
+                2,
+                0,
+                "",
+            )
             gate.answered(permit)
             assert gate.status().waits == ()
         for call in range(DISTINCT):
             gate.breaker.failed(anyio.current_time(), call, INTERRUPTED, 0.0)
         down = f"the judge is down: {INTERRUPTED.reason}"
-        assert (gate.status().waiting, gate.status().why, gate.status().outage) == (1.0, down, down)
+        assert (gate.status().waiting, gate.status().why, gate.status().outage) == (
+            1.0,
+            down,
+            down,
+        )
         busy = CallError("transport", "busy", "call", rate=True)
         gate.breaker.failed(anyio.current_time(), DISTINCT, busy, 0.0, probe=True)
-        assert (gate.status().waiting, gate.status().why) == (1.0, "rate limit of the judge: busy")
+        assert (gate.status().waiting, gate.status().why) == (
+            1.0,
+            "rate limit of the judge: busy",
+        )
         await anyio.sleep(100)
         now = gate.status()  # also while a call tests if the judge is back
         assert (now.waiting, now.why) == (0.0, "rate limit of the judge: busy")
         gate.breaker.replied()
         now = gate.status()
-        assert (now.requests_per_minute, now.tokens_per_minute, now.why, now.outage) == (0, 0, "", "")
+        assert (
+            now.requests_per_minute,
+            now.tokens_per_minute,
+            now.why,
+            now.outage,
+        ) == (0, 0, "", "")
 
     gated(work)
 
@@ -325,9 +354,15 @@ def test_reason_of_retries() -> None:
         assert (gate.status().why, gate.status().retrying) == ("", 2)
         gate.leave(permit, USAGE)
         now = gate.status()
-        assert (now.waiting, now.why, now.retrying) == (5.0, "failed calls are tried again", 2)
+        assert (now.waiting, now.why, now.retrying) == (
+            5.0,
+            "failed calls are tried again",
+            2,
+        )
         gate.breaker.failed(anyio.current_time(), 1, INTERRUPTED, 0.0)
-        assert gate.status().why == f"failed calls are tried again: {INTERRUPTED.reason}"
+        assert (
+            gate.status().why == f"failed calls are tried again: {INTERRUPTED.reason}"
+        )
 
     gated(work)
 

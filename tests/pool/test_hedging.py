@@ -24,7 +24,9 @@ from tests.values import few
 from tests.virtual import ASKED, World, flood, virtually
 
 T = TypeVar("T")
-FIRST, SECOND, THIRD = (Reply(name, Usage(100, 10, 0, 1), body=b"{}") for name in ("one", "two", "three"))
+FIRST, SECOND, THIRD = (
+    Reply(name, Usage(100, 10, 0, 1), body=b"{}") for name in ("one", "two", "three")
+)
 BUSY = CallError("transport", "busy", "call", retry_after=3.0, rate=True, billed=False)
 BROKEN = CallError("transport", "broken", "call")
 FILTERED = CallError("refused", "content policy", "group")
@@ -58,7 +60,10 @@ class Plan:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None: ...
 
 
@@ -89,7 +94,9 @@ def called(
             budget=budget,
             cost=lambda usage: (usage.prompt + usage.completion) / 1e3,
         )
-        return await work(Caller(plan, gate, retries=2, timeout=60.0, hedging=hedging or taught()))
+        return await work(
+            Caller(plan, gate, retries=2, timeout=60.0, hedging=hedging or taught())
+        )
 
     result = virtually(main)
     assert plan.in_flight == 0
@@ -139,7 +146,12 @@ def test_usual_call() -> None:
     """A call within its usual time is asked once, also if it takes exactly that."""
     for seconds in (0.5, 1.0):
         plan, caller, answer = answered((seconds, FIRST))
-        assert (answer, plan.times, caller.stats.hedged, caller.gate.budget.unsure) == (FIRST, [0], 0, 0)
+        assert (answer, plan.times, caller.stats.hedged, caller.gate.budget.unsure) == (
+            FIRST,
+            [0],
+            0,
+            0,
+        )
 
 
 def test_same_moment() -> None:
@@ -164,7 +176,9 @@ def test_error_of_one(error: CallError) -> None:
 
 def test_both_fail() -> None:
     """If both calls fail it is one retry, and the retry of a straggler may be asked twice as well."""
-    _, caller, answer = answered((2.0, BROKEN), (0.5, BROKEN), (NEVER, THIRD), (0.1, FIRST))
+    _, caller, answer = answered(
+        (2.0, BROKEN), (0.5, BROKEN), (NEVER, THIRD), (0.1, FIRST)
+    )
     assert answer == FIRST
     assert (caller.stats.calls, caller.stats.hedged) == (4, 2)
     assert caller.stats.retried == {"transport": 1}
@@ -172,10 +186,15 @@ def test_both_fail() -> None:
 
 def test_final_error() -> None:
     """An error that ends the group counts, whichever call gets it; a wait of a day ends the run."""
-    plans: list[Answers] = [[(NEVER, FIRST), (0.5, FILTERED)], [(1.5, FILTERED), (NEVER, SECOND)]]
+    plans: list[Answers] = [
+        [(NEVER, FIRST), (0.5, FILTERED)],
+        [(1.5, FILTERED), (NEVER, SECOND)],
+    ]
     for answers in plans:
         assert answered(*answers)[2] == FILTERED
-    day = CallError("transport", "busy", "call", retry_after=86400.0, rate=True, billed=False)
+    day = CallError(
+        "transport", "busy", "call", retry_after=86400.0, rate=True, billed=False
+    )
     plan = Plan([(NEVER, FIRST), (0.5, day)])
 
     async def work(caller: Caller) -> tuple[Reply | CallError, str]:
@@ -317,7 +336,12 @@ def test_size() -> None:
     for _ in range(500):
         asked = request(dice.randrange(1_000, 100_000), dice.randrange(2, 17))
         hedging.learn(asked, seconds(asked) * math.exp(dice.gauss(0, 0.3)), PLACES)
-    for asked in (request(2_000, 4), request(2_000, 16), request(80_000, 4), request(80_000, 16)):
+    for asked in (
+        request(2_000, 4),
+        request(2_000, 16),
+        request(80_000, 4),
+        request(80_000, 16),
+    ):
         usual = hedging.usual(asked, 1)
         assert usual is not None
         assert 1.2 < usual / seconds(asked) < 2.3
@@ -332,12 +356,16 @@ def test_alike() -> None:
         assert hedging.usual(asked, 1) == pytest.approx(seconds, abs=1e-5)
 
 
-def steps(world: World, number: int, *, hedge: bool, of: int = PLACES) -> tuple[float, Caller]:
+def steps(
+    world: World, number: int, *, hedge: bool, of: int = PLACES
+) -> tuple[float, Caller]:
     """Seconds of so many steps of calls that all wait for the slowest."""
 
     async def main() -> tuple[float, Caller]:
         gate = Gate(ConcurrencyLimit(of), StopSignal())
-        caller = Caller(world, gate, retries=2, timeout=600.0, hedging=Hedging() if hedge else None)
+        caller = Caller(
+            world, gate, retries=2, timeout=600.0, hedging=Hedging() if hedge else None
+        )
         for _ in range(number):
             async with anyio.create_task_group() as tasks:
                 for _ in range(of):
@@ -347,7 +375,9 @@ def steps(world: World, number: int, *, hedge: bool, of: int = PLACES) -> tuple[
     return virtually(main)
 
 
-@pytest.mark.parametrize(("spread", "at_most"), few(1, [(1.0, 0.75), (0.7, 0.9), (0.4, 1.0)]))
+@pytest.mark.parametrize(
+    ("spread", "at_most"), few(1, [(1.0, 0.75), (0.7, 0.9), (0.4, 1.0)])
+)
 def test_steps(spread: float, at_most: float) -> None:
     """Steps of 64 calls end the earlier the more their times differ, for 4 to 5 % more calls."""
     usual, _ = steps(World(spread=spread, seed=1), 60, hedge=False)
@@ -381,7 +411,11 @@ def test_slow_judge() -> None:
 
     async def main() -> list[int]:
         caller = Caller(
-            world, Gate(ConcurrencyLimit(PLACES), StopSignal()), retries=2, timeout=600.0, hedging=Hedging()
+            world,
+            Gate(ConcurrencyLimit(PLACES), StopSignal()),
+            retries=2,
+            timeout=600.0,
+            hedging=Hedging(),
         )
         hedged = []
         for number in range(20):
@@ -403,7 +437,11 @@ def test_dump() -> None:
 
     async def main() -> Caller:
         caller = Caller(
-            world, Gate(ConcurrencyLimit(PLACES), StopSignal()), retries=2, timeout=600.0, hedging=Hedging()
+            world,
+            Gate(ConcurrencyLimit(PLACES), StopSignal()),
+            retries=2,
+            timeout=600.0,
+            hedging=Hedging(),
         )
         await flood(caller, math.inf, calls=2_000)
         return caller

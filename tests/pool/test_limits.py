@@ -41,10 +41,15 @@ def drive(window: Window, steps: list[tuple[float, float]]) -> Sent:
 
 def minutes(sent: Sent) -> list[list[float]]:
     """Return the amounts within 60 seconds, from each request on."""
-    return [[n for at, n in sent[i:] if at < start + 60.0] for i, (start, _) in enumerate(sent)]
+    return [
+        [n for at, n in sent[i:] if at < start + 60.0]
+        for i, (start, _) in enumerate(sent)
+    ]
 
 
-amounts = st.one_of(st.just(1.0), st.floats(0.0, 2.0 * LIMIT), st.floats(0.0, LIMIT / 100))
+amounts = st.one_of(
+    st.just(1.0), st.floats(0.0, 2.0 * LIMIT), st.floats(0.0, LIMIT / 100)
+)
 pauses = st.one_of(st.just(0.0), st.floats(0.0, 0.2), st.floats(0.0, 90.0))
 
 
@@ -53,10 +58,14 @@ pauses = st.one_of(st.just(0.0), st.floats(0.0, 0.2), st.floats(0.0, 90.0))
 def test_no_minute_above_the_limit(steps: list[tuple[float, float]]) -> None:
     """No 60 seconds hold more than the limit, except for one larger request, and none waits for ever."""
     for minute in minutes(drive(Window(LIMIT), steps)):
-        assert sum(minute) <= LIMIT * (1 + 1e-9) or len(minute) == 1 or not any(minute[1:])
+        assert (
+            sum(minute) <= LIMIT * (1 + 1e-9) or len(minute) == 1 or not any(minute[1:])
+        )
 
 
-@given(st.lists(st.tuples(amounts, pauses), min_size=1, max_size=30), st.floats(0.0, 1.0))
+@given(
+    st.lists(st.tuples(amounts, pauses), min_size=1, max_size=30), st.floats(0.0, 1.0)
+)
 def test_same_wait(steps: list[tuple[float, float]], share: float) -> None:
     """A call that asks again halfway gets the rest of the same wait, so no waiting call is overtaken."""
     window = Window(LIMIT)
@@ -101,7 +110,10 @@ def test_start(rate: float) -> None:
         window.take(0.0, 1.0)
         burst += 1
     assert burst <= rate / 60 + 1
-    assert sum(at < 1060.0 for at, _ in drive(Window(rate), [(1.0, 0.0)] * int(2 * rate))) <= rate
+    assert (
+        sum(at < 1060.0 for at, _ in drive(Window(rate), [(1.0, 0.0)] * int(2 * rate)))
+        <= rate
+    )
 
 
 def test_even() -> None:
@@ -167,7 +179,10 @@ def run(world: World, asked: Request, minutes: float, **limits: float) -> None:
     async def main() -> None:
         windows = {name: Window(limit) for name, limit in limits.items()}
         gate = Gate(
-            AdaptiveConcurrency(4096), StopSignal(), requests=windows.get("rpm"), tokens=windows.get("tpm")
+            AdaptiveConcurrency(4096),
+            StopSignal(),
+            requests=windows.get("rpm"),
+            tokens=windows.get("tpm"),
         )
         await flood(Caller(world, gate, retries=2, timeout=60.0), 60 * minutes, asked)
 
@@ -195,7 +210,9 @@ def test_tpm_is_used(tpm: float, minutes: int, factor: float) -> None:
     """
     usage = Usage(1000, 200, 0, 1)
     world = World(latency=2.0, spread=0.5, usage=usage)
-    first = 1200 * factor - 320  # characters such that the estimate before any reply is wrong by that
+    first = (
+        1200 * factor - 320
+    )  # characters such that the estimate before any reply is wrong by that
     run(world, Request("", "u" * int(3.8 * first), ("a",)), minutes, tpm=tpm)
     assert sum(n for _, n in world.sent) / (minutes * tpm) >= 0.98
     assert world.fullest_minute(tokens=True) <= tpm + most_in_flight(world)

@@ -63,7 +63,9 @@ def capped_run(seed: int) -> CappedRun:
     """Run one random world: price, tokens, latency, errors, a cap and a concurrency."""
     dice = random.Random(seed)
     price = Price(10 ** dice.uniform(-8, -5), 10 ** dice.uniform(-8, -4), 0.0)
-    usage = Usage(round(10 ** dice.uniform(2, 4)), round(10 ** dice.uniform(1, 3.5)), 0, 1)
+    usage = Usage(
+        round(10 ** dice.uniform(2, 4)), round(10 ** dice.uniform(1, 3.5)), 0, 1
+    )
     spread, at_once = dice.uniform(0.0, 0.7), round(2 ** dice.uniform(0, 6))
     mean = price.of(usage) * math.exp(spread**2 / 2)
     cap = mean * 10 ** dice.uniform(0.0, math.log10(CALLS / 2))
@@ -78,9 +80,13 @@ def capped_run(seed: int) -> CappedRun:
     )
 
     async def main() -> Budget:
-        gate = Gate(ConcurrencyLimit(at_once), StopSignal(), budget=Budget(cap), cost=price.of)
+        gate = Gate(
+            ConcurrencyLimit(at_once), StopSignal(), budget=Budget(cap), cost=price.of
+        )
         caller = Caller(world, gate, retries=6, timeout=60.0)
-        await flood(caller, math.inf, Request("", "u" * size, ("a", "b", "c", "d")), calls=CALLS)
+        await flood(
+            caller, math.inf, Request("", "u" * size, ("a", "b", "c", "d")), calls=CALLS
+        )
         assert await caller.call(Request("", "", ())) == CAPPED
         return gate.budget
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from ruler_cli.config import JudgeSettings, PoolSettings
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging.panel import open_caller
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.limits import AdaptiveConcurrency
 from ruler_cli.pool.pace import Pace, Sent
 from ruler_cli.pool.retries import Caller
+from ruler_cli.settings.models import JudgeSettings, PoolSettings
 from ruler_cli.types import CallError, Reply, Request
 from tests.values import few
 from tests.virtual import Gateway, World, flood, virtually
@@ -46,14 +46,20 @@ class Metered(World):
         self.refused += 1
         await anyio.sleep(0.01)
         asked = wait if self.asks else None
-        return CallError("transport", "429", "call", retry_after=asked, rate=True, billed=False)
+        return CallError(
+            "transport", "429", "call", retry_after=asked, rate=True, billed=False
+        )
 
     def _wait(self, now: float) -> float:
         if self.form == "bucket":
             return self._bucket(now)
         fixed = self.form == "fixed"
         since = now // self.seconds * self.seconds if fixed else now - self.seconds
-        while self.accepted and self.accepted[0] <= since and not (fixed and self.accepted[0] == since):
+        while (
+            self.accepted
+            and self.accepted[0] <= since
+            and not (fixed and self.accepted[0] == since)
+        ):
             self.accepted.popleft()
         if len(self.accepted) < self.limit:
             self.accepted.append(now)
@@ -63,7 +69,9 @@ class Metered(World):
     def _bucket(self, now: float) -> float:
         if math.isnan(self.filled):
             self.filled = self.limit
-        self.filled = min(self.limit, self.filled + (now - self.looked) * self.limit / self.seconds)
+        self.filled = min(
+            self.limit, self.filled + (now - self.looked) * self.limit / self.seconds
+        )
         self.looked = now
         if self.filled < 1:
             return (1 - self.filled) * self.seconds / self.limit
@@ -76,7 +84,10 @@ def asked(world: World, calls: int) -> tuple[Caller, Pace]:
 
     async def main() -> tuple[Caller, Pace]:
         caller = open_caller(
-            ResolvedJudge(world, None, None), JudgeSettings(world.name), PoolSettings(), StopSignal()
+            ResolvedJudge(world, None, None),
+            JudgeSettings(world.name),
+            PoolSettings(),
+            StopSignal(),
         )
         caller._random.seed(1)
         await flood(caller, math.inf, calls=calls)
@@ -88,7 +99,9 @@ def asked(world: World, calls: int) -> tuple[Caller, Pace]:
 
 @pytest.mark.parametrize("asks", [True, False])
 @pytest.mark.parametrize("form", few(2, ["sliding", "bucket", "fixed"]))
-@pytest.mark.parametrize(("limit", "seconds"), few(2, [(120, 60.0), (10, 1.0), (300, 60.0), (60, 60.0)]))
+@pytest.mark.parametrize(
+    ("limit", "seconds"), few(2, [(120, 60.0), (10, 1.0), (300, 60.0), (60, 60.0)])
+)
 def test_hidden_rate(limit: int, seconds: float, form: str, asks: bool) -> None:
     """Of 1,000 requests to a judge with a limit that it does not name, it refuses one in twenty at most."""
     world = Metered(2.0, spread=0.3, limit=limit, seconds=seconds, form=form, asks=asks)
@@ -119,14 +132,18 @@ def refused_pace(certain: bool) -> Pace:
     for number in range(20):
         pace.sent(float(number), number)
         if number % 2:
-            pace.refused(number + 0.1, Sent(number, 0, began=float(number)), 0.0, certain=certain)
+            pace.refused(
+                number + 0.1, Sent(number, 0, began=float(number)), 0.0, certain=certain
+            )
     return pace
 
 
 def test_interval() -> None:
     """The interval is the time per accepted call at least; refusals that fewer calls prevent set none."""
     assert refused_pace(certain=True).interval >= 1.5
-    assert refused_pace(certain=True).proved == 0.0  # no call was answered: the next pool begins without it
+    assert (
+        refused_pace(certain=True).proved == 0.0
+    )  # no call was answered: the next pool begins without it
     assert refused_pace(certain=False).interval == 0.0
 
 
@@ -181,7 +198,9 @@ class Closed(World):
         self.asked += 1
         self.refused += 1
         await anyio.sleep(0.01)
-        return CallError("transport", "429", "call", retry_after=self.asks, rate=True, billed=False)
+        return CallError(
+            "transport", "429", "call", retry_after=self.asks, rate=True, billed=False
+        )
 
 
 @pytest.mark.parametrize("asks", [None, 10.0, 60.0])
@@ -192,7 +211,9 @@ def test_outage_is_no_rate(minutes: int, asks: float | None) -> None:
 
     async def main() -> float:
         settings = PoolSettings(max_outage=math.inf)
-        caller = open_caller(ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal())
+        caller = open_caller(
+            ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal()
+        )
         await flood(caller, math.inf, calls=5000)
         return anyio.current_time()
 
@@ -205,7 +226,9 @@ def test_slow_calls_are_no_outage() -> None:
 
     async def main() -> None:
         judge = ResolvedJudge(world, None, None)
-        caller = open_caller(judge, JudgeSettings(), PoolSettings(retries=2), StopSignal())
+        caller = open_caller(
+            judge, JudgeSettings(), PoolSettings(retries=2), StopSignal()
+        )
         await flood(caller, math.inf, calls=1000)
 
     virtually(main)

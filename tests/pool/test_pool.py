@@ -6,7 +6,6 @@ import resource
 
 import pytest
 
-from ruler_cli.config import JudgeSettings, PoolSettings
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging import panel as module
@@ -17,6 +16,7 @@ from ruler_cli.pool.gate import Permit
 from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit
 from ruler_cli.pool.pace import Sent
 from ruler_cli.pool.retries import Caller
+from ruler_cli.settings.models import JudgeSettings, PoolSettings
 from ruler_cli.types import Request, Usage
 from tests.virtual import World, virtually
 
@@ -42,27 +42,47 @@ def made(
 def test_concurrency() -> None:
     """A limit that the user set wins; without one the limit adapts."""
     for embedded in (False, True):
-        concurrency = made(PoolSettings(concurrency=1000), embedded=embedded).gate.concurrency
+        concurrency = made(
+            PoolSettings(concurrency=1000), embedded=embedded
+        ).gate.concurrency
         assert (type(concurrency), concurrency.limit) == (ConcurrencyLimit, 1000)
     assert type(made(PoolSettings()).gate.concurrency) is AdaptiveConcurrency
-    assert type(made(PoolSettings(), embedded=True).gate.concurrency) is ConcurrencyLimit
+    assert (
+        type(made(PoolSettings(), embedded=True).gate.concurrency) is ConcurrencyLimit
+    )
 
 
 def test_start() -> None:
     """An engine that queues is asked with 64 calls at first, any other judge with 8."""
-    names = ("hosted_vllm/m", "vllm/m", "sglang/m", "ollama/m", "lm_studio/m", "m", "openai/vllm", "vllm")
-    starts = [made(PoolSettings(), JudgeSettings(name)).gate.concurrency.limit for name in names]
+    names = (
+        "hosted_vllm/m",
+        "vllm/m",
+        "sglang/m",
+        "ollama/m",
+        "lm_studio/m",
+        "m",
+        "openai/vllm",
+        "vllm",
+    )
+    starts = [
+        made(PoolSettings(), JudgeSettings(name)).gate.concurrency.limit
+        for name in names
+    ]
     assert starts == [64, 64, 64, 8, 8, 8, 8, 8]
 
 
 @pytest.mark.parametrize(("files", "least", "most"), [(256, 100, 156), (64, 1, 1)])
-def test_adaptive_ceiling(monkeypatch: pytest.MonkeyPatch, files: int, least: int, most: int) -> None:
+def test_adaptive_ceiling(
+    monkeypatch: pytest.MonkeyPatch, files: int, least: int, most: int
+) -> None:
     """An adaptive limit leaves open files for everything else, and is at least 1."""
     monkeypatch.setattr(module, "open_files", lambda: files)
     concurrency = made(PoolSettings()).gate.concurrency
     assert concurrency.limit >= 1
     for number in range(1, 10_000):
-        concurrency.sent(float(number), Sent(number, concurrency.epoch, ahead=concurrency.limit - 1))
+        concurrency.sent(
+            float(number), Sent(number, concurrency.epoch, ahead=concurrency.limit - 1)
+        )
         concurrency.replied(float(number), Sent(0, concurrency.epoch), 1.0)
     assert least <= concurrency.limit <= most
 
@@ -103,7 +123,9 @@ def test_most_tokens(name: str) -> None:
         assert (caller.gate.estimates.highest(ASKED).completion == 30) is bounded
 
 
-@pytest.mark.parametrize(("soft", "hard"), [(256, 4096), (256, 256), (4096, 4096), (256, -1), (-1, -1)])
+@pytest.mark.parametrize(
+    ("soft", "hard"), [(256, 4096), (256, 256), (4096, 4096), (256, -1), (-1, -1)]
+)
 def test_open_files(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
     """The run asks for all that the system allows; no limit is lowered, neither the soft nor the hard one."""
     infinity = resource.RLIM_INFINITY

@@ -27,7 +27,9 @@ def test_delay(retry: int, floor: float | None, jitter: float) -> None:
 @given(floors)
 def test_delays_spread(floor: float | None) -> None:
     """Callers with the same Retry-After return at different times, further apart with each try."""
-    spreads = [delay(retry, floor, 0.99) - delay(retry, floor, 0.0) for retry in range(10)]
+    spreads = [
+        delay(retry, floor, 0.99) - delay(retry, floor, 0.0) for retry in range(10)
+    ]
     assert spreads == pytest.approx(sorted(spreads))
     assert spreads[0] > 0.4
     assert spreads[-1] > 25
@@ -46,7 +48,10 @@ def test_deadline() -> None:
     tries = RetryBudget(1000, 100.0)
     assert tries.wait(BROKEN, 60.0, 0.0) is not None
     assert tries.wait(BROKEN, 60.0, 0.0) is None
-    assert RetryBudget(1000, 100.0).wait(replace(BROKEN, retry_after=101.0), 0.0, 0.0) == 101.0
+    assert (
+        RetryBudget(1000, 100.0).wait(replace(BROKEN, retry_after=101.0), 0.0, 0.0)
+        == 101.0
+    )
 
 
 def test_limits_have_their_own_budget() -> None:

@@ -10,11 +10,11 @@ from functools import cache
 
 import pytest
 
-from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import build_layout, write_prompt
 from ruler_cli.scoring.parse_reply import DefectError, parse, parse_complete
+from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Request
 from tests.attacks import FAMILIES, PLACES, Attack, Place
 from tests.attacks.places import OTHERS
@@ -56,7 +56,10 @@ def places(attack: Attack) -> Iterator[Place]:
     for place in PLACES:
         if attack.whole and place.name != "assistant's message":
             continue
-        if len(attack.text) <= SMALL or place.name in ("assistant's message", "tool result"):
+        if len(attack.text) <= SMALL or place.name in (
+            "assistant's message",
+            "tool result",
+        ):
             yield place
 
 
@@ -83,23 +86,29 @@ def test_structure(subtests: pytest.Subtests) -> None:
                 plain_layout, plain_prompt = plain(place)
                 user, lines = prompt.user, prompt.user.split("\n")
                 assert user.splitlines() == lines, place.name
-                assert blocks(user) == {label: layout.distinct[i] for label, i in prompt.shown.items()}, (
-                    place.name
-                )
+                assert blocks(user) == {
+                    label: layout.distinct[i] for label, i in prompt.shown.items()
+                }, place.name
                 assert [text.count("\n") for text in layout.distinct] == [
                     text.count("\n") for text in plain_layout.distinct
                 ], place.name
                 assert len(lines) == len(plain_prompt.user.split("\n")), place.name
-                assert all(is_line(line) for rollout in layout.distinct for line in rollout.split("\n")), (
-                    place.name
-                )
+                assert all(
+                    is_line(line)
+                    for rollout in layout.distinct
+                    for line in rollout.split("\n")
+                ), place.name
                 assert not RAW.search(user.replace("\n", "")), place.name
                 honest = [f'assistant: "{answer}"' for answer in OTHERS]
-                assert [rollout.split("\n")[-1] for rollout in layout.distinct[1:]] == honest, place.name
+                assert [
+                    rollout.split("\n")[-1] for rollout in layout.distinct[1:]
+                ] == honest, place.name
                 assert lines[-1] == "trajectory_ids to score: " + json.dumps(
                     list(prompt.shown), separators=(",", ":")
                 )
-                assert not [label for label in prompt.shown if label in attack.text], place.name
+                assert not [label for label in prompt.shown if label in attack.text], (
+                    place.name
+                )
                 assert prompt.system == plain_prompt.system, place.name
 
 
@@ -109,7 +118,9 @@ def test_flags(subtests: pytest.Subtests) -> None:
         with subtests.test(name):
             for place in places(attack):
                 flagged = {0} if attack.flagged and place.own else set()
-                assert build_layout(place.group(attack.text), ASK).suspects == flagged, place.name
+                assert (
+                    build_layout(place.group(attack.text), ASK).suspects == flagged
+                ), place.name
 
 
 def test_replies(subtests: pytest.Subtests) -> None:
@@ -118,16 +129,26 @@ def test_replies(subtests: pytest.Subtests) -> None:
         with subtests.test(name):
             scores = dict(zip(LABELS, (0.25, 0.5, 0.75), strict=True))
             text = attack.text
-            entries = [{"trajectory_id": n, "explanation": text, "score": s} for n, s in scores.items()]
+            entries = [
+                {"trajectory_id": n, "explanation": text, "score": s}
+                for n, s in scores.items()
+            ]
             answer = json.dumps({"scores": entries})
             raw = json.dumps({"scores": entries}, ensure_ascii=False)
-            for reply in (answer, raw, f"```json\n{answer}\n```", f"<think>{text}</think>{answer}"):
+            for reply in (
+                answer,
+                raw,
+                f"```json\n{answer}\n```",
+                f"<think>{text}</think>{answer}",
+            ):
                 try:
                     reply_scores = parse(reply, LABELS)
                 except DefectError:
                     assert len(text) > SMALL, reply[:200]
                     continue
-                assert {label: entry[0] for label, entry in reply_scores.entries.items()} == scores
+                assert {
+                    label: entry[0] for label, entry in reply_scores.entries.items()
+                } == scores
                 assert {entry[1] for entry in reply_scores.entries.values()} == {
                     text.encode("utf-8", "replace").decode()
                 }
@@ -140,7 +161,9 @@ def test_replies(subtests: pytest.Subtests) -> None:
             ):
                 with suppress(DefectError):
                     reply_scores = parse(reply, LABELS)
-                    assert {label: entry[0] for label, entry in reply_scores.entries.items()} == scores
+                    assert {
+                        label: entry[0] for label, entry in reply_scores.entries.items()
+                    } == scores
                 assert set(parse_complete(reply, LABELS).items()) <= {
                     (n, (s, text)) for n, s in scores.items()
                 }

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.config import AskSettings
 from ruler_cli.prompting import coverage as module
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import build_layout
+from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Line
 from tests.cli.test_check import rows
 from tests.conftest import Ruler, write
@@ -59,14 +59,26 @@ def test_not_shown() -> None:
         "info": {"why": "no, " + LONG},
     }
     coverage = coverage_of(group_of(LONG, "b", **notes), group_of(LONG, "c", **notes))
-    assert coverage.not_shown() == [("info.why", len(LONG) + 4), ("output.choices[].message", len(LONG))]
+    assert coverage.not_shown() == [
+        ("info.why", len(LONG) + 4),
+        ("output.choices[].message", len(LONG)),
+    ]
     assert (coverage.found.total(), coverage.bytes) == (len(LONG), 3 * len(LONG) + 4)
-    assert coverage.not_shown_text() == "info.why 53 bytes, output.choices[].message 49 bytes"
+    assert (
+        coverage.not_shown_text()
+        == "info.why 53 bytes, output.choices[].message 49 bytes"
+    )
 
 
 def test_no_text() -> None:
     """Short strings, ids, times, binary data, numbers and ruler's own fields are no text."""
-    record = group_of(LONG, "b", id="0123456789abcdef01234567", at="2026-01-01T00:00:00.000Z", n=[1] * 99)
+    record = group_of(
+        LONG,
+        "b",
+        id="0123456789abcdef01234567",
+        at="2026-01-01T00:00:00.000Z",
+        n=[1] * 99,
+    )
     record["ruler"] = {"status": "scored", "key": LONG * 2}
     record["trajectories"][0]["logs"] = ["RULER explanation: " + LONG * 3]
     record["image"] = "data:image/png;base64," + "iVBORw0KGgo" * 30
@@ -77,7 +89,10 @@ def test_no_text() -> None:
 def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
     """`check` has a row and a warning, with all paths in JSON; `score` warns once."""
     hidden = {f"field {n}": f"{LONG[::-1]} {n}" for n in range(5)}
-    path = write(tmp_path / "in.jsonl", [group_of(LONG, "b", **hidden), group_of(LONG + "!", "b")])
+    path = write(
+        tmp_path / "in.jsonl",
+        [group_of(LONG, "b", **hidden), group_of(LONG + "!", "b")],
+    )
     page = ruler("check", path, "-m", "offline").stdout
     reported = "28% of the text; not shown: field 0 51 bytes, field 1 51 bytes"
     assert rows(page)["shown"].startswith(reported)
@@ -91,53 +106,102 @@ def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
     assert run.returncode == 0
     assert run.stderr.count(f"ruler: warning: {reported}") == 1, run.stderr
     whole = write(tmp_path / "whole.jsonl", [group_of(LONG, "b")])
-    assert "judges are shown" not in ruler("score", whole, "out.jsonl", "-m", "offline").stderr
+    assert (
+        "judges are shown"
+        not in ruler("score", whole, "out.jsonl", "-m", "offline").stderr
+    )
 
 
-TOLD = "It rained in Oslo all day, and the harbour was grey and empty. " * 7 + "Nobody came."
+TOLD = (
+    "It rained in Oslo all day, and the harbour was grey and empty. " * 7
+    + "Nobody came."
+)
 """Sentences that no judge is shown."""
 PATCH = "\n".join(f"+{number}| {line}" for number, line in enumerate(LONG.split(", ")))
 RIGHT: dict[str, dict[str, Any]] = {
     "a signature": {
-        "messages": [*talk(LONG), {"role": "user", "content": "Go on.", "signature": "Zx9/" * 99}]
+        "messages": [
+            *talk(LONG),
+            {"role": "user", "content": "Go on.", "signature": "Zx9/" * 99},
+        ]
     },
-    "an encrypted text in words": {"encrypted": "reasoning-details://" + "gAAAAABk" * 99},
+    "an encrypted text in words": {
+        "encrypted": "reasoning-details://" + "gAAAAABk" * 99
+    },
     "a grader's sentences": {
-        "scores": {"judge": {"explanation": TOLD, "metadata": {"grading": [TOLD + "!"]}}}
+        "scores": {
+            "judge": {"explanation": TOLD, "metadata": {"grading": [TOLD + "!"]}}
+        }
     },
-    "the result of an assertion": {"gradingResult": {"componentResults": [{"reason": TOLD}]}},
-    "a traceback": {"exceptions": [{"message": TOLD, "traceback": TOLD + "!"}], "error": TOLD + "?"},
-    "an attachment": {"attachments": {"1f": TOLD}, "image": "data:image/png;base64," + "iVBORw0KGgo" * 99},
-    "a reference": {"reference_answer": TOLD, "expectedOutput": TOLD + "!", "ground_truth": [TOLD + "?"]},
-    "the harness's settings": {"metadata": {"plan": TOLD}, "runConfig": {"template": TOLD + "!"}},
-    "ids and paths": {"uuids": [f"4f1c-{n:030}" for n in range(30)], "cwd": "/home/agent/work" * 30},
+    "the result of an assertion": {
+        "gradingResult": {"componentResults": [{"reason": TOLD}]}
+    },
+    "a traceback": {
+        "exceptions": [{"message": TOLD, "traceback": TOLD + "!"}],
+        "error": TOLD + "?",
+    },
+    "an attachment": {
+        "attachments": {"1f": TOLD},
+        "image": "data:image/png;base64," + "iVBORw0KGgo" * 99,
+    },
+    "a reference": {
+        "reference_answer": TOLD,
+        "expectedOutput": TOLD + "!",
+        "ground_truth": [TOLD + "?"],
+    },
+    "the harness's settings": {
+        "metadata": {"plan": TOLD},
+        "runConfig": {"template": TOLD + "!"},
+    },
+    "ids and paths": {
+        "uuids": [f"4f1c-{n:030}" for n in range(30)],
+        "cwd": "/home/agent/work" * 30,
+    },
     "a diff of what is shown": {"display": {"fileDiff": PATCH * 9}},
-    "an object printed": {"repr": f"Response(text='{LONG}', texts=['{LONG[:20]}', '{LONG[20:]}'])"},
-    "JSON in JSON": {"raw": json.dumps(json.dumps({"say": LONG, "n": [1]}, indent=2)) * 9},
-    "a dialogue of the turns": {"log_text": f"User: 6 times 7?\nAssistant: {LONG}\n" * 9},
+    "an object printed": {
+        "repr": f"Response(text='{LONG}', texts=['{LONG[:20]}', '{LONG[20:]}'])"
+    },
+    "JSON in JSON": {
+        "raw": json.dumps(json.dumps({"say": LONG, "n": [1]}, indent=2)) * 9
+    },
+    "a dialogue of the turns": {
+        "log_text": f"User: 6 times 7?\nAssistant: {LONG}\n" * 9
+    },
     "a demonstration": {"shots": [{"is_demo": True, "content": TOLD}]},
 }
 PARTIAL: dict[str, dict[str, Any]] = {
     "thoughts in a field of their own": {"assistant_scratchpad": TOLD},
     "the model's own prompt": {"llm_info": {"input": TOLD}},
     "turns under another key": {"steps": [{"action": TOLD, "observation": TOLD + "!"}]},
-    "turns in metadata": {"metadata": {"redteamHistory": [{"prompt": TOLD, "output": TOLD + "!"}]}},
-    "acts in a message": {
-        "messages": [*talk(LONG), {"role": "assistant", "content": "Done.", "actions": [TOLD]}]
+    "turns in metadata": {
+        "metadata": {"redteamHistory": [{"prompt": TOLD, "output": TOLD + "!"}]}
     },
-    "what a subagent said": {"details": {"results": [{"messages": [{"content": [{"text": TOLD}]}]}]}},
+    "acts in a message": {
+        "messages": [
+            *talk(LONG),
+            {"role": "assistant", "content": "Done.", "actions": [TOLD]},
+        ]
+    },
+    "what a subagent said": {
+        "details": {"results": [{"messages": [{"content": [{"text": TOLD}]}]}]}
+    },
 }
 
 
 @pytest.mark.parametrize(("records", "alarm"), [(RIGHT, False), (PARTIAL, True)])
-def test_what_counts(records: dict[str, dict[str, Any]], alarm: bool, tmp_path: Path, ruler: Ruler) -> None:
+def test_what_counts(
+    records: dict[str, dict[str, Any]], alarm: bool, tmp_path: Path, ruler: Ruler
+) -> None:
     """Unseen sentences of task and agent are warned about, wherever they stand; those of others are not."""
     for number, (name, more) in enumerate(records.items()):
         path = write(
-            tmp_path / f"{number}.jsonl", [{"group_id": 1, "messages": talk(LONG, n)} | more for n in "ab"]
+            tmp_path / f"{number}.jsonl",
+            [{"group_id": 1, "messages": talk(LONG, n)} | more for n in "ab"],
         )
         facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
-        reported = [one for one in facts["warnings"] if one.startswith("judges are shown")]
+        reported = [
+            one for one in facts["warnings"] if one.startswith("judges are shown")
+        ]
         assert bool(reported) is alarm, name
         assert bool(facts["shown_to_the_judge"]["not_shown"]) is alarm, name
 
@@ -151,7 +215,10 @@ def test_fields_of_messages(tmp_path: Path, ruler: Ruler) -> None:
     }
     cases: tuple[tuple[dict[str, Any], str | None], ...] = (
         ({"actions": [acts]}, "actions"),
-        ({"observation": '{"flight": "DY 1302 to Bergen", "seats": [3, 4]}'}, "observation"),
+        (
+            {"observation": '{"flight": "DY 1302 to Bergen", "seats": [3, 4]}'},
+            "observation",
+        ),
         (
             {
                 "step_ids": ["5f0c-6161-aa10"],
@@ -168,21 +235,36 @@ def test_fields_of_messages(tmp_path: Path, ruler: Ruler) -> None:
         task = {"role": "user", "content": "Oslo?"}
         path = write(
             tmp_path / f"{number}.jsonl",
-            [{"group_id": 1, "messages": [task, *turns, {**task, "n": n}]} for n in "ab"],
+            [
+                {"group_id": 1, "messages": [task, *turns, {**task, "n": n}]}
+                for n in "ab"
+            ],
         )
-        warnings = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)["warnings"]
-        reported = [one for one in warnings if one.startswith(f"18 of 22 messages have a field `{field}`")]
+        warnings = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)[
+            "warnings"
+        ]
+        reported = [
+            one
+            for one in warnings
+            if one.startswith(f"18 of 22 messages have a field `{field}`")
+        ]
         assert len(reported) == (field is not None), warnings
         assert field or not [one for one in warnings if "have a field" in one], warnings
 
 
 def test_turns_among_graders(tmp_path: Path, ruler: Ruler) -> None:
     """A list that holds half of what is shown is of the rollouts, whatever the keys above it are."""
-    log = [*talk(LONG * 40), {"role": "assistant", "content": "Done.", "actions": [TOLD]}]
+    log = [
+        *talk(LONG * 40),
+        {"role": "assistant", "content": "Done.", "actions": [TOLD]},
+    ]
     path = write(
-        tmp_path / "in.jsonl", [{"group_id": 1, "evaluation_log": log, "eval_notes": [TOLD + "!"]}] * 2
+        tmp_path / "in.jsonl",
+        [{"group_id": 1, "evaluation_log": log, "eval_notes": [TOLD + "!"]}] * 2,
     )
-    done = ruler("check", path, "-m", "offline", "--json", "--messages", "evaluation_log")
+    done = ruler(
+        "check", path, "-m", "offline", "--json", "--messages", "evaluation_log"
+    )
     shown = json.loads(done.stdout)["shown_to_the_judge"]
     assert shown["not_shown"] == {"evaluation_log[].actions[]": len(TOLD)}
     assert shown["beside"] == {"eval_notes[]": len(TOLD) + 1}
@@ -191,7 +273,12 @@ def test_turns_among_graders(tmp_path: Path, ruler: Ruler) -> None:
 def test_columns() -> None:
     """A columnar record is compared with the prompts of all its groups."""
     tasks = [f"{task} times seven, in words?" for task in ("six", "five")]
-    record = {"step": ["1"] * 2, "prompt": tasks, "completion": [LONG, LONG[::-1]], "advantages": [0.1, -0.1]}
+    record = {
+        "step": ["1"] * 2,
+        "prompt": tasks,
+        "completion": [LONG, LONG[::-1]],
+        "advantages": [0.1, -0.1],
+    }
     raw = json.dumps(record).encode()
     coverage, (one, other) = Coverage(), reader(raw).read(Line(1, 0, raw))
     for part in (one, other):
@@ -204,11 +291,31 @@ def test_session_file_name(tmp_path: Path, ruler: Ruler) -> None:
     """The name of a session's file, which ruler adds to its record, is no text of the rollout."""
     head = {"sessionId": "s", "timestamp": "2026-01-01T00:00:00Z", "cwd": "/"}
     path = tmp_path / f"{'a long name of a session ' * 9}.jsonl"
-    user = {"type": "user", "uuid": "1", "message": {"role": "user", "content": "6 times 7?"}, **head}
+    user = {
+        "type": "user",
+        "uuid": "1",
+        "message": {"role": "user", "content": "6 times 7?"},
+        **head,
+    }
     said = {"role": "assistant", "content": [{"type": "text", "text": "42"}]}
-    write(path, [user, {"type": "assistant", "uuid": "2", "parentUuid": "1", "message": said, **head}])
+    write(
+        path,
+        [
+            user,
+            {
+                "type": "assistant",
+                "uuid": "2",
+                "parentUuid": "1",
+                "message": said,
+                **head,
+            },
+        ],
+    )
     facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
-    assert (facts["format"]["family"], facts["shown_to_the_judge"]["not_shown"]) == ("claude-code", {})
+    assert (facts["format"]["family"], facts["shown_to_the_judge"]["not_shown"]) == (
+        "claude-code",
+        {},
+    )
 
 
 def test_bounded_search(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +329,9 @@ def test_bounded_search(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_steps_as_rollouts() -> None:
     """A rollout that begins with another rollout's end is reported, as steps of one run may be."""
     more = [{"role": "user", "content": "And?"}, *talk("b", "c")]
-    grown = {"trajectories": [{"messages": talk(LONG)}, {"messages": [*talk(LONG), *more]}]}
+    grown = {
+        "trajectories": [{"messages": talk(LONG)}, {"messages": [*talk(LONG), *more]}]
+    }
     longer = {"trajectories": [*grown["trajectories"], {"messages": talk("no")}]}
     coverage = coverage_of(group_of("a", "b"), grown, longer, group_of("a", "a b"))
     assert (coverage.continued, coverage.first_continued) == (2, "2")
@@ -233,11 +342,18 @@ def test_steps_as_rollouts() -> None:
 def test_numbers_in_json_text(tmp_path: Path, ruler: Ruler) -> None:
     """Numbers in JSON text are shown, however the prompt writes what stands between them."""
     result = json.dumps(
-        {"order": "K-2203", "refund": 39.9, "sizes": [10, 20, 30], "paid": True, "to": "card"}
+        {
+            "order": "K-2203",
+            "refund": 39.9,
+            "sizes": [10, 20, 30],
+            "paid": True,
+            "to": "card",
+        }
     )
     tool = {"role": "tool", "tool_call_id": "c", "content": result}
     groups = [
-        {"group_id": 1, "messages": [*talk(LONG, answer), tool, *talk("b", answer)[1:]]} for answer in "ab"
+        {"group_id": 1, "messages": [*talk(LONG, answer), tool, *talk("b", answer)[1:]]}
+        for answer in "ab"
     ]
     path = write(tmp_path / "in.jsonl", groups)
     facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.config import AskSettings
 from ruler_cli.prompting.layout import CYCLE, balanced, keyed, order_of
 from ruler_cli.prompting.prompt import build_layout
+from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Rollout
 from tests.values import group, talk
 
@@ -18,7 +18,10 @@ ASK = AskSettings()
 
 def test_members() -> None:
     """Parts of one rollout are shown as one, in order, and have one owner; a broken part has none."""
-    parts = [Rollout(talk(output), (i,), member="one") for i, output in enumerate(("first", "second"))]
+    parts = [
+        Rollout(talk(output), (i,), member="one")
+        for i, output in enumerate(("first", "second"))
+    ]
     broken = Rollout([], (2,), member="one", error="is no object")
     layout = build_layout(group(*parts, Rollout(talk("other"), (3,)), broken), ASK)
     assert layout.owner == (0, 0, 1, None)
@@ -32,15 +35,19 @@ def test_identical(answers: list[str]) -> None:
     """Identical rollouts are shown once, and share one owner."""
     layout = build_layout(group(*map(talk, answers)), ASK)
     assert len(layout.distinct) == len(set(answers))
-    assert [f'"{a}"' in layout.distinct[i or 0] for a, i in zip(answers, layout.owner, strict=True)] == [
-        True
-    ] * len(answers)
+    assert [
+        f'"{a}"' in layout.distinct[i or 0]
+        for a, i in zip(answers, layout.owner, strict=True)
+    ] == [True] * len(answers)
     assert layout.alone is (len(set(answers)) == 1)
 
 
 def test_histories() -> None:
     """Further histories are further parts of the same rollout, without the shared context."""
-    layout = build_layout(group(Rollout(talk("4"), histories=(talk("5"), talk("6", "Why?"))), talk("7")), ASK)
+    layout = build_layout(
+        group(Rollout(talk("4"), histories=(talk("5"), talk("6", "Why?"))), talk("7")),
+        ASK,
+    )
     assert layout.distinct[0].split("\n") == [
         'assistant: "4"',
         "(part 2 of the same rollout, again from the shared context)",
@@ -53,7 +60,9 @@ def test_histories() -> None:
 
 def test_equal_in_python_only() -> None:
     """Messages that are equal in Python and not in JSON are not shared."""
-    asks = [[{"role": "user", "content": value}, *talk("4")] for value in (1, True, 1.0)]
+    asks = [
+        [{"role": "user", "content": value}, *talk("4")] for value in (1, True, 1.0)
+    ]
     layout = build_layout(group(*asks), ASK)
     assert not layout.context
     assert [text.split("\n")[0] for text in layout.distinct] == [
@@ -78,7 +87,11 @@ def test_snapshots() -> None:
     tool: dict[str, Any] = {"role": "tool", "content": "seen"}
     whole = [asked, first, tool, last]
     wanted = ('assistant: "first"', 'tool: "seen"', 'assistant: "last"')
-    for shown in ([whole[:2], whole], [whole, whole[:2]], [whole[:2], whole[:3], whole, whole]):
+    for shown in (
+        [whole[:2], whole],
+        [whole, whole[:2]],
+        [whole[:2], whole[:3], whole, whole],
+    ):
         assert parts(*shown) == wanted
 
 
@@ -86,7 +99,10 @@ def test_no_snapshot() -> None:
     """A part with which no other part begins stays: another attempt, or a context that was cut down."""
     one, other = talk("one"), talk("two")
     longer = [*other, {"role": "tool", "content": "seen"}]
-    lines = ('assistant: "one"', "(part 2 of the same rollout, again from the shared context)")
+    lines = (
+        'assistant: "one"',
+        "(part 2 of the same rollout, again from the shared context)",
+    )
     assert parts(one, other) == (*lines, 'assistant: "two"')
     assert parts(one, other, longer) == (*lines, 'assistant: "two"', 'tool: "seen"')
     assert parts(one, other, one) == (*lines, 'assistant: "two"')
@@ -99,7 +115,9 @@ def test_prompt_with_examples() -> None:
     assert (layout.context.count("\n"), layout.distinct) == (2, ('assistant: "4"',))
 
 
-bases = st.permutations(range(13)).flatmap(lambda all_: st.integers(0, 13).map(lambda n: all_[:n]))
+bases = st.permutations(range(13)).flatmap(
+    lambda all_: st.integers(0, 13).map(lambda n: all_[:n])
+)
 pass_indices = st.integers(0, 40)
 
 
@@ -125,10 +143,15 @@ def test_cycle_differs(quarter: int) -> None:
 def test_order_after_a_cycle() -> None:
     """After eight passes another order is drawn, which is no shift of the orders before."""
     digests = [keyed(b"%d" % n) for n in range(20)]
-    result = [order_of(b"g", digests, seed=0, pass_index=pass_index) for pass_index in range(2 * CYCLE)]
+    result = [
+        order_of(b"g", digests, seed=0, pass_index=pass_index)
+        for pass_index in range(2 * CYCLE)
+    ]
     assert result[1] == result[0][::-1]
     assert result[CYCLE + 1] == result[CYCLE][::-1]
-    assert result[CYCLE] not in [balanced(result[0], pass_index) for pass_index in range(CYCLE)]
+    assert result[CYCLE] not in [
+        balanced(result[0], pass_index) for pass_index in range(CYCLE)
+    ]
     assert (
         order_of(b"g", digests, seed=1, pass_index=0)
         != result[0]

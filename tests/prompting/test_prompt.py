@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.layout import PromptLayout
@@ -25,6 +24,7 @@ from ruler_cli.prompting.prompt import (
     why_unaskable,
     write_prompt,
 )
+from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Rollout
 from tests.prompting.test_windows import connected
 from tests.values import group, read, talk, texts
@@ -64,7 +64,9 @@ def test_labels_in_no_text() -> None:
     """A rollout that holds every label of four letters gets longer labels."""
     letters = "bcdfghjkmnpqrstvwxz"
     every = " ".join(map("".join, itertools.product(letters, repeat=4)))
-    prompt = write_prompt(build_layout(group(talk(every), talk("x"), talk("y")), ASK), ASK)
+    prompt = write_prompt(
+        build_layout(group(talk(every), talk("x"), talk("y")), ASK), ASK
+    )
     assert len(prompt.shown) == 3
     assert all(len(label) > 4 and label not in every for label in prompt.shown)
 
@@ -91,7 +93,10 @@ def test_rubric() -> None:
     made = group(talk("a"), talk("b"))
     own = group(talk("a"), talk("b"), rubric="OWN")
     ask = replace(ASK, rubric="OPTION")
-    systems = [write_prompt(build_layout(g, a), a).system for g, a in ((own, ask), (made, ask), (made, ASK))]
+    systems = [
+        write_prompt(build_layout(g, a), a).system
+        for g, a in ((own, ask), (made, ask), (made, ASK))
+    ]
     assert ["OWN" in s for s in systems] == [True, False, False]
     assert ["OPTION" in s for s in systems] == [False, True, False]
     assert [templates.DEFAULT_RUBRIC in s for s in systems] == [False, False, True]
@@ -130,8 +135,12 @@ def test_first_pass_of_old_ledgers(case: tuple[int, int, Any]) -> None:
     whole = blake2b(digest_size=16)
     for record in read(*map(json.loads, lines)):
         layout = build_layout(Group("g", (record,)), ask)
-        request = write_prompt(layout, ask, state=ExchangeState(attempt, "n" * bool(attempt)))
-        whole.update("\0".join([request.system, request.user, *request.labels]).encode())
+        request = write_prompt(
+            layout, ask, state=ExchangeState(attempt, "n" * bool(attempt))
+        )
+        whole.update(
+            "\0".join([request.system, request.user, *request.labels]).encode()
+        )
         assert request.pass_index == 0
     assert whole.hexdigest() == OURS[case]
 
@@ -141,7 +150,9 @@ answers = st.lists(texts, min_size=2, max_size=9, unique=True)
 
 @settings(deadline=None)
 @given(answers, st.integers(0, 9), st.integers(1, 3), st.integers(0, 1))
-def test_labels_are_fresh(given_answers: list[str], pass_index: int, later: int, attempt: int) -> None:
+def test_labels_are_fresh(
+    given_answers: list[str], pass_index: int, later: int, attempt: int
+) -> None:
     """Two passes, and two attempts of one, show the same rollouts under different labels.
 
     Of 130,000 labels the same may be drawn twice by chance, so of four one may be.
@@ -149,12 +160,20 @@ def test_labels_are_fresh(given_answers: list[str], pass_index: int, later: int,
     layout = build_layout(group(*map(talk, given_answers)), ASK)
     one, other, corrected = (
         write_prompt(layout, ASK, requests_of_pass(layout, ASK, t)[0], ExchangeState(a))
-        for t, a in ((pass_index, attempt), (pass_index + later, attempt), (pass_index, attempt + 1))
+        for t, a in (
+            (pass_index, attempt),
+            (pass_index + later, attempt),
+            (pass_index, attempt + 1),
+        )
     )
     chance = len(one.labels) // 4
     assert len(set(one.labels) & set(other.labels)) <= chance
     assert len(set(one.labels) & set(corrected.labels)) <= chance
-    assert set(one.shown.values()) == set(other.shown.values()) == set(range(len(layout.distinct)))
+    assert (
+        set(one.shown.values())
+        == set(other.shown.values())
+        == set(range(len(layout.distinct)))
+    )
     assert (one.pass_index, other.pass_index) == (pass_index, pass_index + later)
 
 
@@ -164,7 +183,9 @@ def test_correction_within_a_pass() -> None:
     for pass_index in range(3):
         part = requests_of_pass(layout, ASK, pass_index)[0]
         orders = {
-            tuple(write_prompt(layout, ASK, part, ExchangeState(attempt)).shown.values())
+            tuple(
+                write_prompt(layout, ASK, part, ExchangeState(attempt)).shown.values()
+            )
             for attempt in range(4)
         }
         assert len(orders) == 4
@@ -172,14 +193,19 @@ def test_correction_within_a_pass() -> None:
     input_order = replace(ASK, order="input")
     for attempt in range(2):
         prompt = write_prompt(
-            layout, input_order, requests_of_pass(layout, input_order, 1)[0], ExchangeState(attempt)
+            layout,
+            input_order,
+            requests_of_pass(layout, input_order, 1)[0],
+            ExchangeState(attempt),
         )
         assert list(prompt.shown.values()) == list(range(8))
 
 
 def of_sizes(sizes: list[int]) -> Group:
     """A group of different rollouts with so many characters each."""
-    return group(*(talk(f"{number} " + "x" * size) for number, size in enumerate(sizes)))
+    return group(
+        *(talk(f"{number} " + "x" * size) for number, size in enumerate(sizes))
+    )
 
 
 @settings(deadline=None)
@@ -189,7 +215,9 @@ def of_sizes(sizes: list[int]) -> Group:
     st.none() | st.integers(1400, 6000),
     st.integers(0, 11),
 )
-def test_one_pass(sizes: list[int], most: int, context: int | None, pass_index: int) -> None:
+def test_one_pass(
+    sizes: list[int], most: int, context: int | None, pass_index: int
+) -> None:
     """A pass shows each rollout once, in requests that fit the judge, and two passes connect all windows."""
     ask = replace(ASK, group_size=most, context_tokens=context)
     layout = build_layout(of_sizes(sizes), ask)
@@ -203,11 +231,15 @@ def test_one_pass(sizes: list[int], most: int, context: int | None, pass_index: 
     assert [(part.pass_index, part.window) for part in result] == [
         (pass_index, number) for number in range(count)
     ]
-    assert sorted(index for part in result for index in part.distinct) == list(range(len(sizes)))
+    assert sorted(index for part in result for index in part.distinct) == list(
+        range(len(sizes))
+    )
     if context is not None:
         assert all(layout.tokens_of(part.distinct) <= context for part in result)
     assert count == 1 or all(len(part.distinct) >= 2 for part in result)
-    first, second = ([part.distinct for part in requests_of_pass(layout, ask, t)] for t in (0, 1))
+    first, second = (
+        [part.distinct for part in requests_of_pass(layout, ask, t)] for t in (0, 1)
+    )
     assert connected(first, second)
 
 
@@ -220,7 +252,12 @@ def test_input_order(mixed: list[int], pass_index: int, context: int | None) -> 
     asked: list[list[Any]] = []
     for order in (range(14), mixed):
         layout = build_layout(group(*(conversations[number] for number in order)), ask)
-        asked.append([write_prompt(layout, ask, part) for part in requests_of_pass(layout, ask, pass_index)])
+        asked.append(
+            [
+                write_prompt(layout, ask, part)
+                for part in requests_of_pass(layout, ask, pass_index)
+            ]
+        )
     assert len(asked[0]) > 2
     assert asked[0] == asked[1]
 
@@ -235,7 +272,11 @@ def test_mirrored() -> None:
             requests_of_pass(layout, ask, pass_index + 1),
         )
         before, after = (
-            {index: position for part in made for position, index in enumerate(part.distinct)}
+            {
+                index: position
+                for part in made
+                for position, index in enumerate(part.distinct)
+            }
             for made in (first, second)
         )
         assert {before[index] + after[index] for index in range(30)} == {5}
@@ -255,9 +296,10 @@ def test_order_of_input() -> None:
         part.distinct for part in requests_of_pass(layout, ask, 1)
     }
     whole = replace(ask, group_size=30)
-    assert [requests_of_pass(layout, whole, pass_index)[0].distinct for pass_index in range(3)] == [
-        tuple(range(30))
-    ] * 3
+    assert [
+        requests_of_pass(layout, whole, pass_index)[0].distinct
+        for pass_index in range(3)
+    ] == [tuple(range(30))] * 3
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 8, 60])
@@ -278,11 +320,17 @@ def test_too_long(number: int) -> None:
 CUT = "left out by ruler"
 
 
-def rollout(answer: str, output: int = 5000, thought: int = 1000) -> list[dict[str, Any]]:
+def rollout(
+    answer: str, output: int = 5000, thought: int = 1000
+) -> list[dict[str, Any]]:
     """A question, a thought, a tool output of so many words, and an answer."""
     return [
         {"role": "user", "content": "QUESTION " * 100},
-        {"role": "assistant", "reasoning": "thought " * thought, "content": f"Let me look for {answer}."},
+        {
+            "role": "assistant",
+            "reasoning": "thought " * thought,
+            "content": f"Let me look for {answer}.",
+        },
         {"role": "tool", "content": "output " * output},
         {"role": "assistant", "content": answer + " ANSWER" * 100},
     ]
@@ -290,7 +338,10 @@ def rollout(answer: str, output: int = 5000, thought: int = 1000) -> list[dict[s
 
 def shown(layout: PromptLayout, ask: AskSettings) -> str:
     """The text of all requests of a pass."""
-    return "\n".join(write_prompt(layout, ask, part).user for part in requests_of_pass(layout, ask, 0))
+    return "\n".join(
+        write_prompt(layout, ask, part).user
+        for part in requests_of_pass(layout, ask, 0)
+    )
 
 
 def only_tools(layout: PromptLayout) -> bool:
@@ -300,7 +351,9 @@ def only_tools(layout: PromptLayout) -> bool:
 
 @settings(deadline=None, max_examples=40)
 @given(
-    st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 3000)), min_size=1, max_size=14),
+    st.lists(
+        st.tuples(st.integers(0, 3000), st.integers(0, 3000)), min_size=1, max_size=14
+    ),
     st.integers(1_200, 20_000),
 )
 def test_never_cut(lengths: list[tuple[int, int]], tokens: int) -> None:
@@ -312,11 +365,17 @@ def test_never_cut(lengths: list[tuple[int, int]], tokens: int) -> None:
     assert len(distinct) == len(lengths)
     assert (layout.context + "\n".join(distinct)).count("QUESTION " * 100) == 1
     assert all(f"of {n}" + " ANSWER" * 100 in distinct[n] for n in range(len(distinct)))
-    assert bool(layout.shortening) is any(CUT in text for text in (layout.context, *distinct))
+    assert bool(layout.shortening) is any(
+        CUT in text for text in (layout.context, *distinct)
+    )
     whole = build_layout(made, ASK)
     for text, full in zip(distinct, whole.distinct, strict=True):
         assert text == full or len(text) < len(full)
-    assert (layout.digest, layout.digests, layout.owner) == (whole.digest, whole.digests, whole.owner)
+    assert (layout.digest, layout.digests, layout.owner) == (
+        whole.digest,
+        whole.digests,
+        whole.owner,
+    )
 
 
 def test_whole_in_windows() -> None:
@@ -334,7 +393,10 @@ def test_only_the_long_one(number: int) -> None:
     """One rollout that leaves no context for others is shortened, and no other is."""
     ask = replace(ASK, context_tokens=25_000)
     layout = build_layout(
-        group(rollout("long", 40_000), *(rollout(f"{n}", 300) for n in range(number - 1))), ask
+        group(
+            rollout("long", 40_000), *(rollout(f"{n}", 300) for n in range(number - 1))
+        ),
+        ask,
     )
     assert [CUT in text for text in layout.distinct] == [True] + [False] * (number - 1)
     assert only_tools(layout)
@@ -371,9 +433,16 @@ def test_long_context() -> None:
 def test_smaller_windows_last() -> None:
     """If not even four rollouts fit after every shortening, a request holds two."""
     answers = ["x" * 20_000 + str(n) for n in range(8)]
-    made = group(*([*rollout(a[-1])[:3], {"role": "assistant", "content": a}] for a in answers))
+    made = group(
+        *([*rollout(a[-1])[:3], {"role": "assistant", "content": a}] for a in answers)
+    )
     ask = replace(ASK, context_tokens=14_000)
     layout = build_layout(made, ask)
     assert layout.shortening == len(LADDER)
     assert all(len(part.distinct) < 4 for part in requests_of_pass(layout, ask, 0))
-    assert [len(part.distinct) for part in requests_of_pass(layout, ask, 1)] == [2, 2, 2, 2]
+    assert [len(part.distinct) for part in requests_of_pass(layout, ask, 1)] == [
+        2,
+        2,
+        2,
+        2,
+    ]

@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.config import AskSettings
 from ruler_cli.formats.chat import check_messages
 from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting.prompt import build_layout, write_prompt
 from ruler_cli.prompting.render import render, render_tools
+from ruler_cli.settings.models import AskSettings
 from tests.values import group, texts, values
 
-CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": [2]}'}}
+CALL = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "add", "arguments": '{"a": 1, "b": [2]}'},
+}
 
 
 def called(*calls: Any, **more: Any) -> dict[str, Any]:
@@ -50,21 +54,42 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
     ([by(7, 8)], ['7: "8"']),
     ([by("assistant", None, refusal="No.")], ['assistant: "No."']),
     ([of_parts("user", "a", {"type": "text", "text": "b"})], ['user: "a\\nb"']),
-    ([of_parts("user", {"type": "image_url", "image_url": {"url": "data:…"}})], ['user: "[image]"']),
+    (
+        [of_parts("user", {"type": "image_url", "image_url": {"url": "data:…"}})],
+        ['user: "[image]"'],
+    ),
     ([of_parts("user", PDF)], ['user: "[document]"']),
-    ([of_parts("user", WORDS)], ["user: " + json.dumps(json.dumps(WORDS, separators=(",", ":")))]),
-    ([of_parts("user", FILE)], ["user: " + json.dumps(json.dumps(FILE, separators=(",", ":")))]),
+    (
+        [of_parts("user", WORDS)],
+        ["user: " + json.dumps(json.dumps(WORDS, separators=(",", ":")))],
+    ),
+    (
+        [of_parts("user", FILE)],
+        ["user: " + json.dumps(json.dumps(FILE, separators=(",", ":")))],
+    ),
     ([of_parts("user", {"type": "input_audio", "x": 1})], ['user: "[audio]"']),
     ([of_parts("user", {"odd": 1})], ['user: "{\\"odd\\":1}"']),
     ([by("assistant", {"answer": "x"})], ['assistant: "x"']),
     # reasoning
-    ([by("assistant", "x", reasoning_content="hm")], ['assistant thinking: "hm"\nassistant: "x"']),
-    ([of_parts("assistant", {"type": "thinking", "thinking": "hm"})], ['assistant thinking: "hm"']),
-    ([{"type": "reasoning", "summary": [{"text": "hm"}]}], ['assistant thinking: "hm"']),
+    (
+        [by("assistant", "x", reasoning_content="hm")],
+        ['assistant thinking: "hm"\nassistant: "x"'],
+    ),
+    (
+        [of_parts("assistant", {"type": "thinking", "thinking": "hm"})],
+        ['assistant thinking: "hm"'],
+    ),
+    (
+        [{"type": "reasoning", "summary": [{"text": "hm"}]}],
+        ['assistant thinking: "hm"'],
+    ),
     ([{"type": "reasoning", "summary": []}], ['assistant thinking: "(not shown)"']),
     # tool calls: nested, flat, JSON text, a list that is JSON text, Inspect's, and the old single one
     ([called(CALL)], [RAN]),
-    ([called({"id": "c", "name": "f", "arguments": '{"x": null}'})], ['call f: {"x":null}']),
+    (
+        [called({"id": "c", "name": "f", "arguments": '{"x": null}'})],
+        ['call f: {"x":null}'],
+    ),
     ([called(json.dumps(CALL))], [RAN]),
     ([called() | {"tool_calls": json.dumps([CALL])}], [RAN]),
     ([called() | {"tool_calls": CALL}], [RAN]),
@@ -73,23 +98,47 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
     ([called("oops")], ['call unknown: "oops"']),
     ([called()], ['assistant: ""']),
     ([called() | {"tool_calls": "[]"}], ['assistant: ""']),
-    ([called({"function": {"name": "f", "arguments": "no json"}})], ['call f: "no json"']),
-    ([{"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}], ["call f: {}"]),
+    (
+        [called({"function": {"name": "f", "arguments": "no json"}})],
+        ['call f: "no json"'],
+    ),
+    (
+        [{"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}],
+        ["call f: {}"],
+    ),
     ([called(CALL, content="So:")], [f'assistant: "So:"\n{RAN}']),
     # results, named by their call
-    ([called(CALL), by("tool", '{"x": 1}', tool_call_id="c1")], [RAN, 'tool add: {"x":1}']),
+    (
+        [called(CALL), by("tool", '{"x": 1}', tool_call_id="c1")],
+        [RAN, 'tool add: {"x":1}'],
+    ),
     ([by("tool", "text", name="f")], ['tool f: "text"']),
-    ([called(CALL), by("tool", "text", name="f", tool_call_id="c1")], [RAN, 'tool f: "text"']),
-    ([called(CALL), by("tool", "text", name=None, tool_call_id="c1")], [RAN, 'tool add: "text"']),
-    ([of_parts("function", {"type": "text", "text": "[1]"}, name="f")], ["tool f: [1]"]),
+    (
+        [called(CALL), by("tool", "text", name="f", tool_call_id="c1")],
+        [RAN, 'tool f: "text"'],
+    ),
+    (
+        [called(CALL), by("tool", "text", name=None, tool_call_id="c1")],
+        [RAN, 'tool add: "text"'],
+    ),
+    (
+        [of_parts("function", {"type": "text", "text": "[1]"}, name="f")],
+        ["tool f: [1]"],
+    ),
     ([by("tool", '{"x": NaN}')], ['tool: "{\\"x\\": NaN}"']),
     # Anthropic
     (
         [
-            of_parts("assistant", {"type": "tool_use", "id": "t", "name": "f", "input": {}}),
+            of_parts(
+                "assistant", {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+            ),
             of_parts(
                 "user",
-                {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "[2]"}]},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t",
+                    "content": [{"type": "text", "text": "[2]"}],
+                },
                 {"type": "text", "text": "and?"},
             ),
         ],
@@ -102,26 +151,49 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
                 "assistant",
                 {"type": "reasoning", "value": "hm"},
                 {"type": "text", "value": "So:"},
-                {"type": "tool-call", "toolCallId": "t", "toolName": "f", "input": {"a": 1}},
+                {
+                    "type": "tool-call",
+                    "toolCallId": "t",
+                    "toolName": "f",
+                    "input": {"a": 1},
+                },
             ),
-            of_parts("tool", {"type": "tool-result", "toolCallId": "t", "output": "ok"}),
+            of_parts(
+                "tool", {"type": "tool-result", "toolCallId": "t", "output": "ok"}
+            ),
         ],
         ['assistant thinking: "hm"\nassistant: "So:"\ncall f: {"a":1}', 'tool: "ok"'],
     ),
     (
         [
             of_parts("assistant", {"type": "think", "think": "hm"}),
-            of_parts("assistant", {"type": "toolCall", "id": "t", "name": "f", "arguments": {}}),
-            of_parts("user", {"type": "toolResult", "toolCallId": "t", "content": "ok"}),
+            of_parts(
+                "assistant",
+                {"type": "toolCall", "id": "t", "name": "f", "arguments": {}},
+            ),
+            of_parts(
+                "user", {"type": "toolResult", "toolCallId": "t", "content": "ok"}
+            ),
         ],
         ['assistant thinking: "hm"', "call f: {}", 'tool f: "ok"'],
     ),
     (
         [
             of_parts(
-                "assistant", {"type": "tool_call", "tool_call_id": "t", "name": "f", "arguments": {"a": 1}}
+                "assistant",
+                {
+                    "type": "tool_call",
+                    "tool_call_id": "t",
+                    "name": "f",
+                    "arguments": {"a": 1},
+                },
             ),
-            of_parts("tool", {"type": "tool_result", "tool_result": {"b": 2}}, tool_call_id="t", run_id="r"),
+            of_parts(
+                "tool",
+                {"type": "tool_result", "tool_result": {"b": 2}},
+                tool_call_id="t",
+                run_id="r",
+            ),
         ],
         ['call f: {"a":1}', 'tool f: {"b":2}'],
     ),
@@ -129,7 +201,12 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
     (
         [
             of_parts("assistant", {"type": "output_text", "text": "x"}, type="message"),
-            {"type": "function_call", "call_id": "r", "name": "f", "arguments": '{"a":1}'},
+            {
+                "type": "function_call",
+                "call_id": "r",
+                "name": "f",
+                "arguments": '{"a":1}',
+            },
             {"type": "function_call_output", "call_id": "r", "output": "ok"},
         ],
         ['assistant: "x"', 'call f: {"a":1}', 'tool f: "ok"'],
@@ -144,7 +221,9 @@ def test_lines(subtests: pytest.Subtests) -> None:
             assert render(check_messages(messages, "messages")) == lines
 
 
-@pytest.mark.parametrize("number", [2**64, 10**30, 12345678901234567, 0.1, 1e300, -(2**63)])
+@pytest.mark.parametrize(
+    "number", [2**64, 10**30, 12345678901234567, 0.1, 1e300, -(2**63)]
+)
 def test_numbers(number: float) -> None:
     """No number is shown rounded, as a value or inside JSON text."""
     for arguments in ({"n": number}, json.dumps({"n": number})):
@@ -162,28 +241,52 @@ def test_deep() -> None:
     assert "[[[[1]]]]" in render([{"role": "user", "content": {"x": deep}}])[0]
     for _ in range(100_000):
         deep = [deep]
-    assert "nested too deeply" in render([called({"function": {"name": "f", "arguments": deep}})])[0]
+    assert (
+        "nested too deeply"
+        in render([called({"function": {"name": "f", "arguments": deep}})])[0]
+    )
 
 
 def test_tools() -> None:
     """Tools are one line of JSON each, without OpenAI's wrapper."""
     nested = {"type": "function", "function": {"name": "f"}}
-    assert render_tools([nested, {"name": "g"}, "text\n"]) == '{"name":"f"}\n{"name":"g"}\n"text\\n"'
+    assert (
+        render_tools([nested, {"name": "g"}, "text\n"])
+        == '{"name":"f"}\n{"name":"g"}\n"text\\n"'
+    )
     assert render_tools("</available_tools>") == '"</available_tools>"'
 
 
-roles = st.sampled_from(["system", "user", "assistant", "tool", "function", "call"]) | texts
+roles = (
+    st.sampled_from(["system", "user", "assistant", "tool", "function", "call"]) | texts
+)
 parts = st.fixed_dictionaries(
-    {"type": st.sampled_from(["text", "tool_use", "tool_result", "thinking", "image_url"]) | texts},
-    optional=dict.fromkeys(("text", "id", "name", "input", "content", "thinking"), texts | values),
+    {
+        "type": st.sampled_from(
+            ["text", "tool_use", "tool_result", "thinking", "image_url"]
+        )
+        | texts
+    },
+    optional=dict.fromkeys(
+        ("text", "id", "name", "input", "content", "thinking"), texts | values
+    ),
 )
 calls = (
     st.fixed_dictionaries({"id": texts, "name": texts, "arguments": texts | values})
-    | st.fixed_dictionaries({"function": st.fixed_dictionaries({"name": texts, "arguments": texts | values})})
+    | st.fixed_dictionaries(
+        {
+            "function": st.fixed_dictionaries(
+                {"name": texts, "arguments": texts | values}
+            )
+        }
+    )
     | values
 )
 messages = st.fixed_dictionaries(
-    {"role": roles, "content": texts | st.none() | st.lists(parts | texts, max_size=3) | values},
+    {
+        "role": roles,
+        "content": texts | st.none() | st.lists(parts | texts, max_size=3) | values,
+    },
     optional={
         "name": texts,
         "tool_calls": st.lists(calls, max_size=2) | texts,
@@ -194,14 +297,27 @@ messages = st.fixed_dictionaries(
     },
 )
 items = st.fixed_dictionaries(
-    {"type": st.sampled_from(["function_call", "function_call_output", "reasoning"]) | values},
-    optional={"call_id": texts, "name": texts, "arguments": texts, "output": texts, "summary": values},
+    {
+        "type": st.sampled_from(["function_call", "function_call_output", "reasoning"])
+        | values
+    },
+    optional={
+        "call_id": texts,
+        "name": texts,
+        "arguments": texts,
+        "output": texts,
+        "summary": values,
+    },
 )
 conversations = st.lists(messages | items, min_size=1, max_size=4)
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(conversations, min_size=1, max_size=4), st.none() | st.lists(values, min_size=1), texts)
+@given(
+    st.lists(conversations, min_size=1, max_size=4),
+    st.none() | st.lists(values, min_size=1),
+    texts,
+)
 def test_nothing_is_forged(rollouts: list[list[Any]], tools: Any, rubric: str) -> None:
     """Text in a rollout never adds, removes or renames a delimiter or the last line."""
     layout = build_layout(group(*rollouts, tools=tools, rubric=rubric), AskSettings())
@@ -210,10 +326,21 @@ def test_nothing_is_forged(rollouts: list[list[Any]], tools: Any, rubric: str) -
     user.encode()
     prompt.system.encode()
     assert user.splitlines() == user.split("\n")
-    assert blocks(user) == {label: layout.distinct[i] for label, i in prompt.shown.items()}
+    assert blocks(user) == {
+        label: layout.distinct[i] for label, i in prompt.shown.items()
+    }
     lines = user.split("\n")
-    assert lines[-1] == f"trajectory_ids to score: {json.dumps(list(prompt.shown), separators=(',', ':'))}"
-    assert sum(line.startswith("<trajectory ") for line in lines) == len(layout.distinct)
+    assert (
+        lines[-1]
+        == f"trajectory_ids to score: {json.dumps(list(prompt.shown), separators=(',', ':'))}"
+    )
+    assert sum(line.startswith("<trajectory ") for line in lines) == len(
+        layout.distinct
+    )
     assert sum(line == "</trajectory>" for line in lines) == len(layout.distinct)
     assert sum(line.startswith("trajectory_ids") for line in lines) == 1
-    assert all(label not in text for label in prompt.shown for text in (layout.context, *layout.distinct))
+    assert all(
+        label not in text
+        for label in prompt.shown
+        for text in (layout.context, *layout.distinct)
+    )

@@ -16,7 +16,9 @@ sizes_of = st.lists(st.integers(1, 100), min_size=2, max_size=60)
 
 def draw(seed: int) -> Callable[[int, int], float]:
     """Return random keys that depend on the seed alone."""
-    return lambda attempt, item: random.Random(seed * 1_000_003 + attempt * 9_973 + item).random()
+    return lambda attempt, item: random.Random(
+        seed * 1_000_003 + attempt * 9_973 + item
+    ).random()
 
 
 def connected(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> bool:
@@ -28,7 +30,9 @@ def connected(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -
     return not rest
 
 
-def two(order: list[int], count: int, **more: object) -> tuple[Windows | None, Windows | None]:
+def two(
+    order: list[int], count: int, **more: object
+) -> tuple[Windows | None, Windows | None]:
     """Partition an order and its reverse into connected windows."""
     first = partition(order, count, draw(1), **more)  # type: ignore[arg-type]  # passed on
     second = partition(order[::-1], count, draw(2), before=first, **more)  # type: ignore[arg-type]  # same
@@ -36,7 +40,9 @@ def two(order: list[int], count: int, **more: object) -> tuple[Windows | None, W
 
 
 @settings(deadline=None)
-@given(sizes_of, st.integers(20, 400), st.integers(2, 12), st.sampled_from([LEAST, WIDE]))
+@given(
+    sizes_of, st.integers(20, 400), st.integers(2, 12), st.sampled_from([LEAST, WIDE])
+)
 def test_by_size(sizes: list[int], limit: int, most: int, least: int) -> None:
     """Windows fit the limit and are connected, or there are none."""
     order = list(range(len(sizes)))
@@ -52,7 +58,9 @@ def test_by_size(sizes: list[int], limit: int, most: int, least: int) -> None:
         assert sorted(item for window in windows for item in window) == order
         assert all(sum(sizes[item] for item in window) <= limit for window in windows)
         assert all(len(window) >= min(least, len(sizes) // count) for window in windows)
-        assert all(len(window) <= max(most, -(-len(sizes) // count)) for window in windows)
+        assert all(
+            len(window) <= max(most, -(-len(sizes) // count)) for window in windows
+        )
     assert second is None or connected(first, second)
 
 
@@ -74,7 +82,12 @@ def test_many_items() -> None:
     for pass_index in range(4):
         order = rough.sample(range(2000), 2000)
         windows = partition(
-            order, count, draw(pass_index), sizes=sizes, limit=limit, before=made[-1] if made else None
+            order,
+            count,
+            draw(pass_index),
+            sizes=sizes,
+            limit=limit,
+            before=made[-1] if made else None,
         )
         assert windows is not None
         made.append(windows)

@@ -25,7 +25,9 @@ class Store(ThreadingHTTPServer):
         self.refuse = 0  # a status for everything
         self.refuse_lists = False
         self.refuse_puts_after: int | None = None
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
+        self._thread = threading.Thread(
+            target=self.serve_forever, args=(0.01,), daemon=True
+        )
 
     @property
     def url(self) -> str:
@@ -37,7 +39,10 @@ class Store(ThreadingHTTPServer):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         self.shutdown()
         self._thread.join()
@@ -61,7 +66,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _read_request(self) -> tuple[str, dict[str, str], bytes]:
         parts = urlsplit(self.path)
-        query = {k: v[0] for k, v in parse_qs(parts.query, keep_blank_values=True).items()}
+        query = {
+            k: v[0] for k, v in parse_qs(parts.query, keep_blank_values=True).items()
+        }
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if "aws-chunked" in self.headers.get("Content-Encoding", ""):
             body = _unchunked(body)
@@ -78,24 +85,38 @@ class _Handler(BaseHTTPRequestHandler):
         elif path.count("/") == 1 or path.endswith("/"):
             self._list(path.strip("/"), query)
         else:
-            self._send(404, b"<Error><Code>NoSuchKey</Code></Error>" if self.command == "GET" else b"")
+            self._send(
+                404,
+                b"<Error><Code>NoSuchKey</Code></Error>"
+                if self.command == "GET"
+                else b"",
+            )
 
     def do_HEAD(self) -> None:
         self.do_GET()
 
     def _object(self, data: bytes) -> None:
         wanted = re.match(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        common = {"Accept_Ranges": "bytes", "ETag": '"1"', "Last_Modified": "Fri, 21 Nov 2025 00:00:00 GMT"}
+        common = {
+            "Accept_Ranges": "bytes",
+            "ETag": '"1"',
+            "Last_Modified": "Fri, 21 Nov 2025 00:00:00 GMT",
+        }
         if self.command == "HEAD":
             self._send(200, b"", **common, Content_Length=str(len(data)))
         elif wanted is None:
             self._send(200, data, **common)
         else:
-            first, last = int(wanted[1]), min(int(wanted[2] or len(data)), len(data) - 1)
+            first, last = (
+                int(wanted[1]),
+                min(int(wanted[2] or len(data)), len(data) - 1),
+            )
             part = data[first : last + 1]
             self.server.served += len(part)
             self.server.largest = max(self.server.largest, len(part))
-            self._send(206, part, **common, Content_Range=f"bytes {first}-{last}/{len(data)}")
+            self._send(
+                206, part, **common, Content_Range=f"bytes {first}-{last}/{len(data)}"
+            )
 
     def _list(self, bucket: str, query: dict[str, str]) -> None:
         prefix = query.get("prefix", "")
@@ -104,13 +125,24 @@ class _Handler(BaseHTTPRequestHandler):
             return
         keys = [k.split("/", 2)[2] for k in sorted(self.server.objects)]
         below = [k for k in keys if k.startswith(prefix)]
-        cut = [k for k in below if not query.get("delimiter") or "/" not in k[len(prefix) :]]
-        folders = {prefix + k[len(prefix) :].partition("/")[0] + "/" for k in below if k not in cut}
+        cut = [
+            k
+            for k in below
+            if not query.get("delimiter") or "/" not in k[len(prefix) :]
+        ]
+        folders = {
+            prefix + k[len(prefix) :].partition("/")[0] + "/"
+            for k in below
+            if k not in cut
+        }
         contents = "".join(
             f"<Contents><Key>{k}</Key><Size>{len(self.server.objects['/bucket/' + k])}</Size>"
             '<ETag>"1"</ETag><LastModified>2025-11-21T00:00:00.000Z</LastModified></Contents>'
             for k in cut
-        ) + "".join(f"<CommonPrefixes><Prefix>{f}</Prefix></CommonPrefixes>" for f in sorted(folders))
+        ) + "".join(
+            f"<CommonPrefixes><Prefix>{f}</Prefix></CommonPrefixes>"
+            for f in sorted(folders)
+        )
         count = len(cut) + len(folders)
         self._send(
             200,
@@ -122,7 +154,9 @@ class _Handler(BaseHTTPRequestHandler):
         path, query, body = self._read_request()
         left = self.server.refuse_puts_after
         if self.server.refuse or left == 0:
-            self._send(self.server.refuse or 403, b"<Error><Code>AccessDenied</Code></Error>")
+            self._send(
+                self.server.refuse or 403, b"<Error><Code>AccessDenied</Code></Error>"
+            )
             return
         if left is not None:
             self.server.refuse_puts_after = left - 1
@@ -138,7 +172,9 @@ class _Handler(BaseHTTPRequestHandler):
             upload = f"u{len(self.server.uploads)}"
             self.server.uploads[upload] = {}
             tag = "InitiateMultipartUploadResult"
-            self._send(200, f"{_HEAD}<{tag}><UploadId>{upload}</UploadId></{tag}>".encode())
+            self._send(
+                200, f"{_HEAD}<{tag}><UploadId>{upload}</UploadId></{tag}>".encode()
+            )
         else:
             parts = self.server.uploads.pop(query["uploadId"])
             self.server.objects[path] = b"".join(parts[n] for n in sorted(parts))

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.errors import ForeignError, UsageError
-from ruler_cli.reading.open import open_container
+from ruler_cli.files.open import open_container
+from ruler_cli.files.output import Output, open_output
 from ruler_cli.types import Line
-from ruler_cli.writing.output import Output, open_output
 from tests.conftest import ROOT, Ruler, read
 
 if sys.version_info >= (3, 14):
@@ -47,26 +47,36 @@ def samples(path: Path) -> list[Line]:
     with ExitStack() as stack:
         container = open_container(str(path), stack)
         every = list(container.records())
-        assert [container.where(line.number) for line in every] == [line.where for line in every]
+        assert [container.where(line.number) for line in every] == [
+            line.where for line in every
+        ]
     return every
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_ZSTANDARD])
+@pytest.mark.parametrize(
+    "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_ZSTANDARD]
+)
 def test_order(tmp_path: Path, method: int) -> None:
     """Samples come in the archive's order, each unpacked; a member deeper in `samples/` is none."""
     path = tmp_path / "log.eval"
     path.write_bytes(packed(method))
     every = samples(path)
     assert [line.where for line in every] == ["sample b_epoch_1", "sample a_epoch_1"]
-    assert [line.raw for line in every] == [MEMBERS[f"samples/{name}_epoch_1.json"] for name in "ba"]
+    assert [line.raw for line in every] == [
+        MEMBERS[f"samples/{name}_epoch_1.json"] for name in "ba"
+    ]
 
 
 def test_ids_that_are_paths(tmp_path: Path) -> None:
     """A sample whose id has slashes or lines is one as any other."""
     names = ["HumanEval/0_epoch_1", "../b_epoch_12", "a\nb_epoch_1"]
     path = tmp_path / "log.eval"
-    path.write_bytes(packed(zipfile.ZIP_STORED, {f"samples/{name}.json": b"{}" for name in names}))
-    assert [line.where for line in samples(path)] == [f"sample {name}" for name in names]
+    path.write_bytes(
+        packed(zipfile.ZIP_STORED, {f"samples/{name}.json": b"{}" for name in names})
+    )
+    assert [line.where for line in samples(path)] == [
+        f"sample {name}" for name in names
+    ]
 
 
 def test_equal_names(tmp_path: Path) -> None:
@@ -85,7 +95,9 @@ def test_pipe(tmp_path: Path) -> None:
     """An archive that comes through a pipe is spooled to disk."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_bytes, args=(packed(zipfile.ZIP_DEFLATED),), daemon=True)
+    writer = threading.Thread(
+        target=pipe.write_bytes, args=(packed(zipfile.ZIP_DEFLATED),), daemon=True
+    )
     writer.start()
     with ExitStack() as stack:
         assert len(list(open_container(str(pipe), stack).records())) == 2
@@ -110,7 +122,10 @@ def test_damaged(tmp_path: Path, step: int) -> None:
     whole, path = packed(zipfile.ZIP_DEFLATED), tmp_path / "x.eval"
     refused = 0
     for at in range(4, len(whole), step):
-        for text in (whole[:at], whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]):
+        for text in (
+            whole[:at],
+            whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :],
+        ):
             path.write_bytes(text)
             try:
                 samples(path)
@@ -131,14 +146,24 @@ def test_output_names(tmp_path: Path) -> None:
         lines = open_container(str(tmp_path / "in.jsonl"), stack)
         plain = open_container(str(tmp_path / "log"), stack)
         for name, source, message in [
-            ("o.eval", lines, "only written with the scores of an Inspect log; name OUTPUT .jsonl"),
+            (
+                "o.eval",
+                lines,
+                "only written with the scores of an Inspect log; name OUTPUT .jsonl",
+            ),
             ("o.parquet", log, "only written for"),
             ("o.eval.gz", log, "packed already"),
             ("log", plain, "INPUT is an Inspect log, .* name another OUTPUT .jsonl"),
         ]:
-            with Output(str(tmp_path / name)) as output, pytest.raises(UsageError, match=message):
+            with (
+                Output(str(tmp_path / name)) as output,
+                pytest.raises(UsageError, match=message),
+            ):
                 output.write_as(source)
-        with Output(str(tmp_path / "o.eval")) as output, pytest.raises(UsageError, match=r"OUTPUT \.jsonl"):
+        with (
+            Output(str(tmp_path / "o.eval")) as output,
+            pytest.raises(UsageError, match=r"OUTPUT \.jsonl"),
+        ):
             output.write_as(log, scored=False)  # a selection has no scores of its own
         for name in ("o.jsonl", "o.ndjson.zst", "o"):
             with Output(str(tmp_path / name)) as output:
@@ -148,22 +173,39 @@ def test_output_names(tmp_path: Path) -> None:
             head = (tmp_path / name).read_bytes()[:2]
             assert head == (b"\x28\xb5" if name.endswith(".zst") else b"{}")
     for name in ("o.zip", "o.tar.gz", "o.tgz", "o.7z", "o.zip.gz"):
-        with pytest.raises(UsageError, match=r"\.gz or \.zst only; name it .*o\.jsonl\.gz"):
+        with pytest.raises(
+            UsageError, match=r"\.gz or \.zst only; name it .*o\.jsonl\.gz"
+        ):
             open_output(str(tmp_path / "log.zip"), str(tmp_path / name))
 
 
-def test_without_inspect_ai(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_inspect_ai(
+    ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without inspect_ai a log as OUTPUT is refused before a call, with two remedies."""
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
     every = SAMPLE.read_text().splitlines()
-    members = {f"samples/{i}_epoch_1.json": line.encode() for i, line in enumerate(every)}
+    members = {
+        f"samples/{i}_epoch_1.json": line.encode() for i, line in enumerate(every)
+    }
     (tmp_path / "x.eval").write_bytes(packed(zipfile.ZIP_STORED, members))
-    (tmp_path / "x.json").write_text('{"eval": {}, "samples": [' + ",".join(every) + "]}")
+    (tmp_path / "x.json").write_text(
+        '{"eval": {}, "samples": [' + ",".join(every) + "]}"
+    )
     before = sorted(tmp_path.iterdir())
-    for names in ("x.eval y.eval", "x.eval x.eval", "x.eval y.json", "x.json y.eval", "x.json y.json.gz"):
+    for names in (
+        "x.eval y.eval",
+        "x.eval x.eval",
+        "x.eval y.json",
+        "x.json y.eval",
+        "x.json y.json.gz",
+    ):
         done = ruler("score", *names.split(), "-m", "offline")
         assert done.returncode == 2
-        assert "install it with: pip install --upgrade inspect-ai, or name OUTPUT .jsonl" in done.stderr
+        assert (
+            "install it with: pip install --upgrade inspect-ai, or name OUTPUT .jsonl"
+            in done.stderr
+        )
         assert sorted(tmp_path.iterdir()) == before
     done = ruler("score", "x.eval", "y.jsonl", "-m", "offline")
     assert done.returncode == 0, done.stderr

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.reading.directory import Directory
-from ruler_cli.reading.open import open_container
+from ruler_cli.files.directory import Directory
+from ruler_cli.files.open import open_container
+from ruler_cli.files.output import Output
 from ruler_cli.types import Line, Problem
-from ruler_cli.writing.output import Output
 
 
 def fits(line: Line) -> bool | None:
@@ -54,7 +54,9 @@ def write(root: Path, files: dict[str, bytes]) -> Path:
 
 def read(root: Path) -> dict[str, bytes]:
     """Read all files of a directory."""
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+    return {
+        str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()
+    }
 
 
 def checked(root: Path) -> tuple[Directory, list[str], list[Problem]]:
@@ -72,7 +74,9 @@ def root(tmp_path: Path) -> Path:
     return write(tmp_path / "in", FILES)
 
 
-def rewrite(directory: Directory, out: Path, change: Any = lambda line: line.raw) -> None:
+def rewrite(
+    directory: Directory, out: Path, change: Any = lambda line: line.raw
+) -> None:
     """Write every record into a directory."""
     with Output(str(out), many=True) as output:
         output.write_as(directory)
@@ -96,7 +100,9 @@ def test_records(root: Path) -> None:
         "sub/list.json item 2",
         "sub/one.json object 1",
     ]
-    assert [directory.where(line.number) for line in every] == [line.place for line in every]
+    assert [directory.where(line.number) for line in every] == [
+        line.place for line in every
+    ]
     assert list(directory.records()) == every
     assert [line.where for line in directory.sample(50)][:2] == [
         "metadata.json line 1",
@@ -121,7 +127,9 @@ def test_round_trip(root: Path, tmp_path: Path) -> None:
     out, packed = read(tmp_path / "out"), "part-10.jsonl.gz"
     assert gzip.decompress(out.pop(packed)) == lines(4)
     changed = {"part-2.jsonl": lines(1, 2, 3), "blank.jsonl": b""}
-    assert out == {name: text for name, text in FILES.items() if name != packed} | changed
+    assert (
+        out == {name: text for name, text in FILES.items() if name != packed} | changed
+    )
     rewrite(checked(root)[0], root, lambda line: line.raw.replace(b"4", b"44"))
     assert gzip.decompress(read(root)["part-10.jsonl.gz"]) == lines(44)
     assert read(root)["run.log"] == FILES["run.log"]
@@ -165,7 +173,9 @@ def test_damaged(root: Path, tmp_path: Path) -> None:
     assert many.startswith(gzip.decompress(out["c.jsonl.gz"]))
 
 
-def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without `commit` no OUTPUT appears; whole records stay in .partial files that can be read.
 
     Before the first record there is not even a directory, and a full disk is an OutputError.
@@ -190,7 +200,9 @@ def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OutputError, match="No space left on device; what is whole so far is kept"):
+        with pytest.raises(
+            OutputError, match="No space left on device; what is whole so far is kept"
+        ):
             rewrite(directory, folder)
     assert all(name.endswith(".partial") for name in read(folder))
     rewrite(directory, folder)
@@ -200,7 +212,10 @@ def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_refused_output(root: Path, tmp_path: Path) -> None:
     """An OUTPUT that lies in INPUT, holds other files, is locked, or is a file, is refused at once."""
     directory = checked(root)[0]
-    with Output(str(root / "sub"), many=True) as output, pytest.raises(UsageError, match="lies in INPUT"):
+    with (
+        Output(str(root / "sub"), many=True) as output,
+        pytest.raises(UsageError, match="lies in INPUT"),
+    ):
         output.write_as(directory)
     other = str(write(tmp_path / "other", {"sub/theirs.txt": b""}))
     with Output(other, many=True) as output:
@@ -225,7 +240,9 @@ def test_changed_meanwhile(root: Path) -> None:
 
 def test_many_left_out(tmp_path: Path) -> None:
     """Some files without records are named, the rest counted; of many files an even selection is sampled."""
-    files = {f"{i}.log": b"text\n" for i in range(30)} | {f"{i}.json": b'{"k": %d}' % i for i in range(100)}
+    files = {f"{i}.log": b"text\n" for i in range(30)} | {
+        f"{i}.json": b'{"k": %d}' % i for i in range(100)
+    }
     directory, notes, problems = checked(write(tmp_path / "in", files))
     assert len(notes) == 21
     assert notes[-1] == "… and 10 more files: left out"
@@ -245,19 +262,27 @@ def test_damaged_and_in_place(root: Path) -> None:
     assert read(root) == before
 
 
-def test_not_permitted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_permitted(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file without read permission is reported, and the others are written."""
     real = open_container
 
-    def guarded(name: str, stack: ExitStack, file: str | None = None, **more: int) -> Any:
+    def guarded(
+        name: str, stack: ExitStack, file: str | None = None, **more: int
+    ) -> Any:
         if name.endswith("run.log"):
             raise UsageError(f"{name}: cannot be read: Permission denied")
         return real(name, stack, file, **more)
 
-    monkeypatch.setattr("ruler_cli.reading.open.open_container", guarded)
-    monkeypatch.setattr(os, "access", lambda path, _mode: not str(path).endswith("run.log"))
+    monkeypatch.setattr("ruler_cli.files.open.open_container", guarded)
+    monkeypatch.setattr(
+        os, "access", lambda path, _mode: not str(path).endswith("run.log")
+    )
     directory, _, problems = checked(root)
-    assert [(p.place, p.reason) for p in problems] == [("run.log", "cannot be read: Permission denied")]
+    assert [(p.place, p.reason) for p in problems] == [
+        ("run.log", "cannot be read: Permission denied")
+    ]
     rewrite(directory, tmp_path / "out")
     assert read(tmp_path / "out").keys() == FILES.keys() - {"run.log"}
 

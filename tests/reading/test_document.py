@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import InputChanged, UsageError
-from ruler_cli.reading.container import Container
-from ruler_cli.reading.document import Document, shape_of
-from ruler_cli.reading.open import JsonLines, open_container
+from ruler_cli.files.container import Container
+from ruler_cli.files.document import Document, shape_of
+from ruler_cli.files.open import JsonLines, open_container
 
 A, B = b'{"a": 1}', b'{"b": [2, "]}"]}'
 PRETTY = b'{\n "a": 1\n}'
@@ -43,12 +43,21 @@ def joined(container: Container, keep: list[bool] | None = None) -> bytes:
 
 SPACE = st.text(" \n\t\r", max_size=2).map(str.encode)
 JSON: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(['"', "\\", "]}"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.sampled_from(['"', "\\", "]}"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 OBJECT = st.builds(
-    lambda value, indent, plain: json.dumps(value, indent=indent, ensure_ascii=plain).encode(),
+    lambda value, indent, plain: json.dumps(
+        value, indent=indent, ensure_ascii=plain
+    ).encode(),
     st.dictionaries(st.text(max_size=3), JSON, max_size=3),
     st.sampled_from([None, 0, 2]),
     st.booleans(),
@@ -63,19 +72,37 @@ def documents(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
     for record in records:
         parts += [b"," if parts else b"", draw(SPACE), record, draw(SPACE)]
     listed = b"[" + (b"".join(parts) or draw(SPACE)) + b"]"
-    name = draw(st.sampled_from(["", "trajectory_groups", "simulations", "samples", "results"]))
+    name = draw(
+        st.sampled_from(["", "trajectory_groups", "simulations", "samples", "results"])
+    )
     if name == "results":
-        inner = b'{"version": 3, "results":' + draw(SPACE) + listed + draw(SPACE) + b', "stats": {}}'
-        listed = b'{"evalId": "x",\n"results":' + draw(SPACE) + inner + draw(SPACE) + b', "config": {}}'
+        inner = (
+            b'{"version": 3, "results":'
+            + draw(SPACE)
+            + listed
+            + draw(SPACE)
+            + b', "stats": {}}'
+        )
+        listed = (
+            b'{"evalId": "x",\n"results":'
+            + draw(SPACE)
+            + inner
+            + draw(SPACE)
+            + b', "config": {}}'
+        )
     elif name:
         head = b'{\n"eval": ' + draw(OBJECT) + draw(SPACE) + b', "%s":' % name.encode()
-        listed = head + draw(SPACE) + listed + draw(SPACE) + b', "z": ' + draw(OBJECT) + b"}"
+        listed = (
+            head + draw(SPACE) + listed + draw(SPACE) + b', "z": ' + draw(OBJECT) + b"}"
+        )
     return draw(SPACE) + listed + draw(SPACE), records
 
 
 @given(documents(), st.data())
 def test_round_trip(
-    tmp_path_factory: pytest.TempPathFactory, made: tuple[bytes, list[bytes]], data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory,
+    made: tuple[bytes, list[bytes]],
+    data: st.DataObject,
 ) -> None:
     """A document that is split and put together is the same to the byte; with fewer records it is JSON."""
     text, records = made
@@ -85,17 +112,27 @@ def test_round_trip(
         first = list(container.records())
         assert [line.raw for line in first] == records
         assert list(container.records()) == first
-        assert [line.where for line in first] == [f"item {i + 1}" for i in range(len(first))]
+        assert [line.where for line in first] == [
+            f"item {i + 1}" for i in range(len(first))
+        ]
         assert all(text[x.offset :].startswith(x.raw) for x in first)
         assert joined(container) == text
-        keep = data.draw(st.lists(st.booleans(), min_size=len(records), max_size=len(records)))
+        keep = data.draw(
+            st.lists(st.booleans(), min_size=len(records), max_size=len(records))
+        )
         rest = json.loads(joined(container, keep))
         whole = json.loads(text)
         items, remaining = (whole, rest)
         if isinstance(whole, dict):
-            name = next(n for n in ("trajectory_groups", "simulations", "samples", "results") if n in whole)
+            name = next(
+                n
+                for n in ("trajectory_groups", "simulations", "samples", "results")
+                if n in whole
+            )
             around = ("results",) if "evalId" in whole else ()
-            items, remaining = (reduce(getitem, around, x).pop(name) for x in (whole, rest))
+            items, remaining = (
+                reduce(getitem, around, x).pop(name) for x in (whole, rest)
+            )
             assert rest == whole
         assert remaining == [item for item, k in zip(items, keep, strict=True) if k]
 
@@ -105,10 +142,21 @@ def test_objects(tmp_path: Path) -> None:
     text = b"\n".join([PRETTY, PRETTY + PRETTY, b"{}\n"])
     with ExitStack() as stack:
         container = opened(tmp_path / "d", stack, text)
-        assert [line.raw for line in container.records()] == [PRETTY, PRETTY, PRETTY, b"{}"]
-        assert [line.where for line in container.records()][:2] == ["object 1", "object 2"]
+        assert [line.raw for line in container.records()] == [
+            PRETTY,
+            PRETTY,
+            PRETTY,
+            b"{}",
+        ]
+        assert [line.where for line in container.records()][:2] == [
+            "object 1",
+            "object 2",
+        ]
         assert joined(container) == text
-        assert joined(container, [False, True, False, True]).split() == (PRETTY + b"\n{}").split()
+        assert (
+            joined(container, [False, True, False, True]).split()
+            == (PRETTY + b"\n{}").split()
+        )
 
 
 def test_other_items(tmp_path: Path) -> None:
@@ -122,10 +170,16 @@ def test_other_items(tmp_path: Path) -> None:
 
 
 DEEP = b'{"a": ' * 40 + b'[{"x": "}\\\\"}]' + b"}" * 40
-WHOLE = b'{\n"eval": {"a": "]"},\n"samples": [{"b": [1, "\\"]"]},\n ' + DEEP + b'], "z": [3]\n}\n'
+WHOLE = (
+    b'{\n"eval": {"a": "]"},\n"samples": [{"b": [1, "\\"]"]},\n '
+    + DEEP
+    + b'], "z": [3]\n}\n'
+)
 
 
-@pytest.mark.parametrize("text", [WHOLE, b"[\n" + DEEP + b', {"a": 1}, 2 ]', PRETTY + b"\n" + PRETTY])
+@pytest.mark.parametrize(
+    "text", [WHOLE, b"[\n" + DEEP + b', {"a": 1}, 2 ]', PRETTY + b"\n" + PRETTY]
+)
 def test_cut_anywhere(tmp_path: Path, text: bytes) -> None:
     """A document that is cut off anywhere is an error, or reads as JSON lines; no record is lost silently."""
     for size in range(len(text) + 1):
@@ -164,11 +218,19 @@ def test_damaged(tmp_path: Path) -> None:
     for text, where in DAMAGED:
         with ExitStack() as stack, pytest.raises(UsageError) as error:
             list(opened(tmp_path / "d", stack, text).records())
-        assert f"or ends too soon, {where}; write it anew, or mend it: `jq . FILE`" in str(error.value), text
+        assert (
+            f"or ends too soon, {where}; write it anew, or mend it: `jq . FILE`"
+            in str(error.value)
+        ), text
 
 
-@given(st.lists(st.sampled_from([*b'[]{}",:\\1 \n', *b"asn"]), max_size=24).map(bytes), st.booleans())
-def test_any_text(tmp_path_factory: pytest.TempPathFactory, text: bytes, brace: bool) -> None:
+@given(
+    st.lists(st.sampled_from([*b'[]{}",:\\1 \n', *b"asn"]), max_size=24).map(bytes),
+    st.booleans(),
+)
+def test_any_text(
+    tmp_path_factory: pytest.TempPathFactory, text: bytes, brace: bool
+) -> None:
     """Any text is read, or refused with a sentence; a document that is read is put together unchanged."""
     text = (b"{\n" if brace else b"[") + text
     with ExitStack() as stack:
@@ -187,7 +249,12 @@ def test_beyond_the_window(tmp_path: Path) -> None:
     """Items, and the text between them, may be longer than the window, and there may be many."""
     long = json.dumps({"text": "x\\" * 500_000, "deep": json.loads(DEEP)}).encode()
     items = [A, long, B, DEEP, long, *[A] * 100]
-    text = b'{\n"eval": ' + long + b',"samples": [' + (b"," + b" " * 1_200_000).join(items[:5])
+    text = (
+        b'{\n"eval": '
+        + long
+        + b',"samples": ['
+        + (b"," + b" " * 1_200_000).join(items[:5])
+    )
     text += b"".join(b"," + item for item in items[5:]) + b'], "z": ' + long + b"}"
     with ExitStack() as stack:
         container = opened(tmp_path / "d", stack, text)
@@ -211,7 +278,10 @@ def test_changed_meanwhile(tmp_path: Path) -> None:
 def test_two_lists(tmp_path: Path) -> None:
     """A document with two lists of one name is refused: readers would see only the list without scores."""
     text = b'{"simulations": [{"a": 1}], "z": [2], "simul\\u0061tions": [{"b": 1}]}'
-    with ExitStack() as stack, pytest.raises(UsageError, match="holds `simulations` twice"):
+    with (
+        ExitStack() as stack,
+        pytest.raises(UsageError, match="holds `simulations` twice"),
+    ):
         list(opened(tmp_path / "d", stack, text).records())
 
 
@@ -255,7 +325,15 @@ KINDS = [
     (b'{"trajectory_groups": [\n' + A + b"\n]}", "holder"),
     (b'{"trajectory_groups": [\n' + A + b",\n" + A + b"]}", "holder"),
     (b'{"trajectory_groups": [\n' + A + b"\n" + A, None),
-    (b'{"a": [\n' + b"1,\n" * 18 + A + b"\n], " + b'"b": "%s"}\n' % (b"x" * (1 << 20)) + PRETTY, "objects"),
+    (
+        b'{"a": [\n'
+        + b"1,\n" * 18
+        + A
+        + b"\n], "
+        + b'"b": "%s"}\n' % (b"x" * (1 << 20))
+        + PRETTY,
+        "objects",
+    ),
     (b'{"messages": [\nll, "b": 1}\n' + A, None),
     (b'{"messages": [{"a": [\nll, "b": 1}\n\n]}]\n' + A + b"\n" + A, None),
     (b'{"messages": [\n' + A + b"\n]\n}\n" + A, "objects"),

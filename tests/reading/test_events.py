@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.container import MultiFileContainer
-from ruler_cli.reading.events import AssembledRollouts, assemble_rollouts, may_be_event
-from ruler_cli.reading.open import JsonLines, open_container
+from ruler_cli.files.container import MultiFileContainer
+from ruler_cli.files.events import AssembledRollouts, assemble_rollouts, may_be_event
+from ruler_cli.files.open import JsonLines, open_container
+from ruler_cli.files.output import Output
 from ruler_cli.types import Line
-from ruler_cli.writing.output import Output
 from tests.reading.test_document import JSON
 from tests.reading.test_open import fed
 
@@ -39,7 +39,10 @@ LEFT_ALONE = (
     '{"eval": 1, "samples": [%s]}' % USER, '{"traceId": "t"}', '{"type": "user"}',  # noqa: UP031
     '{"type": ["a", "b"], "timestamp": 1, "input": "q"}',
 )  # fmt: skip
-SPANS = [f'{{"trace_id": "t{trace}", "span_id": "{n}"}}' for n, trace in enumerate((2, 1, 2, 3, 1))]
+SPANS = [
+    f'{{"trace_id": "t{trace}", "span_id": "{n}"}}'
+    for n, trace in enumerate((2, 1, 2, 3, 1))
+]
 
 
 def records(path: Path, text: str | bytes, *more: str) -> list[Line]:
@@ -49,7 +52,9 @@ def records(path: Path, text: str | bytes, *more: str) -> list[Line]:
         container = open_container(str(path), stack, *more)
         every = list(container.records())
         assert list(container.records()) == every
-        assert [container.where(line.number) for line in every] == [line.where for line in every]
+        assert [container.where(line.number) for line in every] == [
+            line.where for line in every
+        ]
     return every
 
 
@@ -61,10 +66,18 @@ def record_texts(path: Path, text: str | bytes, *more: str) -> list[str]:
 def test_conversation_file(tmp_path: Path) -> None:
     """A file of messages, list or lines, compressed or not, is one rollout, of the messages' own bytes."""
     pretty = json.dumps(json.loads(MESSAGES), indent=1)
-    for text in (MESSAGES, f"{USER}\n{ASSISTANT}\n", pretty, f"\n{USER}\n\n{ASSISTANT}"):
+    for text in (
+        MESSAGES,
+        f"{USER}\n{ASSISTANT}\n",
+        pretty,
+        f"\n{USER}\n\n{ASSISTANT}",
+    ):
         for packed in (text.encode(), gzip.compress(text.encode())):
             (raw,) = record_texts(tmp_path / "run.jsonl", packed)
-            assert json.loads(raw) == {"file": "run.jsonl", "messages": json.loads(MESSAGES)}
+            assert json.loads(raw) == {
+                "file": "run.jsonl",
+                "messages": json.loads(MESSAGES),
+            }
             assert text == pretty or (USER in raw and ASSISTANT in raw)
 
 
@@ -78,10 +91,14 @@ def test_lines_that_are_lists(tmp_path: Path) -> None:
         every[0].raw.decode(),
     ]
     assert [line.where for line in every] == ["line 1", "line 3", "line 4"]
-    assert record_texts(tmp_path / "in", f"[{MESSAGES}, {MESSAGES}]") == [f'{{"messages": {MESSAGES}}}'] * 2
+    assert (
+        record_texts(tmp_path / "in", f"[{MESSAGES}, {MESSAGES}]")
+        == [f'{{"messages": {MESSAGES}}}'] * 2
+    )
     sharegpt = '[{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]'
     assert (
-        record_texts(tmp_path / "in", f"{sharegpt}\n{sharegpt}\n") == [f'{{"conversations": {sharegpt}}}'] * 2
+        record_texts(tmp_path / "in", f"{sharegpt}\n{sharegpt}\n")
+        == [f'{{"conversations": {sharegpt}}}'] * 2
     )
 
 
@@ -93,10 +110,21 @@ def test_session(tmp_path: Path) -> None:
 
 def test_torn_line(tmp_path: Path) -> None:
     """A line that is no object becomes text: it is not lost, ends no record, and adds one event."""
-    for bad in (SESSION[0][:20], "null", '"}]"', "]}", "[1, 2]", '{"a": 1}, {"b": 2}', "\udc80"):
+    for bad in (
+        SESSION[0][:20],
+        "null",
+        '"}]"',
+        "]}",
+        "[1, 2]",
+        '{"a": 1}, {"b": 2}',
+        "\udc80",
+    ):
         text = "\n".join([*SESSION, bad]).encode("utf-8", "surrogateescape")
         (raw,) = record_texts(tmp_path / "s.jsonl", text)
-        assert json.loads(raw)["events"] == [*map(json.loads, SESSION), bad.replace("\udc80", "\ufffd")]
+        assert json.loads(raw)["events"] == [
+            *map(json.loads, SESSION),
+            bad.replace("\udc80", "\ufffd"),
+        ]
     (raw,) = record_texts(tmp_path / "m.jsonl", f"{USER}\n{ASSISTANT}\n{USER[:9]}")
     assert json.loads(raw)["messages"][2] == {"role": "unreadable", "content": USER[:9]}
 
@@ -128,16 +156,34 @@ def test_table_of_messages(tmp_path: Path) -> None:
         {"type": "human", "data": {"content": "q"}},
         {"type": "TextMessage", "source": "user", "content": "q"},
     ):
-        rows = [json.dumps({"conversation_id": i % 2, "n": i, **event}) for i in range(4)]
-        every = list(map(json.loads, record_texts(tmp_path / "t", "\n".join([json.dumps(event), *rows]))))
+        rows = [
+            json.dumps({"conversation_id": i % 2, "n": i, **event}) for i in range(4)
+        ]
+        every = list(
+            map(
+                json.loads,
+                record_texts(tmp_path / "t", "\n".join([json.dumps(event), *rows])),
+            )
+        )
         assert every[0] == event
-        conversations = [(r["conversation_id"], r.get("messages") or r["conversations"]) for r in every[1:]]
-        assert [(key, [m["n"] for m in ms]) for key, ms in conversations] == [("0", [0, 2]), ("1", [1, 3])]
+        conversations = [
+            (r["conversation_id"], r.get("messages") or r["conversations"])
+            for r in every[1:]
+        ]
+        assert [(key, [m["n"] for m in ms]) for key, ms in conversations] == [
+            ("0", [0, 2]),
+            ("1", [1, 3]),
+        ]
 
 
 def test_pipe(tmp_path: Path) -> None:
     """Events that come through a pipe are the same records, but without a file name."""
-    texts = ("\n".join(SESSION), f"{USER}\n{ASSISTANT}\n", MESSAGES, f"{MESSAGES}\n{MESSAGES}")
+    texts = (
+        "\n".join(SESSION),
+        f"{USER}\n{ASSISTANT}\n",
+        MESSAGES,
+        f"{MESSAGES}\n{MESSAGES}",
+    )
     for number, text in enumerate(texts):
         pipe = tmp_path / f"pipe{number}"
         fed(pipe, text.encode())
@@ -156,15 +202,22 @@ def test_records_are_no_events(tmp_path: Path) -> None:
         with ExitStack() as stack:
             container = open_container(str(path), stack)
             assert not container.lines_only
-            assert not any(may_be_event(line.raw) for line in container.records()), path.stem
+            assert not any(may_be_event(line.raw) for line in container.records()), (
+                path.stem
+            )
     for text in LEFT_ALONE:
         (tmp_path / "in").write_text(text)
         with ExitStack() as stack:
-            assert not isinstance(open_container(str(tmp_path / "in"), stack), AssembledRollouts), text
+            assert not isinstance(
+                open_container(str(tmp_path / "in"), stack), AssembledRollouts
+            ), text
 
 
 @given(
-    st.lists(st.binary(max_size=9) | JSON.map(lambda v: json.dumps(v).encode()), max_size=5), st.booleans()
+    st.lists(
+        st.binary(max_size=9) | JSON.map(lambda v: json.dumps(v).encode()), max_size=5
+    ),
+    st.booleans(),
 )
 def test_any_lines(lines: list[bytes], message: bool) -> None:
     """A file of events is one JSON object with an item for each line that is not blank."""
@@ -174,7 +227,9 @@ def test_any_lines(lines: list[bytes], message: bool) -> None:
     with ExitStack() as stack:
         inner = JsonLines("given", lambda: io.BytesIO(b"\n".join(present)))
         (record,) = assemble_rollouts(inner, "f", stack).records()
-    assert len(json.loads(record.raw)["messages" if message else "events"]) == len(present)
+    assert len(json.loads(record.raw)["messages" if message else "events"]) == len(
+        present
+    )
 
 
 def test_directory(tmp_path: Path) -> None:
@@ -185,7 +240,10 @@ def test_directory(tmp_path: Path) -> None:
     (tmp_path / "in/3.jsonl").write_text('{"messages": []}\n')
     with ExitStack() as stack:
         every = list(open_container(str(tmp_path / "in"), stack).records())
-    files = [(r.get("file"), r.get("folder")) for r in (json.loads(line.raw) for line in every)]
+    files = [
+        (r.get("file"), r.get("folder"))
+        for r in (json.loads(line.raw) for line in every)
+    ]
     assert files == [("task/1.json", "task"), ("task/2.jsonl", "task"), (None, None)]
     assert [line.where for line in every] == [
         "task/1.json rollout 1", "task/2.jsonl rollout 1", "3.jsonl line 1",
@@ -210,14 +268,23 @@ def test_directory_as_output(tmp_path: Path) -> None:
         container = open_container(str(tmp_path / "in"), stack)
         assert isinstance(container, MultiFileContainer)
         out.write_as(container)
-        with pytest.raises(UsageError, match=r"1\.jsonl holds rollouts of many events.* name OUTPUT \.jsonl"):
+        with pytest.raises(
+            UsageError,
+            match=r"1\.jsonl holds rollouts of many events.* name OUTPUT \.jsonl",
+        ):
             container.check_files(lambda _line: True, lambda _problem: None)
 
 
 FRAMEWORKS: tuple[tuple[str, Any, Any], ...] = (
     (
         "events",
-        {"id": 0, "source": "user", "message": "q", "action": "message", "args": {"content": "q"}},
+        {
+            "id": 0,
+            "source": "user",
+            "message": "q",
+            "action": "message",
+            "args": {"content": "q"},
+        },
         {"id": 1, "source": "agent", "cause": 0, "observation": "run", "content": "a"},
     ),
     (
@@ -225,7 +292,11 @@ FRAMEWORKS: tuple[tuple[str, Any, Any], ...] = (
         {"source": "user", "type": "TextMessage", "content": "q"},
         {"source": "guide", "type": "ToolCallRequestEvent", "content": []},
     ),
-    ("messages", {"type": "human", "content": "q"}, {"type": "ai", "data": {"content": "a"}}),
+    (
+        "messages",
+        {"type": "human", "content": "q"},
+        {"type": "ai", "data": {"content": "a"}},
+    ),
 )
 """The field that contains them, and two events, of OpenHands, AutoGen and LangChain."""
 
@@ -233,6 +304,9 @@ FRAMEWORKS: tuple[tuple[str, Any, Any], ...] = (
 def test_events_of_frameworks(tmp_path: Path) -> None:
     """Events of OpenHands, AutoGen and LangChain are one rollout, as a list and as lines."""
     for member, first, second in FRAMEWORKS:
-        for text in (json.dumps([first, second]), f"{json.dumps(first)}\n{json.dumps(second)}\n"):
+        for text in (
+            json.dumps([first, second]),
+            f"{json.dumps(first)}\n{json.dumps(second)}\n",
+        ):
             (line,) = records(tmp_path / "run.json", text)
             assert json.loads(line.raw)[member] == [first, second]

@@ -12,12 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.config import Grouping, InputSettings
 from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.files.grouping import (
+    Openings,
+    Survey,
+    part_of,
+    records,
+    streamed,
+    survey,
+)
+from ruler_cli.files.scratch import Index, place
 from ruler_cli.formats.interface import PROMPT_HASH, Format, ListLayout
 from ruler_cli.formats.reader import Reader
-from ruler_cli.reading.grouping import Openings, Survey, part_of, records, streamed, survey
-from ruler_cli.reading.scratch import Index, place
+from ruler_cli.settings.models import Grouping, InputSettings
 from ruler_cli.types import Group, Line, Problem, Rollout
 from tests.values import reader, talk
 
@@ -34,7 +41,11 @@ def rows(keys: str) -> list[Line]:
     """Make a trajectory for each letter, which is its group key; a dot is a line that cannot be read."""
     out, offset = [], 0
     for number, key in enumerate(keys, 1):
-        raw = b"{" if key == "." else json.dumps({"group_id": key, "messages": talk("x")}).encode()
+        raw = (
+            b"{"
+            if key == "."
+            else json.dumps({"group_id": key, "messages": talk("x")}).encode()
+        )
         out.append(Line(number, offset, raw))
         offset += len(raw) + 1
     return out
@@ -46,7 +57,13 @@ WHOLE = reader({"group_id": "a", "trajectories": [{"messages": talk("x")}]})
 
 def surveyed(keys: str, grouping: Grouping, index: Index) -> Survey:
     """Survey the lines of these keys."""
-    return survey(rows(keys), READER, InputSettings(grouping=grouping), index, lambda problem: None)
+    return survey(
+        rows(keys),
+        READER,
+        InputSettings(grouping=grouping),
+        index,
+        lambda problem: None,
+    )
 
 
 @given(st.text("abc.", max_size=12))
@@ -56,9 +73,13 @@ def test_places(keys: str) -> None:
     result = surveyed(keys, "scattered", index)
     places = [[number for number, *_ in group] for group in index.places()]
     letters = list(dict.fromkeys(keys.replace(".", "")))
-    assert places == [[i for i, k in enumerate(keys, 1) if k == letter] for letter in letters]
+    assert places == [
+        [i for i, k in enumerate(keys, 1) if k == letter] for letter in letters
+    ]
     assert result.groups == len(letters)
-    assert [n for n, *_ in index.lines()] == [i for i, k in enumerate(keys, 1) if k != "."]
+    assert [n for n, *_ in index.lines()] == [
+        i for i, k in enumerate(keys, 1) if k != "."
+    ]
     index.close()
 
 
@@ -75,11 +96,16 @@ def test_consecutive(index: Index) -> None:
     problems: list[Problem] = []
     read = records(rows("aa.bba"), READER.read, problems.append)
     groups = streamed(read, READER, InputSettings(), index, Openings(), None)
-    assert [(g.key, [r.line.number for r in g.records]) for g in (next(groups), next(groups))] == [
+    assert [
+        (g.key, [r.line.number for r in g.records])
+        for g in (next(groups), next(groups))
+    ] == [
         ("a", [1, 2]),
         ("b", [4, 5]),
     ]
-    with pytest.raises(UsageError, match=r"line 6: group 'a' comes back .* began at line 1") as error:
+    with pytest.raises(
+        UsageError, match=r"line 6: group 'a' comes back .* began at line 1"
+    ) as error:
         next(groups)
     assert "grouping='scattered'" in str(error.value)
     assert [(p.line, p.raw) for p in problems] == [(3, b"{")]
@@ -87,7 +113,10 @@ def test_consecutive(index: Index) -> None:
 
 def group_lines(*groups: tuple[Any, int]) -> list[Line]:
     """Make lines that are groups, from keys and numbers of rollouts."""
-    made = [{"group_id": k, "trajectories": [{"messages": talk("x")}] * n} for k, n in groups]
+    made = [
+        {"group_id": k, "trajectories": [{"messages": talk("x")}] * n}
+        for k, n in groups
+    ]
     return [Line(i, 0, json.dumps(g).encode()) for i, g in enumerate(made, 1)]
 
 
@@ -98,7 +127,10 @@ def test_group_lines() -> None:
             group_lines(("a", 2), ("b", 3), ("a", 2)),
             "line 1 and line 3 have the same `group_id`; each is judged as a group of its own",
         ),
-        (group_lines(("a", 1), ("b", 1)), "every group has one rollout: nothing can be compared"),
+        (
+            group_lines(("a", 1), ("b", 1)),
+            "every group has one rollout: nothing can be compared",
+        ),
     ):
         with closing(Index()) as index:
             result = survey(lines, WHOLE, InputSettings(), index, lambda p: None)
@@ -107,8 +139,17 @@ def test_group_lines() -> None:
         assert result.warnings() == [message]
     again: tuple[Grouping, ...] = ("consecutive", "scattered")
     for grouping in again:
-        with closing(Index()) as index, pytest.raises(UsageError, match="already is a group"):
-            survey(group_lines(("a", 1)), WHOLE, InputSettings(grouping=grouping), index, lambda p: None)
+        with (
+            closing(Index()) as index,
+            pytest.raises(UsageError, match="already is a group"),
+        ):
+            survey(
+                group_lines(("a", 1)),
+                WHOLE,
+                InputSettings(grouping=grouping),
+                index,
+                lambda p: None,
+            )
 
 
 def test_warnings() -> None:
@@ -122,7 +163,11 @@ def test_warnings() -> None:
     ):
         with closing(Index()) as index:
             result = surveyed(keys, "auto", index).warnings()
-        assert not result if message is None else message in result[0] and "group_by=PATH" in result[0]
+        assert (
+            not result
+            if message is None
+            else message in result[0] and "group_by=PATH" in result[0]
+        )
 
 
 COLUMNS = Format(
@@ -132,7 +177,8 @@ COLUMNS = Format(
     signature="`id`, `text`",
     matches=lambda record: True,
     rollouts=lambda record: [
-        Rollout(talk(text), (i,), reward=i, key=record["id"][i]) for i, text in enumerate(record["text"])
+        Rollout(talk(text), (i,), reward=i, key=record["id"][i])
+        for i, text in enumerate(record["text"])
     ],
     layout=ListLayout(),
 )
@@ -142,9 +188,16 @@ def test_columns(index: Index) -> None:
     """A columnar line has as many groups as keys, and equal keys of two lines are two groups."""
     made = [{"id": list(keys), "text": list(keys)} for keys in ("aab", "b", "cccc")]
     rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
-    result = survey(rows, Reader(COLUMNS, PROMPT_HASH), InputSettings(), index, lambda p: None)
+    result = survey(
+        rows, Reader(COLUMNS, PROMPT_HASH), InputSettings(), index, lambda p: None
+    )
     assert (result.records, result.groups, result.rollouts) == (4, 4, 8)
-    assert (result.grouping, result.smallest, result.largest, result.singles) == ("line", 1, 4, 2)
+    assert (result.grouping, result.smallest, result.largest, result.singles) == (
+        "line",
+        1,
+        4,
+        2,
+    )
     assert not result.warnings()
 
 
@@ -158,12 +211,20 @@ PARTS = replace(
 
 def test_parts(index: Index) -> None:
     """Parts of one rollout count as one in the sizes of groups, in any records."""
-    made = [{"id": key, "text": "x", "member": member} for key, member in ("a1", "a1", "b1", "a2", "b1")]
+    made = [
+        {"id": key, "text": "x", "member": member}
+        for key, member in ("a1", "a1", "b1", "a2", "b1")
+    ]
     rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
     new_rollouts: list[int] = []
     reader = Reader(PARTS, "id")
     result = survey(
-        rows, reader, InputSettings(), index, lambda p: None, on_record=lambda r, n: new_rollouts.append(n)
+        rows,
+        reader,
+        InputSettings(),
+        index,
+        lambda p: None,
+        on_record=lambda r, n: new_rollouts.append(n),
     )
     assert new_rollouts == [1, 0, 1, 1, 0]
     assert (result.records, result.rollouts, result.groups) == (5, 3, 2)
@@ -172,7 +233,9 @@ def test_parts(index: Index) -> None:
 
 def test_part_of_a_columnar_line() -> None:
     """The number of a record selects one group of a columnar line."""
-    read = Reader(COLUMNS, PROMPT_HASH).read(Line(7, 0, b'{"id": ["a", "b", "a"], "text": ["x", "y", "z"]}'))
+    read = Reader(COLUMNS, PROMPT_HASH).read(
+        Line(7, 0, b'{"id": ["a", "b", "a"], "text": ["x", "y", "z"]}')
+    )
     picked = part_of(Group("all", read), place(read[1]))
     assert (picked.key, len(picked.rollouts)) == (read[1].key, 1)
     plain = Group("a", READER.read(rows("a")[0]))

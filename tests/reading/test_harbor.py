@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.reading.directory import HarborJob, find_trials
-from ruler_cli.reading.location import Location
-from ruler_cli.reading.open import open_container
+from ruler_cli.files.directory import HarborJob, find_trials
+from ruler_cli.files.location import Location
+from ruler_cli.files.open import open_container
+from ruler_cli.files.output import Output
 from ruler_cli.types import Problem
-from ruler_cli.writing.output import Output
 from tests.reading.test_directory import read, write
 
 STEPS = b'{\n "schema_version": "ATIF-v1.7",\n "steps": []\n}\n'
@@ -64,13 +64,20 @@ def test_records(job: Path) -> None:
     """A trial's record contains its result, its trajectory, and the reward file if the result has none."""
     container, problems = opened(job)
     every = list(container.records())
-    assert [line.where for line in every] == ["trial t__2", "trial t__10", "trial t__11", "trial t__12"]
+    assert [line.where for line in every] == [
+        "trial t__2",
+        "trial t__10",
+        "trial t__11",
+        "trial t__12",
+    ]
     values = [json.loads(line.raw) for line in every]
     files = [value.get("reward_file") for value in values]
     assert files == [None, {"reward": 0.5}, {"reward": 1, "style": 0}, None]
     assert values[0]["result"] == json.loads(REWARDED)
     assert all(STEPS.strip() in line.raw for line in every)
-    assert [container.where(line.number) for line in every] == [line.place for line in every]
+    assert [container.where(line.number) for line in every] == [
+        line.place for line in every
+    ]
     steps = "agent/trajectory.json"
     assert [(p.place, p.reason) for p in problems] == [
         ("trial t__20", f"has no {steps}"),
@@ -96,11 +103,15 @@ def test_links(job: Path, tmp_path: Path) -> None:
     container.check_files(lambda line: True, problems.append)
     links = [sentence.split()[0] for sentence in container.warnings()]
     assert links == ["t__2/agent/trajectory.json", "t__10/verifier/reward.json"]
-    assert ("trial t__2", "has no agent/trajectory.json") in [(p.place, p.reason) for p in problems]
+    assert ("trial t__2", "has no agent/trajectory.json") in [
+        (p.place, p.reason) for p in problems
+    ]
     assert not any(b"secret" in line.raw for line in container.records())
 
 
-def rewritten(container: HarborJob, out: Path, name: bytes = b'"t"') -> dict[str, bytes]:
+def rewritten(
+    container: HarborJob, out: Path, name: bytes = b'"t"'
+) -> dict[str, bytes]:
     """Write the tree with another name of the task, and read it."""
     with Output(str(out), many=True) as output:
         output.write_as(container)
@@ -121,7 +132,9 @@ def test_round_trip(job: Path, tmp_path: Path) -> None:
         output.write_as(container)
         for line in container.records():
             if line.number == 2:
-                body = line.raw.replace(b'"t"', b'"T"').replace(b'"steps": []', b'"steps": [1]')
+                body = line.raw.replace(b'"t"', b'"T"').replace(
+                    b'"steps": []', b'"steps": [1]'
+                )
                 output.write([(2, body[:-1] + b', "ruler": {"status": "scored"}}')])
         output.commit()
     assert read(tmp_path / "out") == FILES | {
@@ -136,5 +149,10 @@ def test_round_trip(job: Path, tmp_path: Path) -> None:
 def test_no_job(tmp_path: Path) -> None:
     """Results without any trajectory are no job, and a single trial is one."""
     none = write(tmp_path / "a", {"x/result.json": b"{}", "x/agent/log": b""})
-    alone = write(tmp_path / "b", {"result.json": b"{}", "agent/trajectory.json": b"{}"})
-    assert [find_trials(Location(str(root)).listed()) for root in (none, alone)] == [[], ["."]]
+    alone = write(
+        tmp_path / "b", {"result.json": b"{}", "agent/trajectory.json": b"{}"}
+    )
+    assert [find_trials(Location(str(root)).listed()) for root in (none, alone)] == [
+        [],
+        ["."],
+    ]

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import InputChanged, UsageError
-from ruler_cli.reading.compression import zstd
-from ruler_cli.reading.input import Input, open_input
-from ruler_cli.reading.scratch import place
+from ruler_cli.files.compression import zstd
+from ruler_cli.files.input import Input, open_input
+from ruler_cli.files.scratch import place
+from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem, Record
 from tests.reading.test_archive import packed as archived
 from tests.reading.test_open import PACKS, fed
@@ -30,7 +30,9 @@ EMPTY = "no records: INPUT is empty, or holds blank lines only"
 def dump(keys: str) -> bytes:
     """Make a trajectory for each letter; a dot is a line that cannot be read."""
     return b"".join(
-        b"broken\n" if k == "." else json.dumps({"group_id": k, "messages": talk(str(i))}).encode() + b"\n"
+        b"broken\n"
+        if k == "."
+        else json.dumps({"group_id": k, "messages": talk(str(i))}).encode() + b"\n"
         for i, k in enumerate(keys, 1)
     )
 
@@ -60,7 +62,9 @@ def test_groups(path: Path) -> None:
                 result = open_input(InputSettings(str(path)), stack, problems.append)
                 assert groups(result) == wanted
                 assert result.in_order is (keys != "ab.ab")
-            assert [p.line for p in problems] == [i for i, k in enumerate(keys, 1) if k == "."]
+            assert [p.line for p in problems] == [
+                i for i, k in enumerate(keys, 1) if k == "."
+            ]
 
 
 def test_description(path: Path) -> None:
@@ -68,7 +72,10 @@ def test_description(path: Path) -> None:
     path.write_bytes(dump("aabbb"))
     with ExitStack() as stack:
         output = open_input(InputSettings(str(path)), stack, lambda p: None).found()
-    assert output == "native trajectories, key `group_id`: 5 records, 2 groups of 2 to 3 rollouts, adjacent"
+    assert (
+        output
+        == "native trajectories, key `group_id`: 5 records, 2 groups of 2 to 3 rollouts, adjacent"
+    )
 
 
 def test_pipe(tmp_path: Path) -> None:
@@ -77,7 +84,12 @@ def test_pipe(tmp_path: Path) -> None:
     seen: list[object] = []
     settings = InputSettings(str(tmp_path / "pipe"))
     with ExitStack() as stack:
-        result = open_input(settings, stack, lambda p: None, on_record=lambda r, n: seen.append((r.key, n)))
+        result = open_input(
+            settings,
+            stack,
+            lambda p: None,
+            on_record=lambda r, n: seen.append((r.key, n)),
+        )
         assert result.survey is None
         assert groups(result) == [("a", [1, 2]), ("b", [3])]
         assert result.found() == "native trajectories, key `group_id`, streamed"
@@ -90,13 +102,18 @@ def test_scattered_pipe(tmp_path: Path) -> None:
         pipe, problems = tmp_path / f"pipe{number}", list[Problem]()
         fed(pipe, pack(dump("ab.ab").replace(b"\n", b"\n\n", 1)))
         with ExitStack() as stack:
-            result = open_input(InputSettings(str(pipe), grouping="scattered"), stack, problems.append)
+            result = open_input(
+                InputSettings(str(pipe), grouping="scattered"), stack, problems.append
+            )
             assert not result.in_order
             assert groups(result) == [("a", [1, 5]), ("b", [3, 6])]
         assert [p.where for p in problems] == ["line 4"]
     fed(tmp_path / "pipe", b'{"messages": []}\n')
     settings = InputSettings(str(tmp_path / "pipe"), grouping="scattered")
-    with ExitStack() as stack, pytest.raises(UsageError, match="none of its lines can be read"):
+    with (
+        ExitStack() as stack,
+        pytest.raises(UsageError, match="none of its lines can be read"),
+    ):
         open_input(settings, stack, lambda p: None)
 
 
@@ -119,7 +136,9 @@ def test_document(tmp_path: Path) -> None:
             read = sorted(n for _, numbers in groups(result) for n in numbers)
             assert read == [i for i, k in enumerate(keys, 1) if k != "."]
             assert result.in_order is (keys == "aab")
-        assert [p.where for p in problems] == [f"item {i}" for i, k in enumerate(keys, 1) if k == "."]
+        assert [p.where for p in problems] == [
+            f"item {i}" for i, k in enumerate(keys, 1) if k == "."
+        ]
 
 
 def test_no_records_in_a_file(path: Path) -> None:
@@ -130,7 +149,10 @@ def test_no_records_in_a_file(path: Path) -> None:
             result = open_input(InputSettings(str(path)), stack, lambda p: None)
             assert (result.reader, groups(result), result.found()) == (None, [], EMPTY)
     path.write_bytes(b'{"messages": []}\n')
-    with ExitStack() as stack, pytest.raises(UsageError, match="none of its lines can be read"):
+    with (
+        ExitStack() as stack,
+        pytest.raises(UsageError, match="none of its lines can be read"),
+    ):
         open_input(InputSettings(str(path)), stack, lambda p: None)
 
 
@@ -166,17 +188,25 @@ def contained(root: Path, kind: str, text: bytes) -> tuple[Path, Path]:
         (path / "a.jsonl").write_bytes(text[: len(text) // 2])
         return path, write(path / "b.jsonl", text)
     if kind == "eval":
-        return path, write(path, archived(0, {f"samples/{n}.json": row for n, row in enumerate(rows)}))
+        return path, write(
+            path, archived(0, {f"samples/{n}.json": row for n, row in enumerate(rows)})
+        )
     if kind == "parquet":
-        pq.write_table(pa.Table.from_pylist(list(map(json.loads, rows))), path, compression="none")
+        pq.write_table(
+            pa.Table.from_pylist(list(map(json.loads, rows))), path, compression="none"
+        )
         return path, path
     make: dict[str, Callable[[bytes], bytes]] = {
         "jsonl": bytes,
         "json": lambda text: b"[" + b",\n".join(text.splitlines()) + b"]",
-        "objects": lambda text: b"".join(row.replace(b", ", b",\n") + b"\n" for row in text.splitlines()),
+        "objects": lambda text: b"".join(
+            row.replace(b", ", b",\n") + b"\n" for row in text.splitlines()
+        ),
         "gz": gzip.compress,
         "zst": zstd.compress,
-        "list.gz": lambda text: gzip.compress(b"[" + b",\n".join(text.splitlines()) + b"]"),
+        "list.gz": lambda text: gzip.compress(
+            b"[" + b",\n".join(text.splitlines()) + b"]"
+        ),
     }
     return path, write(path, make[kind](text))
 
@@ -188,7 +218,17 @@ def write(path: Path, content: bytes) -> Path:
     return path
 
 
-CONTAINERS = ("jsonl", "json", "objects", "gz", "zst", "list.gz", "directory", "eval", "parquet")
+CONTAINERS = (
+    "jsonl",
+    "json",
+    "objects",
+    "gz",
+    "zst",
+    "list.gz",
+    "directory",
+    "eval",
+    "parquet",
+)
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
@@ -214,7 +254,9 @@ def test_rewritten_in_place(tmp_path: Path, kind: str, keys: str) -> None:
                 swapped = b"".join(reversed(before.splitlines(keepends=True)))
                 contained(tmp_path, kind, after if change == "equal" else swapped)
             again: list[list[bytes]] = []
-            copied = not result.in_order and result.container.fd is None  # a temporary file has the records
+            copied = (
+                not result.in_order and result.container.fd is None
+            )  # a temporary file has the records
             try:
                 again += ([r.line.raw for r in g.records] for g in result.groups)
                 assert copied or kind == "list.gz"
@@ -235,9 +277,13 @@ def test_picked(path: Path, keys: str) -> None:
         numbers.setdefault(record.key, []).append(place(record))
 
     with ExitStack() as stack:
-        result = open_input(InputSettings(str(path)), stack, lambda p: None, on_record=on_record)
+        result = open_input(
+            InputSettings(str(path)), stack, lambda p: None, on_record=on_record
+        )
         first_places = [each[0] for each in numbers.values()]
-        picked = [list(map(place, group.records)) for group in result.picked(first_places)]
+        picked = [
+            list(map(place, group.records)) for group in result.picked(first_places)
+        ]
         assert picked == list(numbers.values())
         for wanted in numbers.values():
             (group,) = result.picked(wanted[:1])
@@ -257,13 +303,17 @@ def test_picked(path: Path, keys: str) -> None:
         ("in.jsonl", "abab", ["line 2", "line 4"]),
     ],
 )
-def test_picked_locations(tmp_path: Path, name: str, keys: str, wanted: list[str]) -> None:
+def test_picked_locations(
+    tmp_path: Path, name: str, keys: str, wanted: list[str]
+) -> None:
     """A group that is picked states the same locations of its records as in a whole pass."""
     rows = [json.loads(line) for line in dump(keys).splitlines()]
     if name.endswith(".parquet"):
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
     else:
-        (tmp_path / name).write_bytes(dump(keys) if name.endswith("l") else json.dumps(rows).encode())
+        (tmp_path / name).write_bytes(
+            dump(keys) if name.endswith("l") else json.dumps(rows).encode()
+        )
     numbers = [int(text.split()[1]) for text in wanted]
     problems: list[Problem] = []
     with ExitStack() as stack:
@@ -288,7 +338,9 @@ def test_directory(tmp_path: Path) -> None:
     with ExitStack() as stack:
         result = open_input(InputSettings(str(folder)), stack, problems.append)
         assert result.notes == ["a.json holds no record of this format: left out"]
-        assert result.found().startswith("native trajectories, key: hash of the prompt: 3 records")
+        assert result.found().startswith(
+            "native trajectories, key: hash of the prompt: 3 records"
+        )
         assert [r.line.where for g in result.groups for r in g.records] == [
             "b-2.jsonl line 1",
             "b-2.jsonl line 2",
@@ -308,7 +360,9 @@ def test_shard_changes(tmp_path: Path, appended: bool) -> None:
         if appended:
             assert [key for key, _ in groups(result)] == ["a", "b"]
             return
-        with pytest.raises(InputChanged, match=r"changed while it was read \(a\.jsonl\)"):
+        with pytest.raises(
+            InputChanged, match=r"changed while it was read \(a\.jsonl\)"
+        ):
             groups(result)
 
 
@@ -316,7 +370,13 @@ def test_no_records_in_a_directory(tmp_path: Path) -> None:
     """A directory without any JSON is refused; a directory of empty files is no error."""
     (tmp_path / "a.jsonl").touch()
     with ExitStack() as stack:
-        assert open_input(InputSettings(str(tmp_path)), stack, lambda p: None).found() == EMPTY
+        assert (
+            open_input(InputSettings(str(tmp_path)), stack, lambda p: None).found()
+            == EMPTY
+        )
     (tmp_path / "a.log").write_text("text")
-    with ExitStack() as stack, pytest.raises(UsageError, match=r"a\.log line 1 is no JSON object"):
+    with (
+        ExitStack() as stack,
+        pytest.raises(UsageError, match=r"a\.log line 1 is no JSON object"),
+    ):
         open_input(InputSettings(str(tmp_path)), stack, lambda p: None)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.location import Location, natural_sort_key
+from ruler_cli.files.location import Location, natural_sort_key
 from tests.conftest import Ruler, group
 from tests.conftest import write as write_lines
 from tests.reading.test_directory import write
@@ -27,7 +27,16 @@ def touch(root: Path, *files: str) -> None:
 
 def test_directory(tmp_path: Path) -> None:
     """The list has every file at any depth, numbers in order, without hidden files and ruler's own."""
-    touch(tmp_path, "part-10.jsonl", "part-2.jsonl", "s2/a", "s10/a", ".git/x", ".h", "a.partial")
+    touch(
+        tmp_path,
+        "part-10.jsonl",
+        "part-2.jsonl",
+        "s2/a",
+        "s10/a",
+        ".git/x",
+        ".h",
+        "a.partial",
+    )
     touch(tmp_path, "o.failed.jsonl")
     os.mkfifo(tmp_path / "pipe")
     assert names(tmp_path) == ("part-2.jsonl", "part-10.jsonl", "s2/a", "s10/a")
@@ -35,7 +44,9 @@ def test_directory(tmp_path: Path) -> None:
 
 def test_pattern(tmp_path: Path) -> None:
     """A pattern stands for its matches, a directory for all its files, named from the first wildcard on."""
-    touch(tmp_path, "r1/a.jsonl", "r1/b.json", "r2/a.jsonl", "r2/deep/c.jsonl", "x.jsonl")
+    touch(
+        tmp_path, "r1/a.jsonl", "r1/b.json", "r2/a.jsonl", "r2/deep/c.jsonl", "x.jsonl"
+    )
     assert names(f"{tmp_path}/r*/*.jsonl") == ("r1/a.jsonl", "r2/a.jsonl")
     assert names(f"{tmp_path}/**/*.jsonl")[-1] == "x.jsonl"
     assert names(f"{tmp_path}/r[2]") == ("r2/a.jsonl", "r2/deep/c.jsonl")
@@ -85,23 +96,39 @@ def test_links(tmp_path: Path) -> None:
     """
     root = linked(tmp_path)
     inside = ("a.jsonl", "own", "own-chain", "s1/b.jsonl")
-    for source in (root, tmp_path / "door", f"{root}/*", f"{root}/**", f"{tmp_path}/door/**"):
+    for source in (
+        root,
+        tmp_path / "door",
+        f"{root}/*",
+        f"{root}/**",
+        f"{tmp_path}/door/**",
+    ):
         listing = Location(str(source)).listed()
         assert (listing.names, listing.links) == (inside, (*LEAVING, "system")), source
     only = Location(f"{root}/*/c.jsonl")
-    with pytest.raises(UsageError, match="no file matches this pattern, and the link folder is not followed"):
+    with pytest.raises(
+        UsageError,
+        match="no file matches this pattern, and the link folder is not followed",
+    ):
         only.listed()
     assert names(f"{root}/own*") == ("own", "own-chain")
-    assert Location(str(root / "absolute")).many is False  # a file that the user names is read
+    assert (
+        Location(str(root / "absolute")).many is False
+    )  # a file that the user names is read
 
 
 def test_link_to_nothing(tmp_path: Path) -> None:
     """A link to nothing is named as one, and never suggested in place of itself."""
     link = tmp_path / "train.jsonl"
     link.symlink_to("gone")
-    with pytest.raises(UsageError, match="is a link to a file that is not there; check the path"):
+    with pytest.raises(
+        UsageError, match="is a link to a file that is not there; check the path"
+    ):
         Location(str(link)).open().__enter__()
-    with pytest.raises(UsageError, match=r"and the link train\.jsonl is not followed; name a file itself"):
+    with pytest.raises(
+        UsageError,
+        match=r"and the link train\.jsonl is not followed; name a file itself",
+    ):
         Location(str(tmp_path)).listed()
 
 
@@ -117,7 +144,12 @@ def test_link_is_not_copied(ruler: Ruler, tmp_path: Path) -> None:
     for output in ("out", "out.jsonl"):
         done = ruler("score", "in", output, "-m", "offline", "-q")
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count("is a link out of INPUT, to a directory or to nothing: left out") == 20
+        assert (
+            done.stderr.count(
+                "is a link out of INPUT, to a directory or to nothing: left out"
+            )
+            == 20
+        )
         assert "… and 10 more files: left out" in done.stderr
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.jsonl"]
     assert "keep out" not in (tmp_path / "out.jsonl").read_text()
@@ -126,8 +158,22 @@ def test_link_is_not_copied(ruler: Ruler, tmp_path: Path) -> None:
 def test_path_of_a_file(tmp_path: Path) -> None:
     """A path is one file, even if its name looks like a pattern or is too long for the system."""
     touch(tmp_path, "a[1].jsonl")
-    many = [tmp_path, tmp_path / "*.jsonl", tmp_path / "a[1].jsonl", tmp_path / "none", "-", "a" * 5000]
-    assert [Location(str(name)).many for name in many] == [True, True, False, False, False, False]
+    many = [
+        tmp_path,
+        tmp_path / "*.jsonl",
+        tmp_path / "a[1].jsonl",
+        tmp_path / "none",
+        "-",
+        "a" * 5000,
+    ]
+    assert [Location(str(name)).many for name in many] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_natural() -> None:

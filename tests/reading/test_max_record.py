@@ -20,12 +20,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.compression import zstd
-from ruler_cli.reading.document import Document, shape_of
-from ruler_cli.reading.input import open_input
-from ruler_cli.reading.open import open_container
+from ruler_cli.files.compression import zstd
+from ruler_cli.files.document import Document, shape_of
+from ruler_cli.files.input import open_input
+from ruler_cli.files.open import open_container
+from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem
 from tests.conftest import ROOT, Ruler, group
 from tests.reading.test_archive import packed
@@ -73,7 +73,8 @@ MAKE: dict[str, Callable[[list[bytes]], bytes]] = {
     "json.gz": lambda every: gzip.compress(as_list(every)),
     "objects": lambda every: b"\n".join(b"{\n" + row[1:] for row in every),
     "eval": lambda every: packed(
-        zipfile.ZIP_DEFLATED, {f"samples/{number}.json": row for number, row in enumerate(every)}
+        zipfile.ZIP_DEFLATED,
+        {f"samples/{number}.json": row for number, row in enumerate(every)},
     ),
     "parquet": as_table,
 }
@@ -83,7 +84,9 @@ def found(name: str, most: int = 1) -> tuple[list[str], list[Problem]]:
     """Read an input with a bound of so many MiB: the keys of its groups, and its problems."""
     problems: list[Problem] = []
     with ExitStack() as stack:
-        source = open_input(InputSettings(name, max_record=most), stack, problems.append)
+        source = open_input(
+            InputSettings(name, max_record=most), stack, problems.append
+        )
         return [group.key for group in source.groups], problems
 
 
@@ -96,7 +99,10 @@ def test_skipped(kind: str, tmp_path: Path) -> None:
     assert keys == ["a", "b"]
     (problem,) = problems
     assert problem.where in ("line 2", "item 2", "object 2", "row 2", "sample 1")
-    assert problem.reason == "has 2 MiB, more than max_record allows; allow more MiB, or make records smaller"
+    assert (
+        problem.reason
+        == "has 2 MiB, more than max_record allows; allow more MiB, or make records smaller"
+    )
     assert (problem.raw, problem.too_large) == (b"", True)
     assert found(str(path), 3) == (["a", "large", "b"], [])
 
@@ -106,17 +112,27 @@ def test_skipped(kind: str, tmp_path: Path) -> None:
 def test_skipped_in_a_pipe(kind: str, grouping: str, tmp_path: Path) -> None:
     """A pipe is read on behind the record, also if all of it is first kept on disk."""
     trajectories = [
-        json.dumps({"group_id": key, "messages": one["messages"], "pad": "x" * size}).encode()
+        json.dumps(
+            {"group_id": key, "messages": one["messages"], "pad": "x" * size}
+        ).encode()
         for key, size in (("a", 1), ("large", 2 * MIB), ("a", 1))
         for one in group("g", 0.1)["trajectories"]
     ]
     fed(tmp_path / "pipe", MAKE[kind](trajectories))
     problems: list[Problem] = []
     with ExitStack() as stack:
-        settings = InputSettings(str(tmp_path / "pipe"), max_record=1, grouping=grouping)  # type: ignore[arg-type]
-        keys = [group.key for group in open_input(settings, stack, problems.append).groups]
+        settings = InputSettings(
+            str(tmp_path / "pipe"),
+            max_record=1,
+            grouping=grouping,  # type: ignore[arg-type]
+        )
+        keys = [
+            group.key for group in open_input(settings, stack, problems.append).groups
+        ]
     assert keys == ["a"]
-    assert [(problem.line, problem.reason[:9]) for problem in problems] == [(2, "has 2 MiB")]
+    assert [(problem.line, problem.reason[:9]) for problem in problems] == [
+        (2, "has 2 MiB")
+    ]
 
 
 def test_skipped_in_a_directory(tmp_path: Path) -> None:
@@ -138,7 +154,9 @@ def test_events(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "long.jsonl").write_bytes(message * 2000)
     for name in ("a", "b"):
-        (tmp_path / "in" / f"{name}.jsonl").write_bytes(message + message.replace(b"user", b"assistant"))
+        (tmp_path / "in" / f"{name}.jsonl").write_bytes(
+            message + message.replace(b"user", b"assistant")
+        )
     keys, problems = found(str(tmp_path / "in"))
     assert len(keys) == 1
     assert [(problem.where, problem.reason[:9]) for problem in problems] == [
@@ -161,21 +179,26 @@ def test_harbor(tmp_path: Path) -> None:
 def test_nothing_left(tmp_path: Path) -> None:
     """A file of which every record is too large is refused with the reason."""
     (tmp_path / "in.jsonl").write_bytes(rows()[1])
-    with pytest.raises(UsageError, match="line 1 has 2 MiB, more than max_record allows"):
+    with pytest.raises(
+        UsageError, match="line 1 has 2 MiB, more than max_record allows"
+    ):
         found(str(tmp_path / "in.jsonl"))
 
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.text('ab"\\{}[]:,', max_size=12),
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text('a"\\]', max_size=4), inner, max_size=4)
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text('a"\\]', max_size=4), inner, max_size=4)
     ),
     max_leaves=12,
 )
 
 
 @given(
-    st.lists(st.dictionaries(st.text('a"\\}', max_size=4), VALUES, max_size=5), min_size=1),
+    st.lists(
+        st.dictionaries(st.text('a"\\}', max_size=4), VALUES, max_size=5), min_size=1
+    ),
     st.integers(1, 60),
 )
 def test_items(items: list[object], most: int) -> None:
@@ -186,7 +209,7 @@ def test_items(items: list[object], most: int) -> None:
     assert shape is not None
     for bound in (most, MIB):
         with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryFile() as file:
-            patch.setattr("ruler_cli.reading.document._WINDOW", 5)
+            patch.setattr("ruler_cli.files.document._WINDOW", 5)
             file.write(text)
             file.flush()
             every.append(list(Document("in", file.fileno(), shape, bound).records()))
@@ -203,7 +226,9 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--max-record", "1")
     assert done.returncode == 1, done.stderr
     assert "in.jsonl: line 2 has 2 MiB, more than --max-record allows" in done.stderr
-    assert [json.loads(line)["group_id"] for line in stored(tmp_path / "out.jsonl")] == ["a", "b"]
+    assert [
+        json.loads(line)["group_id"] for line in stored(tmp_path / "out.jsonl")
+    ] == ["a", "b"]
     assert not (tmp_path / "out.jsonl.failed.jsonl").exists()
     done = ruler("score", "in.jsonl", "in.jsonl", "-m", "offline", "--max-record", "1")
     assert (done.returncode, "would lose line 2" in done.stderr) == (2, True)
@@ -211,7 +236,12 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
     for command in ("check", "prompt"):
         done = ruler(command, "in.jsonl", "-m", "offline", "--max-record", "1")
         assert ("more than --max-record" in done.stderr) is True, command
-    assert ruler("score", "in.jsonl", "-", "-m", "offline", "--max-record", "901").returncode == 2
+    assert (
+        ruler(
+            "score", "in.jsonl", "-", "-m", "offline", "--max-record", "901"
+        ).returncode
+        == 2
+    )
 
 
 PEAK = """
@@ -230,7 +260,17 @@ finally:
 
 def peak(name: str, folder: Path) -> int:
     """Score a file in a process of its own; return its peak memory, in the system's unit."""
-    words = ("score", name, "out.jsonl", "-m", "offline", "--max-record", "1", "--ledger", "none")
+    words = (
+        "score",
+        name,
+        "out.jsonl",
+        "-m",
+        "offline",
+        "--max-record",
+        "1",
+        "--ledger",
+        "none",
+    )
     run = subprocess.run(
         [sys.executable, "-c", PEAK, *words],
         cwd=folder,
@@ -254,14 +294,16 @@ def zip_with_a_member_that_is_no_sample(every: list[bytes]) -> bytes:
 def zip_that_lies(every: list[bytes]) -> bytes:
     """Make an archive that states a small size for its large member, which is none of a sample."""
     text = packed(
-        zipfile.ZIP_ZSTANDARD, {"samples/1.json": every[0], "blob": every[1], "samples/2.json": every[2]}
+        zipfile.ZIP_ZSTANDARD,
+        {"samples/1.json": every[0], "blob": every[1], "samples/2.json": every[2]},
     )
     return text.replace(struct.pack("<I", len(every[1])), struct.pack("<I", 1000))
 
 
 BOMBS = MAKE | {
     "eval": lambda every: packed(
-        zipfile.ZIP_ZSTANDARD, {f"samples/{number}.json": row for number, row in enumerate(every)}
+        zipfile.ZIP_ZSTANDARD,
+        {f"samples/{number}.json": row for number, row in enumerate(every)},
     ),
     "member": zip_with_a_member_that_is_no_sample,
     "lie": zip_that_lies,
@@ -269,7 +311,8 @@ BOMBS = MAKE | {
 
 
 @pytest.mark.parametrize(
-    "kind", few(1, ["zst", "eval", "json", "gz", "jsonl", "held", "objects", "member", "lie"])
+    "kind",
+    few(1, ["zst", "eval", "json", "gz", "jsonl", "held", "objects", "member", "lie"]),
 )
 def test_memory(kind: str, tmp_path: Path) -> None:
     """A record of 64 MiB takes no more memory than its bound of 1 MiB: it took several times its size.

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.compression import lines, zstd
-from ruler_cli.reading.document import Document
-from ruler_cli.reading.open import JsonLines, open_container
+from ruler_cli.files.compression import lines, zstd
+from ruler_cli.files.document import Document
+from ruler_cli.files.open import JsonLines, open_container
 from ruler_cli.types import Line
 
 PACKS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip.compress, zstd.compress)
@@ -32,7 +32,9 @@ PACKED = (
     gzip.compress(TEXT[:10]) + gzip.compress(TEXT[10:]),
     zstd.compress(TEXT),
     zstd.compress(TEXT[:10]) + zstd.compress(TEXT[10:]),
-    zstd.compress(TEXT[:10]) + b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc" + zstd.compress(TEXT[10:]),
+    zstd.compress(TEXT[:10])
+    + b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
+    + zstd.compress(TEXT[10:]),
 )
 """The plain text, gzip of one and two members, Zstandard of one, of two and with a skippable frame."""
 
@@ -74,10 +76,14 @@ def test_kinds(tmp_path: Path) -> None:
             wanted = Document if LINES not in text else JsonLines
             assert type(container) is wanted
             assert container.once is (pipe and wanted is JsonLines)
-            assert (container.fd is not None) is (wanted is Document or (not pipe and pack is bytes))
+            assert (container.fd is not None) is (
+                wanted is Document or (not pipe and pack is bytes)
+            )
             records = list(container.records())
             assert [line.raw for line in records] == [b'{"a": 1}', b'{"a": 2}']
-            assert [container.where(line.number) for line in records] == [line.where for line in records]
+            assert [container.where(line.number) for line in records] == [
+                line.where for line in records
+            ]
             if not container.once:
                 assert list(container.records()) == records == container.sample(9)
             if container.fd is not None:
@@ -91,18 +97,29 @@ def test_lines(tmp_path: Path) -> None:
         (tmp_path / "in.jsonl").write_bytes(packed)
         records = read(tmp_path / "in.jsonl")
         assert [line.number for line in records] == [1, 4, 5]
-        assert [line.raw for line in records] == [b'{"a":1}', b'{"b":2}\r', TEXT.rpartition(b"\n")[2]]
+        assert [line.raw for line in records] == [
+            b'{"a":1}',
+            b'{"b":2}\r',
+            TEXT.rpartition(b"\n")[2],
+        ]
         assert all(TEXT[x.offset : x.offset + len(x.raw)] == x.raw for x in records)
 
 
-@given(st.lists(st.binary(max_size=8).filter(lambda b: b"\n" not in b), max_size=6), st.booleans())
-def test_offsets(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], ends: bool) -> None:
+@given(
+    st.lists(st.binary(max_size=8).filter(lambda b: b"\n" not in b), max_size=6),
+    st.booleans(),
+)
+def test_offsets(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], ends: bool
+) -> None:
     """Number, offset and bytes of every line lead back to the file, also after a byte order mark."""
     text = b"\xef\xbb\xbf{}\n" + b"\n".join(parts) + (b"\n" if ends else b"")
     path = tmp_path_factory.mktemp("offsets") / "in"
     path.write_bytes(text)
     records = read(path)
-    assert [x.raw for x in records] == [x for x in text[3:].split(b"\n") if x.strip(b" \t\r\n\x0b\x0c")]
+    assert [x.raw for x in records] == [
+        x for x in text[3:].split(b"\n") if x.strip(b" \t\r\n\x0b\x0c")
+    ]
     assert all(text[x.offset :].startswith(x.raw) for x in records)
 
 
@@ -112,7 +129,12 @@ def test_damaged(tmp_path: Path) -> None:
     changed = bytearray(gzip.compress(os.urandom(1000)))
     changed[200:210] = b"0123456789"
     behind = zstd.compress(b"{}\n") + b"garbage that is no frame"
-    for data in (gzip.compress(many)[:-9], zstd.compress(many)[:-9], bytes(changed), behind):
+    for data in (
+        gzip.compress(many)[:-9],
+        zstd.compress(many)[:-9],
+        bytes(changed),
+        behind,
+    ):
         path.write_bytes(data)
         assert "damaged or cut off" in refused(path)
 
@@ -162,7 +184,11 @@ def test_long_lines(text: str, most: int) -> None:
     """A line is whole, or its beginning and its size if it has more bytes; offsets are those of the text."""
     whole = text.encode()
     found = list(lines("in", io.BytesIO(whole), most))
-    expected = [(n, part) for n, part in enumerate(whole.split(b"\n"), 1) if part.strip() or len(part) > most]
+    expected = [
+        (n, part)
+        for n, part in enumerate(whole.split(b"\n"), 1)
+        if part.strip() or len(part) > most
+    ]
     assert [line.number for line in found] == [number for number, _ in expected]
     for line, (_, part) in zip(found, expected, strict=True):
         assert line.skipped == (len(part) if len(part) > most else 0)

@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
-from ruler_cli.observer import Observer
-from ruler_cli.reading.input import Input, open_input
-from ruler_cli.run import score
+from ruler_cli.files.input import Input, open_input
+from ruler_cli.runs.file import score
+from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.types import Observer
 from tests.command import Done
 from tests.conftest import Ruler, read, write
 from tests.values import talk
@@ -23,20 +23,27 @@ ANSWER = {"role": "assistant", "content": "42"}
 
 def rollout_of(task: str, answer: str = "42", **more: Any) -> dict[str, Any]:
     """Make a rollout of a task."""
-    output = [{"role": "user", "content": task}, {"role": "assistant", "content": answer}]
+    output = [
+        {"role": "user", "content": task},
+        {"role": "assistant", "content": answer},
+    ]
     return {"task_id": 0, "messages": output, **more}
 
 
 def opened(path: Path, **reported: Any) -> tuple[Input, list[str]]:
     """Open an input; return it, and the keys of its groups."""
     with ExitStack() as stack:
-        result = open_input(InputSettings(str(path), **reported), stack, lambda problem: None)
+        result = open_input(
+            InputSettings(str(path), **reported), stack, lambda problem: None
+        )
         return result, [group.key for group in result.groups]
 
 
 def warnings(result: Input) -> str:
     """Return the warnings about an input."""
-    return "\n".join(result.survey.warnings() if result.survey else result.openings.sentences())
+    return "\n".join(
+        result.survey.warnings() if result.survey else result.openings.sentences()
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,11 +60,12 @@ def warnings(result: Input) -> str:
 )
 def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
     """A rollout without a message before the agent's first turn is counted, with advice."""
-    path = write(tmp_path / "in.jsonl", [{"task_id": 1, "messages": m} for m in (talk("1"), messages)])
-    result, _ = opened(path)
-    reported = (
-        "1 rollout shows the judge no task: nothing stands before the agent's first turn (first: line 2)"
+    path = write(
+        tmp_path / "in.jsonl",
+        [{"task_id": 1, "messages": m} for m in (talk("1"), messages)],
     )
+    result, _ = opened(path)
+    reported = "1 rollout shows the judge no task: nothing stands before the agent's first turn (first: line 2)"
     assert (reported in warnings(result)) is not shown
     assert result.openings.taskless == (not shown)
 
@@ -65,7 +73,9 @@ def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
 def test_odd_roles(tmp_path: Path) -> None:
     """A role that is no text, beside content that is none, is an opening like any other."""
     odd = [{"role": ["x"], "content": ["q", 10**30]}, ANSWER]
-    result, keys = opened(write(tmp_path / "in.jsonl", [{"task_id": 1, "messages": odd}] * 2))
+    result, keys = opened(
+        write(tmp_path / "in.jsonl", [{"task_id": 1, "messages": odd}] * 2)
+    )
     assert (keys, result.openings.mixed) == (["1"], 0)
 
 
@@ -93,9 +103,14 @@ def test_two_tasks_in_a_group(tmp_path: Path, ruler: Ruler) -> None:
 def test_two_tasks_in_a_line(tmp_path: Path) -> None:
     """A record that is a group is checked by itself; parts of one rollout may begin differently."""
     mixed = {"group_id": "m", "trajectories": [rollout_of("a"), rollout_of("b")]}
-    result, _ = opened(write(tmp_path / "in.jsonl", [{"trajectories": [rollout_of("a")] * 2}, mixed]))
+    result, _ = opened(
+        write(tmp_path / "in.jsonl", [{"trajectories": [rollout_of("a")] * 2}, mixed])
+    )
     assert (result.openings.mixed, result.openings.first_mixed) == (1, "m")
-    parts = [{"uid": f"u_0_{i}", "input": f"q {i}", "output": "x", "score": 1.0, "step": 1} for i in range(3)]
+    parts = [
+        {"uid": f"u_0_{i}", "input": f"q {i}", "output": "x", "score": 1.0, "step": 1}
+        for i in range(3)
+    ]
     result, _ = opened(write(tmp_path / "verl.jsonl", parts))
     assert not result.openings.mixed
 
@@ -104,7 +119,12 @@ def test_simulated_users(tmp_path: Path) -> None:
     """If a model plays the user, first user messages differ, and only system messages are compared."""
     system = {"role": "system", "content": "the airline's rules"}
     lines = [
-        {"task_id": 0, "trial": i, "reward": 1.0, "traj": [system, *talk(str(i), question=f"hello {i}")]}
+        {
+            "task_id": 0,
+            "trial": i,
+            "reward": 1.0,
+            "traj": [system, *talk(str(i), question=f"hello {i}")],
+        }
         for i in range(3)
     ]
     result, _ = opened(write(tmp_path / "in.jsonl", lines))
@@ -116,10 +136,17 @@ def test_simulated_users(tmp_path: Path) -> None:
 
 def test_one_group(tmp_path: Path) -> None:
     """A dump of one task is warned about if it has no key, or if its rollouts begin differently."""
-    alike, mixed = [rollout_of("a", n) for n in "12"], [rollout_of("a"), rollout_of("b")]
+    alike, mixed = (
+        [rollout_of("a", n) for n in "12"],
+        [rollout_of("a"), rollout_of("b")],
+    )
     unkeyed = [{"messages": one["messages"]} for one in alike]
     for number, (records, key, warned) in enumerate(
-        ((alike, "`task_id`", False), (mixed, "`task_id`", True), (unkeyed, "hash of the prompt", True))
+        (
+            (alike, "`task_id`", False),
+            (mixed, "`task_id`", True),
+            (unkeyed, "hash of the prompt", True),
+        )
     ):
         result, keys = opened(write(tmp_path / f"{number}.jsonl", records))
         assert len(keys) == 1
@@ -142,7 +169,10 @@ def test_prompts_compared(tmp_path: Path) -> None:
     ]
     path = write(tmp_path / "in.jsonl", lines)
     result, keys = opened(path)
-    assert (len(keys), result.reader and result.reader.format.family) == (1, "promptfoo")
+    assert (len(keys), result.reader and result.reader.format.family) == (
+        1,
+        "promptfoo",
+    )
     assert warnings(result) == ""
 
 
@@ -155,12 +185,22 @@ def test_prompts_compared(tmp_path: Path) -> None:
             ["geo: 0", "math: 0"],
             "within its folder (geo, math)",
         ),
-        ({"a.jsonl": "6*7?", "b.jsonl": "Oslo?"}, ["a.jsonl: 0", "b.jsonl: 0"], "within its file (a.jsonl"),
+        (
+            {"a.jsonl": "6*7?", "b.jsonl": "Oslo?"},
+            ["a.jsonl: 0", "b.jsonl: 0"],
+            "within its file (a.jsonl",
+        ),
         # one task over several files
-        ({"seed-1.jsonl": "6*7?", "seed-2.jsonl": "6*7?"}, ["0"], "key `task_id`: 4 records"),
+        (
+            {"seed-1.jsonl": "6*7?", "seed-2.jsonl": "6*7?"},
+            ["0"],
+            "key `task_id`: 4 records",
+        ),
     ],
 )
-def test_several_files(files: dict[str, str], keys: list[str], description: str, tmp_path: Path) -> None:
+def test_several_files(
+    files: dict[str, str], keys: list[str], description: str, tmp_path: Path
+) -> None:
     """A key that is another task's in another file gets the folder or the file, as the description says."""
     for name, task in files.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -182,7 +222,11 @@ def test_tasks_of_logs(tmp_path: Path) -> None:
             "reward_info": {"reward": 1.0},
             "messages": talk("x", question="same"),
         }
-        head = {"info": {"environment_info": {"domain_name": domain}}, "tasks": [], "simulations": [one, one]}
+        head = {
+            "info": {"environment_info": {"domain_name": domain}},
+            "tasks": [],
+            "simulations": [one, one],
+        }
         (tmp_path / "in").mkdir(exist_ok=True)
         (tmp_path / "in" / f"{number}.json").write_text(json.dumps(head))
     result, keys = opened(tmp_path / "in")
@@ -195,7 +239,12 @@ def test_environments_beside(tmp_path: Path) -> None:
     for env, run in (("gsm8k", "a"), ("gsm8k", "b"), ("wordle", "a")):
         folder = tmp_path / "in" / f"{env}--m" / run
         folder.mkdir(parents=True)
-        row = {"example_id": 0, "prompt": f"play {env}", "completion": "42", "reward": 1.0}
+        row = {
+            "example_id": 0,
+            "prompt": f"play {env}",
+            "completion": "42",
+            "reward": 1.0,
+        }
         write(folder / "results.jsonl", [row])
         (folder / "metadata.json").write_text(json.dumps({"env_id": env}))
     _, keys = opened(tmp_path / "in")
@@ -211,13 +260,19 @@ def test_labels_in_output(tmp_path: Path, ruler: Ruler) -> None:
             [rollout_of(name, "1", reward=1.0), rollout_of(name, "2", reward=0.0)],
         )
     assert ruler("score", "in", "out", "-m", "offline").returncode == 0
-    assert [r["ruler"]["group"]["key"] for r in read(tmp_path / "out" / "b.jsonl")] == ["b.jsonl: 0"] * 2
+    assert [r["ruler"]["group"]["key"] for r in read(tmp_path / "out" / "b.jsonl")] == [
+        "b.jsonl: 0"
+    ] * 2
     assert ruler("score", "in", "out.jsonl", "-m", "offline").returncode == 0
     assert len(read(tmp_path / "out.jsonl")) == 4
     reported = json.loads(ruler("report", "out.jsonl", "--json").stdout)
     assert reported["figures"]["groups"]["all"] == 2
     checked = json.loads(ruler("check", "in", "-m", "offline", "--json").stdout)
-    assert (checked["groups"], checked["records"], checked["cannot_be_scored"]) == (2, 4, 0)
+    assert (checked["groups"], checked["records"], checked["cannot_be_scored"]) == (
+        2,
+        4,
+        0,
+    )
 
 
 def test_problems_reported_once(tmp_path: Path) -> None:
@@ -231,10 +286,15 @@ def test_problems_reported_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "in").mkdir(exist_ok=True)
         bad = {"task_id": 0, "messages": [{"role": "user", "content": "x"}]}
-        path = write(tmp_path / "in" / f"{name}.jsonl", [rollout_of(name), rollout_of(name, "7"), bad])
+        path = write(
+            tmp_path / "in" / f"{name}.jsonl",
+            [rollout_of(name), rollout_of(name, "7"), bad],
+        )
         path.write_text(path.read_text() + "broken\n")
     settings = ScoreSettings(
-        InputSettings(str(tmp_path / "in")), str(tmp_path / "out.jsonl"), JudgeSettings("offline")
+        InputSettings(str(tmp_path / "in")),
+        str(tmp_path / "out.jsonl"),
+        JudgeSettings("offline"),
     )
     done = anyio.run(score, settings, Listener())
     assert (
@@ -248,8 +308,13 @@ def test_problems_reported_once(tmp_path: Path) -> None:
 def test_no_rules(ruled: bool, tmp_path: Path) -> None:
     """In a benchmark with a simulated user, rollouts without a system message are counted."""
     rules = [{"role": "system", "content": "Be brief."}] if ruled else []
-    run = {"task_id": "1", "reward_info": {"reward": 1}, "messages": [*rules, ANSWER, *talk("42")]}
+    run = {
+        "task_id": "1",
+        "reward_info": {"reward": 1},
+        "messages": [*rules, ANSWER, *talk("42")],
+    }
     result, _ = opened(write(tmp_path / "in.jsonl", [run, run]))
     assert (
-        "2 rollouts show the judge no rules that the agent had to follow" in warnings(result)
+        "2 rollouts show the judge no rules that the agent had to follow"
+        in warnings(result)
     ) is not ruled

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.errors import InputChanged, OutputError, UsageError
-from ruler_cli.reading.parquet import Parquet
-from ruler_cli.reading.parse import parse
+from ruler_cli.files.parquet import Parquet
+from ruler_cli.files.parse import parse
+from ruler_cli.files.splice import read_object
 from ruler_cli.types import Line
-from ruler_cli.writing.splice import read_object
 
 UTC = datetime.UTC
 WORDS = pa.dictionary(pa.int32(), pa.string())
@@ -62,9 +62,14 @@ def patched(raw: bytes, record: dict[str, Any]) -> bytes:
     """Return a record that has its own bytes for the unchanged fields."""
     old = parse(raw)
     same = {
-        k: raw_value(raw, k) for k, v in record.items() if k in old and json.dumps(old[k]) == json.dumps(v)
+        k: raw_value(raw, k)
+        for k, v in record.items()
+        if k in old and json.dumps(old[k]) == json.dumps(v)
     }
-    parts = (json.dumps(k).encode() + b": " + same.get(k, json.dumps(v).encode()) for k, v in record.items())
+    parts = (
+        json.dumps(k).encode() + b": " + same.get(k, json.dumps(v).encode())
+        for k, v in record.items()
+    )
     return b"{" + b", ".join(parts) + b"}"
 
 
@@ -89,7 +94,10 @@ EVERY = pa.table(
         "u": pa.array([2**64 - 1, 0, None], pa.uint64()),
         "f": [float("nan"), float("-inf"), None],
         "h": pa.array([1.5, None, float("inf")], pa.float16()),
-        "dec": pa.array([decimal.Decimal("0.100"), None, decimal.Decimal("-12.5")], pa.decimal128(30, 3)),
+        "dec": pa.array(
+            [decimal.Decimal("0.100"), None, decimal.Decimal("-12.5")],
+            pa.decimal128(30, 3),
+        ),
         "s": ["a", None, '"\n\u2028é\\'],
         "ls": pa.array(["x", None, ""], pa.large_string()),
         "sv": pa.array(["x", None, "y"], pa.string_view()),
@@ -101,8 +109,13 @@ EVERY = pa.table(
         "m": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64())),
         "mi": pa.array([[(1, "a")], None, []], pa.map_(pa.int32(), pa.string())),
         "st": [{"a": {"b": [{"c": 1.5}]}}, None, {"a": None}],
-        "ts": pa.array([datetime.datetime(2024, 1, 1, 1, 2, 3, 4), None, None], pa.timestamp("us")),
-        "tz": pa.array([datetime.datetime(2024, 1, 1, tzinfo=UTC), None, None], pa.timestamp("ms", "UTC")),
+        "ts": pa.array(
+            [datetime.datetime(2024, 1, 1, 1, 2, 3, 4), None, None], pa.timestamp("us")
+        ),
+        "tz": pa.array(
+            [datetime.datetime(2024, 1, 1, tzinfo=UTC), None, None],
+            pa.timestamp("ms", "UTC"),
+        ),
         "da": pa.array([datetime.date(2024, 1, 1), None, datetime.date(1, 1, 1)]),
         "ti": pa.array([datetime.time(1, 2, 3), None, None]),
         "du": pa.array([datetime.timedelta(seconds=1), None, None], pa.duration("s")),
@@ -139,13 +152,21 @@ def test_untouched() -> None:
     file = packed(EVERY.cast(schema), row_group_size=2, compression="ZSTD")
     out = rewritten(file, setting(ruler={"score": 0.5}))
     now = pq.read_metadata(out)
-    assert pq.read_schema(out).remove(len(schema)).equals(pq.read_schema(file), check_metadata=True)
+    assert (
+        pq.read_schema(out)
+        .remove(len(schema))
+        .equals(pq.read_schema(file), check_metadata=True)
+    )
     assert [now.row_group(i).num_rows for i in range(now.num_row_groups)] == [2, 1]
-    assert {now.row_group(0).column(at).compression for at in range(now.num_columns)} == {"ZSTD"}
+    assert {
+        now.row_group(0).column(at).compression for at in range(now.num_columns)
+    } == {"ZSTD"}
     before, after = pq.read_table(file), pq.read_table(out)
     assert after.column("ruler").to_pylist() == [{"score": 0.5}] * 3
     for name in before.column_names:
-        assert str(after[name].to_pylist()) == str(before[name].to_pylist()), name  # NaN is not NaN
+        assert str(after[name].to_pylist()) == str(before[name].to_pylist()), (
+            name
+        )  # NaN is not NaN
 
 
 REPLACED: list[tuple[Any, list[Any], Any, str]] = [
@@ -165,7 +186,12 @@ REPLACED: list[tuple[Any, list[Any], Any, str]] = [
     (pa.list_(pa.int64()), [[1], None], [0.7], "list<element: double>"),
     (pa.list_(pa.string()), [["a"], None], ["a", "RULER"], "list<element: string>"),
     (pa.list_(pa.int64(), 2), [[1, 2], None], [0.5, 1], "list<element: double>"),
-    (pa.struct([("a", pa.int64())]), [{"a": 1}, None], {"a": 1, "b": 0.7}, "struct<a: int64, b: double>"),
+    (
+        pa.struct([("a", pa.int64())]),
+        [{"a": 1}, None],
+        {"a": 1, "b": 0.7},
+        "struct<a: int64, b: double>",
+    ),
     (pa.struct([("a", pa.int64())]), [{"a": 1}, None], 0.7, "string"),
     (pa.map_(pa.string(), pa.int64()), [[("a", 1)], None], {"a": 0.7}, "string"),
     (pa.struct([("a", pa.int64())]), [{"a": 1}, None], ["x"], "string"),
@@ -179,7 +205,8 @@ def test_replaced() -> None:
     """A column keeps its type if the type represents the new value exactly, and widens if not."""
     for (kind, values, new, becomes), size in itertools.product(REPLACED, (1, 3)):
         file = packed(
-            pa.table({"x": pa.array([*values, values[0]], kind), "i": [0, 1, 2]}), row_group_size=size
+            pa.table({"x": pa.array([*values, values[0]], kind), "i": [0, 1, 2]}),
+            row_group_size=size,
         )
         own = read(file)
         out = rewritten(file, lambda r: r | {"x": new} if r["i"] == 2 else r)  # noqa: B023 - called here
@@ -193,7 +220,9 @@ def test_replaced() -> None:
 def test_replaced_whole() -> None:
     """A column with all values replaced takes the type of the new ones."""
     file = packed(pa.table({"reward": ["1.0", "TimeoutError", None], "i": [0, 1, 2]}))
-    scored = rewritten(file, lambda r: r if r["reward"] is None else r | {"reward": r["i"] / 4})
+    scored = rewritten(
+        file, lambda r: r if r["reward"] is None else r | {"reward": r["i"] / 4}
+    )
     assert kinds(scored)["reward"] == "double"
     assert pq.read_table(scored)["reward"].to_pylist() == [0.0, 0.25, None]
 
@@ -202,16 +231,27 @@ def test_large_integers() -> None:
     """An integer that a float would round becomes text, beside or below a score that is no integer."""
     large, nested = 2**53 + 1, pa.array([[{"reward": 2**53 + 1}], [{"reward": 3}]])
     for file in (
-        packed(pa.table({"reward": [large, 3], "t": nested}), row_group_size=size) for size in (1, 2)
+        packed(pa.table({"reward": [large, 3], "t": nested}), row_group_size=size)
+        for size in (1, 2)
     ):
-        out = rewritten(file, lambda r: r if r["reward"] > 3 else {"reward": 0.7, "t": [{"reward": 0.7}]})
+        out = rewritten(
+            file,
+            lambda r: r if r["reward"] > 3 else {"reward": 0.7, "t": [{"reward": 0.7}]},
+        )
         assert pq.read_table(out)["reward"].to_pylist() == [str(large), "0.7"]
-        assert means([row["t"] for row in read(out)], [[{"reward": large}], [{"reward": 0.7}]])
+        assert means(
+            [row["t"] for row in read(out)], [[{"reward": large}], [{"reward": 0.7}]]
+        )
 
 
 def test_required() -> None:
     """A column that must not be null may be null if it was changed, and only then."""
-    schema = pa.schema([pa.field("reward", pa.float64(), nullable=False), pa.field("s", pa.string(), False)])
+    schema = pa.schema(
+        [
+            pa.field("reward", pa.float64(), nullable=False),
+            pa.field("s", pa.string(), False),
+        ]
+    )
     file = packed(pa.table({"reward": [1.0, 2.0], "s": ["a", "b"]}, schema=schema))
     out = rewritten(file, lambda r: r | {"reward": None if r["s"] == "a" else 0.5})
     assert [field.nullable for field in pq.read_schema(out)] == [True, False]
@@ -221,16 +261,24 @@ def test_required() -> None:
 def test_new_columns_late() -> None:
     """A field that only the last row has gets a column, which is null in the other rows."""
     file = packed(pa.table({"i": list(range(1000))}), row_group_size=100)
-    out = rewritten(file, lambda r: r | ({"reward": 1, "logs": ["x"]} if r["i"] == 999 else {}))
+    out = rewritten(
+        file, lambda r: r | ({"reward": 1, "logs": ["x"]} if r["i"] == 999 else {})
+    )
     table = pq.read_table(out)
-    assert kinds(out) == {"i": "int64", "reward": "int64", "logs": "list<element: string>"}
+    assert kinds(out) == {
+        "i": "int64",
+        "reward": "int64",
+        "logs": "list<element: string>",
+    }
     assert table["reward"].to_pylist() == [None] * 999 + [1]
     assert table["logs"].to_pylist()[998:] == [None, ["x"]]
 
 
 def test_rows_left_out() -> None:
     """Rows that are left out are missing, and so is a row group without rows."""
-    file = packed(pa.table({"i": list(range(1000)), "s": ["x"] * 1000}), row_group_size=300)
+    file = packed(
+        pa.table({"i": list(range(1000)), "s": ["x"] * 1000}), row_group_size=300
+    )
     out = rewritten(file, lambda r: None if r["i"] < 300 or r["i"] % 3 else r)
     assert pq.read_table(out)["i"].to_pylist() == list(range(300, 1000, 3))
     assert pq.read_metadata(out).num_row_groups == 3
@@ -247,7 +295,9 @@ def test_empty() -> None:
     """A file without rows or without columns has no records, and can be written again."""
     for table in (pa.table({}), pa.table({"a": pa.array([], pa.int64())})):
         assert rows(packed(table)) == []
-        assert pq.read_table(rewritten(packed(table), lambda record: record)).equals(table)
+        assert pq.read_table(rewritten(packed(table), lambda record: record)).equals(
+            table
+        )
 
 
 def test_not_utf8() -> None:
@@ -290,7 +340,9 @@ def test_damaged(rng: random.Random, cut: bool) -> None:
 def test_no_parquet() -> None:
     """A file of another kind is refused when it is opened."""
     for data in (b"", b"PAR1", b"{}\n" * 9, b"PAR1" + b"\xff" * 50 + b"PAR1"):
-        with pytest.raises(UsageError, match=r"in\.parquet: is damaged, or no whole Parquet file"):
+        with pytest.raises(
+            UsageError, match=r"in\.parquet: is damaged, or no whole Parquet file"
+        ):
             rows(io.BytesIO(data))
 
 
@@ -309,13 +361,16 @@ def test_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
 
     file = packed(pa.table({"a": [1]}))
     monkeypatch.setattr(pq.ParquetWriter, "write_table", refuse)
-    with pytest.raises(OutputError, match=r"cannot write it again \(no lists of that kind\); update pyarrow"):
+    with pytest.raises(
+        OutputError,
+        match=r"cannot write it again \(no lists of that kind\); update pyarrow",
+    ):
         rewritten(file, lambda r: r)
 
 
 def test_large_row_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large row group becomes several."""
-    monkeypatch.setattr("ruler_cli.reading.parquet._GROUP", 10_000)
+    monkeypatch.setattr("ruler_cli.files.parquet._GROUP", 10_000)
     table = pa.table({"s": ["x" * 100] * 1000})
     out = rewritten(packed(table), lambda r: r)
     assert pq.read_metadata(out).num_row_groups == 4
@@ -323,10 +378,16 @@ def test_large_row_group(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NEW: list[tuple[Any, str]] = [
-    ({"a": {"b": [1]}, "c": "x"}, "struct<a: struct<b: list<element: int64>>, c: string>"),
+    (
+        {"a": {"b": [1]}, "c": "x"},
+        "struct<a: struct<b: list<element: int64>>, c: string>",
+    ),
     ([{"a": 1}, {"b": 0.5}], "list<element: struct<a: int64, b: double>>"),
     ([[{"a": 1}], []], "list<element: list<element: struct<a: int64>>>"),
-    ({"a": [], "b": None, "c": {}}, "struct<a: list<element: null>, b: null, c: string>"),
+    (
+        {"a": [], "b": None, "c": {}},
+        "struct<a: list<element: null>, b: null, c: string>",
+    ),
     ({"a": [1, {"b": 2}]}, "struct<a: list<element: string>>"),
     ({}, "string"),
 ]
@@ -336,12 +397,17 @@ NEW: list[tuple[Any, str]] = [
 def test_new_columns() -> None:
     """New objects are structs, with what no type holds as JSON text inside; rows without them are null."""
     for new, becomes in NEW:
-        out = rewritten(packed(pa.table({"i": [0, 1, 2]})), lambda r: r | {"x": new} if r["i"] else r)  # noqa: B023 - called here
+        out = rewritten(
+            packed(pa.table({"i": [0, 1, 2]})),
+            lambda r: r | {"x": new} if r["i"] else r,  # noqa: B023 - called here
+        )
         assert kinds(out)["x"] == becomes
 
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("at", pa.timestamp("ns"))])
-MESSAGE = pa.struct([("role", pa.string()), ("content", pa.large_string()), ("image", IMAGE)])
+MESSAGE = pa.struct(
+    [("role", pa.string()), ("content", pa.large_string()), ("image", IMAGE)]
+)
 
 
 def test_group_rows() -> None:
@@ -349,24 +415,44 @@ def test_group_rows() -> None:
     image = {"bytes": b"\x89PNG", "at": pd.Timestamp(2024, 1, 1, nanosecond=1)}
     own = {"messages": [{"role": "user", "content": "q", "image": image}], "reward": 1}
     annotation = {"reward": 0.7, "ruler": {"score": 0.7}}
-    kind = pa.list_(pa.struct([("messages", pa.list_(MESSAGE)), ("reward", pa.int64())]))
+    kind = pa.list_(
+        pa.struct([("messages", pa.list_(MESSAGE)), ("reward", pa.int64())])
+    )
     groups = pa.array([[own, own], [own]], kind)
     file = packed(pa.table({"group_id": ["g", "h"], "trajectories": groups}))
     out = rewritten(
-        file, lambda r: r | {"trajectories": [r["trajectories"][0] | annotation, *r["trajectories"][1:]]}
+        file,
+        lambda r: (
+            r
+            | {
+                "trajectories": [
+                    r["trajectories"][0] | annotation,
+                    *r["trajectories"][1:],
+                ]
+            }
+        ),
     )
     other = own | {"ruler": None}
     new = own | {"reward": 0.7, "ruler": {"score": 0.7}}
     assert pq.read_table(out)["trajectories"].to_pylist() == [[new, other], [new]]
-    again = rewritten(out, lambda r: r | {"trajectories": [t | {"reward": None} for t in r["trajectories"]]})
-    assert pq.read_table(again)["trajectories"].to_pylist()[1] == [new | {"reward": None}]
+    again = rewritten(
+        out,
+        lambda r: (
+            r | {"trajectories": [t | {"reward": None} for t in r["trajectories"]]}
+        ),
+    )
+    assert pq.read_table(again)["trajectories"].to_pylist()[1] == [
+        new | {"reward": None}
+    ]
 
 
 def test_fewer_rollouts() -> None:
     """A rollout that is left out of a group's row disappears with all its values; the others keep theirs."""
     kind = pa.list_(pa.struct([("image", pa.binary()), ("id", pa.int64())]))
     items = [{"image": bytes([at]), "id": at // 2} for at in range(5)]
-    out = rewritten(packed(pa.table({"t": pa.array([items], kind)})), lambda r: {"t": r["t"][2:]})
+    out = rewritten(
+        packed(pa.table({"t": pa.array([items], kind)})), lambda r: {"t": r["t"][2:]}
+    )
     assert pq.read_table(out)["t"].to_pylist() == [items[2:]]
 
 
@@ -389,14 +475,25 @@ def test_batches_of_several_types() -> None:
     for kind, own, read_back in (
         (pa.bool_(), True, 1.0),
         (pa.int64(), (1 << 60) + 1, str((1 << 60) + 1)),
-        (pa.decimal128(20, 2), decimal.Decimal("123456789012345678.12"), "123456789012345678.12"),
+        (
+            pa.decimal128(20, 2),
+            decimal.Decimal("123456789012345678.12"),
+            "123456789012345678.12",
+        ),
     ):
-        item = pa.struct([("image", pa.binary()), ("logs", pa.list_(pa.string())), ("reward", kind)])
+        item = pa.struct(
+            [("image", pa.binary()), ("logs", pa.list_(pa.string())), ("reward", kind)]
+        )
         rollouts = [[common | {"reward": own}]] * 2
-        columns = {"t": pa.array(rollouts, pa.list_(item)), "flat": pa.array([own] * 2, kind)}
+        columns = {
+            "t": pa.array(rollouts, pa.list_(item)),
+            "flat": pa.array([own] * 2, kind),
+        }
         file, numbers = packed(pa.table(columns), row_group_size=1), iter(range(2))
 
-        def annotated(record: dict[str, Any], numbers: Iterator[int] = numbers) -> dict[str, Any]:
+        def annotated(
+            record: dict[str, Any], numbers: Iterator[int] = numbers
+        ) -> dict[str, Any]:
             if next(numbers):
                 return record | {"ruler": {"status": "failed"}}
             return record | {"flat": 0.7, "t": [record["t"][0] | {"reward": 0.7}]}
@@ -445,15 +542,32 @@ def of(kind: pa.DataType, rng: random.Random) -> Any:
     st.lists(TYPES, min_size=1, max_size=4),
     st.randoms(use_true_random=False),
     st.integers(1, 12),
-    st.sampled_from([0.7, 1, True, "text", None, {"a": 1, "ruler": {"b": 2}}, ["x"], [0.5, {"y": None}]]),
+    st.sampled_from(
+        [
+            0.7,
+            1,
+            True,
+            "text",
+            None,
+            {"a": 1, "ruler": {"b": 2}},
+            ["x"],
+            [0.5, {"y": None}],
+        ]
+    ),
 )
 def test_any_schema(types: list[Any], rng: random.Random, count: int, new: Any) -> None:
     """For any schema and new value, unchanged values are equal, and no new value is lost."""
-    columns = {f"c{i}": pa.array([of(t, rng) for _ in range(count)], t) for i, t in enumerate(types)}
+    columns = {
+        f"c{i}": pa.array([of(t, rng) for _ in range(count)], t)
+        for i, t in enumerate(types)
+    }
     file = packed(pa.table(columns), row_group_size=5)
     struck = {i for i in range(count) if rng.random() < 0.5}
     numbers = iter(range(count))
-    out = rewritten(file, lambda r: r | {"c0": new, "ruler": {"s": 1}} if next(numbers) in struck else r)
+    out = rewritten(
+        file,
+        lambda r: r | {"c0": new, "ruler": {"s": 1}} if next(numbers) in struck else r,
+    )
     before, after = pq.read_table(file), pq.read_table(out)
     for name in before.column_names[1:]:
         assert after[name].equals(before[name])
@@ -467,7 +581,9 @@ def test_any_schema(types: list[Any], rng: random.Random, count: int, new: Any) 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), st.randoms(use_true_random=False), st.integers(1, 12))
-def test_annotations_in_lists(data: st.DataObject, rng: random.Random, count: int) -> None:
+def test_annotations_in_lists(
+    data: st.DataObject, rng: random.Random, count: int
+) -> None:
     """Annotations of any rollouts in a row of a group leave all other fields unchanged."""
     types = [*data.draw(st.lists(TYPES, min_size=1, max_size=3)), pa.int64()]
     kind = pa.struct([(f"m{i}", kind) for i, kind in enumerate(types)])
@@ -476,10 +592,17 @@ def test_annotations_in_lists(data: st.DataObject, rng: random.Random, count: in
 
     def annotated(record: dict[str, Any]) -> dict[str, Any]:
         annotation = {f"m{len(types) - 1}": rng.choice([0.5, None]), "ruler": {"s": 1}}
-        return {"t": [item and (item | annotation if rng.random() < 0.7 else item) for item in record["t"]]}
+        return {
+            "t": [
+                item and (item | annotation if rng.random() < 0.7 else item)
+                for item in record["t"]
+            ]
+        }
 
     out = rewritten(packed(pa.table({"t": column}), row_group_size=5), annotated)
-    for was, now in zip(column.to_pylist(), pq.read_table(out)["t"].to_pylist(), strict=True):
+    for was, now in zip(
+        column.to_pylist(), pq.read_table(out)["t"].to_pylist(), strict=True
+    ):
         for old, new in zip(was, now, strict=True):
             assert (old is None) == (new is None)
             assert all(new[name] == old[name] for name in list(old or ())[:-1])
@@ -490,7 +613,9 @@ def means(value: Any, expected: Any) -> bool:
     if isinstance(value, str) and value != expected:
         return means(json.loads(value), expected)
     if isinstance(value, dict) and isinstance(expected, dict):
-        return all(means(value.get(k), expected.get(k)) for k in value.keys() | expected.keys())
+        return all(
+            means(value.get(k), expected.get(k)) for k in value.keys() | expected.keys()
+        )
     if isinstance(value, list) and isinstance(expected, list):
         return len(value) == len(expected) and all(map(means, value, expected))
     return bool(value == expected)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.reading.parse import dump, parse, parse_text
+from ruler_cli.files.parse import dump, parse, parse_text
 from tests.values import layouts, same, text_of, texts, values
 
 UNREADABLE = (
@@ -38,7 +38,12 @@ def test_any_object(value: dict[str, Any], layout: dict[str, Any]) -> None:
 @given(values)
 def test_dump(value: Any) -> None:
     """Every value of a dump or a reply can be written, NaN as null at worst."""
-    assert json.loads(dump(value)) is not None or value is None or math.isnan(value) or math.isinf(value)
+    assert (
+        json.loads(dump(value)) is not None
+        or value is None
+        or math.isnan(value)
+        or math.isinf(value)
+    )
 
 
 def test_huge_integers() -> None:
@@ -46,7 +51,10 @@ def test_huge_integers() -> None:
     for number in (2**64, -(2**63) - 1, 10**30, 12345678901234567890123):
         for space in ("", " ", "\n"):
             text = f'{{"a":{space}{number}{space},"b":[1,{space}{number}],"c":0.12345678901234567891}}'
-            assert (parse(text.encode())["a"], parse(text.encode())["b"][1]) == (number, number)
+            assert (parse(text.encode())["a"], parse(text.encode())["b"][1]) == (
+                number,
+                number,
+            )
     assert parse(b'{"a": ' + b"9" * 10_000 + b"}")["a"] == math.inf
 
 
@@ -61,5 +69,8 @@ def test_unreadable() -> None:
 def test_text() -> None:
     """U+2028 and U+0085 are text, and JSON inside a record may have NaN, huge integers and surrogates too."""
     assert parse('{"a": "x\u2028y\u0085z"}\r'.encode()) == {"a": "x\u2028y\u0085z"}
-    assert parse_text("[NaN, 123456789012345678901234, 1]")[1:] == [123456789012345678901234, 1]
+    assert parse_text("[NaN, 123456789012345678901234, 1]")[1:] == [
+        123456789012345678901234,
+        1,
+    ]
     assert parse_text('"\ud800"') == "\ud800"

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, RulerError, UsageError
-from ruler_cli.reading.container import MultiFileContainer
-from ruler_cli.reading.location import Location
-from ruler_cli.reading.open import open_container
-from ruler_cli.writing import atomic
-from ruler_cli.writing.atomic import RemoteFile
-from ruler_cli.writing.output import Output
+from ruler_cli.files import atomic
+from ruler_cli.files.atomic import RemoteFile
+from ruler_cli.files.container import MultiFileContainer
+from ruler_cli.files.location import Location
+from ruler_cli.files.open import open_container
+from ruler_cli.files.output import Output
 from tests.reading.object_store import Store
 
 SECRET = "wJalr/XUtn+FEMI"
@@ -80,8 +80,24 @@ def expanded(name: str) -> list[str]:
     return Location(name).store().expand()
 
 
-ADDRESSES = ("s3://b/x", "hf://datasets/a/b/x.parquet", "GS://b/x", "http://h/x", "memory://x")
-FILES = ("file:///x", "C:\\x", "C:/x", "c://x", "x.jsonl", "-", "dir/s3://x", "", "://x")
+ADDRESSES = (
+    "s3://b/x",
+    "hf://datasets/a/b/x.parquet",
+    "GS://b/x",
+    "http://h/x",
+    "memory://x",
+)
+FILES = (
+    "file:///x",
+    "C:\\x",
+    "C:/x",
+    "c://x",
+    "x.jsonl",
+    "-",
+    "dir/s3://x",
+    "",
+    "://x",
+)
 SHOWN = (
     (f"s3://AKIA:{SECRET}@bucket/a/x.jsonl", "s3://bucket/a/x.jsonl"),
     ("s3://bucket/a@b/x.jsonl?versionId=3", "s3://bucket/a@b/x.jsonl"),
@@ -98,14 +114,21 @@ SHOWN = (
 
 def test_addresses() -> None:
     """An address has a scheme of two letters or more, and is shown without user, password and query."""
-    assert [name for name in (*ADDRESSES, *FILES) if Location(name).remote] == list(ADDRESSES)
+    assert [name for name in (*ADDRESSES, *FILES) if Location(name).remote] == list(
+        ADDRESSES
+    )
     assert [Location(name).public for name, _ in SHOWN] == [shown for _, shown in SHOWN]
 
 
-@given(st.text(alphabet="abc:/@+=", min_size=1, max_size=12), st.sampled_from(["s3", "gs", "hf", "az"]))
+@given(
+    st.text(alphabet="abc:/@+=", min_size=1, max_size=12),
+    st.sampled_from(["s3", "gs", "hf", "az"]),
+)
 def test_no_key_is_shown(secret: str, scheme: str) -> None:
     """No part of a secret key in an address is shown, with any characters in it."""
-    assert Location(f"{scheme}://KEY:{secret}@bucket/x").public == f"{scheme}://bucket/x"
+    assert (
+        Location(f"{scheme}://KEY:{secret}@bucket/x").public == f"{scheme}://bucket/x"
+    )
 
 
 def test_read(store: Store) -> None:
@@ -157,7 +180,9 @@ def test_atomic(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> Non
 
 
 @pytest.mark.parametrize("after", [0, 1])
-def test_refused_part(store: Store, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+def test_refused_part(
+    store: Store, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
     """A store that stops accepting parts is an error with advice, and no object remains there."""
     monkeypatch.setattr(atomic, "_PART", 6 << 20)
     store.refuse_puts_after = after
@@ -168,7 +193,9 @@ def test_refused_part(store: Store, monkeypatch: pytest.MonkeyPatch, after: int)
                 out.write(bytes(1 << 20))
             out.commit()
 
-    with pytest.raises(OutputError, match=r"s3://bucket/out: cannot be written: access is refused") as error:
+    with pytest.raises(
+        OutputError, match=r"s3://bucket/out: cannot be written: access is refused"
+    ) as error:
         write()
     message_of(error)
     assert store.objects == {}
@@ -186,7 +213,11 @@ def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         message_of(error)
 
     refuses(reading, "s3://bucket/y", r"s3://bucket/y: there is no such object")
-    refuses(writing, "s3://nobucket/y", r"s3://nobucket/y: cannot be written: there is no such object")
+    refuses(
+        writing,
+        "s3://nobucket/y",
+        r"s3://nobucket/y: cannot be written: there is no such object",
+    )
     refuses(reading, "s3://bucket/d", r"s3://bucket/d: is a directory")
     refuses(expanded, "s3://bucket/*.none", r"s3://bucket/\*.none: there is no file")
     refuses(expanded, "s3://bucket/**.jsonl", "is no pattern")
@@ -195,7 +226,9 @@ def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading("s3://bucket/long") as file:
         file.read(10)
         store.refuse = 403
-        with pytest.raises(UsageError, match="access is refused; check the credentials"):
+        with pytest.raises(
+            UsageError, match="access is refused; check the credentials"
+        ):
             file.read()
     s3fs.S3FileSystem.clear_instance_cache()  # it lists objects that do not exist
     refuses(reading, "s3://bucket/x", "access is refused; check the credentials")
@@ -224,7 +257,9 @@ def test_expand(store: Store) -> None:
     assert expanded("s3://bucket/**/c.jsonl") == ["s3://bucket/d/sub/c.jsonl"]
 
 
-def test_many_files(memory: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_files(
+    memory: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A directory at an address is no local directory, even if OUTPUT is the working directory."""
     fsspec.filesystem("memory").pipe("/d/x.jsonl", b"{}\n")
     monkeypatch.chdir(tmp_path)
@@ -257,7 +292,9 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     size = 3_000_000
     uploaded: list[tuple[str, bytes]] = []
 
-    def upload(_: HfApi, *, path_or_fileobj: str, path_in_repo: str, **_more: Any) -> None:
+    def upload(
+        _: HfApi, *, path_or_fileobj: str, path_in_repo: str, **_more: Any
+    ) -> None:
         uploaded.append((path_in_repo, Path(path_or_fileobj).read_bytes()))
 
     def resolve(_: HfFileSystem, *_args: Any, **_more: Any) -> Any:
@@ -292,6 +329,7 @@ def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(known, scheme, raising=False)
         monkeypatch.setitem(sys.modules, missing, None)  # importing it fails
         with pytest.raises(
-            UsageError, match=rf"needs the package {package}; install it with: pip install {package}"
+            UsageError,
+            match=rf"needs the package {package}; install it with: pip install {package}",
         ):
             reading(f"{scheme}://b/x")

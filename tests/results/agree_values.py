@@ -24,13 +24,20 @@ def scored(
     judges: Mapping[str, Sequence[float]] | None = None,
 ) -> ScoredGroup:
     """A group with these scores and labels, and with the scores of a panel."""
-    panel = [{name: own[i] for name, own in (judges or {}).items()} for i in range(len(scores))]
+    panel = [
+        {name: own[i] for name, own in (judges or {}).items()}
+        for i in range(len(scores))
+    ]
     each = zip(scores, labels, panel, strict=True)
-    rollouts = tuple(scored_rollout(score, label, judges=own) for score, label, own in each)
+    rollouts = tuple(
+        scored_rollout(score, label, judges=own) for score, label, own in each
+    )
     return ScoredGroup(key, rollouts, "scored", cost=cost)
 
 
-def scored_rollout(score: float | None, label: float | None, *at: float, **more: object) -> ScoredRollout:
+def scored_rollout(
+    score: float | None, label: float | None, *at: float, **more: object
+) -> ScoredRollout:
     """A rollout with this score and this label."""
     return ScoredRollout((0,), "scored", score, score, label, positions=at, **more)  # type: ignore[arg-type]
 

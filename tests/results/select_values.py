@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.results.conditions import parse_condition
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.results.select import Keep, SelectionCounts, select
-from ruler_cli.run import score
+from ruler_cli.runs.file import score
+from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.types import Group, Problem
 from tests.values import talk
 
@@ -24,21 +24,43 @@ from tests.values import talk
 def annotation(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
     """An annotation as `score` writes it; without a score it is that of a failed rollout."""
     if score is None:
-        return {"status": "failed", "kind": "reply", "reason": "none", "independent_reward": label}
-    return {"status": "scored", "score": score, "judge": "m", "independent_reward": label, **more}
+        return {
+            "status": "failed",
+            "kind": "reply",
+            "reason": "none",
+            "independent_reward": label,
+        }
+    return {
+        "status": "scored",
+        "score": score,
+        "judge": "m",
+        "independent_reward": label,
+        **more,
+    }
 
 
 def trajectory(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
     """A scored trajectory."""
-    return {"messages": talk(f"{score} {label}"), "reward": score, "ruler": annotation(score, label), **more}
+    return {
+        "messages": talk(f"{score} {label}"),
+        "reward": score,
+        "ruler": annotation(score, label),
+        **more,
+    }
 
 
-def grouped(name: str, *scores: Any, labels: Sequence[Any] = (), **part: Any) -> dict[str, Any]:
+def grouped(
+    name: str, *scores: Any, labels: Sequence[Any] = (), **part: Any
+) -> dict[str, Any]:
     """A scored group on a line; `part` is the group's part of its annotation."""
     both = zip(scores, labels or [None] * len(scores), strict=True)
     status = "scored" if any(s is not None for s in scores) else "failed"
     trajectories = [trajectory(s, y, id=f"{name}{i}") for i, (s, y) in enumerate(both)]
-    return {"group_id": name, "trajectories": trajectories, "ruler": {"status": status, **part}}
+    return {
+        "group_id": name,
+        "trajectories": trajectories,
+        "ruler": {"status": status, **part},
+    }
 
 
 GROUPS = [
@@ -54,7 +76,11 @@ GROUPS = [
 def lines(*groups: dict[str, Any]) -> list[dict[str, Any]]:
     """The same groups with a trajectory per line, each with the group's part."""
     return [
-        {**t, "group_id": group["group_id"], "ruler": {**t["ruler"], "group": group["ruler"]}}
+        {
+            **t,
+            "group_id": group["group_id"],
+            "ruler": {**t["ruler"], "group": group["ruler"]},
+        }
         for group in groups
         for t in group["trajectories"]
     ]
@@ -62,7 +88,9 @@ def lines(*groups: dict[str, Any]) -> list[dict[str, Any]]:
 
 def dump(path: Path, records: Sequence[Any]) -> Path:
     """Write records as JSON lines, NaN included."""
-    path.write_bytes(b"".join(json.dumps(record).encode() + b"\n" for record in records))
+    path.write_bytes(
+        b"".join(json.dumps(record).encode() + b"\n" for record in records)
+    )
     return path
 
 
@@ -85,7 +113,9 @@ def selected(
 
 def scored_by(judge: str, source: Path, output: Path) -> Path:
     """Score a file to the end."""
-    settings = ScoreSettings(InputSettings(str(source)), str(output), JudgeSettings(judge))
+    settings = ScoreSettings(
+        InputSettings(str(source)), str(output), JudgeSettings(judge)
+    )
     done = anyio.run(score, settings)
     assert done.summary.complete, done.summary
     return output
@@ -94,7 +124,9 @@ def scored_by(judge: str, source: Path, output: Path) -> Path:
 def read_groups(path: Path) -> list[tuple[Group, ScoredGroup]]:
     """Read the groups of a scored file, with their annotations."""
     with ExitStack() as stack:
-        file = ScoredFile(InputSettings(str(path)), stack, lambda problem: pytest.fail(problem.reason))
+        file = ScoredFile(
+            InputSettings(str(path)), stack, lambda problem: pytest.fail(problem.reason)
+        )
         return list(file.groups())
 
 

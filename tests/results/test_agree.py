@@ -27,7 +27,10 @@ def value(result: Agreement, name: str, judge: int = 0) -> Any:
 def two(one: list[ScoredGroup], other: list[ScoredGroup]) -> Agreement:
     """Measure two files whose groups all match."""
     output: list[Any] = []
-    first, second = ([(group, (b"",) * len(group.rollouts)) for group in file] for file in (one, other))
+    first, second = (
+        [(group, (b"",) * len(group.rollouts)) for group in file]
+        for file in (one, other)
+    )
     result = measure_two(iter(first), iter(second), output.append)
     assert not output
     return result
@@ -36,7 +39,9 @@ def two(one: list[ScoredGroup], other: list[ScoredGroup]) -> Agreement:
 def test_by_hand() -> None:
     """Two mixed groups and one uniform: pairs are pooled, τ_b and regret are means over groups."""
     groups = [
-        scored([0.9, 0.4, 0.4], [1, 1, 0], cost=0.3),  # one pair won, one tied; tau .5; regret 0
+        scored(
+            [0.9, 0.4, 0.4], [1, 1, 0], cost=0.3
+        ),  # one pair won, one tied; tau .5; regret 0
         scored([0.1, 0.8], [1, 0], cost=0.1),  # lost; tau -1; regret 1
         scored([0.5, 0.6], [1, 1]),
     ]
@@ -44,7 +49,11 @@ def test_by_hand() -> None:
     assert (result["groups"], result["mixed_groups"], result["rollouts"]) == (3, 2, 7)
     assert result["labels"]["two"] == [0.0, 1.0]
     assert (result["scorers"][0]["pairs"], result["scorers"][0]["compared"]) == (3, 7)
-    assert value(result, "pairwise_accuracy") == value(result, "auc_within_groups") == pytest.approx(0.5)
+    assert (
+        value(result, "pairwise_accuracy")
+        == value(result, "auc_within_groups")
+        == pytest.approx(0.5)
+    )
     assert value(result, "tied_share") == pytest.approx(1 / 3)
     assert value(result, "kendall_tau_b") == -0.25
     assert value(result, "top1_regret") == 0.5
@@ -63,15 +72,21 @@ def test_pooled_pairs(groups: list[list[tuple[float, float]]]) -> None:
     each = [concordance(*zip(*group, strict=True)) for group in groups]
     pairs = sum(c.pairs for c in each)
     won = sum(c.won + c.tied / 2 for c in each)
-    assert value(result, "pairwise_accuracy") == (pytest.approx(won / pairs) if pairs else None)
+    assert value(result, "pairwise_accuracy") == (
+        pytest.approx(won / pairs) if pairs else None
+    )
     taus = [tau for c in each if (tau := c.tau_b) is not None]
-    assert value(result, "kendall_tau_b") == (pytest.approx(sum(taus) / len(taus)) if taus else None)
+    assert value(result, "kendall_tau_b") == (
+        pytest.approx(sum(taus) / len(taus)) if taus else None
+    )
     assert result["mixed_groups"] == sum(c.pairs > 0 for c in each)
     for name in ("top1_regret", "chance_regret"):
         assert value(result, name) is None or -1e-12 <= value(result, name) <= 1 + 1e-12
 
 
-passes = st.lists(st.tuples(grades, st.sampled_from([0.0, 1.0])), min_size=1, max_size=5)
+passes = st.lists(
+    st.tuples(grades, st.sampled_from([0.0, 1.0])), min_size=1, max_size=5
+)
 
 
 @given(st.lists(passes, max_size=5))
@@ -79,7 +94,9 @@ def test_auc(groups: list[list[tuple[float, float]]]) -> None:
     """The AUC over all rollouts equals that computed from each pair, with a tie as one half."""
     result = measure([scored(*zip(*group, strict=True)) for group in groups], "score")
     rollouts = [rollout for group in groups for rollout in group]
-    good, bad = ([score for score, label in rollouts if label == name] for name in (1.0, 0.0))
+    good, bad = (
+        [score for score, label in rollouts if label == name] for name in (1.0, 0.0)
+    )
     won = [1.0 if a > b else 0.5 if a == b else 0.0 for a in good for b in bad]
     assert ("auc" in result["scorers"][0]) is bool(won)
     if won:
@@ -103,12 +120,20 @@ def test_missing_values() -> None:
 
 def test_pairs_by_kind() -> None:
     """A pair is in one bin of each kind that is known for both rollouts."""
-    better, worse = scored_rollout(0.9, 1, 0.1, size=500), scored_rollout(0.8, 0, 0.9, size=5_000)
+    better, worse = (
+        scored_rollout(0.9, 1, 0.1, size=500),
+        scored_rollout(0.8, 0, 0.9, size=5_000),
+    )
     bins = ("gap.1", "slot.0", "place.0", "length.0", "size.2")
     once = {name: 1.0 for bin_ in bins for name in (bin_, f"{bin_}.won")}
     assert by_kind([(0.8, 0, worse), (0.9, 1, better)]) == once
     tied = [(0.5, label, scored_rollout(0.5, label, size=100)) for label in (1.0, 0.0)]
-    assert by_kind(tied) == {"length.2": 1, "length.2.won": 0.5, "size.0": 1, "size.0.won": 0.5}
+    assert by_kind(tied) == {
+        "length.2": 1,
+        "length.2.won": 0.5,
+        "size.0": 1,
+        "size.0.won": 0.5,
+    }
 
 
 items = st.builds(scored_rollout, grades, grades, grades, size=st.integers(0, 10**6))
@@ -118,7 +143,9 @@ items = st.builds(scored_rollout, grades, grades, grades, size=st.integers(0, 10
 def test_bins(result: list[ScoredRollout]) -> None:
     """The bins of a kind hold every pair once with its result; without gaps there is no bin of gaps."""
     rated = [(i.judge_score or 0.0, i.label or 0.0, i) for i in result]
-    whole = concordance([score for score, _, _ in rated], [label for _, label, _ in rated])
+    whole = concordance(
+        [score for score, _, _ in rated], [label for _, label, _ in rated]
+    )
     sums: Counter[str] = Counter()
     for name, amount in by_kind(rated).items():
         kind, _, won = name.partition(".")
@@ -132,7 +159,10 @@ def test_bins(result: list[ScoredRollout]) -> None:
 @pytest.mark.long
 def test_sampled_pairs() -> None:
     """Of ten thousand rollouts a fixed sample of pairs is measured."""
-    many = [(i / 10_000, i % 2, scored_rollout(i / 10_000, i % 2, size=10)) for i in range(10_000)]
+    many = [
+        (i / 10_000, i % 2, scored_rollout(i / 10_000, i % 2, size=10))
+        for i in range(10_000)
+    ]
     result = by_kind(many)
     assert result == by_kind(many)
     assert 300_000 < result["length.2"] < 330_000  # 5,000 · 5,000 there are
@@ -142,9 +172,14 @@ def panel(count: int, *, same: bool) -> list[ScoredGroup]:
     """Three judges: a good one, one as good with its own or the same errors, and one that guesses."""
     draw, result = random.Random(0), []
     for group in drawn(count, 6, seed=5):
-        scores, labels = [r.judge_score or 0.0 for r in group.rollouts], [r.label for r in group.rollouts]
+        scores, labels = (
+            [r.judge_score or 0.0 for r in group.rollouts],
+            [r.label for r in group.rollouts],
+        )
         guess = [draw.random() for _ in scores]
-        again = scores if same else [0.4 * (x or 0) + draw.gauss(0.3, 0.3) for x in labels]
+        again = (
+            scores if same else [0.4 * (x or 0) + draw.gauss(0.3, 0.3) for x in labels]
+        )
         judges = {"good": scores, "other": again, "guess": guess}
         result.append(scored(scores, labels, key=group.key, judges=judges))
     return result
@@ -154,7 +189,10 @@ def test_panel() -> None:
     """Judges are ranked if their intervals do not overlap, and otherwise not."""
     result = measure(panel(150, same=False), "score")
     assert [s["name"] for s in result["scorers"]] == ["score", "good", "other", "guess"]
-    assert {(p["better"], p["worse"]) for p in result["ranked"]} == {("good", "guess"), ("other", "guess")}
+    assert {(p["better"], p["worse"]) for p in result["ranked"]} == {
+        ("good", "guess"),
+        ("other", "guess"),
+    }
     assert measure(panel(12, same=False), "score")["ranked"] == []
     one = [scored([0.9, 0.1], [1, 0], judges={"a": (0.9, 0.1)})]
     assert len(measure(one, "score")["scorers"]) == 1  # a single judge is no panel
@@ -162,7 +200,10 @@ def test_panel() -> None:
 
 def test_correlated_errors() -> None:
     """Errors correlate if two judges share them, and otherwise not."""
-    same, apart = (measure(panel(150, same=same), "score")["correlations"][0] for same in (True, False))
+    same, apart = (
+        measure(panel(150, same=same), "score")["correlations"][0]
+        for same in (True, False)
+    )
     assert same["judges"] == ["good", "other"]
     assert same["errors"]["value"] == same["scores"]["value"] == pytest.approx(1.0)
     assert apart["errors"]["value"] == pytest.approx(0, abs=0.1)
@@ -174,7 +215,12 @@ def test_two_files() -> None:
     good = drawn(150, 6, seed=7)
     draw = random.Random(1)
     guess = [
-        scored([draw.random() for _ in g.rollouts], [r.label for r in g.rollouts], key=g.key) for g in good
+        scored(
+            [draw.random() for _ in g.rollouts],
+            [r.label for r in g.rollouts],
+            key=g.key,
+        )
+        for g in good
     ]
     same = two(good, good)["differences"]
     assert {f["value"] for n, f in same.items() if n != COST} == {0.0}
@@ -190,14 +236,18 @@ def test_two_files() -> None:
 
 def test_common_rollouts() -> None:
     """A rollout on which one judge failed counts for neither."""
-    result = two([scored([0.9, 0.4, None], [1, 0, 0])], [scored([0.9, 0.4, 0.1], [1, 0, 0])])
+    result = two(
+        [scored([0.9, 0.4, None], [1, 0, 0])], [scored([0.9, 0.4, 0.1], [1, 0, 0])]
+    )
     assert [s["pairs"] for s in result["scorers"]] == [1, 1]
 
 
 def test_two_judges_without_labels() -> None:
     """Two judges can be compared with each other without a label."""
     one = [scored([0.9, 0.4], [None, None], key=str(i)) for i in range(9)]
-    result = two(one, [scored([0.8, 0.1 + i / 10], [None, None], key=str(i)) for i in range(9)])
+    result = two(
+        one, [scored([0.8, 0.1 + i / 10], [None, None], key=str(i)) for i in range(9)]
+    )
     assert result["correlations"][0]["scores"]["value"] is not None
     assert result["correlations"][0]["errors"]["value"] is None
     assert result["differences"]["pairwise_accuracy"]["value"] is None
@@ -205,7 +255,13 @@ def test_two_judges_without_labels() -> None:
 
 def test_huge_numbers() -> None:
     """Labels of the largest size give only finite figures."""
-    groups = [scored([0.9, 1e50, -1e50], [1e50, -1e50, 0.0], key=str(i)) for i in range(9)]
+    groups = [
+        scored([0.9, 1e50, -1e50], [1e50, -1e50, 0.0], key=str(i)) for i in range(9)
+    ]
     result = two(groups, groups)
-    reported = [figure["value"] for figure in result["scorers"][0].values() if isinstance(figure, dict)]
+    reported = [
+        figure["value"]
+        for figure in result["scorers"][0].values()
+        if isinstance(figure, dict)
+    ]
     assert all(number is None or abs(number) < 1e60 for number in reported)

@@ -8,13 +8,21 @@ import random
 import pytest
 
 from ruler_cli.results.agree import measure
-from ruler_cli.results.bootstrap import BootstrapUnits, MeasuredValue, Statistic, difference, ratio
+from ruler_cli.results.bootstrap import (
+    BootstrapUnits,
+    MeasuredValue,
+    Statistic,
+    difference,
+    ratio,
+)
 from tests.results.agree_values import drawn
 
 MEAN = Statistic(ratio("x", "n"), "n", (0.0, 1.0))
 
 
-def mean(values: list[float], most: int = 500, resamples: int = 1_000, by: Statistic = MEAN) -> MeasuredValue:
+def mean(
+    values: list[float], most: int = 500, resamples: int = 1_000, by: Statistic = MEAN
+) -> MeasuredValue:
     """The mean over groups of one value each."""
     result = BootstrapUnits(most)
     for value in values:
@@ -53,17 +61,23 @@ def test_drift() -> None:
 def test_coverage() -> None:
     """About 95 % of intervals hold the true accuracy, with 40 groups each."""
     (truth,) = measure(drawn(4_000, 6, seed=10), "all")["scorers"]
-    held = dict.fromkeys(("pairwise_accuracy", "auc", "kendall_tau_b", "top1_regret"), 0)
+    held = dict.fromkeys(
+        ("pairwise_accuracy", "auc", "kendall_tau_b", "top1_regret"), 0
+    )
     for seed in range(200):
         (result,) = measure(drawn(40, 6, seed=100 + seed), "a")["scorers"]
         for name in held:
-            held[name] += result[name]["low"] <= truth[name]["value"] <= result[name]["high"]
+            held[name] += (
+                result[name]["low"] <= truth[name]["value"] <= result[name]["high"]
+            )
     assert all(180 <= number <= 199 for number in held.values()), held
 
 
 def test_few_groups() -> None:
     """Fewer than five groups have a value and no interval."""
-    assert mean([0.0, 1.0, 0.0, 1.0]) == MeasuredValue(value=0.5, low=None, high=None, groups=4)
+    assert mean([0.0, 1.0, 0.0, 1.0]) == MeasuredValue(
+        value=0.5, low=None, high=None, groups=4
+    )
     assert width(mean([0.0, 1.0, 0.0, 1.0, 0.5])) > 0
 
 
@@ -71,7 +85,9 @@ def test_equal_groups() -> None:
     """Twelve of twelve is not certainty: the interval allows up to 3 in 12 other groups."""
     assert mean([1.0] * 12) == MeasuredValue(value=1.0, low=0.75, high=1.0, groups=12)
     unbound = Statistic(ratio("x", "n"), "n")
-    assert mean([2.5] * 12, by=unbound) == MeasuredValue(value=2.5, low=2.5, high=2.5, groups=12)
+    assert mean([2.5] * 12, by=unbound) == MeasuredValue(
+        value=2.5, low=2.5, high=2.5, groups=12
+    )
 
 
 def test_undefined() -> None:
@@ -87,7 +103,9 @@ def test_paired_difference() -> None:
     result = BootstrapUnits()
     for _ in range(60):
         a = draw.random()
-        result.add(result.next(), {"a": a, "b": a - 0.1 + draw.uniform(-0.01, 0.01), "n": 1.0})
+        result.add(
+            result.next(), {"a": a, "b": a - 0.1 + draw.uniform(-0.01, 0.01), "n": 1.0}
+        )
     one, other = (Statistic(ratio(name, "n"), "n", (0.0, 1.0)) for name in "ab")
     figures = result.measure({"a": one, "d": difference(one, other)})
     assert width(figures["d"]) < 0.1 * width(figures["a"])

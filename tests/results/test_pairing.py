@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.pairing import DigestedGroup, GroupPair, pair_groups, with_digests
+from ruler_cli.results.pairing import (
+    DigestedGroup,
+    GroupPair,
+    pair_groups,
+    with_digests,
+)
 from ruler_cli.results.scored_file import AnnotationReader
 from ruler_cli.types import Group
 from tests.results.agree_values import scored
@@ -21,8 +26,15 @@ from tests.values import read, reader, talk
 
 def test_digest() -> None:
     """The digest of a rollout depends on its messages only: not on the order of keys, nor on nulls."""
-    record = {"group_id": "g", "messages": talk("four"), "ruler": {"status": "scored", "score": 0.5}}
-    turned = [dict(reversed(message.items())) | {"tool_calls": None} for message in talk("four")]
+    record = {
+        "group_id": "g",
+        "messages": talk("four"),
+        "ruler": {"status": "scored", "score": 0.5},
+    }
+    turned = [
+        dict(reversed(message.items())) | {"tool_calls": None}
+        for message in talk("four")
+    ]
     records = (
         record,
         record | {"messages": turned},
@@ -32,16 +44,21 @@ def test_digest() -> None:
     )
     groups = [Group("g", tuple(read(one))) for one in records]
     one, *same, other, named = (
-        with_digests(group, AnnotationReader(reader(record)).group(group))[1] for group in groups
+        with_digests(group, AnnotationReader(reader(record)).group(group))[1]
+        for group in groups
     )
     assert same == [one, one]
     assert len({one, other, named}) == 3
 
 
-def make_group(key: str, *texts: str, labels: tuple[float | None, ...] | None = None) -> DigestedGroup:
+def make_group(
+    key: str, *texts: str, labels: tuple[float | None, ...] | None = None
+) -> DigestedGroup:
     """A group of rollouts with these texts."""
     scores = [0.5] * len(texts)
-    return scored(scores, labels or scores, key=key), tuple(text.encode() for text in texts)
+    return scored(scores, labels or scores, key=key), tuple(
+        text.encode() for text in texts
+    )
 
 
 def matched(
@@ -49,17 +66,30 @@ def matched(
 ) -> tuple[list[GroupPair], dict[str, Any], list[str]]:
     """Pair the groups of two files."""
     result, output = dict[str, Any](), list[str]()
-    pairs = list(pair_groups(iter(one), iter(other), result, lambda group: output.append(group.sentence)))
+    pairs = list(
+        pair_groups(
+            iter(one), iter(other), result, lambda group: output.append(group.sentence)
+        )
+    )
     return pairs, result, output
 
 
 def numbered(key: str, *texts: str) -> DigestedGroup:
     """A group with another score for each occurrence of a text."""
-    scores = [1000 * float(text) + texts[:i].count(text) for i, text in enumerate(texts)]
-    return scored(scores, [None] * len(texts), key=key), tuple(text.encode() for text in texts)
+    scores = [
+        1000 * float(text) + texts[:i].count(text) for i, text in enumerate(texts)
+    ]
+    return scored(scores, [None] * len(texts), key=key), tuple(
+        text.encode() for text in texts
+    )
 
 
-@given(st.permutations("abcdef"), st.permutations("abcdef"), st.integers(0, 6), st.integers(0, 6))
+@given(
+    st.permutations("abcdef"),
+    st.permutations("abcdef"),
+    st.integers(0, 6),
+    st.integers(0, 6),
+)
 def test_by_key(first: list[str], second: list[str], m: int, n: int) -> None:
     """In any two orders each group of both files is paired once, and the others are counted."""
     pairs, result, output = matched(
@@ -69,7 +99,11 @@ def test_by_key(first: list[str], second: list[str], m: int, n: int) -> None:
     assert sorted(pair.one.key for pair in pairs) == sorted(common)
     assert all(pair.one == pair.other for pair in pairs)
     assert all(first[pair.number - 1] == pair.one.key for pair in pairs)
-    assert result == {"groups": len(common), "unlike": 0, "alone": [m - len(common), n - len(common)]}
+    assert result == {
+        "groups": len(common),
+        "unlike": 0,
+        "alone": [m - len(common), n - len(common)],
+    }
     assert len(output) == m + n - 2 * len(common)
 
 
@@ -84,31 +118,50 @@ def test_different_groups() -> None:
     ]
     pairs, result, output = matched(one, unlike)
     assert (pairs, result) == ([], {"groups": 0, "unlike": 4, "alone": [0, 0]})
-    parts = ("1 of its 2 rollouts are others", "1 in the second", "labels", "1 of its 2")
+    parts = (
+        "1 of its 2 rollouts are others",
+        "1 in the second",
+        "labels",
+        "1 of its 2",
+    )
     for sentence, key, part in zip(sorted(output), "abcd", parts, strict=True):
         assert sentence.startswith(f"group '{key}'")
         assert part in sentence
 
 
-@given(st.lists(st.sampled_from("1234"), min_size=1, max_size=6), st.randoms(use_true_random=False))
+@given(
+    st.lists(st.sampled_from("1234"), min_size=1, max_size=6),
+    st.randoms(use_true_random=False),
+)
 def test_order_of_rollouts(texts: list[str], dice: random.Random) -> None:
     """In any order of its rollouts each score of the second file is that of the same rollout."""
     other = dice.sample(texts, len(texts))
-    [(one, two, _)], _, output = matched([numbered("g", *texts)], [numbered("g", *other)])
+    [(one, two, _)], _, output = matched(
+        [numbered("g", *texts)], [numbered("g", *other)]
+    )
     assert output == []
     assert [r.score for r in one.rollouts] == [r.score for r in two.rollouts]
 
 
-@given(st.lists(st.sampled_from("1234"), max_size=6), st.lists(st.sampled_from("1234"), max_size=6))
+@given(
+    st.lists(st.sampled_from("1234"), max_size=6),
+    st.lists(st.sampled_from("1234"), max_size=6),
+)
 def test_repeated_key(first: list[str], second: list[str]) -> None:
     """Groups of the same key are paired by their rollouts, in any order; equal ones in file order."""
-    pairs, result, output = matched(*([make_group("a", text) for text in file] for file in (first, second)))
+    pairs, result, output = matched(
+        *([make_group("a", text) for text in file] for file in (first, second))
+    )
     common = (Counter(first) & Counter(second)).total()
     left = [len(file) - common for file in (first, second)]
     assert sorted(Counter(first[pair.number - 1] for pair in pairs).items()) == sorted(
         (Counter(first) & Counter(second)).items()
     )
-    assert result == {"groups": common, "unlike": min(left), "alone": [n - min(left) for n in left]}
+    assert result == {
+        "groups": common,
+        "unlike": min(left),
+        "alone": [n - min(left) for n in left],
+    }
     assert len(output) == max(left)
     if first == second:
         assert [pair.number for pair in pairs] == [*range(1, len(first) + 1)]
@@ -119,7 +172,10 @@ def test_repeated_key(first: list[str], second: list[str]) -> None:
     [
         pytest.param(lambda i: (("a", f"{i}"), ("a", f"-{i}")), id="one key"),
         pytest.param(lambda i: ((f"a{i}", "1"), (f"a{i}", "2")), id="other rollouts"),
-        pytest.param(lambda i: ((f"a{i}", "1"), (f"b{i}", "1") if i < 9 else None), id="one file ends"),
+        pytest.param(
+            lambda i: ((f"a{i}", "1"), (f"b{i}", "1") if i < 9 else None),
+            id="one file ends",
+        ),
     ],
 )
 def test_waiting_groups(groups: Any) -> None:
@@ -151,6 +207,7 @@ def test_waiting_groups(groups: Any) -> None:
 def test_either_label() -> None:
     """A label that is missing in one file is taken from the other."""
     [(a, b, _)], _, _ = matched(
-        [make_group("a", "x", "y", labels=(None, 1.0))], [make_group("a", "x", "y", labels=(0.0, None))]
+        [make_group("a", "x", "y", labels=(None, 1.0))],
+        [make_group("a", "x", "y", labels=(0.0, None))],
     )
     assert [r.label for r in a.rollouts] == [r.label for r in b.rollouts] == [0.0, 1.0]

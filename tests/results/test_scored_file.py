@@ -10,11 +10,16 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.config import InputSettings
-from ruler_cli.reading.input import open_input
-from ruler_cli.reading.parse import parse
-from ruler_cli.results.scored_file import MOST_JUDGES, AnnotationReader, ScoredFile, label_of
+from ruler_cli.files.input import open_input
+from ruler_cli.files.parse import parse
+from ruler_cli.results.scored_file import (
+    MOST_JUDGES,
+    AnnotationReader,
+    ScoredFile,
+    label_of,
+)
 from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Problem
 from tests.conftest import ROOT, Ruler, write
 from tests.formats.test_every_format import annotations_in, each_layout, scored
@@ -23,20 +28,32 @@ from tests.values import read, reader, talk
 
 def annotation(score: Any, **more: Any) -> dict[str, Any]:
     """An annotation as `score` writes it."""
-    return {"status": "scored", "score": score, "judge": "m", "independent_reward": 1.0, **more}
+    return {
+        "status": "scored",
+        "score": score,
+        "judge": "m",
+        "independent_reward": 1.0,
+        **more,
+    }
 
 
 def trajectory(ruler: Any, **more: Any) -> dict[str, Any]:
     """A trajectory of group g."""
-    return {"group_id": "g", "messages": talk("four"), "reward": 0.1, "ruler": ruler, **more}
+    return {
+        "group_id": "g",
+        "messages": talk("four"),
+        "reward": 0.1,
+        "ruler": ruler,
+        **more,
+    }
 
 
 def of(*records: dict[str, Any], **reported: Any) -> ScoredGroup:
     """Read these records as one group."""
     result = read(*records, **reported)
-    return AnnotationReader(reader(*records, **reported), given="outcome" in reported).group(
-        Group(str(result[0].key), tuple(result))
-    )
+    return AnnotationReader(
+        reader(*records, **reported), given="outcome" in reported
+    ).group(Group(str(result[0].key), tuple(result)))
 
 
 @each_layout
@@ -46,21 +63,38 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
     written = [result for record in after for result in annotations_in(record)]
     problems: list[Problem] = []
     with ExitStack() as stack:
-        opened = open_input(InputSettings(str(tmp_path / "out.jsonl")), stack, problems.append)
+        opened = open_input(
+            InputSettings(str(tmp_path / "out.jsonl")), stack, problems.append
+        )
         assert opened.reader is not None
-        groups = [(group, AnnotationReader(opened.reader).group(group)) for group in opened.groups]
+        groups = [
+            (group, AnnotationReader(opened.reader).group(group))
+            for group in opened.groups
+        ]
     rollouts = [r for _, result in groups for r in result.rollouts]
     assert not problems
     for group, result in groups:
-        assert (result.status, result.judge, result.passes, result.cost) == ("scored", "simulated", 1, 0)
+        assert (result.status, result.judge, result.passes, result.cost) == (
+            "scored",
+            "simulated",
+            1,
+            0,
+        )
         assert result.latency is not None
         assert result.usage.calls == 1
-        assert sorted(at for r in result.rollouts for at in r.indices) == list(range(len(group.rollouts)))
+        assert sorted(at for r in result.rollouts for at in r.indices) == list(
+            range(len(group.rollouts))
+        )
         several = len(result.rollouts) > 1
         assert all(len(r.positions) == 1 for r in result.rollouts) or not several
         assert ("alone" in result.flags) is not several
-    assert {(r.score, r.explanation) for r in rollouts} == {(m["score"], m["explanation"]) for m in written}
-    assert all(r.judge_score == r.score and r.size > 0 and r.judge == "simulated" for r in rollouts)
+    assert {(r.score, r.explanation) for r in rollouts} == {
+        (m["score"], m["explanation"]) for m in written
+    }
+    assert all(
+        r.judge_score == r.score and r.size > 0 and r.judge == "simulated"
+        for r in rollouts
+    )
     first = {label_of(m["independent_reward"]) for m in written}
     assert {r.label for r in rollouts if r.label_source == "reward"} <= first
     assert first - {None} <= {r.label for r in rollouts}
@@ -75,9 +109,18 @@ def test_trajectory_lines() -> None:
         "judged_at": "2026-11-21T02:14:05Z",
     }  # fmt: skip
     reported = annotation(
-        0.5, judge_score=0.4, spread=0.1, slots=[0, 1], judges={"a": 0.3, "b": 0.7}, suspect=True, group=own
+        0.5,
+        judge_score=0.4,
+        spread=0.1,
+        slots=[0, 1],
+        judges={"a": 0.3, "b": 0.7},
+        suspect=True,
+        group=own,
     )
-    result = of(trajectory(reported | {"explanation": "good"}), trajectory(annotation(0.75, group=own)))
+    result = of(
+        trajectory(reported | {"explanation": "good"}),
+        trajectory(annotation(0.75, group=own)),
+    )
     one = result.rollouts[0]
     assert (one.status, one.score, one.judge_score, one.label, one.label_source) == (
         "scored",
@@ -92,11 +135,31 @@ def test_trajectory_lines() -> None:
         0.5,
         {"a": 0.3, "b": 0.7},
     )
-    assert (one.explanation, one.suspect, one.judge, one.invalid_fields) == ("good", True, "m", ())
+    assert (one.explanation, one.suspect, one.judge, one.invalid_fields) == (
+        "good",
+        True,
+        "m",
+        (),
+    )
     assert one.size == len(b'[{"role":"assistant","content":"four"}]')
-    assert (result.status, result.judge, result.passes, result.annotated_tied) == ("scored", "m", 2, False)
-    assert (result.reliability, result.weight, result.cost, result.latency) == (0.75, 0.5, 0.25, 1.5)
-    assert (result.usage.calls, result.usage.prompt, result.usage.completion, result.usage.cached) == (
+    assert (result.status, result.judge, result.passes, result.annotated_tied) == (
+        "scored",
+        "m",
+        2,
+        False,
+    )
+    assert (result.reliability, result.weight, result.cost, result.latency) == (
+        0.75,
+        0.5,
+        0.25,
+        1.5,
+    )
+    assert (
+        result.usage.calls,
+        result.usage.prompt,
+        result.usage.completion,
+        result.usage.cached,
+    ) == (
         2,
         30,
         20,
@@ -108,25 +171,49 @@ def test_trajectory_lines() -> None:
 
 def test_failed_and_unmarked() -> None:
     """A group is failed if its annotation has no score, and unmarked if it has no annotation."""
-    lost = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1}
-    result = of(trajectory(lost | {"group": lost}, reward=None), trajectory(lost, reward=None))
+    lost = {
+        "status": "failed",
+        "kind": "refused",
+        "reason": "no",
+        "independent_reward": 1,
+    }
+    result = of(
+        trajectory(lost | {"group": lost}, reward=None), trajectory(lost, reward=None)
+    )
     assert (result.status, result.kind, result.reason) == ("failed", "refused", "no")
     assert [(r.status, r.kind, r.reason, r.label) for r in result.rollouts] == [
         ("failed", "refused", "no", 1.0)
     ] * 2
     plain = of({"group_id": "g", "messages": talk("x"), "reward": 0.5})
-    assert (plain.status, plain.kind, plain.rollouts[0].status) == ("unmarked", "", "unmarked")
+    assert (plain.status, plain.kind, plain.rollouts[0].status) == (
+        "unmarked",
+        "",
+        "unmarked",
+    )
     part = of(trajectory(annotation(0.5)), trajectory(lost))
     assert (part.status, part.kind, part.scores) == ("scored", "", (0.5,))
 
 
-ODD: list[Any] = ["0.5", [0.5], {}, True, float("nan"), float("inf"), 10**400, 1e60, "x" * 10**5, -(10**30)]
+ODD: list[Any] = [
+    "0.5",
+    [0.5],
+    {},
+    True,
+    float("nan"),
+    float("inf"),
+    10**400,
+    1e60,
+    "x" * 10**5,
+    -(10**30),
+]
 
 
 def test_invalid_score() -> None:
     """A score that is no finite number is read as none, and its rollout as failed for that reason."""
     for odd in (*ODD[:-1], None):
-        one, other = of(trajectory(annotation(odd)), trajectory(annotation(0.5))).rollouts
+        one, other = of(
+            trajectory(annotation(odd)), trajectory(annotation(0.5))
+        ).rollouts
         assert (one.status, one.score, one.judge_score, one.invalid_fields) == (
             "failed",
             None,
@@ -135,13 +222,28 @@ def test_invalid_score() -> None:
         )
         assert (one.kind, one.reason) == ("unknown", "its score is no number")
         assert (other.status, other.score) == ("scored", 0.5)
-        moved = of(trajectory(annotation(0.5, judge_score="no" if odd is None else odd))).rollouts[0]
-        assert (moved.score, moved.judge_score, moved.invalid_fields) == (0.5, None, ("judge_score",))
+        moved = of(
+            trajectory(annotation(0.5, judge_score="no" if odd is None else odd))
+        ).rollouts[0]
+        assert (moved.score, moved.judge_score, moved.invalid_fields) == (
+            0.5,
+            None,
+            ("judge_score",),
+        )
 
 
 def test_invalid_group_part() -> None:
     """An impossible cost, time, share or count is unknown, and never zero."""
-    names = ("reliability", "weight", "cost_usd", "latency_s", "judged_at", "passes", "tied", "usage")
+    names = (
+        "reliability",
+        "weight",
+        "cost_usd",
+        "latency_s",
+        "judged_at",
+        "passes",
+        "tied",
+        "usage",
+    )
     for odd in ODD:
         result = of(trajectory(annotation(0.5, group=dict.fromkeys(names, odd))))
         reported = (
@@ -163,7 +265,9 @@ def test_invalid_panel() -> None:
     """A judge without a number has no score, and judges beyond a limit are counted."""
     result = of(trajectory(annotation(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
     assert (result.judges, result.invalid_fields, result.score) == ({"b": 0.5}, (), 0.5)
-    many = of(trajectory(annotation(0.5, judges={str(i): 0.5 for i in range(1000)}))).rollouts[0]
+    many = of(
+        trajectory(annotation(0.5, judges={str(i): 0.5 for i in range(1000)}))
+    ).rollouts[0]
     assert (len(many.judges), many.more_judges) == (MOST_JUDGES, 1000 - MOST_JUDGES)
     assert of(trajectory(annotation(0.5, judges=["a"]))).rollouts[0].judges == {}
 
@@ -171,11 +275,20 @@ def test_invalid_panel() -> None:
 def test_times() -> None:
     """A time is read as seconds since 1970, in UTC by default; one without a date in UTC is invalid."""
     at = dict.fromkeys(
-        ["2026-11-21T02:14:05Z", "2026-11-21T02:14:05", "2026-11-21T03:14:05+01:00"], 1795227245.0
+        ["2026-11-21T02:14:05Z", "2026-11-21T02:14:05", "2026-11-21T03:14:05+01:00"],
+        1795227245.0,
     )
-    none = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "soon", 1795227245, "x" * 10**5]
+    none = [
+        "0001-01-01T00:00:00+14:00",
+        "9999-12-31T23:59:59-14:00",
+        "soon",
+        1795227245,
+        "x" * 10**5,
+    ]
     for reported in (*at, *none):
-        result = of(trajectory(annotation(0.5, group={"judged_at": reported}))).judged_at
+        result = of(
+            trajectory(annotation(0.5, group={"judged_at": reported}))
+        ).judged_at
         assert result == at.get(str(reported))
 
 
@@ -188,19 +301,41 @@ def test_label_of() -> None:
     ]  # fmt: skip
     for value, label in labels:
         assert label_of(value) == label
-    for value in (None, float("nan"), float("inf"), 10**400, 1e60, "maybe", "nan", "", {}, "x" * 10**6):
+    for value in (
+        None,
+        float("nan"),
+        float("inf"),
+        10**400,
+        1e60,
+        "maybe",
+        "nan",
+        "",
+        {},
+        "x" * 10**6,
+    ):
         assert label_of(value) is None
 
 
 def part(uid: str, score: float, reward: Any) -> dict[str, Any]:
     """A scored part of a rollout, as its framework names it."""
     reported = annotation(score, independent_reward=reward)
-    return {"input": "user\nhi", "output": uid, "score": score, "step": 1, "uid": uid, "ruler": reported}
+    return {
+        "input": "user\nhi",
+        "output": uid,
+        "score": score,
+        "step": 1,
+        "uid": uid,
+        "ruler": reported,
+    }
 
 
 def test_parts() -> None:
     """Parts of one rollout have one score, the size of all, and the last label."""
-    records = [part("task_0_0", 0.25, None), part("task_1_0", 0.5, 0.0), part("task_0_1", 0.25, 1.0)]
+    records = [
+        part("task_0_0", 0.25, None),
+        part("task_1_0", 0.5, 0.0),
+        part("task_0_1", 0.25, 1.0),
+    ]
     result = of(*records)
     assert [r.indices for r in result.rollouts] == [(0, 2), (1,)]
     assert [(r.score, r.label) for r in result.rollouts] == [(0.25, 1.0), (0.5, 0.0)]
@@ -219,23 +354,45 @@ def test_labels() -> None:
         (0.0, "reward"),
         (None, "reward"),
     ]
-    given = of(trajectory(annotation(0.5), ok="passed"), trajectory(annotation(0.5)), outcome="ok")
-    assert [(r.label, r.label_source) for r in given.rollouts] == [(1.0, "outcome"), (None, "")]
+    given = of(
+        trajectory(annotation(0.5), ok="passed"),
+        trajectory(annotation(0.5)),
+        outcome="ok",
+    )
+    assert [(r.label, r.label_source) for r in given.rollouts] == [
+        (1.0, "outcome"),
+        (None, ""),
+    ]
 
 
 def counts_of(folder: Path, *records: dict[str, Any], **where: Any) -> Counter[str]:
     """Count the annotations of a file of these records; omit zeros, groups and rollouts."""
     path = write(folder / "in.jsonl", list(records))
     with ExitStack() as stack:
-        file = ScoredFile(InputSettings(str(path), **where), stack, lambda one: pytest.fail(one.reason))
+        file = ScoredFile(
+            InputSettings(str(path), **where),
+            stack,
+            lambda one: pytest.fail(one.reason),
+        )
         assert [len(marked.rollouts) for _, marked in file.groups()] == [len(records)]
         assert (file.counts["groups"], file.counts["rollouts"]) == (1, len(records))
-        return +Counter({name: n for name, n in file.counts.items() if name not in ("groups", "rollouts")})
+        return +Counter(
+            {
+                name: n
+                for name, n in file.counts.items()
+                if name not in ("groups", "rollouts")
+            }
+        )
 
 
 def test_unusable_values(tmp_path: Path) -> None:
     """Rollouts without a usable annotation, score or label are counted, and so are costs."""
-    failed = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1}
+    failed = {
+        "status": "failed",
+        "kind": "refused",
+        "reason": "no",
+        "independent_reward": 1,
+    }
     assert counts_of(
         tmp_path,
         trajectory(failed, reward=None),
@@ -254,22 +411,42 @@ def test_labels_at_a_path(tmp_path: Path) -> None:
     given: list[Any] = ["passed", False, None, [{}], 0.5]
     records = [trajectory(annotation(0.5), metadata={"ok": ok}) for ok in given]
     counts = {"scored": 5, "unlabelled": 1, "odd_labels": 1, "own_labels": 1}
-    assert counts_of(tmp_path, *records, outcome="metadata.ok", outcome_option="--labels") == counts
+    assert (
+        counts_of(tmp_path, *records, outcome="metadata.ok", outcome_option="--labels")
+        == counts
+    )
 
 
 def test_many_judges(tmp_path: Path) -> None:
     """Judges beyond a limit are counted."""
-    records = [trajectory(annotation(0.5, judges={f"{i}{j}": 0.5 for j in range(9)})) for i in range(2)]
-    assert counts_of(tmp_path, *records) == {"scored": 2, "more_judges": 18 - MOST_JUDGES}
+    records = [
+        trajectory(annotation(0.5, judges={f"{i}{j}": 0.5 for j in range(9)}))
+        for i in range(2)
+    ]
+    assert counts_of(tmp_path, *records) == {
+        "scored": 2,
+        "more_judges": 18 - MOST_JUDGES,
+    }
     listed = [{"judge": f"1{j}", "score": 0.5} for j in range(9)]
-    assert counts_of(tmp_path, trajectory(annotation(0.5, judges=listed))) == {"scored": 1, "more_judges": 1}
+    assert counts_of(tmp_path, trajectory(annotation(0.5, judges=listed))) == {
+        "scored": 1,
+        "more_judges": 1,
+    }
 
 
 def scored_of(path: Path) -> list[ScoredGroup]:
     """Return the groups of a scored file without their times, and without what the first schema lacks."""
-    lacking: dict[str, Any] = {"judged_at": None, "latency": None, "rubric": "", "params": "", "version": ""}
+    lacking: dict[str, Any] = {
+        "judged_at": None,
+        "latency": None,
+        "rubric": "",
+        "params": "",
+        "version": "",
+    }
     with ExitStack() as stack:
-        file = ScoredFile(InputSettings(str(path)), stack, lambda one: pytest.fail(one.reason))
+        file = ScoredFile(
+            InputSettings(str(path)), stack, lambda one: pytest.fail(one.reason)
+        )
         return [replace(scored, **lacking) for _, scored in file.groups()]
 
 
@@ -280,8 +457,21 @@ def test_first_schema(ruler: Ruler, tmp_path: Path) -> None:
     for each in (each for one in groups for each in one["trajectories"]):
         each["reward"] = each.pop("ruler")["independent_reward"]
         del each["metrics"]
-    write(tmp_path / "in.jsonl", [{name: one[name] for name in one if name != "ruler"} for one in groups])
-    ruler("score", "in.jsonl", "out.jsonl", "-m", "simulated", "-m", "offline", "--passes", "2")
+    write(
+        tmp_path / "in.jsonl",
+        [{name: one[name] for name in one if name != "ruler"} for one in groups],
+    )
+    ruler(
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "simulated",
+        "-m",
+        "offline",
+        "--passes",
+        "2",
+    )
     assert b"schema" not in old.read_bytes()
     first, second = map(scored_of, (old, tmp_path / "out.jsonl"))
     assert [one.status for one in first] == ["scored", "scored", "failed"]

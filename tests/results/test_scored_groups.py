@@ -9,7 +9,9 @@ from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 
 def scored_group(
-    *scores: float | None, tied: bool | None = None, judge_scores: Sequence[float | None] | None = None
+    *scores: float | None,
+    tied: bool | None = None,
+    judge_scores: Sequence[float | None] | None = None,
 ) -> ScoredGroup:
     """A group with these scores, which the judges gave unless `judge_scores` differ."""
     rollouts = tuple(
@@ -17,7 +19,9 @@ def scored_group(
         for i, (s, j) in enumerate(zip(scores, judge_scores or scores, strict=True))
     )
     scored = any(s is not None for s in scores)
-    return ScoredGroup("g", rollouts, "scored" if scored else "failed", annotated_tied=tied)
+    return ScoredGroup(
+        "g", rollouts, "scored" if scored else "failed", annotated_tied=tied
+    )
 
 
 def test_tied() -> None:
@@ -32,12 +36,19 @@ def test_one_score() -> None:
     """A group has one score if rollouts at several positions share it; identical ones share a position."""
 
     def one_score(group: ScoredGroup, *positions: tuple[float, ...]) -> bool:
-        rollouts = tuple(replace(r, positions=at) for r, at in zip(group.rollouts, positions, strict=True))
+        rollouts = tuple(
+            replace(r, positions=at)
+            for r, at in zip(group.rollouts, positions, strict=True)
+        )
         return replace(group, rollouts=rollouts).one_score
 
     assert one_score(scored_group(0.5, 0.5), (0.0,), (1.0,))
-    assert one_score(scored_group(0.2, 0.8, None, judge_scores=(0.5, 0.5, None)), (0.0,), (1.0,), ())
-    assert not one_score(scored_group(0.5, 0.5, judge_scores=(0.2, 0.8)), (0.0,), (1.0,))
+    assert one_score(
+        scored_group(0.2, 0.8, None, judge_scores=(0.5, 0.5, None)), (0.0,), (1.0,), ()
+    )
+    assert not one_score(
+        scored_group(0.5, 0.5, judge_scores=(0.2, 0.8)), (0.0,), (1.0,)
+    )
     assert not one_score(scored_group(0.5, 0.5, None), (0.0,), (0.0,), ())
     assert not one_score(scored_group(0.5, 0.5), (), ())
     assert not one_score(scored_group(None, None), (), ())

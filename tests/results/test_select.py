@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.results.conditions import NAMES, parse_condition
 from ruler_cli.results.select import Keep, comparable, select, widest
+from ruler_cli.settings.models import InputSettings
 from tests.conftest import ROOT, read
 from tests.results.select_values import (
     GROUPS,
@@ -35,7 +35,9 @@ from tests.values import few, talk
 
 def ids(path: Path) -> list[str]:
     """Return the ids of rollouts in groups on lines, or in trajectories on lines, in their order."""
-    return [t["id"] for record in read(path) for t in record.get("trajectories", [record])]
+    return [
+        t["id"] for record in read(path) for t in record.get("trajectories", [record])
+    ]
 
 
 WHERE = {
@@ -61,7 +63,11 @@ def test_conditions(tmp_path: Path) -> None:
         for where, kept in WHERE.items():
             tally = selected(source, tmp_path / "out.jsonl", *where.split())
             assert ids(tmp_path / "out.jsonl") == kept.split(), where
-            assert (tally.groups, tally.rollouts, tally.kept_rollouts) == (5, 12, len(kept.split()))
+            assert (tally.groups, tally.rollouts, tally.kept_rollouts) == (
+                5,
+                12,
+                len(kept.split()),
+            )
             assert tally.kept_groups == len({name[0] for name in kept.split()})
 
 
@@ -69,15 +75,23 @@ def test_bare_disagreement(tmp_path: Path) -> None:
     """Without a range `disagreement` holds if a pair is ordered against its labels; a tie does not count."""
     dice = random.Random(4)
     grades = (None, 0.0, 0.5, 1.0)
-    rows = [[(dice.choice(grades), dice.choice(grades)) for _ in range(3)] for _ in range(200)]
-    groups = [
-        grouped(f"g{i}", *(s for s, _ in row), labels=[y for _, y in row]) for i, row in enumerate(rows)
+    rows = [
+        [(dice.choice(grades), dice.choice(grades)) for _ in range(3)]
+        for _ in range(200)
     ]
-    selected(dump(tmp_path / "in.jsonl", groups), tmp_path / "out.jsonl", "disagreement")
+    groups = [
+        grouped(f"g{i}", *(s for s, _ in row), labels=[y for _, y in row])
+        for i, row in enumerate(rows)
+    ]
+    selected(
+        dump(tmp_path / "in.jsonl", groups), tmp_path / "out.jsonl", "disagreement"
+    )
     wanted = []
     for group, row in zip(groups, rows, strict=True):
         known = [(s, y) for s, y in row if s is not None and y is not None]
-        if any(a[0] < b[0] and a[1] > b[1] for a, b in itertools.permutations(known, 2)):
+        if any(
+            a[0] < b[0] and a[1] > b[1] for a, b in itertools.permutations(known, 2)
+        ):
             wanted.append(group)
     assert read(tmp_path / "out.jsonl") == wanted
     assert 20 < len(wanted) < 180
@@ -111,7 +125,8 @@ def test_suggestion() -> None:
 
 
 @given(
-    st.text(max_size=12) | st.builds("{}={}".format, st.sampled_from(NAMES), st.text("0.9-e:n ", max_size=9))
+    st.text(max_size=12)
+    | st.builds("{}={}".format, st.sampled_from(NAMES), st.text("0.9-e:n ", max_size=9))
 )
 def test_any_text(text: str) -> None:
     """Any text is a condition with a valid range, or a UsageError."""
@@ -139,7 +154,9 @@ def test_keep(tmp_path: Path) -> None:
         assert ids(tmp_path / "out.jsonl") == kept.split()
         assert tally.unscored == (0 if "live" in where else 1)
         groups = read(tmp_path / "out.jsonl")
-        assert [g["ruler"] for g in groups] == [g["ruler"] for g in GROUPS if g["group_id"] in kept]
+        assert [g["ruler"] for g in groups] == [
+            g["ruler"] for g in GROUPS if g["group_id"] in kept
+        ]
 
 
 def variance(scores: Sequence[float]) -> float:
@@ -148,7 +165,11 @@ def variance(scores: Sequence[float]) -> float:
     return math.fsum((score - mean) ** 2 for score in scores) / len(scores)
 
 
-grades = st.integers(0, 4).map(lambda n: n / 4) | st.floats(0, 1) | st.sampled_from([-1e50, -1.0, 1e6, 1e50])
+grades = (
+    st.integers(0, 4).map(lambda n: n / 4)
+    | st.floats(0, 1)
+    | st.sampled_from([-1e50, -1.0, 1e6, 1e50])
+)
 
 
 @given(st.lists(grades, min_size=1, max_size=9), st.integers(1, 9))
@@ -167,7 +188,9 @@ def test_ties() -> None:
     assert widest([0.5, 0.0, 1.0, 0.0, 1.0], 2) == [1, 2]
     assert widest([0.0, 0.5, 1.0, 0.5, 0.5], 3) == [0, 1, 2]
     assert widest([0.0, 0.1, 0.5, 0.9, 1.0], 3) == [0, 3, 4]
-    assert len(widest([i / 1e5 for i in range(100_000)], 50_000)) == 50_000  # not quadratic
+    assert (
+        len(widest([i / 1e5 for i in range(100_000)], 50_000)) == 50_000
+    )  # not quadratic
 
 
 VOTES: tuple[tuple[list[Any], tuple[Any, ...], int, list[int]], ...] = (
@@ -213,7 +236,9 @@ def test_equal_answers() -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    assert [comparable(value) for value in (None, " \n", float("nan"), deep)] == [None] * 4
+    assert [comparable(value) for value in (None, " \n", float("nan"), deep)] == [
+        None
+    ] * 4
 
 
 def test_answers_in_a_list(tmp_path: Path) -> None:
@@ -224,7 +249,11 @@ def test_answers_in_a_list(tmp_path: Path) -> None:
     source = dump(tmp_path / "in.jsonl", [record])
     selected(source, tmp_path / "out.jsonl", keep=Keep(1, "majority", "said"))
     (result,) = read(tmp_path / "out.jsonl")
-    assert (result["responses"], result["said"], result["rewards"]) == (["c"], [2], [0.4])
+    assert (result["responses"], result["said"], result["rewards"]) == (
+        ["c"],
+        [2],
+        [0.4],
+    )
     assert result["ruler"]["rollouts"] == [annotation(0.4)]
     message = r"line 1 cannot lose a rollout exactly: it has as many items at `said` .* take `said` out"
     with pytest.raises(UsageError, match=message):
@@ -235,20 +264,34 @@ def test_answers_in_a_list(tmp_path: Path) -> None:
 def test_labels_at_a_path(tmp_path: Path) -> None:
     """Labels can be read from a path; without labels no group has a disagreement."""
     groups = [grouped("a", 0.1, 0.9), grouped("b", 0.1, 0.9)]
-    for group, labels in zip(groups, (("no", "yes"), ("passed", "failed")), strict=True):
+    for group, labels in zip(
+        groups, (("no", "yes"), ("passed", "failed")), strict=True
+    ):
         for one, label in zip(group["trajectories"], labels, strict=True):
             one["metadata"] = {"told": label}
     source = dump(tmp_path / "in.jsonl", groups)
     selected(
-        source, tmp_path / "out.jsonl", "disagreement", outcome="metadata.told", outcome_option="--labels"
+        source,
+        tmp_path / "out.jsonl",
+        "disagreement",
+        outcome="metadata.told",
+        outcome_option="--labels",
     )
     assert ids(tmp_path / "out.jsonl") == ["b0", "b1"]
 
 
 UNSCORED = [{"trajectories": [{"messages": talk("a")}]}]
 REFUSED: list[tuple[list[Any], str, str]] = [
-    ([grouped("a", 0.1, 0.9)], "reliability=0.1..", "two passes to tell; score with passes=2 or more"),
-    ([grouped("a", 0.1, 0.9)], "disagreement", "no group of .* has one, .* with labels=PATH"),
+    (
+        [grouped("a", 0.1, 0.9)],
+        "reliability=0.1..",
+        "two passes to tell; score with passes=2 or more",
+    ),
+    (
+        [grouped("a", 0.1, 0.9)],
+        "disagreement",
+        "no group of .* has one, .* with labels=PATH",
+    ),
     (
         [grouped("a", 0.1, 0.9, labels=(1, 1)), grouped("b", 0.1, 0.9, labels=(0, 0))],
         "disagreement=0.5..",
@@ -312,15 +355,25 @@ def test_scattered(tmp_path: Path) -> None:
 
 def test_parts(tmp_path: Path) -> None:
     """The records of one rollout are kept together or not at all."""
-    scored = scored_by("simulated", ROOT / "samples" / "formats" / "verl_v1.jsonl", tmp_path / "scored.jsonl")
+    scored = scored_by(
+        "simulated",
+        ROOT / "samples" / "formats" / "verl_v1.jsonl",
+        tmp_path / "scored.jsonl",
+    )
     before = annotated_groups(scored)
     assert any(len(r.indices) > 1 for group in before for r in group.rollouts)
     for most in (1, 2):
         selected(scored, tmp_path / "out.jsonl", keep=Keep(most, "score"))
         after = annotated_groups(tmp_path / "out.jsonl")
-        sizes = {(r.explanation, len(r.indices)) for group in before for r in group.rollouts}
-        assert {(r.explanation, len(r.indices)) for group in after for r in group.rollouts} <= sizes
-        assert [len(group.rollouts) for group in after] == [min(most, len(g.rollouts)) for g in before]
+        sizes = {
+            (r.explanation, len(r.indices)) for group in before for r in group.rollouts
+        }
+        assert {
+            (r.explanation, len(r.indices)) for group in after for r in group.rollouts
+        } <= sizes
+        assert [len(group.rollouts) for group in after] == [
+            min(most, len(g.rollouts)) for g in before
+        ]
 
 
 HOSTILE = [
@@ -345,10 +398,22 @@ def test_hostile_annotations(tmp_path: Path) -> None:
 def test_hostile_fields(tmp_path: Path) -> None:
     """Fields of ruler's of any type raise no error, and the file is unchanged if all is kept."""
     odd: list[Any] = [None, [], {}, "x", 7, float("nan"), 10**400, [[]], {"status": []}]
-    names = ("reliability", "tied", "judge", "passes", "usage", "cost_usd", "judged_at", "weight")
+    names = (
+        "reliability",
+        "tied",
+        "judge",
+        "passes",
+        "usage",
+        "cost_usd",
+        "judged_at",
+        "weight",
+    )
     inner = ("spread", "slots", "judges", "explanation", "judge_score")
     dice = random.Random(5)
-    groups = [grouped(f"g{i}", 0.1, 0.9, **{name: dice.choice(odd) for name in names}) for i in range(50)]
+    groups = [
+        grouped(f"g{i}", 0.1, 0.9, **{name: dice.choice(odd) for name in names})
+        for i in range(50)
+    ]
     for one in (one for group in groups for one in group["trajectories"]):
         one["ruler"] |= {name: dice.choice(odd) for name in inner}
     groups.append(grouped("last", 0.1, 0.9, reliability=0.5, labels=(0, 1)))
@@ -375,7 +440,9 @@ def test_memory_is_flat(scatter: bool, tmp_path: Path) -> None:
     """Five times the groups take no more memory."""
     peaks = []
     for number in (60, 300):
-        groups = [grouped(f"g{i}", 0.1, 0.9, 0.4, note="x" * 20_000) for i in range(number)]
+        groups = [
+            grouped(f"g{i}", 0.1, 0.9, 0.4, note="x" * 20_000) for i in range(number)
+        ]
         records = lines(*groups) if scatter else groups
         if scatter:
             random.Random(1).shuffle(records)

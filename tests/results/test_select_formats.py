@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.parse import dump, parse
+from ruler_cli.files.parse import dump, parse
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.results.select import Keep
 from ruler_cli.types import Group
@@ -34,7 +34,9 @@ def scored_example(name: str, folder: Path) -> Path:
     return folder.joinpath("out.jsonl").rename(folder / "scored.jsonl")
 
 
-def identity(group: Group, rollout: ScoredRollout) -> tuple[bytes, float | None, float | None, str]:
+def identity(
+    group: Group, rollout: ScoredRollout
+) -> tuple[bytes, float | None, float | None, str]:
     """Identify a rollout by its messages, its score, its first reward and its explanation."""
     words = dump(group.rollouts[rollout.indices[0]].messages)
     return words, rollout.score, rollout.label, rollout.explanation
@@ -49,10 +51,14 @@ def best(group: ScoredGroup) -> ScoredRollout:
 def test_all(name: str, tmp_path: Path) -> None:
     """A selection of every rollout copies the file byte for byte."""
     scored = scored_example(name, tmp_path)
-    tally = selected(scored, tmp_path / "out.jsonl", "scored", "score=..2", keep=Keep(99, "score"))
+    tally = selected(
+        scored, tmp_path / "out.jsonl", "scored", "score=..2", keep=Keep(99, "score")
+    )
     assert (tmp_path / "out.jsonl").read_bytes() == scored.read_bytes()
     assert (tally.kept_groups, tally.kept_rollouts) == (tally.groups, tally.rollouts)
-    assert tally.rollouts == sum(len(group.rollouts) for group in annotated_groups(scored))
+    assert tally.rollouts == sum(
+        len(group.rollouts) for group in annotated_groups(scored)
+    )
 
 
 @each_example
@@ -67,7 +73,9 @@ def test_best_of_each(name: str, tmp_path: Path) -> None:
         return
     selected(scored, output, keep=Keep(1, "score"))
     before, after = read_groups(scored), read_groups(output)
-    kept = [identity(group, r) for group, m in after for r in m.rollouts]  # groups may be in another order
+    kept = [
+        identity(group, r) for group, m in after for r in m.rollouts
+    ]  # groups may be in another order
     assert Counter(kept) == Counter(identity(group, best(m)) for group, m in before)
     assert {len(m.rollouts) for _, m in after} == {1}
     again = tmp_path / "again.jsonl"
@@ -86,9 +94,13 @@ def test_framework_reads_selection(name: str, tmp_path: Path) -> None:
     assert result
     assert len({reader(record).format.name for record in result}) == 1
     for record in result:
-        rewards = [float(reward) for _, reward in READERS[name](record) if reward is not None]
+        rewards = [
+            float(reward) for _, reward in READERS[name](record) if reward is not None
+        ]
         scores = [annotation["score"] for annotation in annotations_in(record)]
         assert not rewards or rewards == scores
         assert len(scores) >= len(READERS[name](record))
     old = Counter(dump(m) for raw in raws(scored) for m in annotations_in(parse(raw)))
-    assert not Counter(dump(m) for record in result for m in annotations_in(record)) - old
+    assert (
+        not Counter(dump(m) for record in result for m in annotations_in(record)) - old
+    )

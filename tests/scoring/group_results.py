@@ -12,15 +12,30 @@ from ruler_cli.types import FailedCall, GroupError, GroupResult, Kind, PassScore
 scores = st.floats(0, 1) | st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.5, 0.95, 1.0])
 
 
-def one_pass(given: Sequence[float], pass_index: int = 0, judge: int = 0, **more: Any) -> PassScores:
+def one_pass(
+    given: Sequence[float], pass_index: int = 0, judge: int = 0, **more: Any
+) -> PassScores:
     """A judge's scores of distinct rollouts 0, 1, …, shown in this order or in that of `distinct`."""
     distinct = tuple(more.pop("distinct", range(len(given))))
-    replies = tuple(f"judge {judge} turn {pass_index} body {rollout}" for rollout in distinct)
-    return PassScores(judge, pass_index, more.pop("window", 0), distinct, tuple(given), replies, **more)
+    replies = tuple(
+        f"judge {judge} turn {pass_index} body {rollout}" for rollout in distinct
+    )
+    return PassScores(
+        judge,
+        pass_index,
+        more.pop("window", 0),
+        distinct,
+        tuple(given),
+        replies,
+        **more,
+    )
 
 
 def failed_call(
-    pass_index: int = 0, judge: int = 0, kind: Kind = "reply", reason: str = "it said nothing"
+    pass_index: int = 0,
+    judge: int = 0,
+    kind: Kind = "reply",
+    reason: str = "it said nothing",
 ) -> FailedCall:
     """A request that brought no scores."""
     return FailedCall(judge, pass_index, 0, GroupError(kind, reason))
@@ -41,7 +56,9 @@ def group_result(*replies: PassScores | FailedCall, **more: Any) -> GroupResult:
 
 
 @st.composite
-def groups(draw: st.DrawFn, least: int = 1, passes: int = 4, judges: int = 3) -> GroupResult:
+def groups(
+    draw: st.DrawFn, least: int = 1, passes: int = 4, judges: int = 3
+) -> GroupResult:
     """A group as judges may have scored it: each pass in its own order, rollouts alike or unreadable."""
     n = draw(st.integers(least, 6))
     panel = draw(st.integers(1, judges))
@@ -60,8 +77,16 @@ def groups(draw: st.DrawFn, least: int = 1, passes: int = 4, judges: int = 3) ->
         faults=tuple("no messages" if rollout is None else "" for rollout in owner),
         sizes=tuple(draw(st.lists(st.integers(1, 10**6), min_size=n, max_size=n))),
         judges=panel,
-        rewards=tuple(draw(st.lists(st.floats(0, 1), min_size=len(owner), max_size=len(owner)))),
+        rewards=tuple(
+            draw(st.lists(st.floats(0, 1), min_size=len(owner), max_size=len(owner)))
+        ),
         outcomes=tuple(
-            draw(st.lists(st.sampled_from([None, False, True]), min_size=len(owner), max_size=len(owner)))
+            draw(
+                st.lists(
+                    st.sampled_from([None, False, True]),
+                    min_size=len(owner),
+                    max_size=len(owner),
+                )
+            )
         ),
     )

@@ -19,7 +19,9 @@ Answer = Callable[[Request], Reply | CallError]
 class Call(Protocol):
     """Answer one request."""
 
-    async def __call__(self, request: Request, *, again: bool = False) -> Reply | CallError:
+    async def __call__(
+        self, request: Request, *, again: bool = False
+    ) -> Reply | CallError:
         """`again` skips the cache."""
 
 
@@ -39,7 +41,11 @@ def entries(request: Request, scale: float = 1) -> list[dict[str, Any]]:
     """The true scores of a request."""
     texts = blocks(request.user)
     return [
-        {"trajectory_id": label, "explanation": "so", "score": TRUTH[texts[label][-2]] * scale}
+        {
+            "trajectory_id": label,
+            "explanation": "so",
+            "score": TRUTH[texts[label][-2]] * scale,
+        }
         for label in request.labels
     ]
 
@@ -77,7 +83,9 @@ def cut(keep: int) -> Answer:
 
 def call_error(**more: Any) -> Answer:
     """A call that fails."""
-    made = CallError(more.pop("kind", "transport"), "it broke", more.pop("scope", "group"), **more)
+    made = CallError(
+        more.pop("kind", "transport"), "it broke", more.pop("scope", "group"), **more
+    )
     return lambda request: made
 
 

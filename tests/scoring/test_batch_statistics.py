@@ -12,16 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.config import CombineSettings
-from ruler_cli.observer import BatchFigures
 from ruler_cli.scoring.batch_statistics import BatchStatistics, mean
 from ruler_cli.scoring.combine import combine
-from ruler_cli.types import GroupResult, GroupScores
-from tests.scoring.group_results import failed_call, group_result, groups, one_pass, scores
+from ruler_cli.settings.models import CombineSettings
+from ruler_cli.types import BatchFigures, GroupResult, GroupScores
+from tests.scoring.group_results import (
+    failed_call,
+    group_result,
+    groups,
+    one_pass,
+    scores,
+)
 
 
 def run(
-    *all_judged: GroupResult, names: tuple[str, ...] = (), keys: tuple[str, ...] = (), **how: Any
+    *all_judged: GroupResult,
+    names: tuple[str, ...] = (),
+    keys: tuple[str, ...] = (),
+    **how: Any,
 ) -> BatchFigures:
     """The figures of a batch that was judged, combined and written."""
     batch = BatchStatistics(names)
@@ -51,7 +59,9 @@ def test_figures_are_json(group: GroupResult) -> None:
 def test_ties_and_degraded_groups_are_counted() -> None:
     """The tie rate is the share of groups without signal; a group with a failed pass is degraded."""
     clear = group_result(*(one_pass([0.1, 0.5, 0.9], t) for t in range(3)))
-    turned = group_result(one_pass([0.2, 0.4, 0.6]), one_pass([0.6, 0.4, 0.2], 1), failed_call(2))
+    turned = group_result(
+        one_pass([0.2, 0.4, 0.6]), one_pass([0.6, 0.4, 0.2], 1), failed_call(2)
+    )
     figures = run(clear, clear, clear, turned)
     assert (figures.groups, figures.tie_rate, figures.degraded) == (4, 0.25, 1)
     assert figures.reliability == (1, 0, 0, 0, 0, 0, 0, 0, 0, 3)
@@ -81,10 +91,17 @@ def test_every_pair_of_judges_is_counted() -> None:
     every = []
     for _ in range(30):
         rewards = tuple(float(rng.random() < 0.5) for _ in range(4))
-        replies = [one_pass([0.3 + 0.3 * r + rng.gauss(0, 0.1) for r in rewards], 0, j) for j in range(3)]
+        replies = [
+            one_pass([0.3 + 0.3 * r + rng.gauss(0, 0.1) for r in rewards], 0, j)
+            for j in range(3)
+        ]
         every.append(group_result(*replies, judges=3, rewards=rewards))
     figures = run(*every, names=("a", "b")).judges
-    assert [pair.judges for pair in figures] == [("a", "b"), ("a", "judge 3"), ("b", "judge 3")]
+    assert [pair.judges for pair in figures] == [
+        ("a", "b"),
+        ("a", "judge 3"),
+        ("b", "judge 3"),
+    ]
     for pair in figures:
         assert pair.correlation is not None
         assert pair.errors is not None
@@ -95,7 +112,9 @@ def test_every_pair_of_judges_is_counted() -> None:
 
 def test_contradictions_of_outcomes_are_listed() -> None:
     """Passed with a low score and failed with a high one are named with group and number, worst first."""
-    one = group_result(one_pass([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(True, False, False, True, False))
+    one = group_result(
+        one_pass([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(True, False, False, True, False)
+    )
     two = group_result(
         one_pass([0.05, 0.6, 0.4]),
         owner=(0, None, 1, 2),
@@ -104,7 +123,10 @@ def test_contradictions_of_outcomes_are_listed() -> None:
     )
     figures = run(one, two, by_outcome=True)
     assert (figures.flawed, figures.near_misses, figures.without_outcome) == (2, 3, 1)
-    assert [(o.group, o.rollout, o.score) for o in figures.flawed_listed] == [("g1", 1, 0.05), ("g0", 1, 0.1)]
+    assert [(o.group, o.rollout, o.score) for o in figures.flawed_listed] == [
+        ("g1", 1, 0.05),
+        ("g0", 1, 0.1),
+    ]
     assert [(o.group, o.rollout, o.score) for o in figures.near_misses_listed] == [
         ("g0", 2, 0.9),
         ("g1", 3, 0.6),
@@ -126,7 +148,9 @@ def test_the_most_extreme_are_kept() -> None:
     """All contradictions are counted, and the twenty most extreme are listed, in any order of the groups."""
     rng = random.Random(11)
     low = rng.sample([i / 1000 for i in range(400)], 400)
-    figures = run(*(group_result(one_pass([score, 0.5]), outcomes=(True, None)) for score in low))
+    figures = run(
+        *(group_result(one_pass([score, 0.5]), outcomes=(True, None)) for score in low)
+    )
     assert figures.flawed == 400
     assert [odd.score for odd in figures.flawed_listed] == sorted(low)[:20]
 

@@ -14,14 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.config import CombineSettings
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine, ordered
+from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import FailedCall, GroupError, GroupResult, GroupScores, PassScores
-from tests.scoring.group_results import failed_call, group_result, groups, one_pass, scores
+from tests.scoring.group_results import (
+    failed_call,
+    group_result,
+    groups,
+    one_pass,
+    scores,
+)
 
 
-def scores_of(group: GroupResult, batch: BatchStatistics | None = None, **how: Any) -> GroupScores:
+def scores_of(
+    group: GroupResult, batch: BatchStatistics | None = None, **how: Any
+) -> GroupScores:
     """The scores of a group that has them."""
     result = combine(group, CombineSettings(**how), batch or BatchStatistics())
     assert isinstance(result, GroupScores), result
@@ -48,7 +56,15 @@ def slanted(number: int = 30, by: float = 0.2) -> BatchStatistics:
     rng = random.Random(1)
     return batch_of(
         *(
-            group_result(one_pass([0.5 + by, 0.5 + 0.02 * rng.random(), 0.5 - by + 0.02 * rng.random()]))
+            group_result(
+                one_pass(
+                    [
+                        0.5 + by,
+                        0.5 + 0.02 * rng.random(),
+                        0.5 - by + 0.02 * rng.random(),
+                    ]
+                )
+            )
             for _ in range(number)
         )
     )
@@ -65,7 +81,11 @@ def test_one_pass_of_one_judge(values: list[float], rng: random.Random) -> None:
     result = scores_of(group_result(replies))
     for position, rollout in enumerate(order):
         one = result.rollouts[rollout]
-        assert (one.score, one.judge_score, one.spread) == (values[position], values[position], None)
+        assert (one.score, one.judge_score, one.spread) == (
+            values[position],
+            values[position],
+            None,
+        )
         assert one.explanation == replies.explanations[position]
     assert (result.passes, result.reliability, result.passes_for) == (1, None, None)
     same = max(values) - min(values) < 5e-10
@@ -83,7 +103,11 @@ def test_mean_of_the_judges_means(group: GroupResult) -> None:
             continue
         means = []
         for judge in range(group.judges):
-            own = [b.scores[b.distinct.index(rollout)] for b in group.pass_scores if b.judge == judge]
+            own = [
+                b.scores[b.distinct.index(rollout)]
+                for b in group.pass_scores
+                if b.judge == judge
+            ]
             means.append(fsum(own) / len(own))
             assert one.by_judge[judge] == pytest.approx(means[-1], abs=1e-12)
         assert one.score == pytest.approx(fsum(means) / len(means), abs=1e-12)
@@ -104,7 +128,9 @@ def test_order_of_replies(group: GroupResult, rng: random.Random, order: bool) -
         failed_calls=tuple(rng.sample(failed, len(failed))),
     )
     how = CombineSettings(by_outcome=order, min_passes=3)
-    assert combine(group, how, BatchStatistics()) == combine(other, how, BatchStatistics())
+    assert combine(group, how, BatchStatistics()) == combine(
+        other, how, BatchStatistics()
+    )
 
 
 @given(groups())
@@ -134,21 +160,31 @@ def test_judge_with_too_few_passes() -> None:
     assert [one.by_judge for one in result.rollouts] == [{0: 0.1}, {0: 0.9}]
     assert result.degraded
     assert result.passes == 3
-    assert scores_of(group_result(*replies, *lost, judges=2)).scores == pytest.approx((0.55, 0.45))
+    assert scores_of(group_result(*replies, *lost, judges=2)).scores == pytest.approx(
+        (0.55, 0.45)
+    )
 
 
 def test_group_left_out_by_the_cap() -> None:
     """A group without scores counts as left out if the cap left out one of its calls."""
-    result = error_of(group_result(failed_call(0, kind="refused"), failed_call(0, 1, "budget", "too dear")))
+    result = error_of(
+        group_result(
+            failed_call(0, kind="refused"), failed_call(0, 1, "budget", "too dear")
+        )
+    )
     assert (result.kind, result.reason) == ("budget", "too dear")
-    some = group_result(one_pass([0.1, 0.9]), failed_call(1), failed_call(2, kind="budget"), judges=2)
+    some = group_result(
+        one_pass([0.1, 0.9]), failed_call(1), failed_call(2, kind="budget"), judges=2
+    )
     assert error_of(some, min_passes=2).kind == "budget"
 
 
 def test_lost_window() -> None:
     """If no answered window showed some rollouts, the group has no scores."""
     lost = FailedCall(0, 0, 1, GroupError("transport", "gone"))
-    result = error_of(group_result(one_pass([0.1, 0.9], distinct=(0, 1)), lost, size=4, windows=2))
+    result = error_of(
+        group_result(one_pass([0.1, 0.9], distinct=(0, 1)), lost, size=4, windows=2)
+    )
     assert result.kind == "transport"
     assert result.reason == (
         "some rollouts have scores of 0 of 1 passes, and 1 are needed; the first that did not: gone"
@@ -160,7 +196,9 @@ def test_interrupted_group(group: GroupResult, whole: bool) -> None:
     """An interrupted group has no scores, for any replies that it has: a rerun has to finish it."""
     stop = failed_call(3, kind="interrupted", reason="stopped")
     pass_scores = group.pass_scores if whole else ()
-    result = error_of(replace(group, pass_scores=pass_scores, failed_calls=(failed_call(2), stop)))
+    result = error_of(
+        replace(group, pass_scores=pass_scores, failed_calls=(failed_call(2), stop))
+    )
     assert (result.kind, result.reason) == ("interrupted", "stopped")
 
 
@@ -174,7 +212,11 @@ def test_interrupted_group(group: GroupResult, whole: bool) -> None:
         ([one_pass([0.8] * 3), one_pass([0.6] * 3, 1)], 0.0),
         ([one_pass([0.2, 0.5, 0.8]), one_pass([0.8, 0.5, 0.2], 1)], 0.0),
         ([one_pass([0.1, 0.7, 0.4]), one_pass([0.7, 0.1, 0.4], 0, 1)], 0.0),
-        ([one_pass([0.1, 0.2, 0.3], t) for t in range(3)] + [one_pass([0.3, 0.2, 0.1], 0, 1)], 0.0),
+        (
+            [one_pass([0.1, 0.2, 0.3], t) for t in range(3)]
+            + [one_pass([0.3, 0.2, 0.1], 0, 1)],
+            0.0,
+        ),
         ([one_pass([0.7] * 3), failed_call(1)], None),
     ],
     ids=[
@@ -200,7 +242,9 @@ def test_passes_needed() -> None:
     """A panel of three that needs six columns needs two passes."""
     rows = [[0.3, 0.45, 0.6], [0.35, 0.5, 0.5], [0.25, 0.5, 0.6]]
     one = scores_of(group_result(*(one_pass(row, t) for t, row in enumerate(rows))))
-    panel = scores_of(group_result(*(one_pass(row, 0, j) for j, row in enumerate(rows)), judges=3))
+    panel = scores_of(
+        group_result(*(one_pass(row, 0, j) for j, row in enumerate(rows)), judges=3)
+    )
     assert one.reliability == panel.reliability
     assert one.passes_for is not None
     assert panel.passes_for == -(-one.passes_for // 3)
@@ -232,7 +276,9 @@ def test_debias_keeps_a_tie() -> None:
     """Corrections of equal scores differ by position and not by rollout: the group stays a tie."""
     for passes in (1, 2, 3):
         result = scores_of(
-            group_result(*(one_pass([0.5] * 3, t) for t in range(passes))), slanted(), debias=True
+            group_result(*(one_pass([0.5] * 3, t) for t in range(passes))),
+            slanted(),
+            debias=True,
         )
         assert len(set(result.scores)) == 3
         assert (result.tied, result.one_score, result.weight) == (True, True, 0.0)
@@ -247,7 +293,9 @@ def turned(rng: random.Random, error: float = 0.01) -> GroupResult:
         order = rng.sample(range(6), 6)
         shown = zip(order, places, strict=True)
         return one_pass(
-            [true[i] + by + rng.gauss(0, error) for i, by in shown], pass_index, distinct=tuple(order)
+            [true[i] + by + rng.gauss(0, error) for i, by in shown],
+            pass_index,
+            distinct=tuple(order),
         )
 
     return group_result(replies(0), replies(1))
@@ -259,12 +307,18 @@ def test_corrected_bias_is_no_noise() -> None:
     results = [turned(rng) for _ in range(60)]
     how, batch = CombineSettings(debias=True), batch_of(*results)
     batch.refit_noise(results, CombineSettings())
-    raw, before = batch.prior, [scores_of(group, batch).reliability for group in results]
+    raw, before = (
+        batch.prior,
+        [scores_of(group, batch).reliability for group in results],
+    )
     batch.refit_noise(results, how)
     after = [scores_of(group, batch, debias=True).reliability for group in results]
     assert raw.variance > 0.01
     assert batch.prior.variance < 0.001
-    assert all(a is not None and b is not None and a > b for a, b in zip(after, before, strict=True))
+    assert all(
+        a is not None and b is not None and a > b
+        for a, b in zip(after, before, strict=True)
+    )
     assert min(a for a in after if a is not None) > 0.9
     assert batch.position_bias.groups == 60
 
@@ -273,7 +327,9 @@ def mixed_panel(rng: random.Random) -> GroupResult:
     """A judge that is strict and flat and one that is neither."""
     true = [rng.random() for _ in range(4)]
     return group_result(
-        one_pass([0.1 + 0.2 * t for t in true]), one_pass([0.2 + 0.6 * t for t in true], 0, 1), judges=2
+        one_pass([0.1 + 0.2 * t for t in true]),
+        one_pass([0.2 + 0.6 * t for t in true], 0, 1),
+        judges=2,
     )
 
 
@@ -299,7 +355,13 @@ def test_standardize_is_for_panels() -> None:
     result = scores_of(flat, batch_of(flat), standardize=True)
     assert [one.by_judge[1] for one in result.rollouts] == pytest.approx([0.4, 0.4])
     strong = [one_pass([0.6, 0.7], pass_index, 2) for pass_index in range(2)]
-    final = group_result(one_pass([0.2, 0.8]), one_pass([0.1, 0.2], 0, 1), *strong, judges=2, escalated_to=2)
+    final = group_result(
+        one_pass([0.2, 0.8]),
+        one_pass([0.1, 0.2], 0, 1),
+        *strong,
+        judges=2,
+        escalated_to=2,
+    )
     assert scores_of(final, batch_of(final), standardize=True).scores == (0.6, 0.7)
 
 
@@ -311,7 +373,9 @@ def test_blend_is_the_weighted_mean(group: GroupResult, share: float) -> None:
     """The score is share · judge + (1 − share) · reward for each rollout, also for duplicates."""
     result, plain = scores_of(group, blend=share), scores_of(group)
     assert [one.judge_score for one in result.rollouts] == list(plain.scores)
-    for score, own, reward in zip(result.scores, plain.scores, group.rewards, strict=True):
+    for score, own, reward in zip(
+        result.scores, plain.scores, group.rewards, strict=True
+    ):
         assert (score is None) is (own is None)
         if score is not None and own is not None and reward is not None:
             assert score == pytest.approx(share * own + (1 - share) * reward)
@@ -321,7 +385,9 @@ def test_blend_is_the_weighted_mean(group: GroupResult, share: float) -> None:
 @pytest.mark.parametrize("reward", [-1.0, 1.5, 1e300])
 def test_blend_mixes_no_scales(reward: float) -> None:
     """A reward outside 0 to 1 fails the group, and the message names it."""
-    result = error_of(group_result(one_pass([0.1, 0.9]), rewards=(1.0, reward)), blend=0.5)
+    result = error_of(
+        group_result(one_pass([0.1, 0.9]), rewards=(1.0, reward)), blend=0.5
+    )
     assert result.kind == "input"
     assert result.reason.startswith(
         f"rollout 2 has the reward {reward:g}, and scores to blend it with go from 0 to 1"
@@ -333,7 +399,10 @@ def test_order_by_outcome(group: GroupResult, blend: float | None) -> None:
     """With --order-by-outcome no failed rollout is above a passed one, even with --blend."""
     result = scores_of(group, by_outcome=True, blend=blend)
     pairs = list(zip(result.scores, group.outcomes, strict=True))
-    for (one, good), (other, bad) in [*combinations(pairs, 2), *combinations(pairs[::-1], 2)]:
+    for (one, good), (other, bad) in [
+        *combinations(pairs, 2),
+        *combinations(pairs[::-1], 2),
+    ]:
         if one is not None and other is not None and good is True and bad is False:
             assert one >= other
     assert [one.judge_score for one in result.rollouts] == list(scores_of(group).scores)
@@ -347,19 +416,29 @@ def test_tie_by_outcome(passes: int) -> None:
     result = scores_of(group, by_outcome=True)
     assert (result.tied, result.one_score, result.weight) == (True, False, 0.0)
     assert not scores_of(group).tied
-    assert not scores_of(group_result(*replies, outcomes=(False, True)), by_outcome=True).tied
+    assert not scores_of(
+        group_result(*replies, outcomes=(False, True)), by_outcome=True
+    ).tied
     same = group_result(one_pass([0.4]), owner=(0, 0), outcomes=(True, False))
     scored = combine(same, CombineSettings(by_outcome=True), BatchStatistics(), "score")
     assert isinstance(scored, GroupScores)
     assert not scored.tied
 
 
-rated = st.lists(st.tuples(st.none() | scores, st.sampled_from([None, False, True])), min_size=1, max_size=12)
+rated = st.lists(
+    st.tuples(st.none() | scores, st.sampled_from([None, False, True])),
+    min_size=1,
+    max_size=12,
+)
 
 
 def distance(before: Sequence[float | None], after: Sequence[float | None]) -> float:
     """The sum of squared changes."""
-    return sum((a - b) ** 2 for a, b in zip(before, after, strict=True) if a is not None and b is not None)
+    return sum(
+        (a - b) ** 2
+        for a, b in zip(before, after, strict=True)
+        if a is not None and b is not None
+    )
 
 
 @given(rated, st.lists(st.floats(0, 1), min_size=12, max_size=12), st.floats(0, 1))
@@ -370,7 +449,11 @@ def test_order_by_outcome_is_the_nearest(
     before, outcomes = [s for s, _ in pairs], [o for _, o in pairs]
     after = ordered(before, outcomes)
     assert ordered(after, outcomes) == after
-    assert all(now == was for was, now, o in zip(before, after, outcomes, strict=True) if o is None)
+    assert all(
+        now == was
+        for was, now, o in zip(before, after, outcomes, strict=True)
+        if o is None
+    )
     for these in (others[: len(pairs)], [0.0 if s is None else s for s in before]):
         rows = zip(before, outcomes, these, strict=True)
         candidate = [
@@ -383,7 +466,9 @@ def test_order_by_outcome_is_the_nearest(
 # --- windows --------------------------------------------------------------------------------------
 
 
-def windowed(seed: int, distinct: int = 24, windows: int = 4, judge: int = 0) -> list[PassScores]:
+def windowed(
+    seed: int, distinct: int = 24, windows: int = 4, judge: int = 0
+) -> list[PassScores]:
     """Two passes over windows, each with a level of its own."""
     rng = random.Random(seed)
     replies = []
@@ -393,10 +478,15 @@ def windowed(seed: int, distinct: int = 24, windows: int = 4, judge: int = 0) ->
             shown = order[window::windows]
             level = rng.gauss(0, 0.1)
             given = [
-                min(1, max(0, 0.2 + 0.6 * rollout / distinct + level + rng.gauss(0, 0.02)))
+                min(
+                    1,
+                    max(0, 0.2 + 0.6 * rollout / distinct + level + rng.gauss(0, 0.02)),
+                )
                 for rollout in shown
             ]
-            replies.append(one_pass(given, pass_index, judge, window=window, distinct=shown))
+            replies.append(
+                one_pass(given, pass_index, judge, window=window, distinct=shown)
+            )
     return replies
 
 
@@ -406,7 +496,11 @@ def test_windows_of_one_score_each(judges: int) -> None:
     replies = [
         replace(one, scores=(level,) * len(one.scores))
         for judge in range(judges)
-        for one, level in zip(windowed(1, judge=judge), (0.2, 0.9, 0.5, 0.5, 0.7, 0.1, 0.3, 1.0), strict=True)
+        for one, level in zip(
+            windowed(1, judge=judge),
+            (0.2, 0.9, 0.5, 0.5, 0.7, 0.1, 0.3, 1.0),
+            strict=True,
+        )
     ]
     result = scores_of(group_result(*replies, size=24, windows=4, judges=judges))
     assert (result.tied, result.one_score, result.weight) == (True, True, 0.0)

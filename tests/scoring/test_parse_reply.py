@@ -34,7 +34,10 @@ def answer(*scores: Any) -> str:
 
 def keyed(*pairs: tuple[str, Any]) -> str:
     """An answer as an object; an id may stand in it twice."""
-    members = (f'"{label}": {{"explanation": "so", "score": {json.dumps(score)}}}' for label, score in pairs)
+    members = (
+        f'"{label}": {{"explanation": "so", "score": {json.dumps(score)}}}'
+        for label, score in pairs
+    )
     return f'{{"scores": {{{", ".join(members)}}}}}'
 
 
@@ -86,13 +89,20 @@ OTHERS = [
 
 def test_read(subtests: pytest.Subtests) -> None:
     """Every good form of an answer is parsed, by id and never by position."""
-    for text, scores, rescaled, unknown in [*((text, [0.25, 1.0], False, 0) for text in SAME), *OTHERS]:
+    for text, scores, rescaled, unknown in [
+        *((text, [0.25, 1.0], False, 0) for text in SAME),
+        *OTHERS,
+    ]:
         with subtests.test(text=text):
             result = parse(text, LABELS)
-            assert [result.entries[label][0] for label in LABELS] == pytest.approx(scores)
+            assert [result.entries[label][0] for label in LABELS] == pytest.approx(
+                scores
+            )
             assert (result.rescaled, result.unknown) == (rescaled, unknown)
             assert all(0 <= score <= 1 for score, _ in result.entries.values())
-            assert not any(str(score).startswith("-") for score, _ in result.entries.values())
+            assert not any(
+                str(score).startswith("-") for score, _ in result.entries.values()
+            )
 
 
 DEFECTS = {
@@ -115,7 +125,9 @@ DEFECTS = {
     "two different scores": [listed(ONE, TWO, ("bcdf", 0.3))],
     "mixed scales": [answer(0.5, 7), answer(0.9999999, 7)],
     "negative": [answer(-0.1, 1), keyed(ONE, ("ghjk", -1)), answer(-0.00001, 1)],
-    "out of range": [answer(odd, 1) for odd in (11, 1.05, 1.00001, 10.00001, "12/10", "101%")]
+    "out of range": [
+        answer(odd, 1) for odd in (11, 1.05, 1.00001, 10.00001, "12/10", "101%")
+    ]
     + [answer(1.5, 0), answer(80, 60)],
     "no number": [
         *(answer(odd, 1) for odd in ("1/0", True, None, "high", "0.8x", "0,8", [0.8])),
@@ -142,7 +154,10 @@ HOSTILE = {
     "braces and keys": '{"scores":' * 500_000,
     "brackets": '{"scores": ' + "[" * 2_500_000,
     "deep": '{"scores":' + "[" * 900 + "]" * 900 + "}",
-    "deep score": '{"scores":[{"trajectory_id":"bcdf","score":' + "[" * 900 + "]" * 900 + "}]}",
+    "deep score": '{"scores":[{"trajectory_id":"bcdf","score":'
+    + "[" * 900
+    + "]" * 900
+    + "}]}",
     "objects": '{"scores": [' + '{"a":1},' * 600_000,
     "newlines": "```" + "\n" * 1_000_000 + "x",
     "digits": answer("1" * 1_000_000 + "x", "1" * 1_000_000 + "/x"),
@@ -166,13 +181,20 @@ def test_hostile(subtests: pytest.Subtests) -> None:
 @given(values | st.text(max_size=30))
 def test_anything(value: Any) -> None:
     """Any JSON and any text is parsed or a defect."""
-    for text in (str(value), *map(json.dumps, (value, {"scores": value}, {"scores": [value]}))):
+    for text in (
+        str(value),
+        *map(json.dumps, (value, {"scores": value}, {"scores": [value]})),
+    ):
         with suppress(DefectError):
             parse(text, LABELS)
         parse_complete(text, LABELS)
 
 
-scores = st.floats(0, 1) | st.integers(0, 10) | st.sampled_from(["0.5", "7/10", "30%", "x", None, -1, 11])
+scores = (
+    st.floats(0, 1)
+    | st.integers(0, 10)
+    | st.sampled_from(["0.5", "7/10", "30%", "x", None, -1, 11])
+)
 
 
 @given(st.lists(scores, min_size=1, max_size=6), st.randoms())
@@ -203,7 +225,12 @@ def test_cut_doubtful() -> None:
     """A cut-off reply on another scale, with two scores for an id, or in a thought has no entries."""
     cut = '{"scores": [' + json.dumps(entry("bcdf", 8)) + ", {"
     assert parse_complete(cut, LABELS) == {}
-    double = '{"scores": [' + json.dumps(entry("bcdf", 0.8)) + "," + json.dumps(entry("bcdf", 0.9))
+    double = (
+        '{"scores": ['
+        + json.dumps(entry("bcdf", 0.8))
+        + ","
+        + json.dumps(entry("bcdf", 0.9))
+    )
     assert parse_complete(double, LABELS) == {}
     assert parse_complete(keyed(("bcdf", 0.8), ("bcdf", 0.9))[:-2], LABELS) == {}
     assert parse_complete("<think>" + GOOD, LABELS) == {}

@@ -26,7 +26,14 @@ from ruler_cli.scoring.reliability import (
 )
 from tests.values import few
 
-SHROUT_FLEISS = [(9, 2, 5, 8), (6, 1, 3, 2), (8, 4, 6, 8), (7, 1, 2, 6), (10, 5, 6, 9), (6, 2, 4, 7)]
+SHROUT_FLEISS = [
+    (9, 2, 5, 8),
+    (6, 1, 3, 2),
+    (8, 4, 6, 8),
+    (7, 1, 2, 6),
+    (10, 5, 6, 9),
+    (6, 2, 4, 7),
+]
 """Six targets rated by four judges: Shrout & Fleiss 1979, table 2."""
 
 Columns = list[list[float]]
@@ -37,12 +44,16 @@ def tables(draw: st.DrawFn) -> Columns:
     """Passes of rollouts on the grid that judges answer on."""
     n, k = draw(st.integers(2, 9)), draw(st.integers(2, 5))
     grid = st.integers(0, 20).map(lambda i: i / 20)
-    return draw(st.lists(st.lists(grid, min_size=n, max_size=n), min_size=k, max_size=k))
+    return draw(
+        st.lists(st.lists(grid, min_size=n, max_size=n), min_size=k, max_size=k)
+    )
 
 
 priors = st.one_of(
     st.just(NoisePrior()),
-    st.builds(NoisePrior, st.floats(0.01, 100), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
+    st.builds(
+        NoisePrior, st.floats(0.01, 100), st.floats(1e-5, 0.1), st.floats(1, 1e5)
+    ),
     st.builds(NoisePrior, st.just(inf), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
 )
 
@@ -117,13 +128,21 @@ def test_passes_for(reliability: float, k: int, target: float) -> None:
     assert result == 1 or reached(result - 1) < target * (1 + 1e-9)
 
 
-def anovas(rng: random.Random, groups: int, n: int, k: int, spread: float = 0.0) -> Iterator[Anova]:
+def anovas(
+    rng: random.Random, groups: int, n: int, k: int, spread: float = 0.0
+) -> Iterator[Anova]:
     """Groups by the judge model of the specification: log-normal noise, answers on a grid of .05."""
     for _ in range(groups):
         sd = 0.075 * exp(rng.gauss(0, 0.5))
         truth = [0.5 + spread * rng.gauss(0, 1) for _ in range(n)]
         yield Anova.of(
-            [[min(20, max(0, round((t + rng.gauss(0, sd)) * 20))) / 20 for t in truth] for _ in range(k)]
+            [
+                [
+                    min(20, max(0, round((t + rng.gauss(0, sd)) * 20))) / 20
+                    for t in truth
+                ]
+                for _ in range(k)
+            ]
         )
 
 
@@ -133,13 +152,17 @@ def rejected(groups: list[Anova]) -> float:
     for anova in groups:
         noise.add(anova.ms_res, anova.df_res)
     prior = noise.prior()
-    return sum((rate(anova, prior) or (0, True))[1] is False for anova in groups) / len(groups)
+    return sum((rate(anova, prior) or (0, True))[1] is False for anova in groups) / len(
+        groups
+    )
 
 
 @pytest.mark.parametrize(("n", "k"), few(1, [(8, 2), (4, 4), (2, 2)]))
 def test_pure_noise(n: int, k: int) -> None:
     """About 5 % of the groups of pure noise are not tied, with the prior fitted to the batch."""
-    assert rejected(list(anovas(random.Random(11), 4_000, n, k))) == pytest.approx(0.05, abs=0.012)
+    assert rejected(list(anovas(random.Random(11), 4_000, n, k))) == pytest.approx(
+        0.05, abs=0.012
+    )
 
 
 def test_reliability_is_calibrated() -> None:
@@ -155,7 +178,9 @@ def test_reliability_is_calibrated() -> None:
     pooled = sum(anova.ms_item for anova, _, _ in tables) / len(tables)
     assert 1 - prior.variance / pooled == pytest.approx(2 / 3, abs=0.03)
     rated = [rate(anova, prior) for anova, _, _ in tables]
-    median = sorted(result[0] for result in rated if result is not None)[len(tables) // 2]
+    median = sorted(result[0] for result in rated if result is not None)[
+        len(tables) // 2
+    ]
     assert median == pytest.approx(2 / 3, abs=0.06)
 
 
@@ -200,4 +225,6 @@ def test_polygamma(x: float, psi: float, slope: float) -> None:
 )
 def test_f_survival(f: float, d1: float, d2: float, wanted: float) -> None:
     """The tail of F is SciPy's, with infinite degrees of freedom that of χ²."""
-    assert f_survival(f, d1, d2) == pytest.approx(wanted, rel=1e-9 if d2 < 1e6 * d1 else 1e-4)
+    assert f_survival(f, d1, d2) == pytest.approx(
+        wanted, rel=1e-9 if d2 < 1e6 * d1 else 1e-4
+    )

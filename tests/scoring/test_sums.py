@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.reading.sample import leading_bits
+from ruler_cli.files.sample import leading_bits
 from ruler_cli.scoring.sums import (
     Concordance,
     LengthSums,
@@ -31,7 +31,9 @@ from tests.scoring.group_results import scores
 
 Group = list[tuple[float, float, float]]
 groups_ = st.lists(
-    st.lists(st.tuples(grades, grades, grades), min_size=2, max_size=6), min_size=1, max_size=5
+    st.lists(st.tuples(grades, grades, grades), min_size=2, max_size=6),
+    min_size=1,
+    max_size=5,
 )
 
 
@@ -68,16 +70,30 @@ def test_as_residuals_say(groups: list[Group]) -> None:
     """Both correlations are those of the values written out."""
     result = sums(groups)
     (a, left_a), (b, left_b) = residuals(groups, 0), residuals(groups, 1)
-    for r, wanted in ((correlation(result), (a, b)), (partial_correlation(result), (left_a, left_b))):
+    for r, wanted in (
+        (correlation(result), (a, b)),
+        (partial_correlation(result), (left_a, left_b)),
+    ):
         assert r is None or r == pytest.approx(pearson(*wanted), abs=1e-6)
 
 
 def test_not_defined() -> None:
     """Judges without spread, without error, or without labels have no correlation of errors."""
     assert correlation(sums([[(0.5, 0.1, 0.0), (0.5, 0.2, 1.0)]])) is None
-    nearly = [(0.1 + 0.2, 0.1, 0.0), (0.3, 0.5, 1.0), (0.3, 0.9, 1.0)]  # what rounding leaves is no signal
-    assert correlation(sums([nearly] * 30)) is partial_correlation(sums([nearly] * 30)) is None
-    assert partial_correlation(sums([[(0.0, 0.1, 0.0), (1.0, 0.2, 1.0), (0.0, 0.3, 0.0)]])) is None
+    nearly = [
+        (0.1 + 0.2, 0.1, 0.0),
+        (0.3, 0.5, 1.0),
+        (0.3, 0.9, 1.0),
+    ]  # what rounding leaves is no signal
+    assert (
+        correlation(sums([nearly] * 30))
+        is partial_correlation(sums([nearly] * 30))
+        is None
+    )
+    assert (
+        partial_correlation(sums([[(0.0, 0.1, 0.0), (1.0, 0.2, 1.0), (0.0, 0.3, 0.0)]]))
+        is None
+    )
     assert partial_correlation(sums([[(0.0, 0.1, 1.0), (1.0, 0.2, 1.0)]])) is None
 
 
@@ -93,7 +109,11 @@ def test_counts_are_those_over_each_pair(result: list[tuple[float, float]]) -> N
             won += (score - other) * (label - other_label) > 0
     scores, labels = zip(*result, strict=True)
     assert concordance(scores, labels) == Concordance(pairs, won, tied, spread)
-    assert concordance(labels, labels).won == concordance([-y for y in labels], labels).lost == pairs
+    assert (
+        concordance(labels, labels).won
+        == concordance([-y for y in labels], labels).lost
+        == pairs
+    )
 
 
 values = st.lists(scores, max_size=20)
@@ -109,7 +129,9 @@ def test_moments(one: list[float], other: list[float]) -> None:
     for result in (whole, first + second):
         assert result.number == len(one + other)
         assert result.mean == pytest.approx(fmean(one + other) if one + other else 0)
-        assert result.deviation == pytest.approx(stdev(one + other) if len(one + other) > 1 else 0, abs=1e-9)
+        assert result.deviation == pytest.approx(
+            stdev(one + other) if len(one + other) > 1 else 0, abs=1e-9
+        )
     flat = Moments()
     flat.add([one[0] if one else 0.5] * 9)
     assert flat.deviation == 0.0  # not what rounding leaves of it
@@ -124,7 +146,10 @@ def test_length_is_the_regression_within_groups() -> None:
     """Slope and correlation are those of centred scores on centred logarithms of size."""
     rng = random.Random(4)
     sizes = [[rng.randrange(100, 100_000) for _ in range(6)] for _ in range(40)]
-    given = [[0.01 * i + 0.02 * log2(s) + rng.gauss(0, 0.05) for s in row] for i, row in enumerate(sizes)]
+    given = [
+        [0.01 * i + 0.02 * log2(s) + rng.gauss(0, 0.05) for s in row]
+        for i, row in enumerate(sizes)
+    ]
     sums = LengthSums()
     assert sums.trend() is None
     for row, output in zip(sizes, given, strict=True):
@@ -142,12 +167,17 @@ def test_length_is_the_regression_within_groups() -> None:
 def test_rewards_beyond_all_scales_are_not_known() -> None:
     """A reward whose square no number holds is left out, and errors are those of all other rewards."""
     rng = random.Random(2)
-    groups = [([rng.random() for _ in range(3)], [rng.random() for _ in range(3)]) for _ in range(20)]
+    groups = [
+        ([rng.random() for _ in range(3)], [rng.random() for _ in range(3)])
+        for _ in range(20)
+    ]
     result = []
     for last in (None, 1e300, -1.7e308):
         scores, errors = Counter[str](), Counter[str]()
         for one, other in groups:
-            products = pair_products(list(zip(one, other, [0.0, 1.0, last], strict=True)))
+            products = pair_products(
+                list(zip(one, other, [0.0, 1.0, last], strict=True))
+            )
             scores.update(products["scores"])
             errors.update(products["errors"])
         result.append((partial_correlation(errors), errors["n"], scores["n"]))
@@ -156,7 +186,9 @@ def test_rewards_beyond_all_scales_are_not_known() -> None:
     assert result[0][1:] == (40, 60)
 
 
-@given(st.lists(st.integers(0, 10**9), min_size=1), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
+@given(
+    st.lists(st.integers(0, 10**9), min_size=1), st.sampled_from([0.5, 0.9, 0.99, 1.0])
+)
 def test_quantile(lengths: list[int], share: float) -> None:
     """The share of lengths at or below the quantile is the one asked for, to one part in 128."""
     result = quantile(Counter(leading_bits(length, 8) for length in lengths), share)

@@ -25,12 +25,19 @@ def seen(draw: st.DrawFn) -> tuple[Windows, int]:
     rollouts = draw(st.integers(1, 9))
     subsets = st.lists(st.integers(0, rollouts - 1), unique=True, max_size=rollouts)
     windows = draw(st.lists(subsets, max_size=6))
-    scored = [(w, draw(st.lists(GRID, min_size=len(w), max_size=len(w)))) for w in windows]
+    scored = [
+        (w, draw(st.lists(GRID, min_size=len(w), max_size=len(w)))) for w in windows
+    ]
     return scored, rollouts
 
 
 def in_windows(
-    truth: Sequence[float], size: int, rng: random.Random, shift: float, noise: float, turns: int = 2
+    truth: Sequence[float],
+    size: int,
+    rng: random.Random,
+    shift: float,
+    noise: float,
+    turns: int = 2,
 ) -> Windows:
     """Each rollout in one random window per pass, each window at its own level."""
     result: Windows = []
@@ -39,7 +46,9 @@ def in_windows(
         for at in range(0, len(order), size):
             rollouts = order[at : at + size]
             level = rng.gauss(0, shift)
-            result.append((rollouts, [truth[i] + level + rng.gauss(0, noise) for i in rollouts]))
+            result.append(
+                (rollouts, [truth[i] + level + rng.gauss(0, noise) for i in rollouts])
+            )
     return result
 
 
@@ -58,7 +67,9 @@ def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
         for j in range(n):
             if j != i:
                 factor = rows[j][i] / rows[i][i]
-                rows[j] = [a - factor * b for a, b in zip(rows[j], rows[i], strict=True)]
+                rows[j] = [
+                    a - factor * b for a, b in zip(rows[j], rows[i], strict=True)
+                ]
     return [rows[i][n] / rows[i][i] for i in range(n)]
 
 
@@ -87,7 +98,9 @@ def test_shape(given: tuple[Windows, int]) -> None:
     fitted = fit(windows, rollouts)
     everything = [y for _, scores in windows for y in scores]
     shown = {rollout for window, _ in windows for rollout in window}
-    assert [x is None for x in fitted.scores] == [i not in shown for i in range(rollouts)]
+    assert [x is None for x in fitted.scores] == [
+        i not in shown for i in range(rollouts)
+    ]
     assert sum(map(len, fitted.adjusted)) == len(everything)
     for x, own in zip(fitted.scores, fitted.adjusted, strict=True):
         if x is not None:
@@ -123,22 +136,35 @@ def test_whole_table() -> None:
     """If every pass shows all, scores are means over passes and the analysis is the complete table's."""
     rng = random.Random(3)
     columns = [[rng.randint(0, 20) / 20 for _ in range(6)] for _ in range(4)]
-    fitted, whole = fit([(list(range(6)), column) for column in columns], 6), Anova.of(columns)
-    assert known(fitted) == pytest.approx([sum(row) / 4 for row in zip(*columns, strict=True)])
+    fitted, whole = (
+        fit([(list(range(6)), column) for column in columns], 6),
+        Anova.of(columns),
+    )
+    assert known(fitted) == pytest.approx(
+        [sum(row) / 4 for row in zip(*columns, strict=True)]
+    )
     assert fitted.anova.k == whole.k
-    assert (fitted.anova.ms_item, fitted.anova.ms_res) == pytest.approx((whole.ms_item, whole.ms_res))
+    assert (fitted.anova.ms_item, fitted.anova.ms_res) == pytest.approx(
+        (whole.ms_item, whole.ms_res)
+    )
     assert (fitted.anova.df_item, fitted.anova.df_res) == (whole.df_item, whole.df_res)
     assert fitted.anova.efficiency == pytest.approx(1)
 
 
 def test_contracted() -> None:
     """Scores solve the normal equations; if any leaves the observed range, one factor draws all in."""
-    windows: Windows = [([0, 1], [0.0, 1.0]), ([1, 2], [0.0, 1.0]), ([2, 3], [0.0, 1.0])]
+    windows: Windows = [
+        ([0, 1], [0.0, 1.0]),
+        ([1, 2], [0.0, 1.0]),
+        ([2, 3], [0.0, 1.0]),
+    ]
     scores = known(fit(windows, 4))
     assert (min(scores), max(scores)) == (0, 1)
     wanted = dense(windows, 4, RIDGE)
     assert max(wanted) > 0.5
-    assert [x - 0.5 for x in scores] == pytest.approx([w * 0.5 / max(wanted) for w in wanted])
+    assert [x - 0.5 for x in scores] == pytest.approx(
+        [w * 0.5 / max(wanted) for w in wanted]
+    )
 
 
 def test_efficiency_is_the_variance_of_contrasts() -> None:
@@ -165,7 +191,9 @@ def test_estimated_efficiency() -> None:
     rng = random.Random(6)
     result = []
     for n in (128, 1_000):
-        windows = in_windows([rng.uniform(0.4, 0.6) for _ in range(n)], 8, rng, 0.05, 0.05)
+        windows = in_windows(
+            [rng.uniform(0.4, 0.6) for _ in range(n)], 8, rng, 0.05, 0.05
+        )
         result.append(fit(windows, n).anova.efficiency)
     assert result[0] == pytest.approx(result[1], rel=0.03)
 
@@ -194,4 +222,6 @@ def test_large_group() -> None:
         return time.process_time() - began
 
     small = min(seconds(2_000) for _ in range(3))
-    assert seconds(32_000) < 32 * small  # 16 times as many rollouts: 17 times the time; a square part took 61
+    assert (
+        seconds(32_000) < 32 * small
+    )  # 16 times as many rollouts: 17 times the time; a square part took 61

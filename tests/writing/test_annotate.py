@@ -11,17 +11,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli import __version__
-from ruler_cli.config import CombineSettings, OnFailure
+from ruler_cli.files.parse import parse
+from ruler_cli.formats.annotate import annotate
 from ruler_cli.formats.interface import Format, ListLayout, RecordLayout
+from ruler_cli.formats.output_fields import (
+    Annotation,
+    Digests,
+    annotations_of,
+    group_fields,
+)
 from ruler_cli.formats.reader import Reader
-from ruler_cli.reading.parse import parse
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
+from ruler_cli.settings.models import CombineSettings, OnFailure
 from ruler_cli.types import Group, GroupResult, Rollout, Usage
-from ruler_cli.writing.annotate import annotate
-from ruler_cli.writing.fields import Annotation, Digests, annotations_of, group_fields
 from tests.scoring.group_results import failed_call, group_result, groups, one_pass
-from tests.values import group, layouts, line, reader, same, talk, text_of, texts, values
+from tests.values import (
+    group,
+    layouts,
+    line,
+    reader,
+    same,
+    talk,
+    text_of,
+    texts,
+    values,
+)
 
 GROUP = {"status": "scored", "key": "g"}
 MESSAGES = {"messages": talk("4")}
@@ -37,17 +52,25 @@ FAILED = {"status": "failed", "kind": "reply", "reason": "the judge said nothing
 
 
 def annotated(
-    record: Any, *annotations: Annotation, on_failure: OnFailure = "null", using: Reader | None = None
+    record: Any,
+    *annotations: Annotation,
+    on_failure: OnFailure = "null",
+    using: Reader | None = None,
 ) -> bytes:
     """Return one record's bytes with these annotations."""
     using = using or reader(record)
     (read,) = using.read(line(record))
-    given = [{**m, "group": GROUP} if using.format.shape != "group" else m for m in annotations]
+    given = [
+        {**m, "group": GROUP} if using.format.shape != "group" else m
+        for m in annotations
+    ]
     both = list(zip(read.rollouts, given, strict=True))
     return annotate(read.line.raw, using.format, both, GROUP, on_failure)
 
 
-def annotated_record(record: Any, *annotations: Annotation, **how: Any) -> dict[str, Any]:
+def annotated_record(
+    record: Any, *annotations: Annotation, **how: Any
+) -> dict[str, Any]:
     """Return one record with these annotations."""
     return parse(annotated(record, *annotations, **how))
 
@@ -55,7 +78,8 @@ def annotated_record(record: Any, *annotations: Annotation, **how: Any) -> dict[
 def test_trajectory() -> None:
     """A trajectory gets reward, metrics, log and `ruler`, with the group's fields inside."""
     done = annotated_record(
-        {**MESSAGES, "reward": 1, "metrics": {"m": 2}, "logs": ["l"], "x": None}, scored()
+        {**MESSAGES, "reward": 1, "metrics": {"m": 2}, "logs": ["l"], "x": None},
+        scored(),
     )
     assert done == {
         **MESSAGES,
@@ -70,7 +94,10 @@ def test_trajectory() -> None:
 
 def test_group() -> None:
     """A group gets an annotation in each trajectory, and its own fields once."""
-    record = {"trajectories": [{**MESSAGES, "reward": 1}, 7, {**MESSAGES, "n": 3}], "rubric": "r"}
+    record = {
+        "trajectories": [{**MESSAGES, "reward": 1}, 7, {**MESSAGES, "n": 3}],
+        "rubric": "r",
+    }
     done = annotated_record(record, scored(0.1), FAILED, scored(0.9))
     first, second, third = done["trajectories"]
     assert [t["reward"] for t in (first, third)] == [0.1, 0.9]
@@ -121,7 +148,10 @@ def unpacked(raw: bytes) -> dict[str, Any]:
     """Return a record with its members in JSON text parsed."""
     quoted = ("metrics", "trajectory_json")
     record = parse(raw)
-    return {k: json.loads(v) if k in quoted and str(v)[:2] == '{"' else v for k, v in record.items()}
+    return {
+        k: json.loads(v) if k in quoted and str(v)[:2] == '{"' else v
+        for k, v in record.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -133,17 +163,29 @@ def unpacked(raw: bytes) -> dict[str, Any]:
         {**MESSAGES, "reward": 1.5, "metrics": "other", "logs": 3},
         {"messages_and_choices": talk("4")},
         {**ROW, **MESSAGES, "reward": 1.5, "metrics": '{"m": 1}'},
-        {"group_index": 0, "trajectory_json": json.dumps({**MESSAGES, "reward": 1.5}), "reward": 1.5},
-        {"group_index": 0, "trajectory_json": json.dumps({**MESSAGES, "reward": None}), "reward": None},
+        {
+            "group_index": 0,
+            "trajectory_json": json.dumps({**MESSAGES, "reward": 1.5}),
+            "reward": 1.5,
+        },
+        {
+            "group_index": 0,
+            "trajectory_json": json.dumps({**MESSAGES, "reward": None}),
+            "reward": None,
+        },
         {"task_id": 1, "traj": talk("4"), "reward": 1.5},
     ],
 )
-@pytest.mark.parametrize("between", [scored(0.2, "bad"), FAILED], ids=["scored", "failed"])
+@pytest.mark.parametrize(
+    "between", [scored(0.2, "bad"), FAILED], ids=["scored", "failed"]
+)
 def test_again(record: dict[str, Any], between: Annotation) -> None:
     """A record scored again equals one scored once."""
     detected = reader(record)
     once = unpacked(annotated(record, scored(), using=detected))
-    twice = unpacked(annotated(annotated(record, between, using=detected), scored(), using=detected))
+    twice = unpacked(
+        annotated(annotated(record, between, using=detected), scored(), using=detected)
+    )
     assert twice == once
 
 
@@ -152,7 +194,9 @@ def test_again(record: dict[str, Any], between: Annotation) -> None:
 def test_failed(shape: dict[str, Any], reward: dict[str, Any]) -> None:
     """A failure sets the reward to null, and states its reason and the independent reward."""
     done = annotated_record({**shape, **reward, "logs": ["l"]}, FAILED)
-    original = reward.get("reward", 0.0 if "messages_and_choices" in shape and not reward else None)
+    original = reward.get(
+        "reward", 0.0 if "messages_and_choices" in shape and not reward else None
+    )
     assert (done["reward"], done["logs"]) == (None, ["l"])
     assert done["ruler"] == {**FAILED, "group": GROUP, "independent_reward": original}
     assert "ruler_score" not in done.get("metrics", {})
@@ -160,7 +204,10 @@ def test_failed(shape: dict[str, Any], reward: dict[str, Any]) -> None:
 
 def test_failed_after_scored() -> None:
     """A failure removes the score and explanation of an earlier run, also with `keep`."""
-    raw = b'{"messages": %s, "reward": 1.50, "logs": ["a", "b"]}' % json.dumps(talk("4")).encode()
+    raw = (
+        b'{"messages": %s, "reward": 1.50, "logs": ["a", "b"]}'
+        % json.dumps(talk("4")).encode()
+    )
     before = annotated(raw, scored())
     for how, reward in (("null", b"null"), ("keep", b"1.50")):
         done = annotated(before, FAILED, on_failure=how)  # type: ignore[arg-type]  # one of the two
@@ -169,7 +216,12 @@ def test_failed_after_scored() -> None:
         assert b"RULER explanation" not in done
         assert b'"logs": ["a", "b"]' in done
         assert b'"independent_reward":1.50' in done
-    assert annotated_record(annotated(MESSAGES, scored()), FAILED, on_failure="keep")["reward"] is None
+    assert (
+        annotated_record(annotated(MESSAGES, scored()), FAILED, on_failure="keep")[
+            "reward"
+        ]
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,17 +230,28 @@ def test_failed_after_scored() -> None:
         (None, {"ruler_score": 0.75, "independent_reward": 1}),
         ({}, {"ruler_score": 0.75, "independent_reward": 1}),
         ('{"m": NaN}', '{"m": NaN, "ruler_score": 0.75, "independent_reward": 1}'),
-        ('{"m": "\\ud800"}', '{"m": "\\ud800", "ruler_score": 0.75, "independent_reward": 1}'),
+        (
+            '{"m": "\\ud800"}',
+            '{"m": "\\ud800", "ruler_score": 0.75, "independent_reward": 1}',
+        ),
         ("not json", "not json"),
         ("[1]", "[1]"),
         ([1], [1]),
         (7, 7),
-        ({"ruler_score": 0.1, "independent_reward": 9}, {"ruler_score": 0.75, "independent_reward": 9}),
+        (
+            {"ruler_score": 0.1, "independent_reward": 9},
+            {"ruler_score": 0.75, "independent_reward": 9},
+        ),
     ],
 )
 def test_metrics(metrics: Any, wanted: Any) -> None:
     """Metrics are an object or JSON text; any other value stays."""
-    assert annotated_record({**MESSAGES, "metrics": metrics, "reward": 1}, scored())["metrics"] == wanted
+    assert (
+        annotated_record({**MESSAGES, "metrics": metrics, "reward": 1}, scored())[
+            "metrics"
+        ]
+        == wanted
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,8 +260,14 @@ def test_metrics(metrics: Any, wanted: Any) -> None:
         ("[]", '["RULER explanation: good"]'),
         ("[ ]", '["RULER explanation: good" ]'),
         ('["a" , "b" ]', '["a" , "b", "RULER explanation: good" ]'),
-        ('["a" ,"RULER explanation: old","b" ]', '["a" ,"RULER explanation: good","b" ]'),
-        ('["RULER explanation: 1","x","RULER explanation: 2"]', '["RULER explanation: good","x"]'),
+        (
+            '["a" ,"RULER explanation: old","b" ]',
+            '["a" ,"RULER explanation: good","b" ]',
+        ),
+        (
+            '["RULER explanation: 1","x","RULER explanation: 2"]',
+            '["RULER explanation: good","x"]',
+        ),
         ("null", '["RULER explanation: good"]'),
         ('"text"', '"text"'),
         ("{}", "{}"),
@@ -213,11 +282,21 @@ def test_logs(logs: str, wanted: str) -> None:
 def test_payload() -> None:
     """A row that repeats its trajectory as JSON text has the score in both places."""
     inner = '{"messages": [{"role": "user", "content": "é\\u00e9"}], "reward": 1.50, "metrics": {"m": NaN}}'
-    raw = json.dumps({"group_index": 0, "reward": 1.5, "trajectory_json": inner, "metrics": '{"m": NaN}'})
+    raw = json.dumps(
+        {
+            "group_index": 0,
+            "reward": 1.5,
+            "trajectory_json": inner,
+            "metrics": '{"m": NaN}',
+        }
+    )
     done = annotated_record(raw.encode(), scored())
     payload = done["trajectory_json"]
     assert payload.startswith(inner[: inner.index("1.50")] + "0.75")
-    assert '"metrics": {"m": NaN, "ruler_score": 0.75, "independent_reward": 1.50}' in payload
+    assert (
+        '"metrics": {"m": NaN, "ruler_score": 0.75, "independent_reward": 1.50}'
+        in payload
+    )
     assert '"logs": ["RULER explanation: good"]' in payload
     assert '"ruler":' not in payload
     assert done["reward"] == 0.75
@@ -227,14 +306,26 @@ def test_payload() -> None:
     assert "ruler_score" not in failed["trajectory_json"]
 
 
-extra = st.dictionaries(texts.filter(lambda k: k not in {"messages", "ruler", "trajectories"}), values)
+extra = st.dictionaries(
+    texts.filter(lambda k: k not in {"messages", "ruler", "trajectories"}), values
+)
 OURS = ("reward", "metrics", "logs", "ruler")
 
 
 @settings(max_examples=2 * settings().max_examples)
-@given(extra, layouts(), st.sampled_from([scored(), FAILED]), st.sampled_from(["null", "keep"]), values)
+@given(
+    extra,
+    layouts(),
+    st.sampled_from([scored(), FAILED]),
+    st.sampled_from(["null", "keep"]),
+    values,
+)
 def test_other_members(
-    more: dict[str, Any], layout: dict[str, Any], which: Annotation, on_failure: OnFailure, reward: Any
+    more: dict[str, Any],
+    layout: dict[str, Any],
+    which: Annotation,
+    on_failure: OnFailure,
+    reward: Any,
 ) -> None:
     """Only ruler's own members of a record change."""
     detected = reader(MESSAGES)
@@ -249,7 +340,9 @@ def test_other_members(
 
 def test_bytes_stay() -> None:
     """Escapes, white space, a carriage return and duplicate keys stay as they are."""
-    raw = b' {"a" :1, "a":  2.0, "\\u006dessages":%s ,"z":"\\u00e9\xc3\xa9" , "n":NaN }\r'
+    raw = (
+        b' {"a" :1, "a":  2.0, "\\u006dessages":%s ,"z":"\\u00e9\xc3\xa9" , "n":NaN }\r'
+    )
     raw = raw.replace(b"%s", json.dumps(talk("4")).encode())
     done = annotated(raw, scored())
     assert done.startswith(raw[: raw.rindex(b" }")])
@@ -266,7 +359,9 @@ def shape(**layout: Any) -> Format:
         shape=layout.pop("shape", "trajectory"),
         signature="",
         matches=lambda _: True,
-        rollouts=lambda _: [Rollout(talk("4"), (i,) if listed else ()) for i in range(count)],
+        rollouts=lambda _: [
+            Rollout(talk("4"), (i,) if listed else ()) for i in range(count)
+        ],
         layout=(ListLayout if listed else RecordLayout)(**layout),
     )
 
@@ -289,7 +384,9 @@ def test_lists(kind: str) -> None:
     annotations = done["ruler"]["rollouts"] if kind == "group" else done["ruler"]
     assert [m["independent_reward"] for m in annotations] == [1.0, -1.0]
     assert [m["status"] for m in annotations] == ["scored", "failed"]
-    again = written(json.dumps(done).encode(), form, FAILED, scored(0.5), on_failure="keep")
+    again = written(
+        json.dumps(done).encode(), form, FAILED, scored(0.5), on_failure="keep"
+    )
     assert again["scores"] == [1.0, 0.5]
     annotations = again["ruler"]["rollouts"] if kind == "group" else again["ruler"]
     assert [m["independent_reward"] for m in annotations] == [1.0, -1.0]
@@ -298,7 +395,9 @@ def test_lists(kind: str) -> None:
 
 
 @given(extra, layouts(), st.lists(values, min_size=2, max_size=2))
-def test_other_members_in_lists(more: dict[str, Any], layout: dict[str, Any], rewards: list[Any]) -> None:
+def test_other_members_in_lists(
+    more: dict[str, Any], layout: dict[str, Any], rewards: list[Any]
+) -> None:
     """Only the rewards and `ruler` of a record with lists change."""
     form = shape(reward=("scores",), listed=True, shape="columns")
     raw = text_of({**more, "scores": rewards}, {**layout, "indent": None})
@@ -334,7 +433,14 @@ PART: dict[str, Any] = {
 def with_usage(result: GroupResult) -> GroupResult:
     """Return a group result with usage and time."""
     used = (Usage(100, 10, 5, 2), Usage(1, 1, 0, 1))
-    return replace(result, seconds=1.23456, used=used, paid=used, ended=1795227245.9, served=("a-model",))
+    return replace(
+        result,
+        seconds=1.23456,
+        used=used,
+        paid=used,
+        ended=1795227245.9,
+        served=("a-model",),
+    )
 
 
 def group_of(result: GroupResult) -> Group:
@@ -364,7 +470,13 @@ def test_one_pass() -> None:
 def test_panel_and_escalation() -> None:
     """A panel's annotations name each judge that replied, with its scores."""
     annotations, part = fields(
-        group_result(one_pass([0.1, 0.9]), one_pass([0.3, 0.5], 0, 2), failed_call(0, 1), judges=3), NAMES[:3]
+        group_result(
+            one_pass([0.1, 0.9]),
+            one_pass([0.3, 0.5], 0, 2),
+            failed_call(0, 1),
+            judges=3,
+        ),
+        NAMES[:3],
     )
     assert (part["judge"], part["degraded"]) == ("one, three", True)
     assert [annotation["judges"] for annotation in annotations] == [
@@ -372,22 +484,35 @@ def test_panel_and_escalation() -> None:
         [{"judge": "one", "score": 0.9}, {"judge": "three", "score": 0.5}],
     ]
     strong = [one_pass([0.4, 0.6], pass_index, 1) for pass_index in range(2)]
-    annotations, part = fields(group_result(one_pass([0.1, 0.9]), *strong, escalated_to=1), ("one", "strong"))
-    assert (part["judge"], part["escalated"], annotations[0]["judge"]) == ("strong", True, "strong")
+    annotations, part = fields(
+        group_result(one_pass([0.1, 0.9]), *strong, escalated_to=1), ("one", "strong")
+    )
+    assert (part["judge"], part["escalated"], annotations[0]["judge"]) == (
+        "strong",
+        True,
+        "strong",
+    )
     assert annotations[0]["judges"] == [
         {"judge": "one", "score": 0.1},
         {"judge": "strong", "score": 0.4},
     ]
     assert annotations[0]["score"] == 0.4
-    _, part = fields(group_result(one_pass([0.1, 0.9]), failed_call(0, 1), escalated_to=1), ("one", "strong"))
+    _, part = fields(
+        group_result(one_pass([0.1, 0.9]), failed_call(0, 1), escalated_to=1),
+        ("one", "strong"),
+    )
     assert (part["judge"], part["degraded"]) == ("one", True)
 
 
 def test_judge_score() -> None:
     """`judge_score` is the score before a reward or an outcome changes it."""
-    result = group_result(one_pass([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(False, True, None))
+    result = group_result(
+        one_pass([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(False, True, None)
+    )
     annotations, _ = fields(result, by_outcome=True)
-    assert [annotation["score"] for annotation in annotations] == pytest.approx([0.55, 0.55, 0.1])
+    assert [annotation["score"] for annotation in annotations] == pytest.approx(
+        [0.55, 0.55, 0.1]
+    )
     assert [annotation["judge_score"] for annotation in annotations] == [0.9, 0.2, 0.1]
     annotations, _ = fields(result, blend=0.5)
     assert [annotation["judge_score"] for annotation in annotations] == [0.9, 0.2, 0.1]
@@ -395,11 +520,20 @@ def test_judge_score() -> None:
 
 def test_pass_scores() -> None:
     """Scores and positions are listed by judge and pass, to three decimals."""
-    replies = [one_pass([0.12345, 0.9], 1, 1), one_pass([0.3, 0.5], distinct=(1, 0)), one_pass([0.2, 0.7], 1)]
+    replies = [
+        one_pass([0.12345, 0.9], 1, 1),
+        one_pass([0.3, 0.5], distinct=(1, 0)),
+        one_pass([0.2, 0.7], 1),
+    ]
     annotations, _ = fields(
-        group_result(*replies, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3), ("one", "two")
+        group_result(*replies, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3),
+        ("one", "two"),
     )
-    assert [annotation["slots"] for annotation in annotations] == [[0, 1, 1], [1, 0, 0], [0, 1, 1]]
+    assert [annotation["slots"] for annotation in annotations] == [
+        [0, 1, 1],
+        [1, 0, 0],
+        [0, 1, 1],
+    ]
     assert [annotation["pass_scores"] for annotation in annotations] == [
         [0.3, 0.7, 0.9],
         [0.5, 0.2, 0.123],
@@ -431,13 +565,21 @@ def test_failure() -> None:
     result = group_result(failed_call(kind="refused", reason="no"), size=2)
     annotations, part = fields(result)
     assert annotations == [FAILED | {"kind": "refused", "reason": "no"}] * 2
-    assert part == PART | {"status": "failed", "kind": "refused", "reason": "no", "passes": 0, "weight": 0.0}
+    assert part == PART | {
+        "status": "failed",
+        "kind": "refused",
+        "reason": "no",
+        "passes": 0,
+        "weight": 0.0,
+    }
 
 
 def fits(value: Any, whole: Any) -> bool:
     """Tell if a value has the keys and types of another one; a number may be null, and a list empty."""
     if isinstance(whole, dict):
-        return value.keys() == whole.keys() and all(fits(value[name], whole[name]) for name in whole)
+        return value.keys() == whole.keys() and all(
+            fits(value[name], whole[name]) for name in whole
+        )
     if isinstance(whole, list):
         return isinstance(value, list) and all(fits(one, whole[0]) for one in value)
     return type(value) is type(whole) or (value is None and type(whole) in (int, float))
@@ -451,9 +593,16 @@ def test_any_group(result: GroupResult) -> None:
     for annotation in annotations:
         if annotation["status"] == "scored":
             assert 0 <= annotation["score"] <= 1
-            assert len(annotation["slots"]) == len(annotation["pass_scores"]) == len(result.pass_scores)
+            assert (
+                len(annotation["slots"])
+                == len(annotation["pass_scores"])
+                == len(result.pass_scores)
+            )
             assert all(0 <= position <= 1 for position in annotation["slots"])
         else:
             assert annotation["reason"]
-        assert fits(annotation, ROLLOUT | {"judges": [{"judge": "one", "score": 0.1}], "spread": 0.1})
+        assert fits(
+            annotation,
+            ROLLOUT | {"judges": [{"judge": "one", "score": 0.1}], "spread": 0.1},
+        )
     assert fits(part, PART | {"reliability": 0.5, "passes_for_0.9": 3})

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.reading.compression import decompressed
-from ruler_cli.reading.container import Container
-from ruler_cli.reading.location import Location
-from ruler_cli.reading.open import open_container
+from ruler_cli.files.compression import decompressed
+from ruler_cli.files.container import Container
+from ruler_cli.files.location import Location
+from ruler_cli.files.open import open_container
+from ruler_cli.files.output import FailedFile, Output
 from ruler_cli.types import Line, Problem
-from ruler_cli.writing.output import FailedFile, Output
 from tests.conftest import ROOT, Ruler
 
 
@@ -37,7 +37,10 @@ def stored(path: Path) -> list[bytes]:
 def disk_of(size: int) -> Iterator[None]:
     """Limit every file to `size` bytes, like a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # it would leave a cut file of a module
+    before, sys.dont_write_bytecode = (
+        sys.dont_write_bytecode,
+        True,
+    )  # it would leave a cut file of a module
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
         yield
@@ -59,7 +62,10 @@ def test_atomic(tmp_path: Path) -> None:
             for n, record in enumerate(records):
                 output.write([(n, record)])
             raise ZeroDivisionError
-        assert (path.read_bytes(), stored(tmp_path / f"{name}.partial")) == (b"old\n", records)
+        assert (path.read_bytes(), stored(tmp_path / f"{name}.partial")) == (
+            b"old\n",
+            records,
+        )
         with Output(str(path)) as output:
             for n, record in enumerate(records):
                 output.write([(n, record)])
@@ -74,7 +80,9 @@ def test_atomic(tmp_path: Path) -> None:
 def test_full_disk(tmp_path: Path, size: int) -> None:
     """A full disk ends the run with an error, and the partial file with a whole record."""
     path = tmp_path / "out"
-    error = pytest.raises(OutputError, match="File too large; what is whole so far is kept")
+    error = pytest.raises(
+        OutputError, match="File too large; what is whole so far is kept"
+    )
     with disk_of(size), error, Output(str(path)) as output:
         for n in range(1000):
             output.write([(n, b"%0400d" % n)])
@@ -94,15 +102,24 @@ def test_full_disk_other_outputs(tmp_path: Path) -> None:
                 output.write([(1, os.urandom(400).hex().encode())])
             output.commit()
     text = b"[" + b" " * 50_000 + b"{}" + b" " * 50_000 + b"]"
-    error = pytest.raises(OutputError, match=r"o\.json\.partial: .* File too large; it has no end yet and")
+    error = pytest.raises(
+        OutputError, match=r"o\.json\.partial: .* File too large; it has no end yet and"
+    )
     name = str(tmp_path / "o.json")
-    with documented(tmp_path, text) as (container, every), disk_of(20_000), error, Output(name) as output:
+    with (
+        documented(tmp_path, text) as (container, every),
+        disk_of(20_000),
+        error,
+        Output(name) as output,
+    ):
         output.write_as(container)
         output.write([(1, every[0].raw)])
         output.commit()
     assert not [path for path in tmp_path.glob("o*") if path.suffix != ".partial"]
     if Path("/dev/full").exists():
-        error = pytest.raises(OutputError, match="/dev/full: cannot be written: No space left")
+        error = pytest.raises(
+            OutputError, match="/dev/full: cannot be written: No space left"
+        )
         with error, Output("/dev/full") as output:
             output.write([(1, b"{}")])
 
@@ -197,18 +214,30 @@ def test_document(tmp_path: Path) -> None:
     """
     lines = b'{"a": 1}\n{"a":  2}\n{"a": 3}\n'
     for name in ("o.json", "o", "o.json.gz", "o.jsonl", "o.ndjson.zst"):
-        with documented(tmp_path, LIST) as (container, every), Output(str(tmp_path / name)) as output:
+        with (
+            documented(tmp_path, LIST) as (container, every),
+            Output(str(tmp_path / name)) as output,
+        ):
             output.write_as(container)
             for line in every:
                 output.write([(line.number, line.raw)])
             output.commit()
-        assert content(tmp_path / name) == (lines if "l" in name or "nd" in name else LIST)
-    with documented(tmp_path, LIST) as (container, every), Output(str(tmp_path / "o.json")) as output:
+        assert content(tmp_path / name) == (
+            lines if "l" in name or "nd" in name else LIST
+        )
+    with (
+        documented(tmp_path, LIST) as (container, every),
+        Output(str(tmp_path / "o.json")) as output,
+    ):
         output.write_as(container)
         output.commit()
     assert (tmp_path / "o.json").read_bytes() == b"[\n \n]\n"
     cut = pytest.raises(ZeroDivisionError)
-    with documented(tmp_path, LIST) as (container, every), cut, Output(str(tmp_path / "o")) as output:
+    with (
+        documented(tmp_path, LIST) as (container, every),
+        cut,
+        Output(str(tmp_path / "o")) as output,
+    ):
         output.write_as(container)
         output.write([(2, every[1].raw)])
         raise ZeroDivisionError
@@ -272,7 +301,9 @@ def test_links_in_a_directory(ruler: Ruler, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
-def test_partial_is_new(ruler: Ruler, tmp_path: Path, link: Callable[[Path, Path], None]) -> None:
+def test_partial_is_new(
+    ruler: Ruler, tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
     """Whatever command writes OUTPUT, a link that stands at OUTPUT.partial goes, and its target stays."""
     source, precious = ROOT / "samples" / "groups.jsonl", tmp_path / "precious"
     precious.write_text("mine\n")
@@ -282,7 +313,15 @@ def test_partial_is_new(ruler: Ruler, tmp_path: Path, link: Callable[[Path, Path
         "out.jsonl.gz": ("score", source, "out.jsonl.gz", "-m", "offline"),
         "kept.jsonl": ("select", "scored.jsonl", "kept.jsonl", "--where", "scored"),
         "report.html": ("report", "scored.jsonl", "-o", "report.html"),
-        "requests.jsonl": ("render", source, "requests.jsonl", "-m", "openai/x", "--ledger", "l.sqlite"),
+        "requests.jsonl": (
+            "render",
+            source,
+            "requests.jsonl",
+            "-m",
+            "openai/x",
+            "--ledger",
+            "l.sqlite",
+        ),
     }.items():
         link(tmp_path / f"{name}.partial", precious)
         done = ruler(*words)
@@ -295,18 +334,28 @@ def test_partial_is_new(ruler: Ruler, tmp_path: Path, link: Callable[[Path, Path
 
 def test_failed_file_is_no_link(ruler: Ruler, tmp_path: Path) -> None:
     """A link at the name of the failed file is refused before anything is read, and its target stays."""
-    (tmp_path / "in.jsonl").write_bytes((ROOT / "samples" / "one.jsonl").read_bytes() + b"{\n")
+    (tmp_path / "in.jsonl").write_bytes(
+        (ROOT / "samples" / "one.jsonl").read_bytes() + b"{\n"
+    )
     precious = tmp_path / "precious"
     precious.write_text("mine\n")
     for name, more in (("out.jsonl.failed.jsonl", ()), ("bad", ("--failed", "bad"))):
         (tmp_path / name).symlink_to("precious")
-        for command in (("score", "in.jsonl", "out.jsonl"), ("score", "in.jsonl", "out.jsonl", "--dry-run")):
+        for command in (
+            ("score", "in.jsonl", "out.jsonl"),
+            ("score", "in.jsonl", "out.jsonl", "--dry-run"),
+        ):
             done = ruler(*command, "-m", "offline", *more)
-            assert (done.returncode, f"{name}: is a link" in done.stderr) == (2, True), done.stderr
+            assert (done.returncode, f"{name}: is a link" in done.stderr) == (
+                2,
+                True,
+            ), done.stderr
         (tmp_path / name).unlink()
     assert precious.read_text() == "mine\n"
     (tmp_path / "bad").symlink_to("precious")
-    with pytest.raises(OutputError, match="cannot be written"):  # it came during the run
+    with pytest.raises(
+        OutputError, match="cannot be written"
+    ):  # it came during the run
         add_failed(tmp_path / "bad", b"{")
     assert precious.read_text() == "mine\n"
 

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.reading.parse import parse
-from ruler_cli.writing.splice import NewMembers, Patches, read_array, read_object
+from ruler_cli.files.parse import parse
+from ruler_cli.files.splice import NewMembers, Patches, read_array, read_object
 from tests.values import layouts, same, text_of, texts, values
 
 
@@ -25,32 +25,49 @@ def test_spans(value: dict[str, Any], layout: dict[str, Any]) -> None:
     """The span of every member of any object covers its value."""
     raw = text_of(value, layout)
     obj = read_object(raw)
-    assert {k: raw[v:end] for k, (_, v, end) in obj.members.items()}.keys() == value.keys()
+    assert {
+        k: raw[v:end] for k, (_, v, end) in obj.members.items()
+    }.keys() == value.keys()
     for key, (_, start, end) in obj.members.items():
-        assert same(json.loads(raw[start:end].decode("utf-8", "surrogatepass")), value[key])
+        assert same(
+            json.loads(raw[start:end].decode("utf-8", "surrogatepass")), value[key]
+        )
 
 
 @given(st.lists(values, max_size=5), layouts())
 def test_items(value: list[Any], layout: dict[str, Any]) -> None:
     """The span of every item of any array covers its value."""
     raw = text_of(value, layout)
-    items = [json.loads(raw[a:b].decode("utf-8", "surrogatepass")) for a, b in read_array(raw, 0)]
+    items = [
+        json.loads(raw[a:b].decode("utf-8", "surrogatepass"))
+        for a, b in read_array(raw, 0)
+    ]
     assert same(items, value)
 
 
 def test_backslashes() -> None:
     """A string ends at the right quote after any number of backslashes."""
-    for text in ("\\" * slashes + after for slashes in range(7) for after in ("", '"', '"]}', '", "b": [{')):
+    for text in (
+        "\\" * slashes + after
+        for slashes in range(7)
+        for after in ("", '"', '"]}', '", "b": [{')
+    ):
         value = {"a": [{text: text}, [text], text], "c": 1, "d": text}
         raw = json.dumps(value).encode()
         spans = read_object(raw).members
-        assert {key: json.loads(raw[start:end]) for key, (_, start, end) in spans.items()} == value
+        assert {
+            key: json.loads(raw[start:end]) for key, (_, start, end) in spans.items()
+        } == value
 
 
 @given(st.dictionaries(texts, values, max_size=6), layouts(), st.data())
-def test_any_edit(value: dict[str, Any], layout: dict[str, Any], data: st.DataObject) -> None:
+def test_any_edit(
+    value: dict[str, Any], layout: dict[str, Any], data: st.DataObject
+) -> None:
     """Setting and removing any members leaves valid JSON, and the rest as it is."""
-    keys = data.draw(st.lists(texts | st.sampled_from([*value, "reward"]), unique=True, max_size=5))
+    keys = data.draw(
+        st.lists(texts | st.sampled_from([*value, "reward"]), unique=True, max_size=5)
+    )
     new = {key: data.draw(st.none() | st.just(b'"new"')) for key in keys}
     done = parse(put(text_of(value, layout), new))
     wanted = {k: v for k, v in value.items() if k not in new or new[k] is not None}
@@ -59,7 +76,9 @@ def test_any_edit(value: dict[str, Any], layout: dict[str, Any], data: st.DataOb
 
 
 @given(st.dictionaries(texts, values, min_size=1, max_size=5), layouts(), st.data())
-def test_other_bytes(value: dict[str, Any], layout: dict[str, Any], data: st.DataObject) -> None:
+def test_other_bytes(
+    value: dict[str, Any], layout: dict[str, Any], data: st.DataObject
+) -> None:
     """Setting a member changes only the bytes of its value."""
     key = data.draw(st.sampled_from(list(value)))
     raw = text_of(value, layout)
@@ -67,16 +86,24 @@ def test_other_bytes(value: dict[str, Any], layout: dict[str, Any], data: st.Dat
     assert put(raw, {key: b"7"}) == raw[:start] + b"7" + raw[end:]
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=7), st.data())
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=7), st.data()
+)
 def test_equal_keys(members: list[tuple[str, int]], data: st.DataObject) -> None:
     """Setting a duplicate key changes its last member, and removing it removes all of them."""
     raw = ("{" + ", ".join(f'"{k}": {v}' for k, v in members) + "}").encode()
-    new = data.draw(st.dictionaries(st.sampled_from("abc"), st.none() | st.just(b"77"), max_size=3))
-    done: list[tuple[str, int]] = json.loads(put(raw, new), object_pairs_hook=list) or []
+    new = data.draw(
+        st.dictionaries(st.sampled_from("abc"), st.none() | st.just(b"77"), max_size=3)
+    )
+    done: list[tuple[str, int]] = (
+        json.loads(put(raw, new), object_pairs_hook=list) or []
+    )
     left = [(k, v) for k, v in members if k not in new or new[k] is not None]
     for key, value in new.items():
         if value is not None:
-            at = max((i for i, (k, _) in enumerate(left) if k == key), default=len(left))
+            at = max(
+                (i for i, (k, _) in enumerate(left) if k == key), default=len(left)
+            )
             left[at:] = [(key, 77), *left[at + 1 :]]
     assert done == left
 

@@ -42,7 +42,11 @@ class WordCounts:
     def by_number(self) -> dict[str, int]:
         """Return the counts of words that are numbers, the lowest first; `other` comes before them."""
         counts = self.by_count()
-        return dict(sorted(counts.items(), key=lambda item: 0 if item[0] == OTHER else int(item[0])))
+        return dict(
+            sorted(
+                counts.items(), key=lambda item: 0 if item[0] == OTHER else int(item[0])
+            )
+        )
 
 
 class FailureReasons:
@@ -115,7 +119,9 @@ class Bins:
 
 def quantile(values: Sequence[float], share: float) -> float | None:
     """Return the least value that is at or above this share of all; None without values."""
-    return sorted(values)[max(1, math.ceil(share * len(values))) - 1] if values else None
+    return (
+        sorted(values)[max(1, math.ceil(share * len(values))) - 1] if values else None
+    )
 
 
 class LabelCells:
@@ -153,7 +159,10 @@ class LabelCells:
                 "score": self._scores.ends(score_bin),
                 "label": [low, high],
                 "n": n,
-                "values": {"score": self._scores.values(score_bin), "label": list(values[low, high])},
+                "values": {
+                    "score": self._scores.values(score_bin),
+                    "label": list(values[low, high]),
+                },
             }
             for (score_bin, low, high), n in sorted(cells.items())
         ]
@@ -167,7 +176,9 @@ _WIDTHS = {
 _BARS = 60
 
 
-def bars_along(points: Sequence[tuple[float, str]], unit: Literal["time", "group"]) -> list[_Json]:
+def bars_along(
+    points: Sequence[tuple[float, str]], unit: Literal["time", "group"]
+) -> list[_Json]:
     """Count groups in at most 60 bars of equal width along an axis.
 
     `points` are the time or the number of each group and the kind of its failure, empty without one.
@@ -201,6 +212,10 @@ def bars_along(points: Sequence[tuple[float, str]], unit: Literal["time", "group
 def iso(at: float | None) -> str | None:
     """Write seconds since 1970 as a date and a time; None for a year that no calendar has."""
     try:
-        return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}Z"
+        return (
+            None
+            if at is None
+            else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}Z"
+        )
     except (OverflowError, ValueError, OSError):
         return None

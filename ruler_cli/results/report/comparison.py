@@ -10,10 +10,9 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.config import InputSettings
-from ruler_cli.reading.grouping import OnProblem
-from ruler_cli.reading.location import Location
-from ruler_cli.reading.scratch import Scratch
+from ruler_cli.files.grouping import OnProblem
+from ruler_cli.files.location import Location
+from ruler_cli.files.scratch import Scratch
 from ruler_cli.results.compare import (
     ComparedGroup,
     ComparisonFigures,
@@ -44,11 +43,10 @@ from ruler_cli.results.report.html import (
 from ruler_cli.results.report.made_by import TextLookup, no_texts, opening
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group
 
-RULE = (
-    "Those on which the judges differ most: pairs of rollouts in another order, then the distance of scores."
-)
+RULE = "Those on which the judges differ most: pairs of rollouts in another order, then the distance of scores."
 """The rule that chooses groups for a page that cannot hold all of them."""
 COMPARE_SCRIPTS = (*SCRIPTS[:-1], "compare.js", SCRIPTS[-1])
 """The last script shows the page."""
@@ -125,7 +123,9 @@ def write_comparison(
     sources = [settings.source for settings, _ in files]
     with ExitStack() as stack:
         file = page_file(stack, target, *sources)
-        scored = [ScoredFile(settings, stack, on_problem) for settings, on_problem in files]
+        scored = [
+            ScoredFile(settings, stack, on_problem) for settings, on_problem in files
+        ]
         first, rows = _FirstFile(stack, scored[0].groups()), EmbeddedGroups(stack)
         chosen, ranking = _ChosenGroups(most), DifferenceRanking()
 
@@ -135,19 +135,26 @@ def write_comparison(
                 rows.put(group.number, first.text(group.number), group.one, group)
 
         files_names = [one.name for one in scored]
-        figures = compare_files(first, scored[1].groups(), files_names, on_left_out, add, texts)
+        figures = compare_files(
+            first, scored[1].groups(), files_names, on_left_out, add, texts
+        )
         on_read()
         all_ = figures["paired"]["groups"]
-        left_out = LeftOut(all_, RULE, command_of(*sources), **rows.finish(chosen.chosen()))
+        left_out = LeftOut(
+            all_, RULE, command_of(*sources), **rows.finish(chosen.chosen())
+        )
         names = [source_name(one) for one in sources]
         files_of = [
-            {"source": name, "found": one.input.found()} for name, one in zip(names, scored, strict=True)
+            {"source": name, "found": one.input.found()}
+            for name, one in zip(names, scored, strict=True)
         ]
         said, differing = words(files_of, figures), ranking.ranked()
         head = head_of(" and ".join(names), files_of[0]["found"], left_out) | {
             "sources": names,
             "facts": said.facts,
-            "next": [] if any(Location(one).stream for one in sources) else _next(names, differing),
+            "next": []
+            if any(Location(one).stream for one in sources)
+            else _next(names, differing),
             "comparison": {
                 "groups": figures["groups"],
                 "rollouts": figures["rollouts"],
@@ -160,7 +167,9 @@ def write_comparison(
         }
         warnings = [f"{one.name}: {one.warning}" for one in scored if one.warning]
         size = put(file, target, page(head, rows, COMPARE_SCRIPTS, COMPARE_STYLES))
-        return WrittenReport(size, all_, left_out.rows, left_out.sentences, "; ".join(warnings) or None)
+        return WrittenReport(
+            size, all_, left_out.rows, left_out.sentences, "; ".join(warnings) or None
+        )
 
 
 def _next(names: Sequence[str], differing: Sequence[ComparedGroup]) -> list[list[str]]:

@@ -14,13 +14,19 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.answer import readable_text
-from ruler_cli.reading.scratch import Scratch
+from ruler_cli.files.scratch import Scratch
 from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.report.figures import curve_positions
-from ruler_cli.results.report.group_text import GroupText, page_key, rollout_json, shorter, shorter_line
+from ruler_cli.results.report.group_text import (
+    GroupText,
+    page_key,
+    rollout_json,
+    shorter,
+    shorter_line,
+)
 from ruler_cli.results.report.highlights import Highlight, Shortlist, reasons
 from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.types import readable_text
 
 MOST_TEXTS = 32 << 20
 """Bytes of all groups' texts in the file."""
@@ -53,10 +59,14 @@ def readable(value: Any) -> Any:
     if isinstance(value, str):
         return readable_text(value)
     if isinstance(value, int):
-        return value if abs(value) < 1 << 63 else float(value)  # as JavaScript reads it anyway
+        return (
+            value if abs(value) < 1 << 63 else float(value)
+        )  # as JavaScript reads it anyway
     if isinstance(value, dict):
         return {readable_text(name): readable(item) for name, item in value.items()}
-    return [readable(item) for item in value] if isinstance(value, list | tuple) else value
+    return (
+        [readable(item) for item in value] if isinstance(value, list | tuple) else value
+    )
 
 
 def packed(pieces: Iterable[bytes]) -> bytes:
@@ -75,10 +85,14 @@ class EmbeddedGroups:
     def __init__(self, stack: ExitStack) -> None:
         """The temporary file is removed when `stack` ends."""
         self._spool = stack.enter_context(Scratch())
-        self._put: dict[int, tuple[int, int, int]] = {}  # by ordinal: begin, size of the row, of the text
+        self._put: dict[
+            int, tuple[int, int, int]
+        ] = {}  # by ordinal: begin, size of the row, of the text
         self._columns: tuple[str, ...] = ()
         self._chosen: list[tuple[int, int]] = []  # in input order: ordinal, rank
-        self._texts: dict[int, tuple[int, int]] = {}  # by ordinal: begin and size of a block
+        self._texts: dict[
+            int, tuple[int, int]
+        ] = {}  # by ordinal: begin and size of a block
 
     def put(
         self,
@@ -91,13 +105,17 @@ class EmbeddedGroups:
 
         With another judge's scores of it, they are added to all three.
         """
-        explanations = [shorter(r.explanation, _EXPLANATION) or None for r in scored_group.rollouts]
+        explanations = [
+            shorter(r.explanation, _EXPLANATION) or None for r in scored_group.rollouts
+        ]
         values = _row(ordinal, text, scored_group)
         text_value = _text(text, scored_group)
         if compared is not None:
             values |= _second_row(ordinal, text, compared)
             second = compared.other.rollouts
-            explanations += [shorter(r.explanation, _EXPLANATION) or None for r in second]
+            explanations += [
+                shorter(r.explanation, _EXPLANATION) or None for r in second
+            ]
             for one, other in zip(text_value["rollouts"], second, strict=True):
                 one["second"] = rollout_json(other)
         self._columns = tuple(values)
@@ -111,7 +129,10 @@ class EmbeddedGroups:
 
         Return the numbers of `rows` and `texts`, of texts that are `cut`, and of those too `huge` to be here.
         """
-        left, counts = MOST_TEXTS, {"rows": len(chosen), "texts": 0, "cut": 0, "huge": 0}
+        left, counts = (
+            MOST_TEXTS,
+            {"rows": len(chosen), "texts": 0, "cut": 0, "huge": 0},
+        )
         self._chosen = sorted((ordinal, rank) for rank, ordinal in enumerate(chosen))
         for ordinal in chosen:
             at, row, size = self._put[ordinal]
@@ -132,8 +153,16 @@ class EmbeddedGroups:
 
     def data(self, head: dict[str, Any]) -> bytes:
         """Pack the page's data: `head` and the rows, column by column, in input order."""
-        columns = dict(zip(self._columns, map(b",".join, zip(*self._rows(), strict=True)), strict=False))
-        spans: list[tuple[int, int] | None] = []  # of each row's text among the blocks, which are a line each
+        columns = dict(
+            zip(
+                self._columns,
+                map(b",".join, zip(*self._rows(), strict=True)),
+                strict=False,
+            )
+        )
+        spans: list[
+            tuple[int, int] | None
+        ] = []  # of each row's text among the blocks, which are a line each
         at = 0
         for ordinal, _ in self._chosen:
             _, size = self._texts.get(ordinal, (0, 0))
@@ -141,7 +170,9 @@ class EmbeddedGroups:
             at += size + bool(size)
         more = {"telling": [rank for _, rank in self._chosen], "text": spans}
         columns |= {name: as_json(values)[1:-1] for name, values in more.items()}
-        rows = b",".join(b'"%s":[%s]' % (name.encode(), values) for name, values in columns.items())
+        rows = b",".join(
+            b'"%s":[%s]' % (name.encode(), values) for name, values in columns.items()
+        )
         return packed((as_json(head)[:-1], b',"rows":{', rows, b"}}"))
 
     def explanations(self) -> bytes:
@@ -151,7 +182,11 @@ class EmbeddedGroups:
 
     def texts(self) -> Iterator[str]:
         """Return the blocks of texts, in the order of their rows."""
-        spans = (self._texts[ordinal] for ordinal, _ in self._chosen if ordinal in self._texts)
+        spans = (
+            self._texts[ordinal]
+            for ordinal, _ in self._chosen
+            if ordinal in self._texts
+        )
         return (self._spool.read(size, at).decode("ascii") for at, size in spans)
 
 
@@ -175,7 +210,11 @@ def _shortened(text: dict[str, Any], most: int) -> dict[str, Any]:
 
     for rollout in text["rollouts"]:
         for one in (rollout, rollout.get("second", {})):
-            one |= {name: shorter(one[name], most) for name in ("explanation", "reason") if name in one}
+            one |= {
+                name: shorter(one[name], most)
+                for name in ("explanation", "reason")
+                if name in one
+            }
     return text | {
         "context": shorter_lines(text["context"]),
         "tools": "\n".join(shorter_lines(text["tools"].split("\n"))),
@@ -188,7 +227,8 @@ def _text(text: GroupText, group: ScoredGroup) -> dict[str, Any]:
     """Return the text and the annotations as JSON; each different line stands once, in `strings`."""
     strings: dict[str, int] = {}
     rollouts = [
-        rollout_json(rollout) | {"lines": [strings.setdefault(line, len(strings)) for line in lines]}
+        rollout_json(rollout)
+        | {"lines": [strings.setdefault(line, len(strings)) for line in lines]}
         for rollout, lines in zip(group.rollouts, text.rollouts, strict=True)
     ]
     return {
@@ -264,7 +304,9 @@ _OF_BOTH = (
 """Columns that a page of two files has of both; the second one's begin with `b_`."""
 
 
-def _second_row(ordinal: int, text: GroupText, compared: ComparedGroup) -> dict[str, Any]:
+def _second_row(
+    ordinal: int, text: GroupText, compared: ComparedGroup
+) -> dict[str, Any]:
     """Return the other judge's values of a group, and those that compare both judges."""
     second = _row(ordinal, text, compared.other)
     return {f"b_{name}": second[name] for name in _OF_BOTH} | {

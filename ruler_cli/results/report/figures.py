@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ruler_cli.formats.output_fields import usage_fields
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.results.report.bins import (
     Bins,
@@ -29,7 +30,6 @@ from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.position_bias import PositionBias, relative_position
 from ruler_cli.scoring.sums import LengthSums, Moments
 from ruler_cli.types import Usage
-from ruler_cli.writing.fields import usage_fields
 
 ReportFigures = Mapping[str, Any]
 """The figures of a run; None: not known."""
@@ -64,12 +64,24 @@ class FiguresBuilder:
         self._judges, self._passes = WordCounts(), WordCounts()
         self._reasons = FailureReasons()
         self._cost, self._costed, self._usage = 0.0, 0, Usage()
-        self._latencies, self._sds, self._reliabilities = array("d"), array("d"), array("d")
-        self._score_bins, self._sd_bins, self._reliability_bins = Bins(1, 20), Bins(0.5, 20), Bins(1, 10)
+        self._latencies, self._sds, self._reliabilities = (
+            array("d"),
+            array("d"),
+            array("d"),
+        )
+        self._score_bins, self._sd_bins, self._reliability_bins = (
+            Bins(1, 20),
+            Bins(0.5, 20),
+            Bins(1, 10),
+        )
         self._tenths = Bins(1, 10)
         self._label_cells = LabelCells(self._tenths)
         self._length_cells = Counter[tuple[int, int]]()
-        self._score_moments, self._length_trend, self._positions = Moments(), LengthSums(), PositionBias()
+        self._score_moments, self._length_trend, self._positions = (
+            Moments(),
+            LengthSums(),
+            PositionBias(),
+        )
         self._pairs, self._against, self._tied, self._labelled = 0, 0.0, 0, 0
         self._in_order = self._corrected = 0
         # of judged groups: their number in the file, the time if it is known, and the kind of failure
@@ -103,7 +115,9 @@ class FiguresBuilder:
             self._latencies.append(group.latency)
         self._numbers.append(self._groups["all"])
         self._times.append(math.nan if group.judged_at is None else group.judged_at)
-        self._failures.append(sys.intern(self._kinds.add(group.kind)) if group.failed else "")
+        self._failures.append(
+            sys.intern(self._kinds.add(group.kind)) if group.failed else ""
+        )
 
     def _add_rollouts(self, group: ScoredGroup) -> None:
         self._rollouts["all"] += len(group.rollouts)
@@ -127,7 +141,9 @@ class FiguresBuilder:
         self._add_explanations(group)
         self._score_moments.add(group.scores)
         if group.sd is not None:
-            self._sd_bins.add(round(group.sd, 9))  # as in the table, to which a bin links
+            self._sd_bins.add(
+                round(group.sd, 9)
+            )  # as in the table, to which a bin links
             self._sds.append(group.sd)
         if group.reliability is not None:
             self._reliability_bins.add(group.reliability)
@@ -136,10 +152,16 @@ class FiguresBuilder:
         self._against += against
         self._pairs += pairs
         self._tied += group.pairs.tied
-        judged = [(r.size, r.judge_score) for r in group.rollouts if r.judge_score is not None]
+        judged = [
+            (r.size, r.judge_score) for r in group.rollouts if r.judge_score is not None
+        ]
         if len(judged) > 1:
-            self._length_trend.add([size for size, _ in judged], [score for _, score in judged])
-        self._labelled += any(r.score is not None and r.label is not None for r in group.rollouts)
+            self._length_trend.add(
+                [size for size, _ in judged], [score for _, score in judged]
+            )
+        self._labelled += any(
+            r.score is not None and r.label is not None for r in group.rollouts
+        )
         by_position = scores_by_position(group)
         self._positions.add(*by_position)
         if len(next(iter(by_position), ())) > 1:
@@ -148,8 +170,17 @@ class FiguresBuilder:
 
     def _add_explanations(self, group: ScoredGroup) -> None:
         """Count a group that explains several rollouts; embedded judges say the same of many by design."""
-        texts = [rollout.explanation.strip() for rollout in group.rollouts if rollout.score is not None]
-        if len(texts) < 2 or "" in texts or group.alone or {*EMBEDDED} & {*group.judge.split(", ")}:
+        texts = [
+            rollout.explanation.strip()
+            for rollout in group.rollouts
+            if rollout.score is not None
+        ]
+        if (
+            len(texts) < 2
+            or "" in texts
+            or group.alone
+            or {*EMBEDDED} & {*group.judge.split(", ")}
+        ):
             return
         self._groups["explained"] += 1
         self._groups["same_explanations"] += len(set(texts)) == 1
@@ -160,7 +191,16 @@ class FiguresBuilder:
         groups["live"] = groups["scored"] - groups["tied"]
         rollouts["scored"] = self._score_moments.number
         timed = self._timed()
-        of_groups = ["all", "scored", "failed", "unmarked", "tied", "live", "alone", "one_score"]
+        of_groups = [
+            "all",
+            "scored",
+            "failed",
+            "unmarked",
+            "tied",
+            "live",
+            "alone",
+            "one_score",
+        ]
         of_groups += ["explained", "same_explanations"]
         of_rollouts = ("all", "scored", "failed", "labelled", "suspect", "moved")
         shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
@@ -176,7 +216,9 @@ class FiguresBuilder:
             "cost_usd": self._cost if self._costed else None,
             "cost_groups": self._costed,
             "usage": usage_fields(self._usage),
-            "latency_s": {name: quantile(self._latencies, share) for name, share in shares.items()},
+            "latency_s": {
+                name: quantile(self._latencies, share) for name, share in shares.items()
+            },
             "started_at": iso(min((at for at, _ in timed), default=None)),
             "ended_at": iso(max((at for at, _ in timed), default=None)),
             **self._charts(),
@@ -184,17 +226,28 @@ class FiguresBuilder:
         }
 
     def _charts(self) -> dict[str, Any]:
-        n, pairs, trend = self._score_moments.number, self._pairs, self._length_trend.trend()
+        n, pairs, trend = (
+            self._score_moments.number,
+            self._pairs,
+            self._length_trend.trend(),
+        )
         positions = self._positions
-        if positions.groups >= ENOUGH and positions.groups == self._in_order:  # few may be so by chance
-            positions = PositionBias()  # a position says what the rollout is, not how the judge is biased
+        if (
+            positions.groups >= ENOUGH and positions.groups == self._in_order
+        ):  # few may be so by chance
+            positions = (
+                PositionBias()
+            )  # a position says what the rollout is, not how the judge is biased
         return {
             "scores": {
                 "bins": self._score_bins.bars(),
                 "mean": self._score_moments.mean if n else None,
                 "sd": math.sqrt(self._score_moments.square / n) if n else None,
             },
-            "spread": {"bins": self._sd_bins.bars(), "median": quantile(self._sds, 0.5)},
+            "spread": {
+                "bins": self._sd_bins.bars(),
+                "median": quantile(self._sds, 0.5),
+            },
             "against_label": {
                 "cells": self._label_cells.cells(),
                 "pairs": pairs,
@@ -205,7 +258,13 @@ class FiguresBuilder:
             },
             "slots": {
                 "bins": [
-                    {"from": b.start, "to": b.stop, "mean": b.mean, "error": b.error, "n": b.scores}
+                    {
+                        "from": b.start,
+                        "to": b.stop,
+                        "mean": b.mean,
+                        "error": b.error,
+                        "n": b.scores,
+                    }
                     for b in positions.bins()
                 ],
                 "groups": positions.groups,
@@ -235,14 +294,26 @@ class FiguresBuilder:
 
     def _timed(self) -> list[tuple[float, str]]:
         """Return times of judged groups within a year of the median time, with the kind of failure."""
-        timed = [one for one in zip(self._times, self._failures, strict=True) if math.isfinite(one[0])]
+        timed = [
+            one
+            for one in zip(self._times, self._failures, strict=True)
+            if math.isfinite(one[0])
+        ]
         median = quantile([at for at, _ in timed], 0.5)
-        return [] if median is None else [one for one in timed if abs(one[0] - median) <= _YEAR]
+        return (
+            []
+            if median is None
+            else [one for one in timed if abs(one[0] - median) <= _YEAR]
+        )
 
     def _over_time(self, timed: Sequence[tuple[float, str]]) -> dict[str, Any]:
         judged = len(self._numbers)
         if timed and len(timed) >= _TIMED * judged:
-            return {"unit": "time", "bins": bars_along(timed, "time"), "left_out": judged - len(timed)}
+            return {
+                "unit": "time",
+                "bins": bars_along(timed, "time"),
+                "left_out": judged - len(timed),
+            }
         numbered = list(zip(self._numbers, self._failures, strict=True))
         return {"unit": "group", "bins": bars_along(numbered, "group"), "left_out": 0}
 
@@ -285,18 +356,26 @@ def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
     if len(lengths) != 1 or len(distinct) > _MOST:
         return []
     rows = [
-        sorted((positions[index], scores[index]) for positions, scores in distinct.items())
+        sorted(
+            (positions[index], scores[index]) for positions, scores in distinct.items()
+        )
         for index in range(*lengths)
     ]
     last = len(distinct) - 1
-    if any(abs(at * last - i) > _ROUNDED * last for row in rows for i, (at, _) in enumerate(row)):
+    if any(
+        abs(at * last - i) > _ROUNDED * last
+        for row in rows
+        for i, (at, _) in enumerate(row)
+    ):
         return []
     return [tuple(score for _, score in row) for row in rows]
 
 
 def _in_input_order(group: ScoredGroup) -> bool:
     """Tell if the judge saw the distinct rollouts in input order, as with --order input."""
-    positions = list(dict.fromkeys(r.positions for r in group.rollouts if r.status == "scored"))
+    positions = list(
+        dict.fromkeys(r.positions for r in group.rollouts if r.status == "scored")
+    )
     return positions == sorted(positions)
 
 
@@ -307,7 +386,10 @@ def _is_corrected(rollout: ScoredRollout) -> bool:
     if rollout.judge_score is None or not passes.number:
         return False
     spread = passes.deviation if rollout.spread is None else rollout.spread
-    return max(abs(rollout.judge_score - passes.mean), abs(spread - passes.deviation)) > _CORRECTED
+    return (
+        max(abs(rollout.judge_score - passes.mean), abs(spread - passes.deviation))
+        > _CORRECTED
+    )
 
 
 def curve_positions(group: ScoredGroup) -> list[list[float] | None]:
@@ -319,7 +401,10 @@ def curve_positions(group: ScoredGroup) -> list[list[float] | None]:
     if size < 2:
         return [None] * len(group.rollouts)
     return [
-        [relative_position(round(position * (size - 1)), size) for position in r.positions]
+        [
+            relative_position(round(position * (size - 1)), size)
+            for position in r.positions
+        ]
         if r.status == "scored"
         else None
         for r in group.rollouts

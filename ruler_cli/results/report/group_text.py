@@ -8,16 +8,15 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.answer import readable_text
-from ruler_cli.config import AskSettings
+from ruler_cli.files.scratch import digest
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.dialects import text_of
+from ruler_cli.formats.output_fields import usage_fields
 from ruler_cli.prompting.layout import render_group
-from ruler_cli.reading.scratch import digest
 from ruler_cli.results.report.bins import iso
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
-from ruler_cli.types import Group
-from ruler_cli.writing.fields import usage_fields
+from ruler_cli.settings.models import AskSettings
+from ruler_cli.types import Group, readable_text
 
 _KEY, _TASK = 300, 160
 """Characters of a key and of a task in a page."""
@@ -52,7 +51,9 @@ class GroupText:
             owners = (layout.owner[index] for index in rollout.indices)
             owner = next((one for one in owners if one is not None), None)
             rollouts.append(() if owner is None else distinct[owner])
-            identical.append(number if owner is None else first.setdefault(owner, number))
+            identical.append(
+                number if owner is None else first.setdefault(owner, number)
+            )
         return cls(
             task=_task(group),
             context=tuple(layout.context.split("\n")) if layout.context else (),
@@ -66,7 +67,11 @@ class GroupText:
 def _task(group: Group) -> str:
     """Return the beginning of the user's last message before the agent's first; empty without one."""
     for rollout in group.rollouts:
-        before = rollout.messages[: first_agent_turn(rollout.messages)] if rollout.error is None else []
+        before = (
+            rollout.messages[: first_agent_turn(rollout.messages)]
+            if rollout.error is None
+            else []
+        )
         for message in reversed(before):
             if message.get("role") == "user":
                 return " ".join(text_of(message)[: 8 * _TASK].split())[:_TASK]
@@ -76,7 +81,9 @@ def _task(group: Group) -> str:
 def common_lines(one: Sequence[str], other: Sequence[str]) -> int:
     """Count the first lines that two rollouts have in common."""
     pairs = zip(one, other, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    return next(
+        (i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other))
+    )
 
 
 def page_key(key: str) -> str:
@@ -111,7 +118,10 @@ def group_json(g: ScoredGroup, text: GroupText) -> dict[str, Any]:
     `same_as` is the index of the first rollout with the same lines.
     """
     rows = zip(g.rollouts, text.rollouts, text.identical, strict=True)
-    rollouts = [rollout_json(r) | {"lines": list(lines), "same_as": same_as} for r, lines, same_as in rows]
+    rollouts = [
+        rollout_json(r) | {"lines": list(lines), "same_as": same_as}
+        for r, lines, same_as in rows
+    ]
     return summary(g) | {"rollouts": rollouts, **shared_json(text)}
 
 

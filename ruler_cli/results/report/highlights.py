@@ -29,10 +29,19 @@ RULE = (
 )
 """The rule that chooses groups for a page that cannot hold all of them."""
 
-HighlightReason = Literal["failed", "disagrees", "suspect", "unsure", "spread", "tied", "rest"]
+HighlightReason = Literal[
+    "failed", "disagrees", "suspect", "unsure", "spread", "tied", "rest"
+]
 """The reason why a group is worth a look: it has no scores; its scores contradict its labels; a rollout
 addresses the judge; its scores are more noise than signal; they are far apart; they are tied; none of it."""
-_ORDER: tuple[HighlightReason, ...] = ("failed", "disagrees", "suspect", "unsure", "spread", "tied")
+_ORDER: tuple[HighlightReason, ...] = (
+    "failed",
+    "disagrees",
+    "suspect",
+    "unsure",
+    "spread",
+    "tied",
+)
 _MOST_KINDS, _LONGEST = 32, 100
 """Kinds of failures that are distinguished, and characters of their names that count."""
 _Rank = tuple[float, ...]
@@ -54,7 +63,12 @@ class Highlight:
 
     def as_json(self) -> dict[str, Any]:
         """Return the highlight as JSON, without the rollouts."""
-        named = {"because": self.because, "much": self.degree, "why": self.why, "ordinal": self.ordinal}
+        named = {
+            "because": self.because,
+            "much": self.degree,
+            "why": self.why,
+            "ordinal": self.ordinal,
+        }
         return named | {"group": summary(self.group)}
 
 
@@ -68,7 +82,11 @@ class Best(Generic[_Item]):
     def add(self, rank: _Rank, item: _Item) -> bool:
         """Add an item; true if it is among them so far."""
         self._number += 1
-        one = (rank, -self._number, item)  # numbers differ, so no two items are compared
+        one = (
+            rank,
+            -self._number,
+            item,
+        )  # numbers differ, so no two items are compared
         if len(self._heap) < self._most:
             heappush(self._heap, one)
             return True
@@ -76,7 +94,10 @@ class Best(Generic[_Item]):
 
     def ranked(self) -> list[_Item]:
         """Return them, the highest rank first."""
-        return [item for _, _, item in sorted(self._heap, key=lambda one: one[:2], reverse=True)]
+        return [
+            item
+            for _, _, item in sorted(self._heap, key=lambda one: one[:2], reverse=True)
+        ]
 
 
 def _is_new(kind: str, kinds: set[str]) -> float:
@@ -110,7 +131,9 @@ def _disputed(group: ScoredGroup) -> bool:
     return group.pairs.lost > 0 and against >= DISPUTED * pairs
 
 
-def _reasons(group: ScoredGroup, kinds: set[str]) -> Iterator[tuple[HighlightReason, _Rank]]:
+def _reasons(
+    group: ScoredGroup, kinds: set[str]
+) -> Iterator[tuple[HighlightReason, _Rank]]:
     """Yield the reasons to look at a group, each with its rank; `kinds` are those of earlier failures."""
     if group.failed:
         yield "failed", (_is_new(group.kind, kinds),)
@@ -123,7 +146,10 @@ def _reasons(group: ScoredGroup, kinds: set[str]) -> Iterator[tuple[HighlightRea
     if suspects:
         yield "suspect", (float(suspects),)
     if _unsure(group):
-        yield "unsure", (_doubt(group), 0.0 if group.reliability is None else _widest(group))
+        yield (
+            "unsure",
+            (_doubt(group), 0.0 if group.reliability is None else _widest(group)),
+        )
     if group.tied:
         yield "tied", (float(pairs),)
     elif group.sd and max(group.scores) - min(group.scores) >= FAR_APART:
@@ -167,7 +193,9 @@ class Ranking:
     def chosen(self) -> dict[int, HighlightReason]:
         """Return the ordinals of the chosen groups, the most telling first, each with its reason."""
         chosen = dict(self._asked)
-        remaining = {because: iter(best.ranked()) for because, best in self._best.items()}
+        remaining = {
+            because: iter(best.ranked()) for because, best in self._best.items()
+        }
         while remaining and len(chosen) < self._most:
             for because, ordinals in list(remaining.items()):
                 ordinal = next((one for one in ordinals if one not in chosen), None)
@@ -196,7 +224,9 @@ class Shortlist:
     """
 
     def __init__(self, n: int = 5) -> None:
-        self._worst, self._by_labels, self._by_judges = (Best[Highlight](n) for _ in range(3))
+        self._worst, self._by_labels, self._by_judges = (
+            Best[Highlight](n) for _ in range(3)
+        )
         self._kinds: set[str] = set()
         self._labelled = self._panel = self._half = False
         self._number, self._first = 0, list[Highlight]()
@@ -205,39 +235,73 @@ class Shortlist:
         """Look at the next group of the file."""
         self._number += 1
         if self._number < ENOUGH:
-            why = "not judged" if group.status == "unmarked" else "tied" if group.tied else ""
+            why = (
+                "not judged"
+                if group.status == "unmarked"
+                else "tied"
+                if group.tied
+                else ""
+            )
             self._first.append(Highlight(group, self._number, "rest", 0.0, why))
         if group.failed:
-            failed = Highlight(group, self._number, "failed", 1.0, f"failed: {group.kind}")
-            self._worst.add((1.0 if _is_new(group.kind, self._kinds) else -1.0,), failed)
+            failed = Highlight(
+                group, self._number, "failed", 1.0, f"failed: {group.kind}"
+            )
+            self._worst.add(
+                (1.0 if _is_new(group.kind, self._kinds) else -1.0,), failed
+            )
         if group.scores:
             self._add_worst(group)
             self._add_disputed(group)
 
     def _add_worst(self, group: ScoredGroup) -> None:
         pairs, doubt = group.disputes[1], _doubt(group)
-        suspects, tied = sum(r.suspect for r in group.rollouts), group.tied and pairs > 0
+        suspects, tied = (
+            sum(r.suspect for r in group.rollouts),
+            group.tied and pairs > 0,
+        )
         if tied and group.reliability is None:
             doubt = 1.0
-        because: HighlightReason = "suspect" if suspects else "tied" if tied else "unsure"
+        because: HighlightReason = (
+            "suspect" if suspects else "tied" if tied else "unsure"
+        )
         if because != "unsure" or _unsure(group):
-            unsure = f"passes ± {doubt:.2f}" if group.reliability is None else f"reliability {1 - doubt:.2f}"
-            why = {"suspect": "suspect", "tied": "tied, rewards differ"}.get(because, unsure)
-            rank = (0.0, float(suspects), float(tied), doubt, float(pairs), _widest(group))
-            self._worst.add(rank, Highlight(group, self._number, because, suspects or doubt, why))
+            unsure = (
+                f"passes ± {doubt:.2f}"
+                if group.reliability is None
+                else f"reliability {1 - doubt:.2f}"
+            )
+            why = {"suspect": "suspect", "tied": "tied, rewards differ"}.get(
+                because, unsure
+            )
+            rank = (
+                0.0,
+                float(suspects),
+                float(tied),
+                doubt,
+                float(pairs),
+                _widest(group),
+            )
+            self._worst.add(
+                rank, Highlight(group, self._number, because, suspects or doubt, why)
+            )
 
     def _add_disputed(self, group: ScoredGroup) -> None:
         against, pairs = group.disputes
         self._labelled = self._labelled or pairs > 0
         if _disputed(group):
             why = f"{against:,.10g} of {pairs:,} pairs"
-            self._by_labels.add((against,), Highlight(group, self._number, "disagrees", against, why))
+            self._by_labels.add(
+                (against,), Highlight(group, self._number, "disagrees", against, why)
+            )
             self._half = self._half or against % 1 > 0
         distance = 0.0 if self._labelled else max(map(_distance, group.rollouts))
         if distance > 0:
             self._panel = self._panel or any(len(r.judges) > 1 for r in group.rollouts)
             why = f"apart by {distance:.2f}"
-            self._by_judges.add((distance,), Highlight(group, self._number, "unsure", distance, why))
+            self._by_judges.add(
+                (distance,), Highlight(group, self._number, "unsure", distance, why)
+            )
 
     def worst(self) -> list[Highlight]:
         """Return the least trustworthy groups, the worst first."""
@@ -250,14 +314,25 @@ class Shortlist:
     def others(self) -> list[Highlight]:
         """Return the groups of a small file that are in neither list; none of a file with ENOUGH groups."""
         named = {one.ordinal for one in (*self.worst(), *self.disputed())}
-        return [one for one in self._first if one.ordinal not in named] if self._number < ENOUGH else []
+        return (
+            [one for one in self._first if one.ordinal not in named]
+            if self._number < ENOUGH
+            else []
+        )
 
     @property
     def dispute(self) -> str:
         """The two sides of the disputes, in words."""
         if self._labelled:
-            return "scores against the original reward" + ", equal scores count half" * self._half
-        return "the judges of the panel furthest apart" if self._panel else "passes furthest apart"
+            return (
+                "scores against the original reward"
+                + ", equal scores count half" * self._half
+            )
+        return (
+            "the judges of the panel furthest apart"
+            if self._panel
+            else "passes furthest apart"
+        )
 
 
 WORST = "failed, suspect, tied though rewards differ, unreliable"
@@ -268,10 +343,14 @@ def _distance(rollout: ScoredRollout) -> float:
     """Return the distance between the judges of a rollout, or its spread over passes; 0 if it is small."""
     judges = rollout.judges.values()
     distance = max(judges) - min(judges) if len(judges) > 1 else rollout.spread or 0.0
-    return distance if distance >= (JUDGES_APART if len(judges) > 1 else UNSTEADY) else 0.0
+    return (
+        distance if distance >= (JUDGES_APART if len(judges) > 1 else UNSTEADY) else 0.0
+    )
 
 
-def next_commands(source: str, key: str | None, figures: ReportFigures) -> list[list[str]]:
+def next_commands(
+    source: str, key: str | None, figures: ReportFigures
+) -> list[list[str]]:
     """Return the commands to type next, as words without quotes; `key` is that of a group to look at."""
     name = f"./{source}" if source.startswith("-") else source
     commands = []

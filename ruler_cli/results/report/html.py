@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from ruler_cli import __version__
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.reading.grouping import OnProblem
-from ruler_cli.reading.location import Location
+from ruler_cli.files.atomic import WritableFile, create_file
+from ruler_cli.files.grouping import OnProblem
+from ruler_cli.files.location import Location
 from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import EmbeddedGroups
 from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, charts
@@ -30,18 +30,28 @@ from ruler_cli.results.report.group_text import GroupText, page_key, shorter
 from ruler_cli.results.report.highlights import RULE, Ranking, Shortlist, next_commands
 from ruler_cli.results.report.made_by import TextLookup, no_texts, short_rows
 from ruler_cli.results.scored_file import ScoredFile
-from ruler_cli.writing.atomic import WritableFile, create_file
+from ruler_cli.settings.models import InputSettings
 
 MOST_GROUPS = 10_000
 """Rows of the table, unless the user says otherwise."""
 SCRIPTS = (
     *("vendor/lib.js", "base.js"),
-    *("conditions.js", "strip.js", "plots.js", "charts.js", "overview.js", "filters.js", "table.js"),
+    *(
+        "conditions.js",
+        "strip.js",
+        "plots.js",
+        "charts.js",
+        "overview.js",
+        "filters.js",
+        "table.js",
+    ),
     *("turns.js", "turnlist.js", "rollouts.js", "grouphead.js", "group.js", "app.js"),
 )
 """The page's scripts in the order in which they run: each may use those before it."""
 STYLES = ("report.css", "overview.css", "group.css")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +97,9 @@ def write_html(
             builder.add(scored_group, group.rubric)
             shortlist.add(scored_group)
             if ranking.add(ordinal, scored_group, asked=on_group(scored_group.key)):
-                embedded_groups.put(ordinal, GroupText.of(group, scored_group), scored_group)
+                embedded_groups.put(
+                    ordinal, GroupText.of(group, scored_group), scored_group
+                )
         on_read()
         figures, counts = builder.figures(), embedded_groups.finish(ranking.chosen())
         all_ = figures["groups"]["all"]
@@ -102,7 +114,9 @@ def write_html(
             "next": [] if stream else _next(name, shortlist, figures),
         }
         size = put(file, target, page(head, embedded_groups))
-        return WrittenReport(size, all_, left_out.rows, left_out.sentences, scored.warning)
+        return WrittenReport(
+            size, all_, left_out.rows, left_out.sentences, scored.warning
+        )
 
 
 def page_file(stack: ExitStack, target: str, *sources: str) -> WritableFile:
@@ -132,7 +146,10 @@ def source_name(source: str) -> str:
 
 def command_of(*sources: str) -> str:
     """Return the command that reports the sources."""
-    names = ["SCORED" if Location(one).stream else shlex.quote(source_name(one)) for one in sources]
+    names = [
+        "SCORED" if Location(one).stream else shlex.quote(source_name(one))
+        for one in sources
+    ]
     return " ".join(["ruler report", *names])
 
 
@@ -150,7 +167,13 @@ def head_of(source: str, found: str, left_out: LeftOut) -> dict[str, Any]:
 
 def _next(name: str, shortlist: Shortlist, figures: ReportFigures) -> list[list[str]]:
     """Return the commands of the terminal's page, but for the one that writes this page."""
-    key = next((page_key(one.group.key) for one in (*shortlist.disputed(), *shortlist.worst())), None)
+    key = next(
+        (
+            page_key(one.group.key)
+            for one in (*shortlist.disputed(), *shortlist.worst())
+        ),
+        None,
+    )
     return [words for words in next_commands(name, key, figures) if "-o" not in words]
 
 
@@ -175,9 +198,13 @@ def _refuse(name: str, source: str) -> None:
         )
     path, scored = Path(name), Location(source)
     if scored.same(name):
-        raise UsageError(f"{name}: is the scored file itself; give the report another name")
+        raise UsageError(
+            f"{name}: is the scored file itself; give the report another name"
+        )
     if path.is_dir():
-        raise UsageError(f"{name}: is a directory; give a file name, such as {path / 'report.html'}")
+        raise UsageError(
+            f"{name}: is a directory; give a file name, such as {path / 'report.html'}"
+        )
     if path.suffix.lower() != ".html":
         raise UsageError(
             f"{name}: a report is one HTML file; name it {path.with_suffix('.html')}, or give `-` for stdout"
@@ -185,7 +212,9 @@ def _refuse(name: str, source: str) -> None:
     if path.exists() and not path.is_file():
         raise UsageError(f"{name}: is no file; give another name, or `-` for stdout")
     if scored.local and scored.many and scored.listed().would_hold(Location(name)):
-        raise UsageError(f"{name}: lies in SCORED and would be read as a part of it; give a place outside")
+        raise UsageError(
+            f"{name}: lies in SCORED and would be read as a part of it; give a place outside"
+        )
 
 
 def now(environ: Mapping[str, str]) -> datetime:
@@ -194,17 +223,31 @@ def now(environ: Mapping[str, str]) -> datetime:
     try:
         return datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"SOURCE_DATE_EPOCH={epoch}: is no number of seconds since 1970; unset it") from None
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH={epoch}: is no number of seconds since 1970; unset it"
+        ) from None
 
 
 def short_figures(figures: ReportFigures) -> dict[str, Any]:
     """Shorten long names and reasons in the figures."""
-    judges = {shorter(name, embedded.NAME): groups for name, groups in figures["judges"].items()}
+    judges = {
+        shorter(name, embedded.NAME): groups
+        for name, groups in figures["judges"].items()
+    }
     short = [
-        {"kind": one["kind"], "reason": shorter(one["reason"], embedded.NAME), "groups": one["groups"]}
+        {
+            "kind": one["kind"],
+            "reason": shorter(one["reason"], embedded.NAME),
+            "groups": one["groups"],
+        }
         for one in figures["reasons"]
     ]
-    return {**figures, "judges": judges, "reasons": short, "made_by": None}  # beside them, in words
+    return {
+        **figures,
+        "judges": judges,
+        "reasons": short,
+        "made_by": None,
+    }  # beside them, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +281,14 @@ class LeftOut:
                 f"until the next does not fit into {embedded.MOST_TEXTS >> 20} MiB."
             )
         if self.huge:
-            sentences.append(f"{self.huge:,} groups of very many rollouts have no text here.")
+            sentences.append(
+                f"{self.huge:,} groups of very many rollouts have no text here."
+            )
         if self.cut:
             texts_are = "text is" if self.cut == 1 else "texts are"
-            sentences.append(f"{self.cut:,} very long {texts_are} cut, with a note at each cut.")
+            sentences.append(
+                f"{self.cut:,} very long {texts_are} cut, with a note at each cut."
+            )
         if sentences:
             sentences.append(f"`{self.command} --group KEY` shows any group whole.")
         return " ".join(sentences)
@@ -252,7 +299,8 @@ class LeftOut:
             "groups": self.all - self.rows,
             "texts": self.rows - self.texts,
             "cut": self.cut,
-            "rule": self.sentences or "Nothing is left out: every group and its whole text are here.",
+            "rule": self.sentences
+            or "Nothing is left out: every group and its whole text are here.",
         }
 
 
@@ -269,7 +317,11 @@ def page(
     styles: Sequence[str] = STYLES,
 ) -> Iterator[str]:
     """Yield the page in pieces; texts of groups are read as it is written."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # only a report needs it
+    from jinja2 import (
+        Environment,
+        PackageLoader,
+        StrictUndefined,
+    )  # only a report needs it
     from markupsafe import Markup
 
     environment = Environment(
@@ -281,7 +333,10 @@ def page(
         keep_trailing_newline=True,
     )
     # a file's name may hold any character, but none that turns or hides text
-    name, left_out = (_CONTROL.sub("\ufffd", text) for text in (head["source"], head["left_out"]["rule"]))
+    name, left_out = (
+        _CONTROL.sub("\ufffd", text)
+        for text in (head["source"], head["left_out"]["rule"])
+    )
     scripts = web_files(scripts_of)
     # only the package's own files are HTML as they are, never text of the input
     return environment.get_template("report.html.j2").generate(
@@ -302,7 +357,10 @@ def page(
 
 def _policy(scripts: Iterable[str]) -> str:
     """Return the Content Security Policy: these scripts run, and nothing is ever loaded."""
-    digests = (base64.b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
+    digests = (
+        base64.b64encode(sha256(script.encode()).digest()).decode()
+        for script in scripts
+    )
     hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; "

@@ -63,7 +63,11 @@ class MadeBy:
             self._versions.add(group.version)
         if group.rubric:
             self._rubrics.append(int(group.rubric, 16))
-            if own_rubric and len(self._own) < _LISTED and group.rubric == digest_of(own_rubric):
+            if (
+                own_rubric
+                and len(self._own) < _LISTED
+                and group.rubric == digest_of(own_rubric)
+            ):
                 self._own[group.rubric] = own_rubric
         if group.params:
             self._params.append(int(group.params, 16))
@@ -75,15 +79,24 @@ class MadeBy:
         `judges` without any.
         """
         all_ = Counter(self._rubrics), Counter(self._params)
-        listed = [[(f"{digest:016x}", n) for digest, n in counts.most_common(_LISTED)] for counts in all_]
+        listed = [
+            [(f"{digest:016x}", n) for digest, n in counts.most_common(_LISTED)]
+            for counts in all_
+        ]
         own = [
             DEFAULT_RUBRIC,
-            *(params_text([{"judge": name, "model": name, "params": {}}]) for name in judges),
+            *(
+                params_text([{"judge": name, "model": name, "params": {}}])
+                for name in judges
+            ),
         ]
         texts = self._own | {digest_of(text): text for text in own}
         texts |= lookup([digest for counts in listed for digest, _ in counts])
         rubrics, params = (
-            [{"digest": digest, "groups": n, "text": texts.get(digest)} for digest, n in counts]
+            [
+                {"digest": digest, "groups": n, "text": texts.get(digest)}
+                for digest, n in counts
+            ]
             for counts in listed
         )
         return {
@@ -100,15 +113,22 @@ def rows(made: _Json) -> Iterator[Row]:
     """Yield what made the scores in words; nothing for a file that does not say it."""
     if made["served"]:
         yield Row("served as", _counted(made["served"]))
-    yield from _texts("rubric", "rubrics", made["rubrics"], made["more_rubrics"], _rubric)
-    yield from _texts("parameters", "sets", made["params"], made["more_params"], _params)
+    yield from _texts(
+        "rubric", "rubrics", made["rubrics"], made["more_rubrics"], _rubric
+    )
+    yield from _texts(
+        "parameters", "sets", made["params"], made["more_params"], _params
+    )
     if made["versions"]:
         yield Row("ruler", _counted(made["versions"]))
 
 
 def short_rows(made: _Json) -> list[tuple[str, str, str]]:
     """Return the rows for a page, very long texts without their middle."""
-    return [(row.name, shorter(row.sentence, _LONGEST), shorter(row.text, _LONGEST)) for row in rows(made)]
+    return [
+        (row.name, shorter(row.sentence, _LONGEST), shorter(row.text, _LONGEST))
+        for row in rows(made)
+    ]
 
 
 def in_cells(made: _Json) -> dict[str, str]:
@@ -118,7 +138,10 @@ def in_cells(made: _Json) -> dict[str, str]:
         text = shorter(" ".join(row.text.split()), _IN_CELL)
         lines = found.setdefault(row.name or next(reversed(found)), [])
         lines.append(": ".join(filter(None, (row.sentence, text))))
-    return {name: "; ".join(lines[:_LINES]) + "; …" * (len(lines) > _LINES) for name, lines in found.items()}
+    return {
+        name: "; ".join(lines[:_LINES]) + "; …" * (len(lines) > _LINES)
+        for name, lines in found.items()
+    }
 
 
 def _counted(counts: Mapping[str, int]) -> str:
@@ -132,7 +155,11 @@ def _groups(n: int) -> str:
 
 
 def _texts(
-    name: str, plural: str, listed: Sequence[_Json], more: int, words: Callable[[_Json], tuple[str, str]]
+    name: str,
+    plural: str,
+    listed: Sequence[_Json],
+    more: int,
+    words: Callable[[_Json], tuple[str, str]],
 ) -> Iterator[Row]:
     """Yield a row for each text; if there are several, the first says how many."""
     several = len(listed) + more > 1
@@ -140,7 +167,11 @@ def _texts(
         yield Row(name, f"{len(listed) + more:,} {plural}")
     for one in listed:
         sentence, text = words(one)
-        yield Row("" if several else name, sentence + f", {_groups(one['groups'])}" * several, text)
+        yield Row(
+            "" if several else name,
+            sentence + f", {_groups(one['groups'])}" * several,
+            text,
+        )
     if more:
         yield Row("", f"{more:,} more")
 
@@ -167,7 +198,9 @@ def _params(one: _Json) -> tuple[str, str]:
         return "none given", ""
     if len(judges) == 1:
         return next(iter(each.values())), ""
-    return "; ".join(f"{name}: {params or 'none given'}" for name, params in each.items()), ""
+    return "; ".join(
+        f"{name}: {params or 'none given'}" for name, params in each.items()
+    ), ""
 
 
 def _judges(one: _Json) -> list[Any] | None:
@@ -179,7 +212,9 @@ def _judges(one: _Json) -> list[Any] | None:
     if not isinstance(judges, list) or not judges:
         return None
     fits = all(
-        isinstance(one, dict) and isinstance(one.get("judge"), str) and isinstance(one.get("params"), dict)
+        isinstance(one, dict)
+        and isinstance(one.get("judge"), str)
+        and isinstance(one.get("params"), dict)
         for one in judges
     )
     return judges if fits else None
@@ -198,7 +233,9 @@ _ALIKE = ("judge", "rubric", "parameters")
 """Those that are named if they are the same."""
 
 
-def differences(each: Sequence[_Json], rubrics: Mapping[str, int]) -> dict[str, bool | None]:
+def differences(
+    each: Sequence[_Json], rubrics: Mapping[str, int]
+) -> dict[str, bool | None]:
     """Tell for each of DIFFERENCES if two files differ in it; None: at least one does not say it.
 
     `each` holds the figures of a file, `rubrics` counts groups of both files whose rubric is the `same` and
@@ -216,8 +253,13 @@ def differences(each: Sequence[_Json], rubrics: Mapping[str, int]) -> dict[str, 
     )
     if one["judge"] != two["judge"] and not (_known(each[0]) and _known(each[1])):
         one["parameters"] = set()  # their digest is of the judges' names, too
-    found = {name: one[name] != two[name] if one[name] and two[name] else None for name in one}
-    found["rubric"] = rubrics["other"] > 0 if rubrics["same"] + rubrics["other"] else None
+    found = {
+        name: one[name] != two[name] if one[name] and two[name] else None
+        for name in one
+    }
+    found["rubric"] = (
+        rubrics["other"] > 0 if rubrics["same"] + rubrics["other"] else None
+    )
     return {name: found[name] for name in DIFFERENCES}
 
 
@@ -229,7 +271,9 @@ def _parameters(made: _Json) -> set[str]:
     """Return what tells parameters apart: themselves without the judges' names, else their digests."""
     known = [_judges(one) for one in made["params"]]
     return {
-        one["digest"] if judges is None else json.dumps([judge["params"] for judge in judges], sort_keys=True)
+        one["digest"]
+        if judges is None
+        else json.dumps([judge["params"] for judge in judges], sort_keys=True)
         for one, judges in zip(made["params"], known, strict=True)
     }
 
@@ -238,7 +282,9 @@ def opening(differ: Mapping[str, bool | None], rubrics: Mapping[str, int]) -> st
     """Say in which ways two files were made differently, and in which alike."""
     words = dict(DIFFERENCES)
     if rubrics["same"] and rubrics["other"]:
-        words["rubric"] = f"rubric (in {rubrics['other']:,} of {sum(rubrics.values()):,} groups)"
+        words["rubric"] = (
+            f"rubric (in {rubrics['other']:,} of {sum(rubrics.values()):,} groups)"
+        )
     unlike = [words[name] for name, holds in differ.items() if holds]
     same = [name for name in _ALIKE if differ[name] is False]
     parts = (("A and B differ in", unlike), ("the same", same))

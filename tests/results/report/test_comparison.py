@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from ruler_cli.cli.compare_sentences import words
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.results.pairing import LeftOutGroup
 from ruler_cli.results.report.comparison import COMPARE_SCRIPTS, write_comparison
 from ruler_cli.results.report.html import SCRIPTS, WrittenReport, web_files
+from ruler_cli.settings.models import InputSettings
 from tests.results.report.test_html import HOSTILE, MARKER
 from tests.results.report.written import Page, at_time, group, report, rollout, written
 
@@ -24,20 +24,30 @@ def comparison(
 ) -> tuple[Page, WrittenReport, list[LeftOutGroup]]:
     """The page of two files, its description, and the groups that are not compared."""
     left_out: list[LeftOutGroup] = []
-    files = [(InputSettings(str(source)), lambda problem: None) for source in (one, other)]
+    files = [
+        (InputSettings(str(source)), lambda problem: None) for source in (one, other)
+    ]
     with at_time():
-        result = write_comparison(files, str(target), on_left_out=left_out.append, words=words, **more)
+        result = write_comparison(
+            files, str(target), on_left_out=left_out.append, words=words, **more
+        )
     return Page(target.read_text(encoding="utf-8")), result, left_out
 
 
-def pair(folder: Path, *scores: tuple[str, tuple[float, float], tuple[float, float]]) -> tuple[Path, Path]:
+def pair(
+    folder: Path, *scores: tuple[str, tuple[float, float], tuple[float, float]]
+) -> tuple[Path, Path]:
     """Two files of groups of two rollouts, with these scores in the first and in the second."""
     names = ("a.jsonl", "b.jsonl")
     files = []
     for side, name in enumerate(names):
         lines = [
             group(
-                key, *(rollout(f"{key} {i}", each[side][i], explanation=f"{name} on {i}") for i in range(2))
+                key,
+                *(
+                    rollout(f"{key} {i}", each[side][i], explanation=f"{name} on {i}")
+                    for i in range(2)
+                ),
             )
             for key, *each in scores
         ]
@@ -47,22 +57,45 @@ def pair(folder: Path, *scores: tuple[str, tuple[float, float], tuple[float, flo
 
 def test_contents(tmp_path: Path) -> None:
     """Every group has both judges' scores in its row, both explanations, and its text once."""
-    files = pair(tmp_path, ("same", (0.2, 0.8), (0.2, 0.8)), ("turned", (0.2, 0.8), (0.9, 0.1)))
+    files = pair(
+        tmp_path, ("same", (0.2, 0.8), (0.2, 0.8)), ("turned", (0.2, 0.8), (0.9, 0.1))
+    )
     page, result, unlike = comparison(*files, tmp_path / "c.html")
     assert (result.groups, result.rows, result.left_out, unlike) == (2, 2, "", [])
     data, rows = page.data, page.data["rows"]
-    assert (data["source"], data["made"]) == ("a.jsonl and b.jsonl", "2026-11-21T14:00:00Z")
+    assert (data["source"], data["made"]) == (
+        "a.jsonl and b.jsonl",
+        "2026-11-21T14:00:00Z",
+    )
     names = {"opening", "groups", "rollouts", "rows", "findings", "differ", "cells"}
     assert set(data["comparison"]) == names
     assert ["file", "a.jsonl", "b.jsonl"] in data["comparison"]["rows"]
     assert rows["key"] == ["same", "turned"]
-    assert (rows["scores"], rows["b_scores"]) == ([[0.2, 0.8]] * 2, [[0.2, 0.8], [0.9, 0.1]])
-    assert (rows["against"], rows["order"], rows["distance"]) == ([0.0, 1.0], [0.0, 1.0], [0.0, 0.7])
+    assert (rows["scores"], rows["b_scores"]) == (
+        [[0.2, 0.8]] * 2,
+        [[0.2, 0.8], [0.9, 0.1]],
+    )
+    assert (rows["against"], rows["order"], rows["distance"]) == (
+        [0.0, 1.0],
+        [0.0, 1.0],
+        [0.0, 0.7],
+    )
     assert rows["telling"] == [1, 0]
-    assert page.explanations[1] == ["a.jsonl on 0", "a.jsonl on 1", "b.jsonl on 0", "b.jsonl on 1"]
+    assert page.explanations[1] == [
+        "a.jsonl on 0",
+        "a.jsonl on 1",
+        "b.jsonl on 0",
+        "b.jsonl on 1",
+    ]
     text = page.group(1)
-    assert [one["explanation"] for one in text["rollouts"]] == ["a.jsonl on 0", "a.jsonl on 1"]
-    assert [one["second"]["explanation"] for one in text["rollouts"]] == ["b.jsonl on 0", "b.jsonl on 1"]
+    assert [one["explanation"] for one in text["rollouts"]] == [
+        "a.jsonl on 0",
+        "a.jsonl on 1",
+    ]
+    assert [one["second"]["explanation"] for one in text["rollouts"]] == [
+        "b.jsonl on 0",
+        "b.jsonl on 1",
+    ]
     assert page.text.count("a.jsonl on 0") == 0  # all text is packed
     for name, column in rows.items():
         assert len(column) == 2, name
@@ -91,7 +124,10 @@ def test_order_of_records(tmp_path: Path) -> None:
     assert rows["key"] == [f"g{i}" for i in range(20)]
     for i in range(20):
         assert rows["b_scores"][i] == rows["scores"][i][::-1]
-        assert f"g{i} 1" in page.group(i)["strings"][page.group(i)["rollouts"][1]["lines"][0]]
+        assert (
+            f"g{i} 1"
+            in page.group(i)["strings"][page.group(i)["rollouts"][1]["lines"][0]]
+        )
 
 
 def test_limit(tmp_path: Path) -> None:
@@ -102,8 +138,13 @@ def test_limit(tmp_path: Path) -> None:
     assert page.data["rows"]["key"] == ["g18", "g19"]
     assert (result.groups, result.rows) == (20, 2)
     assert "The table holds 2 of 20 groups" in result.left_out
-    assert "`ruler report a.jsonl b.jsonl --group KEY` shows any group whole." in result.left_out
-    page, _, _ = comparison(*files, tmp_path / "c.html", most=2, on_group=lambda key: key == "g3")
+    assert (
+        "`ruler report a.jsonl b.jsonl --group KEY` shows any group whole."
+        in result.left_out
+    )
+    page, _, _ = comparison(
+        *files, tmp_path / "c.html", most=2, on_group=lambda key: key == "g3"
+    )
     assert page.data["rows"]["key"] == ["g3", "g19"]
     assert page.group(0)["strings"][0] == 'assistant: "g3 0"'
     assert page.data["comparison"]["rollouts"] == 40
@@ -111,7 +152,9 @@ def test_limit(tmp_path: Path) -> None:
 
 def test_without_scripts(tmp_path: Path) -> None:
     """A browser that runs no scripts shows the main figures of both files."""
-    page, _, _ = comparison(*pair(tmp_path, ("g", (0.2, 0.8), (0.9, 0.1))), tmp_path / "c.html")
+    page, _, _ = comparison(
+        *pair(tmp_path, ("g", (0.2, 0.8), (0.9, 0.1))), tmp_path / "c.html"
+    )
     words = " ".join(" ".join(page.words).split())
     for figure in (
         "A: groups 1: 1 scored, none tied",
@@ -132,7 +175,9 @@ def test_hostile(tmp_path: Path) -> None:
             for i, text in enumerate(HOSTILE)
         ]  # fmt: skip
         written(tmp_path / f"{side}.jsonl", *lines)
-    page, result, _ = comparison(tmp_path / "0.jsonl", tmp_path / "1.jsonl", tmp_path / "c.html")
+    page, result, _ = comparison(
+        tmp_path / "0.jsonl", tmp_path / "1.jsonl", tmp_path / "c.html"
+    )
     assert result.rows == len(HOSTILE)
     assert MARKER not in page.text
     assert len(page.data["rows"]["key"]) == len(HOSTILE)
@@ -144,9 +189,13 @@ def test_deep(tmp_path: Path) -> None:
     for name, score in zip(names, (0.2, 0.9), strict=True):
         line = json.dumps(group("deep", rollout("one", score), rollout("two", 0.5)))
         nested = "[" * 900 + "]" * 900
-        text = line.replace('"role": "assistant"', f'"extra": {nested}, "role": "assistant"')
+        text = line.replace(
+            '"role": "assistant"', f'"extra": {nested}, "role": "assistant"'
+        )
         (tmp_path / name).write_text(text + "\n")
-    page, _, unlike = comparison(tmp_path / names[0], tmp_path / names[1], tmp_path / "c.html")
+    page, _, unlike = comparison(
+        tmp_path / names[0], tmp_path / names[1], tmp_path / "c.html"
+    )
     assert unlike == []
     assert page.data["rows"]["b_scores"] == [[0.9, 0.5]]
 
@@ -167,9 +216,14 @@ def test_memory(turned: bool, tmp_path: Path) -> None:
     """Ten times the groups take hardly more memory; out of order, no messages wait in memory."""
 
     def peak(count: int) -> int:
-        lines = [group(f"g{i}", rollout("x" * 9_000, 0.1), rollout("y", 0.2)) for i in range(count)]
+        lines = [
+            group(f"g{i}", rollout("x" * 9_000, 0.1), rollout("y", 0.2))
+            for i in range(count)
+        ]
         one = written(tmp_path / f"a{count}.jsonl", *lines)
-        other = written(tmp_path / f"b{count}.jsonl", *(lines[::-1] if turned else lines))
+        other = written(
+            tmp_path / f"b{count}.jsonl", *(lines[::-1] if turned else lines)
+        )
         del lines
         tracemalloc.start()
         comparison(one, other, tmp_path / "c.html", most=50)

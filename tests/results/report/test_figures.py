@@ -20,7 +20,12 @@ from hypothesis import strategies as st
 
 from ruler_cli.cli.report_sentences import position_bias
 from ruler_cli.results.report.bins import iso
-from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, charts, scores_by_position
+from ruler_cli.results.report.figures import (
+    FiguresBuilder,
+    ReportFigures,
+    charts,
+    scores_by_position,
+)
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from tests.conftest import ROOT, Ruler
 from tests.results.report.values import NOON, drawn, group
@@ -45,7 +50,14 @@ _NAMES: dict[str, Any] = {
     "flags": {"suspect", "cached"},
     "judges": {"a", "b"},
     "passes": {"1", "2"},
-    "made_by": {"served", "versions", "rubrics", "more_rubrics", "params", "more_params"},
+    "made_by": {
+        "served",
+        "versions",
+        "rubrics",
+        "more_rubrics",
+        "params",
+        "more_params",
+    },
     "cost_usd": None,
     "cost_groups": None,
     "usage": {"calls", "prompt_tokens", "completion_tokens", "cached_tokens"},
@@ -62,7 +74,11 @@ _NAMES: dict[str, Any] = {
         "agreement": 0,
         "groups": 0,
     },
-    "slots": {"bins": [{"from", "to", "mean", "error", "n"}], "groups": 0, "corrected": 0},
+    "slots": {
+        "bins": [{"from", "to", "mean", "error", "n"}],
+        "groups": 0,
+        "corrected": 0,
+    },
     "lengths": {
         "cells": [{"score", "bytes", "n", "values"}],
         "slope": 0,
@@ -71,7 +87,11 @@ _NAMES: dict[str, Any] = {
         "groups": 0,
     },
     "reliability": {"bins": [_BAR], "median": 0, "groups": 0},
-    "over_time": {"unit": 0, "bins": [{"from", "to", "groups", "failed", "values"}], "left_out": 0},
+    "over_time": {
+        "unit": 0,
+        "bins": [{"from", "to", "groups", "failed", "values"}],
+        "left_out": 0,
+    },
 }
 """Every name of the schema; a value that is no set, object or list is not compared."""
 
@@ -97,7 +117,9 @@ def near(value: float | None) -> object:
 
 def rank(values: Sequence[float], share: float) -> object:
     """The least value at or above this share of all, within the error of a quantile."""
-    return pytest.approx(sorted(values)[max(0, math.ceil(share * len(values)) - 1)], rel=0.0051)
+    return pytest.approx(
+        sorted(values)[max(0, math.ceil(share * len(values)) - 1)], rel=0.0051
+    )
 
 
 def within(value: float, ends: Sequence[float]) -> bool:
@@ -110,7 +132,11 @@ def same_names(value: Any, names: Any) -> bool:
     if isinstance(names, set):
         return isinstance(value, dict) and value.keys() == names
     if isinstance(names, list):
-        return isinstance(value, list) and bool(value) and all(same_names(v, names[0]) for v in value)
+        return (
+            isinstance(value, list)
+            and bool(value)
+            and all(same_names(v, names[0]) for v in value)
+        )
     if isinstance(names, dict):
         same = isinstance(value, dict) and value.keys() == names.keys()
         return same and all(same_names(value[name], names[name]) for name in names)
@@ -120,13 +146,22 @@ def same_names(value: Any, names: Any) -> bool:
 def test_names() -> None:
     """Figures have every name of the schema and no other, also without any group, as strict JSON."""
     assert same_names(FIGURES, _NAMES)
-    assert json.loads(json.dumps(FIGURES, allow_nan=False)) == json.loads(json.dumps(FIGURES))
+    assert json.loads(json.dumps(FIGURES, allow_nan=False)) == json.loads(
+        json.dumps(FIGURES)
+    )
     nothing = of([])
     assert nothing.keys() == _NAMES.keys()
     assert nothing["latency_s"] == dict.fromkeys(("p50", "p90", "p99", "max"))
-    assert (nothing["cost_usd"], nothing["scores"]) == (None, {"bins": [], "mean": None, "sd": None})
+    assert (nothing["cost_usd"], nothing["scores"]) == (
+        None,
+        {"bins": [], "mean": None, "sd": None},
+    )
     failed = of([group([None, None])] * 3)
-    assert (failed["groups"]["failed"], failed["scores"], failed["cost_usd"]) == (3, nothing["scores"], None)
+    assert (failed["groups"]["failed"], failed["scores"], failed["cost_usd"]) == (
+        3,
+        nothing["scores"],
+        None,
+    )
 
 
 def test_counts() -> None:
@@ -134,7 +169,10 @@ def test_counts() -> None:
     n, annotated = FIGURES["groups"], [g for g in ALL if g.status != "unmarked"]
     assert n["all"] == len(ALL) == n["scored"] + n["failed"] + n["unmarked"]
     assert n["failed"] == sum(g.failed for g in ALL) > 0 < n["unmarked"]
-    assert (n["tied"], n["live"]) == (sum(g.tied for g in ALL), sum(g.live for g in ALL))
+    assert (n["tied"], n["live"]) == (
+        sum(g.tied for g in ALL),
+        sum(g.live for g in ALL),
+    )
     assert n["one_score"] == sum(g.one_score for g in ALL)
     assert FIGURES["rollouts"] == {
         "all": len(ROLLOUTS),
@@ -147,13 +185,18 @@ def test_counts() -> None:
     assert FIGURES["failed_by_kind"] == Counter(g.kind for g in ALL if g.failed)
     assert FIGURES["flags"] == Counter(flag for g in ALL for flag in g.flags)
     assert FIGURES["judges"] == Counter(g.judge for g in annotated)
-    assert FIGURES["passes"] == Counter(str(g.passes) for g in annotated if g.passes is not None)
+    assert FIGURES["passes"] == Counter(
+        str(g.passes) for g in annotated if g.passes is not None
+    )
 
 
 def test_sums_and_quantiles() -> None:
     """Sums are over the groups with a value, and quantiles are within half a percent."""
     costs = [g.cost for g in ALL if g.cost is not None]
-    assert (FIGURES["cost_usd"], FIGURES["cost_groups"]) == (near(math.fsum(costs)), len(costs))
+    assert (FIGURES["cost_usd"], FIGURES["cost_groups"]) == (
+        near(math.fsum(costs)),
+        len(costs),
+    )
     assert FIGURES["usage"]["prompt_tokens"] == sum(g.usage.prompt for g in ALL)
     waits = [g.latency for g in ALL if g.latency is not None]
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
@@ -180,7 +223,11 @@ def test_bins() -> None:
         assert bar["n"] == sum(bar["from"] <= sd < bar["to"] for sd in spreads)
     odd = of([group([-3.0, 7.0])])
     assert [bar["n"] for bar in odd["scores"]["bins"]] == [1, *[0] * 18, 1]
-    assert (odd["scores"]["mean"], odd["scores"]["sd"], odd["spread"]["bins"][-1]["n"]) == (2.0, 5.0, 1)
+    assert (
+        odd["scores"]["mean"],
+        odd["scores"]["sd"],
+        odd["spread"]["bins"][-1]["n"],
+    ) == (2.0, 5.0, 1)
 
 
 def test_values_of_bins() -> None:
@@ -191,9 +238,15 @@ def test_values_of_bins() -> None:
 
     spreads = [None if g.sd is None else round(g.sd, 9) for g in ALL]
     reported = [g.reliability if g.scores else None for g in ALL]
-    for name, values in (("scores", SCORES), ("spread", spreads), ("reliability", reported)):
+    for name, values in (
+        ("scores", SCORES),
+        ("spread", spreads),
+        ("reliability", reported),
+    ):
         for bar in FIGURES[name]["bins"]:
-            held_by = sum(held(x, bar["values"]) for x in values) if bar["values"] else 0
+            held_by = (
+                sum(held(x, bar["values"]) for x in values) if bar["values"] else 0
+            )
             assert held_by == bar["n"], (name, bar)
     for name, of_rollout in (("against_label", "label"), ("lengths", "bytes")):
         for cell in FIGURES[name]["cells"]:
@@ -204,16 +257,34 @@ def test_values_of_bins() -> None:
             assert cell["n"] == found
     times = [g.judged_at for g in ALL if g.status != "unmarked"]
     for bar in FIGURES["over_time"]["bins"]:
-        assert bar["groups"] == sum(held(at, bar["values"]) for at in times if bar["values"])
+        assert bar["groups"] == sum(
+            held(at, bar["values"]) for at in times if bar["values"]
+        )
 
 
 def test_charts() -> None:
     """A chart needs ten groups and something that differs, and failures need a failed group."""
-    every = ("scores", "spread", "labels", "slots", "reliability", "lengths", "failures")
+    every = (
+        "scores",
+        "spread",
+        "labels",
+        "slots",
+        "reliability",
+        "lengths",
+        "failures",
+    )
     assert charts(FIGURES) == every
-    few = [group([0.1, 0.9], [0.0, 1.0], reliability=0.5, each=[{"size": 9}, {"size": 99}])] * 9
+    few = [
+        group([0.1, 0.9], [0.0, 1.0], reliability=0.5, each=[{"size": 9}, {"size": 99}])
+    ] * 9
     assert charts(of(few)) == charts(of([])) == ()
-    assert charts(of([*few, *few])) == ("scores", "spread", "labels", "reliability", "lengths")
+    assert charts(of([*few, *few])) == (
+        "scores",
+        "spread",
+        "labels",
+        "reliability",
+        "lengths",
+    )
     assert charts(of([group([0.1, 0.9])] * 10)) == ("scores", "spread")
     assert charts(of([group([None])] * 10)) == ("failures",)
     labelled = [group([0.1, 0.2, 0.9], [0.0, 0.0, 1.0])] * 9
@@ -224,10 +295,16 @@ def test_charts() -> None:
 def test_scores_against_labels() -> None:
     """Cells count rollouts by score and label, and pairs are those of every group."""
     result = FIGURES["against_label"]
-    both = [(r.score, r.label) for r in ROLLOUTS if r.score is not None and r.label is not None]
+    both = [
+        (r.score, r.label)
+        for r in ROLLOUTS
+        if r.score is not None and r.label is not None
+    ]
     assert sum(cell["n"] for cell in result["cells"]) == len(both)
     for cell in result["cells"]:
-        inside = [s for s, y in both if cell["label"] == [y, y] and within(s, cell["score"])]
+        inside = [
+            s for s, y in both if cell["label"] == [y, y] and within(s, cell["score"])
+        ]
         assert cell["n"] == len(inside) > 0
     assert result["pairs"] == sum(g.disputes[1] for g in ALL)
     assert result["against"] == sum(g.disputes[0] for g in ALL)
@@ -251,13 +328,17 @@ def test_lengths() -> None:
     for cell in FIGURES["lengths"]["cells"]:
         least, most = cell["bytes"]
         inside = [r for r in ROLLOUTS if r.score is not None and least <= r.size < most]
-        assert cell["n"] == sum(r.score is not None and within(r.score, cell["score"]) for r in inside)
+        assert cell["n"] == sum(
+            r.score is not None and within(r.score, cell["score"]) for r in inside
+        )
         assert most == 2 * least or (least, most) == (0, 1)
     assert sum(cell["n"] for cell in FIGURES["lengths"]["cells"]) == len(SCORES)
     xx = xy = 0.0
     for g in ALL:
         reported = [
-            (math.log2(max(1, r.size)), r.judge_score) for r in g.rollouts if r.judge_score is not None
+            (math.log2(max(1, r.size)), r.judge_score)
+            for r in g.rollouts
+            if r.judge_score is not None
         ]
         if len(reported) > 1:
             x, y = (statistics.fmean(row[i] for row in reported) for i in (0, 1))
@@ -274,8 +355,12 @@ def test_reasons() -> None:
         ("c", "tried 12 times"),
         ("d", "request 0123456789abcdef0"),
     ]
-    reported += [("e", "request fedcba98765432100")] * 2 + [(str(i), "x" * i) for i in range(9)]
-    result = of(group([None], key=key, reason=reason) for key, reason in reported)["reasons"]
+    reported += [("e", "request fedcba98765432100")] * 2 + [
+        (str(i), "x" * i) for i in range(9)
+    ]
+    result = of(group([None], key=key, reason=reason) for key, reason in reported)[
+        "reasons"
+    ]
     assert [(r["groups"], r["reason"][:9], r["first"]) for r in result[:3]] == [
         (3, "request 0", "d"),
         (2, "tried 3 t", "a"),
@@ -288,15 +373,24 @@ def test_reasons() -> None:
 def test_time(seconds: int) -> None:
     """At most 60 equal bars hold every annotated group by its time, in any order."""
     times = [NOON + (i * 7919) % seconds for i in range(min(seconds, 3000))]
-    groups = [group([None] if i % 3 else [0.5], judged_at=at) for i, at in enumerate(times)]
+    groups = [
+        group([None] if i % 3 else [0.5], judged_at=at) for i, at in enumerate(times)
+    ]
     result = of(groups)
     bars = result["over_time"]["bins"]
-    assert (result["over_time"]["unit"], result["started_at"]) == ("time", iso(min(times)))
+    assert (result["over_time"]["unit"], result["started_at"]) == (
+        "time",
+        iso(min(times)),
+    )
     assert result["ended_at"] == iso(max(times))
     assert 1 <= len(bars) <= 60
     assert len({bar["to"] - bar["from"] for bar in bars}) == 1
     for bar in bars:
-        inside = [g for g in groups if g.judged_at is not None and bar["from"] <= g.judged_at < bar["to"]]
+        inside = [
+            g
+            for g in groups
+            if g.judged_at is not None and bar["from"] <= g.judged_at < bar["to"]
+        ]
         assert bar["groups"] == len(inside)
         assert sum(bar["failed"].values()) == sum(g.failed for g in inside)
     assert sum(bar["groups"] for bar in bars) == len(groups)
@@ -308,7 +402,9 @@ def test_outlying_times() -> None:
     assert (result["over_time"]["left_out"], result["started_at"]) == (1, iso(NOON))
     result = of(group([0.5], judged_at=NOON if i % 2 else None) for i in range(101))
     assert result["over_time"]["unit"] == "group"
-    assert [(bar["from"], bar["groups"]) for bar in result["over_time"]["bins"][:2]] == [(1, 5), (6, 5)]
+    assert [
+        (bar["from"], bar["groups"]) for bar in result["over_time"]["bins"][:2]
+    ] == [(1, 5), (6, 5)]
     assert (iso(NOON), iso(1e50)) == ("2025-11-24T16:00:00Z", None)
 
 
@@ -394,7 +490,9 @@ def dump(path: Path) -> None:
         ("-m simulated -m offline --passes 3 --standardize", True),
     ],
 )
-def test_position_bias(options: str, corrected: bool, ruler: Ruler, tmp_path: Path) -> None:
+def test_position_bias(
+    options: str, corrected: bool, ruler: Ruler, tmp_path: Path
+) -> None:
     """The annotations give the position bias of the run's summary, and tell that scores are corrected."""
     dump(tmp_path / "in.jsonl")
     ruler("score", "in.jsonl", "out.jsonl", *options.split(), "--summary", "run.json")
@@ -404,20 +502,37 @@ def test_position_bias(options: str, corrected: bool, ruler: Ruler, tmp_path: Pa
     assert result["groups"] == figures["slot_groups"] == 40
     assert len(result["bins"]) == len(figures["slot_curve"]) >= 6
     for bar, wanted in zip(result["bins"], figures["slot_curve"], strict=True):
-        assert (bar["from"], bar["to"]) == pytest.approx((wanted["start"], wanted["stop"]))
-        assert (bar["mean"], bar["error"]) == pytest.approx((wanted["mean"], wanted["error"]), abs=1e-6)
+        assert (bar["from"], bar["to"]) == pytest.approx(
+            (wanted["start"], wanted["stop"])
+        )
+        assert (bar["mean"], bar["error"]) == pytest.approx(
+            (wanted["mean"], wanted["error"]), abs=1e-6
+        )
         assert bar["n"] == wanted["scores"]
     assert (result["corrected"] > 30) is corrected
     assert (result["corrected"] == 0) is not corrected
-    assert ("before --debias or --standardize corrected" in position_bias(page)) is corrected
+    assert (
+        "before --debias or --standardize corrected" in position_bias(page)
+    ) is corrected
 
 
 @pytest.mark.parametrize("passes", ["1", "3"])
 def test_input_order(passes: str, ruler: Ruler, tmp_path: Path) -> None:
     """In input order a position says what the rollout is: neither a run nor a report calls that a bias."""
     dump(tmp_path / "in.jsonl")
-    options = ("-m", "simulated", "--order", "input", "--passes", passes, "--summary", "run.json")
-    assert "position bias" not in ruler("score", "in.jsonl", "out.jsonl", *options).stderr
+    options = (
+        "-m",
+        "simulated",
+        "--order",
+        "input",
+        "--passes",
+        passes,
+        "--summary",
+        "run.json",
+    )
+    assert (
+        "position bias" not in ruler("score", "in.jsonl", "out.jsonl", *options).stderr
+    )
     figures = json.loads((tmp_path / "run.json").read_text())["figures"]
     assert (figures["slot_curve"], figures["slot_groups"]) == ([], 0)
     page = json.loads(ruler("report", "out.jsonl", "--json").stdout)["figures"]
@@ -431,14 +546,25 @@ def annotated_group(orders: list[list[int]], scores: list[list[float]]) -> Score
     last, several = max(1, len(orders[0]) - 1), len(orders) > 1
     rollouts = []
     for i in range(len(orders[0])):
-        given = tuple(row[order.index(i)] for order, row in zip(orders, scores, strict=True))
+        given = tuple(
+            row[order.index(i)] for order, row in zip(orders, scores, strict=True)
+        )
         positions = tuple(round(order.index(i) / last, 3) for order in orders)
         score, reported = (0.5, given) if several else (given[0], ())
-        rollouts.append(ScoredRollout((i,), "scored", 0.5, score, positions=positions, pass_scores=reported))
+        rollouts.append(
+            ScoredRollout(
+                (i,), "scored", 0.5, score, positions=positions, pass_scores=reported
+            )
+        )
     return ScoredGroup("g", tuple(rollouts), "scored")
 
 
-@given(st.integers(), st.integers(1, 40) | st.just(1000), st.integers(1, 4), st.integers(0, 3))
+@given(
+    st.integers(),
+    st.integers(1, 40) | st.just(1000),
+    st.integers(1, 4),
+    st.integers(0, 3),
+)
 def test_scores_by_position(seed: int, size: int, passes: int, twins: int) -> None:
     """Each pass is restored by position as the judge scored it; identical rollouts count once."""
     dice = random.Random(seed)
@@ -447,7 +573,9 @@ def test_scores_by_position(seed: int, size: int, passes: int, twins: int) -> No
     group = annotated_group(orders, scores)
     rollouts = [*group.rollouts, *dice.choices(group.rollouts, k=twins)]
     dice.shuffle(rollouts)
-    assert scores_by_position(replace(group, rollouts=tuple(rollouts))) == [tuple(row) for row in scores]
+    assert scores_by_position(replace(group, rollouts=tuple(rollouts))) == [
+        tuple(row) for row in scores
+    ]
 
 
 def test_incomplete_annotations() -> None:

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.results.report.highlights import Ranking, Shortlist, next_commands, reasons
+from ruler_cli.results.report.highlights import (
+    Ranking,
+    Shortlist,
+    next_commands,
+    reasons,
+)
 from ruler_cli.results.scored_groups import ScoredGroup
 from tests.results.report.values import drawn, group, rollout
 
@@ -44,7 +49,11 @@ def test_highest_degree_first() -> None:
     assert list(ranking([less, more, more]).chosen())[:2] == [2, 1]  # 1 follows as tied
     unsure = [group([0.4, 0.6], reliability=r) for r in (0.5, 0.2, 0.9)]
     assert next(iter(ranking(unsure).chosen())) == 2
-    assert list(ranking([FAILED, FAILED, group([None], kind="refused")]).chosen()) == [1, 3, 2]
+    assert list(ranking([FAILED, FAILED, group([None], kind="refused")]).chosen()) == [
+        1,
+        3,
+        2,
+    ]
     spreads = [group([0.5, 0.6], each=[{"spread": s}, {}]) for s in (0.1, 0.3, 0.2)]
     assert ranking(spreads).chosen()[2] == "unsure"
 
@@ -67,7 +76,10 @@ def shortlist(*groups: ScoredGroup, n: int = 5) -> Shortlist:
 
 
 def named(
-    key: str, scores: list[float | None], labels: list[float | None] | None = None, **more: Any
+    key: str,
+    scores: list[float | None],
+    labels: list[float | None] | None = None,
+    **more: Any,
 ) -> ScoredGroup:
     """A group with this key."""
     return group(scores, labels or [], key=key, **more)
@@ -93,7 +105,11 @@ def test_worst() -> None:
         ("shaky", "unsure"),
         ("lost too", "failed"),
     ]
-    assert [t.why for t in result.worst()][2:5] == ["suspect", "tied, rewards differ", "reliability 0.30"]
+    assert [t.why for t in result.worst()][2:5] == [
+        "suspect",
+        "tied, rewards differ",
+        "reliability 0.30",
+    ]
     assert [t.ordinal for t in result.worst()] == [5, 7, 4, 3, 2, 6]
 
 
@@ -110,9 +126,19 @@ def test_no_reason_no_list() -> None:
     ]
     result = shortlist(*groups)
     assert [t.group.key for t in (*result.worst(), *result.disputed())] == []
-    assert [reasons(one) for one in groups] == [["spread"], [], [], ["tied"], [], ["spread"]]
+    assert [reasons(one) for one in groups] == [
+        ["spread"],
+        [],
+        [],
+        ["tied"],
+        [],
+        ["spread"],
+    ]
     assert reasons(named("close", [0.5, 0.62])) == []
-    assert shortlist(named("a", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}])).disputed() == []
+    assert (
+        shortlist(named("a", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}])).disputed()
+        == []
+    )
 
 
 def test_other_groups() -> None:
@@ -132,7 +158,11 @@ def test_next_commands(source: str, key: str) -> None:
     first, page, select = next_commands(source, key, figures)
     assert first == [
         "report",
-        *(["s.jsonl", "--group", key] if key == "a b" else ["./-s.jsonl", "--group=-a"]),
+        *(
+            ["s.jsonl", "--group", key]
+            if key == "a b"
+            else ["./-s.jsonl", "--group=-a"]
+        ),
     ]
     assert page[2:] == ["-o", "report.html"]
     assert select == ["select", first[1], "train.jsonl", "--where", "live"]

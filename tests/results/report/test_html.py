@@ -19,15 +19,23 @@ from typing import Any
 import pytest
 
 from ruler_cli.cli.report_sentences import facts
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.results.report import embedded
 from ruler_cli.results.report.comparison import COMPARE_SCRIPTS, COMPARE_STYLES
 from ruler_cli.results.report.html import SCRIPTS, now, web_files, write_html
 from ruler_cli.results.scored_file import FAILURE_KINDS
+from ruler_cli.settings.models import InputSettings
 from tests.attacks import FAMILIES
 from tests.conftest import Ruler
-from tests.results.report.written import MADE, Page, group, piped, report, rollout, written
+from tests.results.report.written import (
+    MADE,
+    Page,
+    group,
+    piped,
+    report,
+    rollout,
+    written,
+)
 from tests.values import NASTY
 
 MARKER = "Qx7MarkerOfForeignText"
@@ -50,7 +58,12 @@ def target(tmp_path: Path) -> Path:
 
 def many(count: int) -> list[dict[str, Any]]:
     """Groups, every fifth of them failed."""
-    failed: dict[str, Any] = {"status": "failed", "kind": "reply", "reason": "no JSON", "score": None}
+    failed: dict[str, Any] = {
+        "status": "failed",
+        "kind": "reply",
+        "reason": "no JSON",
+        "score": None,
+    }
     notes: list[dict[str, Any]] = [failed if i % 5 == 2 else {} for i in range(count)]
     return [
         group(
@@ -64,15 +77,26 @@ def many(count: int) -> list[dict[str, Any]]:
 
 def own(annotation: dict[str, Any]) -> dict[str, Any]:
     """The group's own part of an annotation that all of its rollouts have."""
-    return {name: annotation[name] for name in ("status", "kind", "reason") if name in annotation}
+    return {
+        name: annotation[name]
+        for name in ("status", "kind", "reason")
+        if name in annotation
+    }
 
 
 def test_contents(tmp_path: Path, target: Path) -> None:
     """Every group has a row, its explanations and the lines that the judge read."""
-    lines = [group("a"), group("b", rollout("one", 0.1), rollout("two", 0.9), rollout("one", 0.1))]
+    lines = [
+        group("a"),
+        group("b", rollout("one", 0.1), rollout("two", 0.9), rollout("one", 0.1)),
+    ]
     page, description, problems = report(written(tmp_path / "in.jsonl", *lines), target)
     data = page.data
-    assert (data["version"], data["source"], data["made"]) == (1, "in.jsonl", "2026-11-21T14:00:00Z")
+    assert (data["version"], data["source"], data["made"]) == (
+        1,
+        "in.jsonl",
+        "2026-11-21T14:00:00Z",
+    )
     assert data["figures"]["groups"]["scored"] == 2
     assert data["figures"]["rollouts"]["all"] == 5
     rows = data["rows"]
@@ -109,7 +133,9 @@ def test_contents(tmp_path: Path, target: Path) -> None:
 def test_same_lists_as_the_terminal(ruler: Ruler, tmp_path: Path, target: Path) -> None:
     """The page names the groups and the commands of `ruler report`, with the same reasons."""
     wrong = group(
-        "wrong", rollout("one", 0.9, independent_reward=0), rollout("two", 0.1, independent_reward=1)
+        "wrong",
+        rollout("one", 0.9, independent_reward=0),
+        rollout("two", 0.1, independent_reward=1),
     )
     source = written(tmp_path / "in.jsonl", *many(12), wrong)
     page, _, _ = report(source, target)
@@ -119,11 +145,17 @@ def test_same_lists_as_the_terminal(ruler: Ruler, tmp_path: Path, target: Path) 
         assert [(t["key"], t["why"], t["ordinal"]) for t in listed] == [
             (t["group"]["key"], t["why"], t["ordinal"]) for t in reported[name]
         ]
-        assert [t["scores"] for t in listed] == [t["group"]["scores"] for t in reported[name]]
+        assert [t["scores"] for t in listed] == [
+            t["group"]["scores"] for t in reported[name]
+        ]
         assert listed
     terminal = ruler("report", "in.jsonl").stdout
-    typed = [line.strip() for line in terminal[terminal.index("next\n") + 5 :].splitlines()]
-    assert [f"ruler {' '.join(words)}" for words in page.data["next"]] == [t for t in typed if "-o" not in t]
+    typed = [
+        line.strip() for line in terminal[terminal.index("next\n") + 5 :].splitlines()
+    ]
+    assert [f"ruler {' '.join(words)}" for words in page.data["next"]] == [
+        t for t in typed if "-o" not in t
+    ]
     assert page.data["charts"] == ["scores", "spread", "failures"]
 
 
@@ -131,7 +163,10 @@ def test_content_policy(tmp_path: Path, target: Path) -> None:
     """The policy has the hash of each script in the page, and allows no other source."""
     page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
     rules = dict(rule.strip().split(" ", 1) for rule in page.policy.split(";"))
-    hashes = {f"'sha256-{base64.b64encode(sha256(s.encode()).digest()).decode()}'" for s in page.scripts}
+    hashes = {
+        f"'sha256-{base64.b64encode(sha256(s.encode()).digest()).decode()}'"
+        for s in page.scripts
+    }
     assert page.scripts == web_files(SCRIPTS)
     assert set(rules.pop("script-src").split()) == hashes
     assert rules == {
@@ -151,13 +186,21 @@ def test_foreign_text(tmp_path: Path, target: Path) -> None:
         group(
             text,
             rollout(text, 0.3, explanation=text, slots=[0.0]),
-            rollout([{"type": "text", "text": text}], None, status="failed", kind=text, reason=text),
+            rollout(
+                [{"type": "text", "text": text}],
+                None,
+                status="failed",
+                kind=text,
+                reason=text,
+            ),
             judge=text,
             kind=text,
         )
         for text in turns
     ]
-    lines.append(group("f", rollout(MARKER, None, status="failed", kind="reply", reason=MARKER)))
+    lines.append(
+        group("f", rollout(MARKER, None, status="failed", kind="reply", reason=MARKER))
+    )
     page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
     assert MARKER not in page.text
     assert MARKER in json.dumps(page.data)
@@ -171,10 +214,13 @@ def test_attacks(tmp_path: Path, target: Path) -> None:
     """The attack corpus changes only the blocks of the page."""
     texts = [attack.text for family in FAMILIES.values() for attack in family]
     lines = [
-        group(f"{i} {text}"[:200], rollout(text), rollout("honest", 0.9)) for i, text in enumerate(texts)
+        group(f"{i} {text}"[:200], rollout(text), rollout("honest", 0.9))
+        for i, text in enumerate(texts)
     ]
     page, _, problems = report(written(tmp_path / "in.jsonl", *lines), target)
-    plain, _, _ = report(written(tmp_path / "in.jsonl", group("a")), tmp_path / "plain.html")
+    plain, _, _ = report(
+        written(tmp_path / "in.jsonl", group("a")), tmp_path / "plain.html"
+    )
     assert not problems
     assert len(page.data["rows"]["key"]) == len(texts)
     assert page.scripts == plain.scripts
@@ -188,10 +234,16 @@ def test_no_addresses(tmp_path: Path, target: Path) -> None:
     page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
     without = page.text.replace(page.blocks["licences"], "")
     result = set(re.findall(r"https?://[^\s\"'`)\\]*", without))
-    assert {address for address in result if not re.match(r"http://www\.w3\.org/(?!$)", address)} <= {
-        "http://www.w3.org/"
-    }
-    assert not [name for _, name, _ in page.attributes if name in ("src", "href", "action", "srcset", "data")]
+    assert {
+        address
+        for address in result
+        if not re.match(r"http://www\.w3\.org/(?!$)", address)
+    } <= {"http://www.w3.org/"}
+    assert not [
+        name
+        for _, name, _ in page.attributes
+        if name in ("src", "href", "action", "srcset", "data")
+    ]
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
 
 
@@ -203,13 +255,19 @@ def test_deterministic(tmp_path: Path, target: Path) -> None:
     assert target.read_bytes() == (tmp_path / "again.html").read_bytes()
 
 
-def test_source_date_epoch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: Path) -> None:
+def test_source_date_epoch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: Path
+) -> None:
     """SOURCE_DATE_EPOCH is the time of the page; a value that is no time is refused."""
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     source = written(tmp_path / "in.jsonl", group("a"))
-    write_html(InputSettings(str(source)), str(target), on_problem=lambda _: None, facts=facts)
+    write_html(
+        InputSettings(str(source)), str(target), on_problem=lambda _: None, facts=facts
+    )
     assert Page(target.read_text()).data["made"] == "1970-01-02T00:00:00Z"
-    with pytest.raises(UsageError, match="SOURCE_DATE_EPOCH=x: is no number of seconds"):
+    with pytest.raises(
+        UsageError, match="SOURCE_DATE_EPOCH=x: is no number of seconds"
+    ):
         now({"SOURCE_DATE_EPOCH": "x"})
     assert abs((now({}) - MADE).days) < 100_000
 
@@ -217,14 +275,18 @@ def test_source_date_epoch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, targ
 @pytest.mark.parametrize("most", [1, 4, 30])
 def test_max_groups(tmp_path: Path, target: Path, most: int) -> None:
     """With --max-groups the highest ranked groups stay, in their order, and the page names the others."""
-    page, description, _ = report(written(tmp_path / "in.jsonl", *many(30)), target, most=most)
+    page, description, _ = report(
+        written(tmp_path / "in.jsonl", *many(30)), target, most=most
+    )
     rows, left = page.data["rows"], page.data["left_out"]
     assert len(rows["key"]) == most
     assert rows["ordinal"] == sorted(rows["ordinal"])
     assert sorted(rows["telling"]) == list(range(most))
     first = rows["telling"].index(0)
     assert rows["status"][first] == "failed"
-    assert [rows["key"][i] for i in range(most)] == [f"g{n - 1}" for n in rows["ordinal"]]
+    assert [rows["key"][i] for i in range(most)] == [
+        f"g{n - 1}" for n in rows["ordinal"]
+    ]
     assert page.data["figures"]["groups"]["all"] == 30
     assert left["groups"] == 30 - most == 30 - description.rows
     lines = [page.group(row)["strings"][0] for row in range(most)]
@@ -245,9 +307,13 @@ def shapes(folder: Path) -> dict[str, Path]:
     (folder / "tree").mkdir()
     written(folder / "tree" / "a.jsonl", *lines[:5])
     written(folder / "tree" / "b.jsonl", *lines[5:])
-    alone = [[{"group_id": g["group_id"]} | one for one in g["trajectories"]] for g in lines]
+    alone = [
+        [{"group_id": g["group_id"]} | one for one in g["trajectories"]] for g in lines
+    ]
     adjacent = written(folder / "adjacent.jsonl", *itertools.chain(*alone))
-    scattered = written(folder / "scattered.jsonl", *itertools.chain(*zip(*alone, strict=True)))
+    scattered = written(
+        folder / "scattered.jsonl", *itertools.chain(*zip(*alone, strict=True))
+    )
     (folder / "in.json").write_text(json.dumps(lines))
     return {
         "plain": plain,
@@ -264,7 +330,10 @@ def test_input_shapes(tmp_path: Path, target: Path, subtests: pytest.Subtests) -
     result = shapes(tmp_path)
     expected, _, _ = report(tmp_path / "in.jsonl", target, most=5)
     names = ("key", "status", "scores", "ordinal", "telling")
-    for shape, pipe in (*itertools.product(result, [False]), *itertools.product(PIPED, [True])):
+    for shape, pipe in (
+        *itertools.product(result, [False]),
+        *itertools.product(PIPED, [True]),
+    ):
         with subtests.test(shape=shape, pipe=pipe):
             source = result[shape]
             if pipe:
@@ -272,7 +341,9 @@ def test_input_shapes(tmp_path: Path, target: Path, subtests: pytest.Subtests) -
                     grouping = "scattered" if shape == "scattered" else "auto"
                     page, _, _ = report("-", target, most=5, grouping=grouping)
                 assert page.data["source"] == "stdin"
-                assert "`ruler report SCORED --group KEY`" in page.data["left_out"]["rule"]
+                assert (
+                    "`ruler report SCORED --group KEY`" in page.data["left_out"]["rule"]
+                )
             else:
                 page, _, _ = report(source, target, most=5)
             assert [page.data["rows"][name] for name in names] == [
@@ -283,24 +354,34 @@ def test_input_shapes(tmp_path: Path, target: Path, subtests: pytest.Subtests) -
             ]
 
 
-def test_limit_of_texts(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_of_texts(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The page has the texts of the highest ranked groups, and states their number."""
     monkeypatch.setattr(embedded, "MOST_TEXTS", 4_000)
     page, description, _ = report(written(tmp_path / "in.jsonl", *many(30)), target)
     rows = page.data["rows"]
-    here = {rank for rank, place in zip(rows["telling"], rows["text"], strict=True) if place}
+    here = {
+        rank for rank, place in zip(rows["telling"], rows["text"], strict=True) if place
+    }
     assert 0 < len(here) < 30
     assert here == set(range(len(here)))
     assert len(page.blocks["texts"]) <= 4_000
     assert page.data["left_out"]["texts"] == 30 - len(here)
     assert f"texts of {len(here)} of 30 groups" in description.left_out
-    assert "`ruler report in.jsonl --group KEY` shows any group whole" in description.left_out
+    assert (
+        "`ruler report in.jsonl --group KEY` shows any group whole"
+        in description.left_out
+    )
 
 
 def test_large_text(tmp_path: Path, target: Path) -> None:
     """A rollout of some megabytes keeps its ends and counts the omitted characters; the others stay whole."""
     noise = "".join(sha256(str(i).encode()).hexdigest() for i in range(60_000))
-    lines = [group("big", rollout(f"<begin>{noise}<end>", 0.1), rollout("small", 0.9)), group("other")]
+    lines = [
+        group("big", rollout(f"<begin>{noise}<end>", 0.1), rollout("small", 0.9)),
+        group("other"),
+    ]
     page, description, _ = report(written(tmp_path / "in.jsonl", *lines), target)
     text = page.group(0)
     assert len(page.blocks["texts"]) < 2.2e6
@@ -314,9 +395,13 @@ def test_large_text(tmp_path: Path, target: Path) -> None:
     assert "1 very long text is cut" in description.left_out
 
 
-def test_unpacked_size(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpacked_size(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A block never unpacks to more than a browser can show; a text too large for it is counted."""
-    source = written(tmp_path / "in.jsonl", group("a", rollout("x" * 900_000)), group("b"))
+    source = written(
+        tmp_path / "in.jsonl", group("a", rollout("x" * 900_000)), group("b")
+    )
     monkeypatch.setattr(embedded, "MOST_TEXT", 50_000)
     page, _, _ = report(source, target)
     assert page.data["left_out"]["cut"] == 1
@@ -337,7 +422,9 @@ def test_task(tmp_path: Path, target: Path) -> None:
     }
     lines = []
     for content in reported.values():
-        users = [{"role": "user", "content": one} for one in ("before", content, "behind")]
+        users = [
+            {"role": "user", "content": one} for one in ("before", content, "behind")
+        ]
         turns = [*users[:2], {"role": "assistant", "content": "yes"}, users[2]]
         lines.append(group("a", rollout("x") | {"messages": turns}))
     page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
@@ -346,10 +433,19 @@ def test_task(tmp_path: Path, target: Path) -> None:
 
 def test_long_keys(tmp_path: Path, target: Path) -> None:
     """A key of thousands of characters ends in a digest, the same in rows and lists."""
-    keys = ["a", *("k" * 2_000 + end for end in "12"), *("k" * 9_000 + end for end in "12")]
+    keys = [
+        "a",
+        *("k" * 2_000 + end for end in "12"),
+        *("k" * 9_000 + end for end in "12"),
+    ]
     failed = rollout("x", None, status="failed", kind="reply", reason="why " * 5_000)
     lines = [
-        group(key, failed | {"ruler": failed["ruler"] | {"kind": kind}}, status="failed", kind=kind)
+        group(
+            key,
+            failed | {"ruler": failed["ruler"] | {"kind": kind}},
+            status="failed",
+            kind=kind,
+        )
         for key, kind in zip(keys, FAILURE_KINDS, strict=False)
     ]
     page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
@@ -358,7 +454,9 @@ def test_long_keys(tmp_path: Path, target: Path) -> None:
     assert rows["key"][0] == "a"
     assert max(map(len, rows["key"])) < 400
     assert {one["key"] for one in page.data["lists"]["worst"]} == set(rows["key"])
-    assert max(len(reason["reason"]) for reason in page.data["figures"]["reasons"]) < 1_000
+    assert (
+        max(len(reason["reason"]) for reason in page.data["figures"]["reasons"]) < 1_000
+    )
 
 
 def test_odd_values(tmp_path: Path, target: Path) -> None:
@@ -366,8 +464,19 @@ def test_odd_values(tmp_path: Path, target: Path) -> None:
     deep: Any = "x"
     for _ in range(300):
         deep = [deep]
-    odd = rollout(deep, float("nan"), spread=float("inf"), slots=[float("nan")], judges={"a": 10**400})
-    own = {"passes": 10**40, "usage": {"prompt_tokens": 1e40}, "cost_usd": 1e49, "judged_at": "9999-12-31"}
+    odd = rollout(
+        deep,
+        float("nan"),
+        spread=float("inf"),
+        slots=[float("nan")],
+        judges={"a": 10**400},
+    )
+    own = {
+        "passes": 10**40,
+        "usage": {"prompt_tokens": 1e40},
+        "cost_usd": 1e49,
+        "judged_at": "9999-12-31",
+    }
     lines = [group("a", odd, rollout("b", 1.0), **own)]
     page, _, problems = report(written(tmp_path / "in.jsonl", *lines), target)
     assert not problems
@@ -377,7 +486,12 @@ def test_odd_values(tmp_path: Path, target: Path) -> None:
 
 def test_without_scripts(tmp_path: Path, target: Path) -> None:
     """Without scripts the page shows a table of the figures, with the file's name as text."""
-    own = {"cost_usd": 0.25, "latency_s": 2.0, "usage": {"prompt_tokens": 1_200}, "reliability": 0.8}
+    own = {
+        "cost_usd": 0.25,
+        "latency_s": 2.0,
+        "usage": {"prompt_tokens": 1_200},
+        "reliability": 0.8,
+    }
     asked = group("a", rollout("x", 0.2, suspect=True), rollout("y", 0.7), **own)
     never = {"group_id": "b", "trajectories": [{"messages": rollout("z")["messages"]}]}
     source = written(tmp_path / "<b>a&b\u202e\udcff.jsonl", *many(10), asked, never)
@@ -404,7 +518,10 @@ def test_memory(tmp_path: Path, target: Path) -> None:
     """Ten times the groups take hardly more memory if the page holds the same number."""
 
     def peak(count: int) -> int:
-        lines = (group(f"g{i}", rollout("x" * 4_000, 0.1), rollout("y", 0.2)) for i in range(count))
+        lines = (
+            group(f"g{i}", rollout("x" * 4_000, 0.1), rollout("y", 0.2))
+            for i in range(count)
+        )
         source = written(tmp_path / f"{count}.jsonl", *lines)
         tracemalloc.start()
         report(source, target, most=50)
@@ -419,16 +536,29 @@ def test_memory(tmp_path: Path, target: Path) -> None:
 def test_scripts_and_styles() -> None:
     """Each of the page's own files is in it, and no script can end its element."""
     folder = files("ruler_cli.results.report") / "web"
-    names = {path.name for path in folder.iterdir() if path.name.endswith((".js", ".css"))}
+    names = {
+        path.name for path in folder.iterdir() if path.name.endswith((".js", ".css"))
+    }
     assert names == {*COMPARE_SCRIPTS, *COMPARE_STYLES} - {"vendor/lib.js"}
-    assert not [s for s in web_files(COMPARE_SCRIPTS) if re.search(r"</script|<!--|\r", s, re.IGNORECASE)]
+    assert not [
+        s
+        for s in web_files(COMPARE_SCRIPTS)
+        if re.search(r"</script|<!--|\r", s, re.IGNORECASE)
+    ]
 
 
-def test_full_disk(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk(
+    ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A full disk under a temporary file is one sentence, and no file is left behind."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python would leave a cut file of a module
+    monkeypatch.setattr(
+        sys, "dont_write_bytecode", True
+    )  # Python would leave a cut file of a module
     dice = random.Random(1)
-    lines = (group(f"g{n}", rollout(dice.randbytes(2000).hex()), rollout(n)) for n in range(100))
+    lines = (
+        group(f"g{n}", rollout(dice.randbytes(2000).hex()), rollout(n))
+        for n in range(100)
+    )
     written(tmp_path / "s.jsonl", *lines)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
@@ -438,6 +568,7 @@ def test_full_disk(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
-        r"ruler: .*: a temporary file cannot be written: File too large; make room.*\n", done.stderr
+        r"ruler: .*: a temporary file cannot be written: File too large; make room.*\n",
+        done.stderr,
     )
     assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]

@@ -72,7 +72,9 @@ def test_refused(tmp_path: Path, subtests: pytest.Subtests) -> None:
 
 def test_address(tmp_path: Path) -> None:
     """An address is refused, since a report is a local file, and the sentence holds no secret of it."""
-    with pytest.raises(UsageError, match="a report is written to a file of this machine") as error:
+    with pytest.raises(
+        UsageError, match="a report is written to a file of this machine"
+    ) as error:
         report(tmp_path, "s3://user:secret@bucket/report.html")
     assert "secret" not in str(error.value)
 

@@ -12,9 +12,13 @@ import pytest
 
 WEB = files("ruler_cli.results.report") / "web"
 VENDOR = WEB / "vendor"
-MANIFEST: dict[str, Any] = json.loads((VENDOR / "manifest.json").read_text(encoding="utf-8"))
+MANIFEST: dict[str, Any] = json.loads(
+    (VENDOR / "manifest.json").read_text(encoding="utf-8")
+)
 LIBRARY = (VENDOR / "lib.js").read_text(encoding="utf-8")
-LOCK: dict[str, Any] = json.loads((VENDOR / "package-lock.json").read_text(encoding="utf-8"))
+LOCK: dict[str, Any] = json.loads(
+    (VENDOR / "package-lock.json").read_text(encoding="utf-8")
+)
 
 
 @pytest.mark.parametrize("name", sorted(MANIFEST["files"]))
@@ -36,8 +40,12 @@ def test_exact_versions() -> None:
     """package.json names one version of each package, and no address of a registry."""
     requested = json.loads((VENDOR / "package.json").read_text(encoding="utf-8"))
     for versions in (requested["dependencies"], requested["devDependencies"]):
-        assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in versions.values())
-    assert not [name for name, package in LOCK["packages"].items() if "resolved" in package]
+        assert all(
+            re.fullmatch(r"\d+\.\d+\.\d+", version) for version in versions.values()
+        )
+    assert not [
+        name for name, package in LOCK["packages"].items() if "resolved" in package
+    ]
 
 
 def test_licences() -> None:
@@ -45,14 +53,20 @@ def test_licences() -> None:
     text = (VENDOR / "LICENSES.txt").read_text(encoding="utf-8")
     parts = [part for part in text.split("-" * 80) if part.strip()][1:]
     for name, package in MANIFEST["packages"].items():
-        (part,) = [part for part in parts if f"{name} {package['version']} ({package['license']})" in part]
+        (part,) = [
+            part
+            for part in parts
+            if f"{name} {package['version']} ({package['license']})" in part
+        ]
         assert re.search(r"copyright|licensed under", part, re.IGNORECASE)
     assert {package["license"] for package in MANIFEST["packages"].values()} <= {
         *("Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "Unlicense")
     }
 
 
-@pytest.mark.parametrize("sign", ["eval(", "new Function", "Function(", "</script", "<!--", "import("])
+@pytest.mark.parametrize(
+    "sign", ["eval(", "new Function", "Function(", "</script", "<!--", "import("]
+)
 def test_no_eval(sign: str) -> None:
     """The bundle evaluates no text, loads no code, and does not end its element."""
     result = [m.start() for m in re.finditer(re.escape(sign), LIBRARY)]
@@ -65,8 +79,12 @@ def test_one_global() -> None:
     names = re.findall(r"[\w$]+(?=\s*[,}])", re.sub(r"default as ", "", entry))
     assert LIBRARY.startswith("var lib=(")
     assert "htm" in names
-    assert not [name for name in names if not re.search(rf"\b{re.escape(name)}:\(\)=>", LIBRARY)]
-    assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|importScripts|EventSource)\b", LIBRARY)
+    assert not [
+        name for name in names if not re.search(rf"\b{re.escape(name)}:\(\)=>", LIBRARY)
+    ]
+    assert not re.search(
+        r"\b(fetch|XMLHttpRequest|WebSocket|importScripts|EventSource)\b", LIBRARY
+    )
 
 
 def test_used_names() -> None:
@@ -87,7 +105,11 @@ def test_script_scope() -> None:
         if not script.name.endswith(".js"):
             continue
         text = script.read_text(encoding="utf-8")
-        for name in re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE):
-            assert name not in result, f"{script.name} and {result[name]} both define {name}"
+        for name in re.findall(
+            r"^(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE
+        ):
+            assert name not in result, (
+                f"{script.name} and {result[name]} both define {name}"
+            )
             result[name] = script.name
     assert {"route", "Overview", "Groups", "GroupPage"} <= result.keys()

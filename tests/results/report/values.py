@@ -13,22 +13,36 @@ NOON = 1_764_000_000.0
 """A time in 2025."""
 
 
-def rollout(score: float | None, label: float | None = None, **more: Any) -> ScoredRollout:
+def rollout(
+    score: float | None, label: float | None = None, **more: Any
+) -> ScoredRollout:
     """A rollout with this score; without a score it failed."""
-    reported: dict[str, Any] = {"judge_score": score, "label": label, "size": 100} | more
-    return ScoredRollout((0,), "failed" if score is None else "scored", score, **reported)
+    reported: dict[str, Any] = {
+        "judge_score": score,
+        "label": label,
+        "size": 100,
+    } | more
+    return ScoredRollout(
+        (0,), "failed" if score is None else "scored", score, **reported
+    )
 
 
-def group(scores: Sequence[float | None], labels: Sequence[float | None] = (), **more: Any) -> ScoredGroup:
+def group(
+    scores: Sequence[float | None], labels: Sequence[float | None] = (), **more: Any
+) -> ScoredGroup:
     """A group with these scores; without any score it failed."""
     reported = {"key": "g", "judge": "m"} | more
     each = reported.pop("each", [{}] * len(scores))
     labels = labels or [None] * len(scores)
-    rollouts = tuple(rollout(s, y, **extra) for s, y, extra in zip(scores, labels, each, strict=True))
+    rollouts = tuple(
+        rollout(s, y, **extra) for s, y, extra in zip(scores, labels, each, strict=True)
+    )
     scored = any(s is not None for s in scores)
     if not scored:
         reported = {"kind": "reply", "reason": "no"} | reported
-    return ScoredGroup(rollouts=rollouts, status="scored" if scored else "failed", **reported)
+    return ScoredGroup(
+        rollouts=rollouts, status="scored" if scored else "failed", **reported
+    )
 
 
 def drawn(groups: int, seed: int = 6) -> Iterator[ScoredGroup]:
@@ -38,12 +52,16 @@ def drawn(groups: int, seed: int = 6) -> Iterator[ScoredGroup]:
         size = dice.randint(1, 9)
         if dice.random() < 0.05:
             yield ScoredGroup(
-                f"g{i}", tuple(ScoredRollout((j,), "unmarked") for j in range(size)), "unmarked"
+                f"g{i}",
+                tuple(ScoredRollout((j,), "unmarked") for j in range(size)),
+                "unmarked",
             )
             continue
         lost = dice.random() < 0.1
         scores = [
-            None if lost or dice.random() < 0.05 else dice.choice([dice.randrange(21) / 20, dice.random()])
+            None
+            if lost or dice.random() < 0.05
+            else dice.choice([dice.randrange(21) / 20, dice.random()])
             for _ in range(size)
         ]
         labels = [dice.choice([0.0, 1.0, 1.0, None]) for _ in range(size)]
@@ -53,7 +71,9 @@ def drawn(groups: int, seed: int = 6) -> Iterator[ScoredGroup]:
                 "size": int(dice.lognormvariate(7, 2)),
                 "positions": (position / max(1, size - 1),),
                 "suspect": dice.random() < 0.05,
-                "judge_score": None if s is None else dice.choice([s, round(s * 0.9, 6)]),
+                "judge_score": None
+                if s is None
+                else dice.choice([s, round(s * 0.9, 6)]),
                 "spread": dice.random() / 4,
             }
             for s, position in zip(scores, shown, strict=True)

@@ -17,8 +17,8 @@ from typing import Any
 from unittest.mock import patch
 
 from ruler_cli.cli.report_sentences import facts
-from ruler_cli.config import InputSettings
 from ruler_cli.results.report.html import MOST_GROUPS, WrittenReport, write_html
+from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem
 
 MADE = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
@@ -26,16 +26,25 @@ MADE = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
 
 def rollout(turn: Any, score: float | None = 0.5, **annotation: Any) -> dict[str, Any]:
     """A scored rollout of one turn."""
-    reported = {"status": "scored", "score": score, "explanation": f"said of {score}"} | annotation
+    reported = {
+        "status": "scored",
+        "score": score,
+        "explanation": f"said of {score}",
+    } | annotation
     user = {"role": "user", "content": "Book a seat."}
-    return {"messages": [user, {"role": "assistant", "content": turn}], "reward": score, "ruler": reported}
+    return {
+        "messages": [user, {"role": "assistant", "content": turn}],
+        "reward": score,
+        "ruler": reported,
+    }
 
 
 def group(key: str, *rollouts: dict[str, Any], **own: Any) -> dict[str, Any]:
     """A scored group a line."""
     return {
         "group_id": key,
-        "trajectories": list(rollouts) or [rollout(f"{key} one", 0.2), rollout(f"{key} two", 0.8)],
+        "trajectories": list(rollouts)
+        or [rollout(f"{key} one", 0.2), rollout(f"{key} two", 0.8)],
         "ruler": {"status": "scored", "judge": "offline", "passes": 1} | own,
     }
 
@@ -148,5 +157,7 @@ def report(
     problems: list[Problem] = []
     settings = InputSettings(str(source), **where)
     with at_time():
-        written_report = write_html(settings, str(target), on_problem=problems.append, facts=facts, most=most)
+        written_report = write_html(
+            settings, str(target), on_problem=problems.append, facts=facts, most=most
+        )
     return Page(Path(target).read_text(encoding="utf-8")), written_report, problems

@@ -1,0 +1,485 @@
+"""Files that appear whole or not at all: on this machine by rename, at an address by an upload's end.
+
+Object stores (S3, Cloud Storage, the Hugging Face hub) make an object visible when its upload is
+completed, so that waits for `commit`. Any other file system gets NAME.partial, which `commit` renames.
+A process that is killed leaves at most parts of an upload, which the store's own rules remove.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import io
+import os
+import shlex
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.files.compression import compressed
+from ruler_cli.files.location import Location
+from ruler_cli.files.remote import RemoteStore, access_denied, storage_errors
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_BUFFER = 1 << 16
+"""Bytes collected before a write: with a mebibyte, which no cache holds, a record took four times as long."""
+_HELD_BACK = frozenset({"s3", "s3a", "gs", "gcs"})
+"""Stores whose uploads can be completed or given up after all bytes are sent."""
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL
+"""Flags that create a file, and fail where any file or link stands."""
+_PART = 32 << 20
+"""Bytes of one part of an upload; S3 takes 10,000, which is 320 GB."""
+
+
+class PassThrough:
+    """Stdout, a pipe or a device: bytes are passed on at once, and nothing can be taken back."""
+
+    partial: Path | None = None
+    """The place of what was written before an error; None if none of it stays."""
+    replaces = False
+    """Tells if `commit` takes the place of something that is there."""
+
+    def __init__(self, name: str) -> None:
+        """Open it; UsageError if stdout is closed, OSError if it cannot be written."""
+        if name == "-" and sys.stdout is None:
+            raise UsageError("-: stdout is closed; give a file name")
+        self.may_block = name == "-"
+        file = sys.stdout.buffer if self.may_block else Path(name).open("wb")  # noqa: SIM115 - `close`
+        self._file = cast(BinaryIO, file)
+        self.stream = self._file if self.may_block else compressed(name, self._file)
+
+    @property
+    def plain(self) -> bool:
+        """Tell if bytes are written as they are, without compression."""
+        return self.stream is self._file
+
+    def end(self, *, durable: bool = True) -> None:
+        """Write what is still buffered."""
+        if not self.plain:
+            self.stream.close()
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close it with what is written so far; stdout stays open."""
+        if self.may_block:
+            return
+        try:
+            if not self.plain and not self.stream.closed:
+                self.stream.close()
+        finally:
+            self._file.close()
+
+    commit = discard = close  # what was written is there already
+
+
+class LocalFile(PassThrough):
+    """A file of this machine; until `commit` it is NAME.partial."""
+
+    may_block = False
+    partial: Path
+
+    def __init__(self, name: str, *, compress: bool = True, lock: bool = True) -> None:
+        """Open it; UsageError if another run writes it, OSError if it cannot be written.
+
+        With `compress`, the name's ending decides; off, the bytes are written as they are. With `lock` off,
+        the caller has locked the directory: `end` closes the file, and a link is replaced, not followed.
+        """
+        self._target = Path(os.path.realpath(name)) if lock else Path(name)
+        self.partial = self._target.with_name(self._target.name + ".partial")
+        self._lock = lock
+        self._file = (
+            _open_locked(self.partial)
+            if lock
+            else os.fdopen(create_new(self.partial), "wb", _BUFFER)
+        )
+        if self._target.exists():  # its permissions stay
+            os.fchmod(self._file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
+        self.stream = compressed(name, self._file) if compress else self._file
+
+    @property
+    def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
+        """Tell if there is a file of this name."""
+        return self._target.exists()
+
+    def end(self, *, durable: bool = True) -> None:
+        """Write what is still buffered; with `durable` it survives a power cut."""
+        try:
+            super().end()
+            if durable:
+                os.fsync(self._file.fileno())
+        finally:
+            if not self._lock:
+                self._file.close()
+
+    def commit(self) -> None:
+        """Rename the file to its name; call it after `end`. OutputError if another file took its place."""
+        if self._lock and not _is_at(self.partial, self._file.fileno()):
+            raise OutputError(
+                f"{self.partial}: was removed or replaced during the run; run it again"
+            )
+        self.partial.replace(self._target)
+        self._file.close()
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        try:
+            self.close()
+        finally:
+            self.partial.unlink(missing_ok=True)
+
+
+def create_new(path: Path) -> int:
+    """Create a file in place of what stands there, and return its descriptor.
+
+    A link that stood there, symbolic or hard, is removed; what it led to is as it was.
+    """
+    path.unlink(missing_ok=True)
+    return os.open(path, _NEW, 0o666)
+
+
+def _open_locked(partial: Path) -> BinaryIO:
+    """Create NAME.partial for this process alone; UsageError if another run has it open."""
+    while True:
+        _remove_unlocked(partial)
+        with contextlib.suppress(FileExistsError):  # another run began just now
+            fd = os.open(partial, _NEW, 0o666)
+            _lock(fd, str(partial))
+            if _is_at(partial, fd):
+                return os.fdopen(fd, "wb", _BUFFER)
+            os.close(fd)  # another run removed it before the lock
+
+
+def _remove_unlocked(partial: Path) -> None:
+    """Remove what an earlier run left, or a link; UsageError if another run writes it."""
+    try:
+        fd = os.open(partial, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        if partial.is_symlink():
+            partial.unlink(missing_ok=True)
+        elif partial.exists():
+            raise
+        return
+    _lock(fd, str(partial))
+    if _is_at(
+        partial, fd
+    ):  # else another run ended just now: this file is its OUTPUT already
+        partial.unlink()
+    os.close(fd)
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    """Tell if a path is that of an open file."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def _lock(fd: int, name: str) -> None:
+    """Lock a file or directory, or close it and raise UsageError if another run has locked it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise UsageError(
+            f"{name}: another run is writing it; wait for that run or give another OUTPUT"
+        ) from None
+
+
+class RemoteFile(io.RawIOBase):
+    """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
+
+    may_block, partial = True, None
+
+    def __init__(self, store: RemoteStore, *, compress: bool = True) -> None:
+        """Open it; UsageError if the address cannot be written, as far as that shows beforehand.
+
+        With `compress`, the name's ending decides; off, the bytes are written as they are.
+        """
+        self._done = True  # until there is something to discard
+        self._public, self._system, self._path = store.public, store.system, store.path
+        if self._public.endswith("/"):
+            raise UsageError(
+                f"{self._public}: is a directory; give the address of a file, or `-` for stdout"
+            )
+        protocols = self._system.protocol
+        protocols = {protocols} if isinstance(protocols, str) else set(protocols)
+        self._held_back, self._on_close = (
+            bool(protocols & _HELD_BACK),
+            "hf" in protocols,
+        )
+        self._staged = self._path + ".partial" * (
+            not self._held_back and not self._on_close
+        )
+        with storage_errors(f"{self._public}: cannot be written"):
+            if self._held_back:
+                self._probe()
+            self._file: Any = self._system.open(
+                self._staged, "wb", block_size=_PART, autocommit=not self._held_back
+            )
+        self._done = False
+        self._buffer = cast(BinaryIO, io.BufferedWriter(self, _BUFFER))
+        self.stream = (
+            compressed(self._public, self._buffer) if compress else self._buffer
+        )
+
+    def _probe(self) -> None:
+        """Raise what would stop the run at its end: no bucket, no credentials, no network.
+
+        A user who may not look at a bucket may be allowed to write to it, so a refusal is no error here.
+        """
+        try:
+            self._system.info(self._path.partition("/")[0])
+        except Exception as error:
+            if not access_denied(error):
+                raise
+
+    @property
+    def replaces(self) -> bool:
+        """Tell if there is an object of this name; OutputError if the storage does not tell."""
+        with self._errors():
+            return bool(self._system.exists(self._path))
+
+    def _errors(self) -> AbstractContextManager[None]:
+        advice = "; what was paid for is kept, run again"
+        return storage_errors(f"{self._public}: cannot be written", OutputError, advice)
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Take all bytes, and send them if a part is full; OutputError if the storage refuses."""
+        with self._errors():
+            self._file.write(data)
+        return memoryview(data).nbytes
+
+    def end(self, *, durable: bool = True) -> None:
+        """Send what is still in memory, if that does not make the object appear."""
+        if self.stream is not self._buffer:
+            self.stream.close()
+        self._buffer.flush()
+        if not self._done and not self._on_close:
+            with self._errors():
+                self._file.close()
+
+    def commit(self) -> None:
+        """Send the rest and make the object appear; OutputError if it does not."""
+        if self._done:
+            return
+        try:
+            with self._errors():
+                self._file.close()
+                if self._held_back:
+                    self._file.commit()
+                elif self._staged != self._path:
+                    self._system.mv(self._staged, self._path)
+        except OutputError:
+            self.discard()
+            raise
+        self._done = True
+        super().close()
+
+    def discard(self) -> None:
+        """Give up what was sent, as far as the storage allows; never raises."""
+        if self._done:
+            return
+        self._done, file = True, self._file
+        with contextlib.suppress(Exception):
+            if self._on_close:
+                file.closed = True  # its own `close` would upload
+                file.temp_file.close()
+                Path(file.temp_file.name).unlink(missing_ok=True)
+            elif self._held_back:
+                file.closed = True
+                file.discard()
+            else:
+                file.close()
+                self._system.rm_file(self._staged)
+        super().close()
+
+    def close(self) -> None:
+        """Discard what was not committed."""
+        self.discard()
+        super().close()
+
+
+WritableFile = PassThrough | RemoteFile
+
+
+def create_file(location: Location) -> WritableFile:
+    """Open a location for writing; UsageError if it cannot be written."""
+    if location.remote:
+        return RemoteFile(location.store())
+    name = location.name
+    with open_errors(location):
+        path = Path(name)
+        if location.stream:
+            return PassThrough(name)
+        if path.is_dir():
+            raise UsageError(
+                f"{name}: is a directory; give a file name, or `-` for stdout"
+            )
+        return (
+            PassThrough(name)
+            if path.exists() and not path.is_file()
+            else LocalFile(name)
+        )
+
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def write_errors(name: str, note: str = "") -> Iterator[None]:
+    """Turn an error of writing `name` into an OutputError; a pipe without a reader stays one."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        first = "make room, then " if error.errno in _DISK_FULL else ""
+        reason = f"cannot be written: {error.strerror}"
+        raise OutputError(reason, f"{note}{first}run again", place=name) from None
+
+
+@contextlib.contextmanager
+def open_errors(location: Location) -> Iterator[None]:
+    """Turn an error of opening a place for writing into a UsageError with the way out."""
+    try:
+        yield
+    except FileNotFoundError:
+        folder = Path(location.name).parent
+        folder = location.real.parent if folder.is_dir() else folder  # by a link
+        if folder.is_dir():
+            raise UsageError(
+                f"{location.name}: cannot be written there; give another name"
+            ) from None
+        advice = f"create it with: mkdir -p {shlex.quote(str(folder))}"
+        raise UsageError(
+            f"{location.name}: its directory does not exist; {advice}"
+        ) from None
+    except OSError as error:
+        advice = "give another name, or `-` for stdout"
+        raise UsageError(
+            f"{location.name}: cannot be written: {error.strerror}; {advice}"
+        ) from None
+
+
+class StagedFiles:
+    """A directory OUTPUT: the files that are written so far, one of them open.
+
+    A directory of this machine is locked until the end, so that no two runs write it.
+    """
+
+    def __init__(self, folder: Location) -> None:
+        """Make and lock the directory; UsageError if that fails."""
+        self._folder, self.may_block = folder, folder.remote
+        self.partial = None if folder.remote else Path(folder.name)
+        self.written: dict[str, LocalFile | RemoteFile] = {}
+        """Name → file, in the order in which they were begun."""
+        self._open: LocalFile | RemoteFile | None = None
+        self._new_folders: list[Path] = []
+        self._locked: int | None = None
+        if self.partial is None:
+            folder.store()  # UsageError if no package opens the address
+            return
+        with open_errors(folder):
+            try:
+                self._make(self.partial)
+                self._locked = os.open(self.partial, os.O_RDONLY | os.O_DIRECTORY)
+            except (FileExistsError, NotADirectoryError):
+                advice = "give a directory, or a name that ends in .jsonl for one file"
+                raise UsageError(
+                    f"{folder.name}: is a file; INPUT is many files, so {advice}"
+                ) from None
+            _lock(self._locked, folder.name)
+
+    def open(self, name: str) -> BinaryIO:
+        """Begin a file; its name decides the compression."""
+        self._open = self._begin(name)
+        return self._open.stream
+
+    def end(self) -> None:
+        """End the file that is open, and bring it to disk or send it."""
+        file, self._open = self._open, None
+        if file is not None:
+            file.end()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a whole small file."""
+        file = self._begin(name, compress=False)
+        file.stream.write(content)
+        file.end(durable=False)
+
+    def copy(self, name: str, source: Location) -> None:
+        """Copy a file as it is, unless INPUT is OUTPUT."""
+        if source.same(self._place(name)):
+            return
+        file = self._begin(name, compress=False)
+        with source.open() as stream:
+            shutil.copyfileobj(stream, file.stream, 1 << 20)
+        file.end(durable=False)
+        if isinstance(file, LocalFile) and not source.remote:
+            shutil.copymode(source.name, file.partial)
+
+    @property
+    def replaces(self) -> bool:
+        """Tell if one of the files written so far takes the place of another."""
+        return any(file.replaces for file in self.written.values())
+
+    def commit(self) -> None:
+        """Make every file appear."""
+        for file in self.written.values():
+            file.commit()
+        self._unlock()
+
+    def close(self) -> None:
+        """End the file that is open, and leave the others as they are."""
+        try:
+            self.end()
+        finally:
+            self._unlock()
+
+    def discard(self) -> None:
+        """Remove every file and directory that was made."""
+        for file in self.written.values():
+            with contextlib.suppress(OSError):
+                file.discard()
+        for folder in reversed(self._new_folders):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._locked is not None:
+            os.close(self._locked)
+        self._locked = None
+
+    def _begin(self, name: str, *, compress: bool = True) -> LocalFile | RemoteFile:
+        place = self._place(name)
+        if self._folder.remote:
+            self.written[name] = RemoteFile(Location(place).store(), compress=compress)
+        else:
+            for folder in reversed(
+                [path for path in Path(place).parents if not path.exists()]
+            ):
+                self._make(folder)
+            self.written[name] = LocalFile(place, compress=compress, lock=False)
+        return self.written[name]
+
+    def _make(self, folder: Path) -> None:
+        if not folder.exists():
+            self._new_folders.append(folder)
+        folder.mkdir(exist_ok=True)
+
+    def _place(self, name: str) -> str:
+        return f"{self._folder.name.rstrip('/')}/{name}"

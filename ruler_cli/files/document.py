@@ -1,0 +1,333 @@
+"""A JSON document as records, and the test that tells a document from JSON lines.
+
+A document is (a) a list of objects, compact or pretty-printed; (b) one object that holds the records in
+a list member of a known name, or in that of an object in it; (c) objects over several lines, one or one
+after another (`jq .` prints so).
+A rewritten document keeps every byte that is no record, down to the indentation. Each pass searches the
+records anew, so memory does not grow with their number: it holds a window of text and the current value.
+The text is not trusted: it may end anywhere or be no JSON at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, BinaryIO
+
+import orjson
+
+from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.files.compression import BOM, readable
+from ruler_cli.files.container import LOG_ONLY, Container, Rewrite, task_of
+from ruler_cli.files.parse import parse
+from ruler_cli.files.splice import SPACE, STRING, end_of
+from ruler_cli.settings.models import MAX_RECORD
+from ruler_cli.types import Line
+
+Read = Callable[[int, int], bytes]
+"""Bytes of the text: offset and size; fewer at its end."""
+
+HOLDERS = {
+    "trajectory_groups": None, "simulations": None, "samples": "eval", "evalCaseResults": None,
+    "eval_case_results": None, "eval_cases": None, "evalCases": None,
+}  # fmt: skip
+"""Members that hold the records (ART, tau2-bench, Inspect, ADK), and the member that must stand before."""
+NESTED = "results"
+"""A member that holds an object which holds the records under the same name (promptfoo)."""
+
+_BLANK = b" \t\r\n"
+_OUTSIDE, _IN_STRING = re.compile(rb'["\[\]{}]'), re.compile(rb'["\\]')
+"""Bytes that matter to find the end of a value: outside its strings and inside."""
+_WINDOW = 1 << 20
+_AHEAD = 20
+"""Lines read behind a torn first line: a whole record among them shows that the text is JSON lines."""
+_MAX_AROUND = 64 << 20
+"""Bytes around the list of records that are checked; more are not looked at."""
+
+
+class _TextWindow:
+    """A window of the text that moves forward; `at` in every method is an offset into the whole text."""
+
+    def __init__(self, read: Read, at: int = 0, most: int = MAX_RECORD << 20) -> None:
+        self._read, self._base, self._buf, self._most = read, at, b"", most
+
+    def skip(self, at: int) -> tuple[int, bytes]:
+        """Return the offset of the next byte that is no white space, and the byte; b"" at the end."""
+        while True:
+            space = SPACE.match(self._buf, at - self._base)
+            at = max(at, self._base + space.end()) if space else at
+            if at - self._base < len(self._buf) or not self._more(at):
+                return at, self.slice(at, at + 1)
+
+    def value_end(self, at: int) -> int | None:
+        """Return the offset behind the value that starts here; None if the text ends first or none starts.
+
+        A value of more than `most` bytes is not held: `slice` does not know it.
+        """
+        while True:
+            end = end_of(self._buf, at - self._base)
+            ended = end is not None and (
+                end < len(self._buf) or self._buf[end - 1 : end] in b'"]}'
+            )
+            if not ended and self._base + len(self._buf) - at > self._most:
+                return self._pass_over(at)
+            if ended or not self._more(at):
+                return None if end is None else self._base + end
+
+    def _pass_over(self, at: int) -> int | None:
+        """Return the offset behind a value that starts in the window, and move the window there."""
+        depth, quoted, at = 0, False, at - self._base
+        while self._buf[:1] and (
+            depth or quoted or self._buf[at : at + 1] in (b"{", b"[", b'"')
+        ):
+            while match := (_IN_STRING if quoted else _OUTSIDE).search(self._buf, at):
+                byte, at = match[0], match.end()
+                at += byte == b"\\"  # the byte behind it is no quote
+                quoted ^= byte == b'"'
+                depth += (byte in b"[{") - (byte in b"]}")
+                if depth <= 0 and not quoted:
+                    self._base, self._buf = self._base + at, self._buf[at:]
+                    return self._base
+            at = max(0, at - len(self._buf))
+            self._base += len(self._buf)
+            self._buf = self._read(self._base, _WINDOW)
+        return None
+
+    def slice(self, start: int, end: int) -> bytes:
+        """Return bytes of the last value or line."""
+        return self._buf[start - self._base : end - self._base]
+
+    def _more(self, keep: int) -> bool:
+        """Read on, and forget the text before `keep`; False at the end."""
+        rest = self._buf[max(0, keep - self._base) :]
+        size = min(len(rest), self._most + 1 - len(rest))
+        new = self._read(self._base + len(self._buf), max(_WINDOW, size))
+        self._base += len(self._buf) - len(rest)
+        self._buf = rest + new
+        return bool(new)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentShape:
+    """The part of a document that holds its records: the list, or the first object, begins at `start`.
+
+    `listed` is false for objects one after another. `name` is the member that holds the list.
+    """
+
+    start: int
+    listed: bool = True
+    name: str = ""
+
+
+def shape_of(read: Read) -> DocumentShape | None:
+    """Return the shape of a document; None if the text is JSON lines, or no JSON.
+
+    None for the first line that is not blank, alone, tells that the text is none either.
+    """
+    head = read(0, _WINDOW)
+    at = len(head) - len(head.removeprefix(BOM).lstrip(_BLANK))
+    head = read(at, _WINDOW)
+    line, lf, rest = head.partition(b"\n")
+    long = not lf and len(head) == _WINDOW
+    ended = not long and end_of(line, 0) is not None
+    if ended and rest.strip(_BLANK):
+        return None
+    if head[:1] == b"[":
+        return (
+            DocumentShape(at)
+            if ended or head[1:].lstrip(_BLANK)[:1] in b'{["-0123456789tfnNI]'
+            else None
+        )
+    if head[:1] != b"{" or not (ended or long or _opens(line)):
+        return None
+    # a torn line may seem to go on to the end of a large file
+    whole = ended or long
+    if not whole and not _goes_on(head):
+        return None
+    inside = _holder(
+        lambda offset, size: read(offset, size) if offset < at + _MAX_AROUND else b"",
+        at,
+    )
+    return inside or (None if whole else DocumentShape(at, listed=False))
+
+
+def _opens(line: bytes) -> bool:
+    """Tell if an object that does not end on this line may go on in the next: no string is torn."""
+    return b'"' not in STRING.sub(b"", line) and line[1:].strip()[:1] in (b"", b'"')
+
+
+def _goes_on(head: bytes) -> bool:
+    """Tell if an object goes on behind its first line; False if the line is torn and JSON lines follow."""
+    end = end_of(head, 0)
+    with contextlib.suppress(UnreadableError):
+        if end is not None and parse(head[:end], exact=False):
+            return True
+    lines = [line for text in head.split(b"\n")[1:] if (line := text.strip(_BLANK))]
+    lines.append(
+        b"{" if len(head) < _WINDOW else b""
+    )  # the end of the text, or an unknown line
+    return not any(
+        line[:1] == b"{" and end_of(line, 0) == len(line) and below[:1] == b"{"
+        for line, below in pairwise(lines[: _AHEAD + 1])
+    )
+
+
+def _holder(read: Read, at: int, within: str = "") -> DocumentShape | None:
+    """Find the list of records in the object that starts here; None if it holds none.
+
+    `within` is the name of the member that holds this object.
+    """
+    keys: set[str] = set()
+    text = _TextWindow(read, at)
+    at, byte = text.skip(at + 1)
+    while byte == b'"':
+        end = text.value_end(at)
+        key = "" if end is None else _key(text.slice(at, end))
+        at, byte = (at, b"") if end is None else text.skip(end)
+        if byte != b":":
+            return None
+        at, byte = text.skip(at + 1)
+        known = not within and key in HOLDERS and HOLDERS[key] in {None, *keys}
+        if byte == b"[" and (known or key == within):
+            return DocumentShape(at, name=key)
+        inner = (
+            _holder(read, at, NESTED)
+            if byte == b"{" and key == NESTED and not within
+            else None
+        )
+        end = text.value_end(at) if inner is None else None
+        if end is None:
+            return inner
+        keys.add(key)
+        at, byte = text.skip(end)
+        if byte == b",":
+            at, byte = text.skip(at + 1)
+    return None
+
+
+def _key(name: bytes) -> str:
+    try:
+        return str(orjson.loads(name))
+    except orjson.JSONDecodeError:
+        return ""
+
+
+class Document(Container):
+    """A JSON document in a regular file, or in a temporary one."""
+
+    fd: int
+
+    def __init__(
+        self, name: str, fd: int, shape: DocumentShape, most: int = MAX_RECORD << 20
+    ) -> None:
+        """`fd` stays open."""
+        super().__init__(name, most)
+        self.fd, self._shape, self._checked = fd, shape, False
+        self.in_member = bool(shape.name)
+        self.unit = "item" if shape.listed else "object"
+        if shape.name == "samples":  # only an Inspect log has its records there
+            self.log, self.lines_only = os.fdopen(fd, "rb", closefd=False), LOG_ONLY
+
+    @property
+    def task(self) -> str:
+        """The task that stands before the list of records."""
+        head = (
+            self.read(0, min(self._shape.start, _MAX_AROUND)) if self.in_member else b""
+        )
+        return task_of(head.removeprefix(BOM) + b"[]}")
+
+    def read(self, at: int, size: int) -> bytes:
+        """Read bytes of the document; UsageError if the system does not give them."""
+        with readable(self.name):
+            return os.pread(self.fd, size, at)
+
+    def rewrite(self, stream: BinaryIO) -> Rewrite:
+        """Write the document with other records; the comma of one that is left out goes too.
+
+        Before the first record that is put stands what stood before the first of all.
+        """
+        put, first, end, empty = (yield), 0, 0, True
+        damage: UsageError | None = None
+        try:
+            for line in self.records():
+                first = line.offset if line.number == 1 else first
+                if put is not None and put[0] == line.number:
+                    self._copy(stream, *((0, first) if empty else (end, line.offset)))
+                    stream.write(put[1])
+                    put, empty = (yield), False
+                end = line.end
+        except (
+            UsageError
+        ) as error:  # the text around the records is copied, so that a document is left
+            damage = error if put is not None else None
+        if empty:
+            self._copy(stream, 0, first)
+        self._copy(stream, end, os.fstat(self.fd).st_size)
+        if damage is not None:
+            raise damage
+
+    def _copy(self, stream: BinaryIO, at: int, end: int) -> None:
+        while piece := self.read(at, max(0, min(_WINDOW, end - at))):
+            stream.write(piece)
+            at += len(piece)
+
+    def records(self) -> Iterator[Line]:
+        """Yield every item; UsageError behind the last one if the text is damaged."""
+        listed, number = self._shape.listed, 0
+        text = _TextWindow(self.read, self._shape.start, self.most)
+        at, byte = text.skip(self._shape.start + listed)
+        while byte != (b"]" if listed else b""):
+            end = None if byte in b"]},:" else text.value_end(at)
+            if end is None:
+                raise self._damaged(f"before or in {self.unit} {number + 1}")
+            number += 1
+            if end - at > self.most:
+                yield self.skipped(number, at, end - at)
+            else:
+                yield self.line(number, at, text.slice(at, end))
+            at, byte = text.skip(end)
+            if listed and byte == b",":
+                at, byte = text.skip(at + 1)
+                byte = b"," if byte == b"]" else byte
+            elif listed and byte != b"]":
+                raise self._damaged(f"before or in {self.unit} {number + 1}")
+        if listed and not self._checked:
+            self._check(at + 1, number)
+        self._checked = True
+
+    def _check(self, end: int, number: int) -> None:
+        """Raise UsageError if the text around the list of records is damaged; `end` is behind the list."""
+        size = os.fstat(self.fd).st_size - end
+        if self._shape.start + size > _MAX_AROUND:
+            return
+        around = (
+            self.read(0, self._shape.start).removeprefix(BOM)
+            + b"[]"
+            + self.read(end, size)
+        )
+        try:
+            json.loads(
+                around.decode("utf-8", "replace"),
+                parse_int=len,
+                object_pairs_hook=self._once,
+            )
+        except (ValueError, RecursionError):
+            raise self._damaged(f"behind {self.unit} {number}") from None
+
+    def _once(self, members: list[tuple[str, Any]]) -> None:
+        if self.in_member and sum(name == self._shape.name for name, _ in members) > 1:
+            raise UsageError(
+                f"{self.name}: holds `{self._shape.name}` twice, and readers see only the last; take one of "
+                "them out"
+            )
+
+    def _damaged(self, position: str) -> UsageError:
+        return UsageError(
+            f"{self.name}: is a JSON document that is damaged, or ends too soon, {position}; write it "
+            "anew, or mend it: `jq . FILE` names the line"
+        )

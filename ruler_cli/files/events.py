@@ -1,0 +1,318 @@
+"""Files whose lines or items are the events of a rollout → records, one a rollout.
+
+A conversation may be a file of messages, or a line that is a list of them; an agent's session is a file
+of events; a trace is all spans with one id, anywhere in the file. The record holds the events' own bytes:
+`{"file": …, "folder": …, "events": [event, …]}`, `{"trace_id": …, "spans": […]}`, `{"messages": LINE}`. An
+event that is no JSON object, such as a torn last line, becomes text and spoils no other event. Such an INPUT
+is not written again in its own shape.
+"""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import PurePath
+from typing import Any
+
+from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.files import event_kinds as kinds
+from ruler_cli.files.container import Container
+from ruler_cli.files.parse import dump, parse, parse_value
+from ruler_cli.files.scratch import temporary_database, write_errors
+from ruler_cli.types import Line
+
+Event = Mapping[str, Any]
+Raw = bytes | int
+"""The bytes of an event or a record; of one that is larger than the bound, only its size."""
+
+_SAMPLE = 20
+"""First records that show if they are events."""
+_RECORD_MEMBERS = frozenset(
+    ("messages", "messages_and_choices", "trajectories", "trajectory", "conversations", "prompt",
+     "completion", "completions", "response", "responses", "chosen", "rejected", "ruler")
+)  # fmt: skip
+"""Members that make an object a record, and no event, whatever else it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRule:
+    """One kind of events, and the record to make of them.
+
+    `member` is the name of their list in the record. `key` returns the rollout of an event; None: the file
+    is one rollout. `key_name` is the member of the record with that key. With `most`, up to half of the
+    events may be of further kinds. `split` returns the events of a line that holds several.
+    """
+
+    matches: Callable[[Event], bool]
+    member: str
+    key: Callable[[Event], str | None] | None = None
+    key_name: str = ""
+    most: bool = False
+    split: Callable[[bytes], list[bytes]] = lambda raw: [raw]
+
+
+def _messages(
+    matches: Callable[[Event], bool], member: str = "messages"
+) -> tuple[EventRule, EventRule]:
+    """Make two rules: for messages that name one of many conversations, and for the one of a file."""
+    named = EventRule(
+        lambda event: kinds.conversation_id(event) is not None and matches(event),
+        member,
+        key=kinds.conversation_id,
+        key_name="conversation_id",
+        most=True,
+    )
+    return named, EventRule(matches, member)
+
+
+RULES = (
+    *_messages(kinds.is_message),
+    *_messages(
+        lambda event: isinstance(event.get("from"), str) and "value" in event,
+        "conversations",
+    ),
+    *(
+        EventRule(matches, "events", most=True)
+        for matches in (kinds.is_claude, kinds.is_codex, kinds.is_gemini, kinds.is_pi)
+    ),
+    EventRule(kinds.is_opencode, "messages"),
+    EventRule(kinds.is_openhands, "events"),
+    *_messages(kinds.is_autogen),
+    *_messages(kinds.is_langchain),
+    EventRule(
+        kinds.is_span,
+        "spans",
+        key=kinds.trace_id,
+        key_name="trace_id",
+        split=kinds.spans_apart,
+    ),
+)
+"""Every kind of events; the first rule that fits is taken."""
+
+
+def may_be_event(raw: bytes) -> bool:
+    """Tell if a first record could be an event."""
+    event = _event(raw)
+    return event is not None and _rule([event]) is not None
+
+
+def assemble_rollouts(container: Container, file: str, stack: ExitStack) -> Container:
+    """Return a container of events as one of rollouts; any other container as it is.
+
+    `file` is the file's name for the record, relative to INPUT; empty if it has none.
+    """
+    first: list[Event] = []
+    lists = 0
+    try:
+        for number, line in enumerate(container.records(), 1):
+            event = _event(line.raw)
+            lists += event is None and _list_member(line.raw) is not None
+            first += [] if event is None else [event]
+            if number == _SAMPLE or (
+                number == 1 and not lists and _rule(first) is None and first
+            ):
+                break
+    except UsageError:
+        pass  # a reader of the records raises it again
+    rule = None if lists else _rule(first)
+    if lists and not first:
+        return AssembledRollouts(
+            container, container.unit, partial(_from_lists, container)
+        )
+    if rule is None:
+        return container
+    if rule.key is None:
+        return AssembledRollouts(
+            container, "rollout", partial(_from_file, container, rule, file)
+        )
+    read = cache(partial(_read_keyed, container, rule, stack))
+    keyed = partial(_from_keyed, read, rule, file, container.most)
+    return AssembledRollouts(container, "rollout", keyed)
+
+
+def _rule(first: list[Event]) -> EventRule | None:
+    """Return the rule that first events follow; None if they are records, or of no known kind."""
+    if not first or any(_RECORD_MEMBERS & event.keys() for event in first):
+        return None
+    for rule in RULES:
+        fitting = sum(map(rule.matches, first))
+        if fitting == len(first) or (rule.most and 2 * fitting >= len(first)):
+            return rule
+    return None
+
+
+def _event(raw: bytes) -> dict[str, Any] | None:
+    try:
+        return parse(raw, exact=False)
+    except UnreadableError:
+        return None
+
+
+def _list_member(raw: bytes) -> str | None:
+    """Return the member for a record that is a list of messages; None if it is anything else."""
+    if raw.lstrip()[:1] != b"[":
+        return None
+    try:
+        items = parse_value(raw)
+    except (UnreadableError, RecursionError):
+        return None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        return None
+    rule = _rule(items[:_SAMPLE])
+    return (
+        rule.member
+        if rule is not None and rule.member in ("messages", "conversations")
+        else None
+    )
+
+
+class AssembledRollouts(Container):
+    """Records that are made of other records; a file cannot hold them in the same shape."""
+
+    lines_only = "holds rollouts of many events, which are not written again as such"
+
+    def __init__(
+        self,
+        source: Container,
+        unit: str,
+        assemble: Callable[[], Iterator[tuple[int, Raw]]],
+    ) -> None:
+        """`assemble` yields the number and the bytes of each record, again each time."""
+        super().__init__(source.name, source.most)
+        self.unit, self._assemble = unit, assemble
+
+    def records(self) -> Iterator[Line]:
+        """Yield every record, with offsets as if they were written one after another."""
+        offset = 0
+        for number, raw in self._assemble():
+            if isinstance(raw, int):
+                line = self.skipped(number, offset, raw)
+            else:
+                line = self.line(number, offset, raw)
+            yield line
+            offset = line.end
+
+
+def _from_lists(container: Container) -> Iterator[tuple[int, Raw]]:
+    """Yield a record for every list of messages; any other record as it is, to be reported."""
+    for line in container.records():
+        if line.skipped:
+            yield line.number, line.skipped
+            continue
+        member = _list_member(line.raw)
+        yield (
+            line.number,
+            line.raw if member is None else b'{"%s": %s}' % (member.encode(), line.raw),
+        )
+
+
+def _from_file(
+    container: Container, rule: EventRule, file: str
+) -> Iterator[tuple[int, Raw]]:
+    """Yield the one record of a file that is one rollout."""
+
+    def events() -> Iterator[Raw]:
+        for line in container.records():
+            readable = line.skipped or _event(line.raw) is not None
+            yield line.skipped or (
+                line.raw if readable else _unreadable(line.raw, rule.member)
+            )
+
+    yield 1, _record(_file_members(file), rule.member, events(), container.most)
+
+
+def _from_keyed(
+    read: Callable[[], sqlite3.Connection], rule: EventRule, file: str, most: int
+) -> Iterator[tuple[int, Raw]]:
+    """Yield every rollout of a file that holds many, in the order of their first events."""
+    db = read()
+    for number, key in db.execute("SELECT number, key FROM rollout ORDER BY number"):
+        rows = db.execute(
+            "SELECT raw FROM event WHERE rollout = ? ORDER BY id", (number,)
+        )
+        events = (raw for (raw,) in rows)
+        if key is None:
+            yield number, next(events)
+        else:
+            head = {rule.key_name: key.decode("utf-8", "surrogatepass")}
+            yield number, _record(head | _file_members(file), rule.member, events, most)
+
+
+def _read_keyed(
+    container: Container, rule: EventRule, stack: ExitStack
+) -> sqlite3.Connection:
+    """Write all events to a temporary database; an event without a key is a rollout of its own."""
+    db = temporary_database(*_TABLES, cache=2000)
+    stack.callback(db.close)
+    with write_errors():
+        for line in container.records():
+            for raw in [line.skipped] if line.skipped else rule.split(line.raw):
+                event = None if isinstance(raw, int) else _event(raw)
+                key = (
+                    rule.key(event)
+                    if event is not None and rule.key is not None
+                    else None
+                )
+                blob = None if key is None else key.encode("utf-8", "surrogatepass")
+                row = db.execute(
+                    "SELECT number FROM rollout WHERE key = ?", (blob,)
+                ).fetchone()
+                rollout = row[0] if row else db.execute(_ADD_ROLLOUT, (blob,)).lastrowid
+                db.execute(_ADD_EVENT, (rollout, raw))
+        db.execute("CREATE INDEX by_rollout ON event (rollout, id)")
+    return db
+
+
+_TABLES = (
+    "CREATE TABLE rollout (number INTEGER PRIMARY KEY, key BLOB UNIQUE)",
+    "CREATE TABLE event (id INTEGER PRIMARY KEY, rollout INT, raw BLOB)",
+)
+_ADD_ROLLOUT = "INSERT INTO rollout (key) VALUES (?)"
+_ADD_EVENT = "INSERT INTO event (rollout, raw) VALUES (?, ?)"
+
+
+def _file_members(file: str) -> dict[str, str]:
+    """Return the members of a record that name its file."""
+    folder = str(PurePath(file).parent)
+    return (
+        {}
+        if not file
+        else {"file": file}
+        if folder == "."
+        else {"file": file, "folder": folder}
+    )
+
+
+def _record(
+    head: Mapping[str, str], member: str, events: Iterator[Raw], most: int
+) -> Raw:
+    """Write one record; its events are copied once, because a rollout may be large.
+
+    Return its size if that, or the size of one event, is more than `most` bytes: the least that it has.
+    """
+    out = io.BytesIO()
+    out.write(b"{")
+    for name, value in head.items():
+        out.write(b"%s: %s, " % (dump(name), dump(value)))
+    out.write(b"%s: [" % dump(member))
+    for number, event in enumerate(events):
+        size = event if isinstance(event, int) else out.tell() + len(event)
+        if isinstance(event, int) or size > most:
+            return size
+        out.write(b", " if number else b"")
+        out.write(event)
+    out.write(b"]}")
+    return out.getvalue()
+
+
+def _unreadable(raw: bytes, member: str) -> bytes:
+    """Turn a line that is no JSON object into text; among messages its role is `unreadable`."""
+    text = raw.decode("utf-8", "replace")
+    keys = {"messages": ("role", "content"), "conversations": ("from", "value")}.get(
+        member
+    )
+    return dump(text if keys is None else {keys[0]: "unreadable", keys[1]: text})

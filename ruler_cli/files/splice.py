@@ -1,0 +1,285 @@
+r"""Exact edits of JSON text: bytes that are not edited are copied, never re-serialised.
+
+A scored record must keep numbers, escapes, field order and white space as they came, and no JSON
+library does (1.0 or 1e0, \u00e9 or é, NaN, 20-digit integers, duplicate keys). So ruler finds the span
+of a value in the record's bytes and replaces only that.
+
+The text must be valid JSON (or Python's superset): the caller has parsed it before. Spans are (start, end)
+in bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple, cast
+
+from ruler_cli.files.parse import dump
+from ruler_cli.types import Path
+
+
+def _many(pattern: bytes) -> bytes:
+    """Match any number of a pattern, without backtracking."""
+    # before Python 3.11.5 a possessive quantifier of a group matched too little (gh-106052)
+    return (
+        b"(?:%s)*+" % pattern
+        if sys.version_info >= (3, 11, 5)
+        else b"(?>(?:%s)*)" % pattern
+    )
+
+
+_INSIDE = rb'[^"\\]*+' + _many(rb'\\.[^"\\]*+')
+_TEXT = b'"' + _INSIDE + b'"'
+_BARE = rb'[^"\[\]{}]*+'
+_MEMBER = re.compile(
+    rb'[ \t\r\n,]*"(' + _INSIDE + rb')"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL
+)
+SPACE = re.compile(rb"[ \t\r\n]*")
+_NEXT_BRACKET = re.compile(_BARE + _many(_TEXT + _BARE) + rb"([\[\]{}])", re.DOTALL)
+STRING = re.compile(_TEXT, re.DOTALL)
+_QUOTED = rb'"[^"]*+' + _many(rb'(?<=[^\\]\\)"[^"]*+') + rb'(?<!\\)"'
+"""A string, found by its quotes alone in half the time of `_TEXT`: a quote behind a backslash is text. If
+a quote stands behind two backslashes or more, this matches nothing, and `_TEXT` is tried."""
+
+
+@cache  # compiled when the first record is written: the first request does not wait for it
+def _value(string: bytes, depth: int = 10) -> re.Pattern[bytes]:
+    """Match any value that is nested at most `depth` deep, in one match: an inner loop in C."""
+    text = _BARE + _many(string + _BARE)
+    container = rb"[\[{]" + text + rb"[\]}]"
+    for _ in range(depth - 1):
+        container = rb"[\[{]" + text + _many(container + text) + rb"[\]}]"
+    return re.compile(string + rb'|[^"\[\]{}\s,]++|' + container, re.DOTALL)
+
+
+Span = tuple[int, int]
+NewMembers = Mapping[str, "NewMembers | bytes | None"]
+"""New members of an object, and of objects inside it; None removes a member."""
+
+
+class ObjectSpans(NamedTuple):
+    """Spans of an object's members: key → (start of member, start of value, end of value).
+
+    `every` holds the key and span of each member in the order of the text, equal keys too.
+    """
+
+    start: int
+    end: int
+    members: dict[str, tuple[int, int, int]]
+    every: list[tuple[str, Span]]
+
+
+ListItems = list[ObjectSpans | Span]
+"""Items of a list: objects with the spans of their members, the span of anything else."""
+
+
+@dataclass(slots=True)
+class Patches:
+    """Replacements of spans of one text, collected first and applied together."""
+
+    raw: bytes
+    edits: list[tuple[int, int, bytes]] = field(default_factory=list)
+
+    def replace(self, start: int, end: int, new: bytes) -> None:
+        """Replace the bytes start:end."""
+        self.edits.append((start, end, new))
+
+    def put(self, obj: ObjectSpans, values: NewMembers) -> None:
+        """Set members of an object; None removes. New members come last, in the order given.
+
+        A mapping sets members of the object that is the member's value, or makes one.
+        """
+        added, removed = {}, set()
+        for key, value in values.items():
+            member = obj.members.get(key)
+            if member is None:
+                if value is not None:
+                    added[key] = _encode_value(value)
+            elif value is None:
+                removed.add(key)
+            elif not isinstance(value, bytes):
+                self._put_inside(member[1:], value)
+            else:
+                self.replace(member[1], member[2], value)
+        if removed:
+            self.drop(
+                [span for _, span in obj.every],
+                [key in removed for key, _ in obj.every],
+            )
+        if added:
+            last = obj.every[-1][1][1] if obj.every else obj.start + 1
+            alone = all(key in removed for key, _ in obj.every)
+            self.replace(last, last, (b"" if alone else b", ") + _encode_members(added))
+
+    def _put_inside(self, span: Span, values: NewMembers) -> None:
+        """Set members of the object, or items of the list, at a span."""
+        opens = self.raw[span[0]]
+        if opens == ord("{"):
+            self.put(read_object(self.raw, span[0]), values)
+        elif opens == ord("[") and all(key.isdecimal() for key in values):
+            items = read_array(self.raw, span[0])
+            for key, value in values.items():
+                if int(key) >= len(items) or value is None:
+                    continue
+                if isinstance(value, bytes):
+                    self.replace(*items[int(key)], value)
+                else:
+                    self._put_inside(items[int(key)], value)
+        else:
+            self.replace(*span, _encode_value(values))
+
+    def drop(self, spans: list[Span], dropped: list[bool]) -> None:
+        """Remove some of the items between commas, each with one comma as long as another item is left."""
+        any_left = False
+        for i, (start, end) in enumerate(spans):
+            if not dropped[i]:
+                any_left = True
+            elif any_left:
+                self.replace(spans[i - 1][1], end, b"")
+            else:
+                self.replace(start, spans[i + 1][0] if i + 1 < len(spans) else end, b"")
+
+    def apply(self) -> bytes:
+        """Return the text with every replacement."""
+        out, at = [], 0
+        for start, end, new in sorted(self.edits, key=lambda e: e[:2]):
+            out += [self.raw[at:start], new]
+            at = end
+        out.append(self.raw[at:])
+        return b"".join(out)
+
+
+def _encode_value(value: NewMembers | bytes) -> bytes:
+    """Return a value that is JSON already, or an object of new members."""
+    if isinstance(value, bytes):
+        return value
+    return (
+        b"{"
+        + _encode_members(
+            {key: _encode_value(v) for key, v in value.items() if v is not None}
+        )
+        + b"}"
+    )
+
+
+def span_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | None:
+    """Find the value at a path from the value that begins at `start`; None if it is absent."""
+    start = _skip(raw, start)
+    span: Span = (start, -1)
+    for part in path:
+        opens = raw[span[0]]
+        if opens == ord(
+            "{"
+        ):  # a number is a key there: `rewards.0` of {"rewards": {"0": 1}}
+            member = read_object(raw, span[0]).members.get(str(part))
+            if member is None:
+                return None
+            span = member[1:]
+        elif isinstance(part, int) and opens == ord("["):
+            items = read_array(raw, span[0])
+            if part >= len(items):
+                return None
+            span = items[part]
+        else:
+            return None
+    return span if span[1] >= 0 else (start, _value_end(raw, start))
+
+
+def _encode_members(values: Mapping[str, bytes]) -> bytes:
+    """Write members as they stand between braces; the values are JSON already."""
+    return b", ".join([dump(key) + b": " + value for key, value in values.items()])
+
+
+def _value_end(raw: bytes, at: int) -> int:
+    """Return the index behind the value that starts at `at`."""
+    if match := _value(_QUOTED).match(raw, at):
+        return match.end()
+    end = end_of(raw, at)
+    assert end is not None  # noqa: S101 - text is valid JSON, so brackets balance
+    return end
+
+
+def end_of(raw: bytes, at: int) -> int | None:
+    """Return the index behind the value that starts at `at`; None if the text ends first or none starts."""
+    if match := _value(_QUOTED).match(raw, at) or _value(_TEXT).match(raw, at):
+        return match.end()
+    if raw[at : at + 1] not in (b"{", b"["):
+        return None
+    depth = 0  # it is nested deeply, or does not end
+    while bracket := _NEXT_BRACKET.match(raw, at):
+        at = bracket.end()
+        depth += 1 if raw[at - 1] in b"[{" else -1
+        if not depth:
+            return at
+    return None
+
+
+def read_object(
+    raw: bytes, at: int = 0, lists: dict[str, ListItems] | None = None
+) -> ObjectSpans:
+    """Find the members of the object that starts at `at`; of equal keys the last wins.
+
+    The keys of `lists` are members whose items are found in the same pass; they become its values.
+    """
+    start = _skip(raw, at)
+    members: dict[str, tuple[int, int, int]] = {}
+    every: list[tuple[str, Span]] = []
+    end = start + 1
+    while name := _MEMBER.match(raw, end):
+        key, value, begin = _key(name[1]), name.end(), name.start(1) - 1
+        if lists is not None and key in lists and raw[value] == ord("["):
+            lists[key], end = _read_items(raw, value)
+        else:
+            end = _value_end(raw, value)
+        members[key] = (begin, value, end)
+        every.append((key, (begin, end)))
+    return ObjectSpans(start, _skip(raw, end) + 1, members, every)
+
+
+def _read_items(raw: bytes, at: int, *, inside: bool = True) -> tuple[ListItems, int]:
+    """Find the items of the array that starts at `at`, objects with their members, and the array's end.
+
+    With `inside` off, objects are spans only.
+    """
+    items: ListItems = []
+    at = _skip(raw, at + 1)
+    while raw[at] != ord("]"):
+        if inside and raw[at] == ord("{"):
+            item = read_object(raw, at)
+            items.append(item)
+            end = item.end
+        else:
+            end = _value_end(raw, at)
+            items.append((at, end))
+        at = _skip(raw, end)
+        if raw[at] == ord(","):
+            at = _skip(raw, at + 1)
+    return items, at + 1
+
+
+def read_array(raw: bytes, at: int) -> list[Span]:
+    """Find the items of the array that starts at `at`."""
+    return cast(list[Span], _read_items(raw, at, inside=False)[0])
+
+
+def _skip(raw: bytes, at: int) -> int:
+    if raw[at] > ord(" "):
+        return at
+    return SPACE.match(raw, at).end()  # type: ignore[union-attr]  # matches ""
+
+
+def _key(name: bytes) -> str:
+    text = name.decode("utf-8", "surrogatepass")
+    return str(json.loads(f'"{text}"', strict=False)) if "\\" in text else text
+
+
+def nested(path: Path, value: bytes | None) -> NewMembers:
+    """Return a value at a path below an object, as `Patches.put` takes it; None removes the value."""
+    changes: NewMembers = {str(path[-1]): value}
+    for part in reversed(path[:-1]):
+        changes = {str(part): changes}
+    return changes

@@ -1,0 +1,246 @@
+"""Scores of a group → the fields of the output: an annotation for each rollout, and the group's own part."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from ruler_cli import __version__
+from ruler_cli.types import (
+    Group,
+    GroupError,
+    GroupResult,
+    GroupScores,
+    Kind,
+    RolloutScore,
+    Usage,
+)
+
+Annotation = Mapping[str, Any]
+"""The annotation of a rollout as it is written: `AnnotationFields`, or a part of them."""
+_FINE = 6
+"""Decimals of numbers that are computed from scores: enough to compute with, and short to read."""
+_COARSE = 3
+"""Decimals of a judge's score in one pass, and of the position of the rollout there."""
+SCHEMA = 2
+"""Version of both objects: since 2 every key stands in every record, with one type."""
+_NO_SCORES, _NO_REPLIES = GroupScores((), passes=0, weight=0.0), GroupResult((), (), ())
+"""Quality and counts of a group that failed."""
+_INSTANT = "%Y-%m-%dT%H:%M:%SZ"
+"""RFC 3339 in UTC, to the second."""
+
+
+class JudgeScore(TypedDict):
+    """The score of one judge of a panel."""
+
+    judge: str
+    score: float | None
+
+
+class AnnotationFields(TypedDict):
+    """The `ruler` object of a rollout but for `independent_reward`, which is from the record's own bytes.
+
+    Without a `score` (None) the rollout failed.
+    """
+
+    status: Literal["scored", "failed"]
+    score: float | None
+    judge_score: float | None
+    explanation: str
+    kind: Kind | Literal[""]
+    reason: str
+    judge: str
+    judges: list[JudgeScore]
+    passes: int
+    spread: float | None
+    slots: list[float]
+    pass_scores: list[float]
+    suspect: bool
+    schema: int
+
+
+class TrajectoryFields(AnnotationFields):
+    """The `ruler` object of a trajectory in OUTPUT; `docs/output.md` says what each key means."""
+
+    independent_reward: Any
+
+
+class UsageFields(TypedDict):
+    """The calls and tokens of a group, or of a file, as they stand in JSON."""
+
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+
+
+class Digests(TypedDict):
+    """The digests of the rubric, and of the parameters of the judges, that made scores."""
+
+    rubric: str
+    params: str
+
+
+_Passes = TypedDict("_Passes", {"passes_for_0.9": int | None})
+
+
+class GroupFields(Digests, _Passes):
+    """The group's part of OUTPUT, its own `ruler` object; `docs/output.md` says what each key means."""
+
+    status: Literal["scored", "failed"]
+    key: str
+    kind: Kind | Literal[""]
+    reason: str
+    judge: str
+    size: int
+    passes: int
+    tied: bool
+    reliability: float | None
+    weight: float | None
+    degraded: bool
+    escalated: bool
+    windows: int
+    rescaled: int
+    unknown_ids: int
+    shortened: int
+    version: str
+    served: list[str]
+    usage: UsageFields
+    cost_usd: float | None
+    judged_at: str
+    latency_s: float
+    cached: bool
+    schema: int
+
+
+def _judge_names(
+    result: GroupResult, scores: GroupScores | GroupError, names: Sequence[str]
+) -> str:
+    """The judges whose scores a group has; of a group without scores, those that were asked."""
+    if isinstance(scores, GroupScores):
+        return ", ".join([names[judge] for judge in scores.used])
+    asked = (
+        {each.judge for each in result.pass_scores}
+        or {call.judge for call in result.failed_calls}
+        or {0}
+    )
+    return ", ".join(names[judge] for judge in sorted(asked))
+
+
+def annotations_of(
+    group: Group,
+    result: GroupResult,
+    scores: GroupScores | GroupError,
+    names: Sequence[str],
+) -> list[AnnotationFields]:
+    """The `ruler` object of each rollout of the group, in input order; `names` are those of all judges."""
+    judge = _judge_names(result, scores, names)
+    if isinstance(scores, GroupError):
+        return [_no_score(scores.kind, scores.reason, judge) for _ in group.rollouts]
+    return [
+        _annotation(rollout, scores.passes, judge, names) for rollout in scores.rollouts
+    ]
+
+
+def _annotation(
+    rollout: RolloutScore, passes: int, judge: str, names: Sequence[str]
+) -> AnnotationFields:
+    if rollout.score is None:
+        return _no_score("input", rollout.explanation, judge)
+    panel = rollout.by_judge.items() if len(names) > 1 else ()
+    own = (
+        rollout.score
+        if rollout.judge_score == rollout.score
+        else _fine(rollout.judge_score)
+    )
+    return {
+        "status": "scored",
+        "score": rollout.score,
+        "judge_score": own,
+        "explanation": rollout.explanation,
+        "kind": "",
+        "reason": "",
+        "judge": judge,
+        "judges": [
+            {"judge": names[number], "score": _fine(each)} for number, each in panel
+        ],
+        "passes": passes,
+        "spread": _fine(rollout.spread),
+        "slots": [round(position, _COARSE) for position in rollout.positions],
+        "pass_scores": [round(each, _COARSE) for each in rollout.pass_scores],
+        "suspect": rollout.suspect,
+        "schema": SCHEMA,
+    }
+
+
+def _no_score(kind: Kind, reason: str, judge: str) -> AnnotationFields:
+    empty = _annotation(RolloutScore(0.0, ""), 0, judge, ())
+    return {
+        **empty,
+        "status": "failed",
+        "score": None,
+        "judge_score": None,
+        "kind": kind,
+        "reason": reason,
+    }
+
+
+def group_fields(
+    group: Group,
+    result: GroupResult,
+    scores: GroupScores | GroupError,
+    names: Sequence[str],
+    cost_usd: float | None,
+    digests: Digests,
+) -> GroupFields:
+    """The group's part of the output, which stands once if the record is a group."""
+    failure = scores if isinstance(scores, GroupError) else None
+    quality, counted = (
+        (scores, result)
+        if isinstance(scores, GroupScores)
+        else (_NO_SCORES, _NO_REPLIES)
+    )
+    return {
+        "status": "failed" if failure else "scored",
+        "key": group.key,
+        "kind": failure.kind if failure else "",
+        "reason": failure.reason if failure else "",
+        "judge": _judge_names(result, scores, names),
+        "size": group.compared,
+        "passes": quality.passes,
+        "tied": quality.tied,
+        "reliability": _fine(quality.reliability),
+        # a factor: one pass says nothing against the scores
+        "weight": 1.0 if quality.weight is None else _fine(quality.weight),
+        "passes_for_0.9": quality.passes_for,
+        "degraded": quality.degraded,
+        "escalated": counted.escalated_to in quality.used,
+        "windows": counted.windows if counted.windows > 1 else 0,
+        "rescaled": counted.rescaled,
+        "unknown_ids": counted.unknown,
+        "shortened": counted.shortened,
+        **digests,
+        "version": __version__,
+        "served": list(result.served),
+        "usage": usage_fields(result.usage),
+        "cost_usd": None if cost_usd is None else round(cost_usd, 8),
+        "judged_at": time.strftime(_INSTANT, time.gmtime(result.ended)),
+        "latency_s": round(result.seconds, 3),
+        "cached": result.cached,
+        "schema": SCHEMA,
+    }
+
+
+def usage_fields(usage: Usage) -> UsageFields:
+    """The calls and tokens of a group, or of a file, as they stand in JSON."""
+    return {
+        "calls": usage.calls,
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "cached_tokens": usage.cached,
+    }
+
+
+def _fine(value: float | None) -> float | None:
+    return None if value is None else round(value, _FINE)

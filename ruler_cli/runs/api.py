@@ -1,0 +1,271 @@
+"""From Python: all that `ruler score` can, and functions with the signatures of ART's: change the import."""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeVar, overload
+
+from pydantic import BaseModel, ConfigDict
+
+from ruler_cli.errors import (
+    ReaderGone,
+    RefusedError,
+    RulerError,
+    UsageError,
+    WrongShapeError,
+)
+from ruler_cli.runs.file import score
+from ruler_cli.runs.object_groups import GroupWithScores, JudgedGroup, read_group
+from ruler_cli.runs.object_values import G
+from ruler_cli.runs.open_scorer import Groups, GroupStream
+from ruler_cli.runs.scorer import Log, Scorer, guarded
+from ruler_cli.settings.contradictions import refuse_contradictions
+from ruler_cli.settings.models import (
+    AskSettings,
+    InputSettings,
+    JudgeSettings,
+    PoolSettings,
+    ScoreSettings,
+)
+from ruler_cli.types import Observer, Summary
+
+N = TypeVar("N", int, float)
+
+
+async def score_file(
+    input: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    settings: ScoreSettings | None = None,
+    *,
+    observer: Observer | None = None,
+) -> Summary:
+    """Score INPUT into OUTPUT as `ruler score` does, and return the summary.
+
+    Each is a path, an address, or `-`. `settings.input` and `settings.output` take these values; the other
+    settings are those of the command. Groups that could not be scored are counted in the summary. RulerError
+    if something stopped the run: the same call goes on where it stopped, for replies are in the ledger.
+    """
+    settings = ScoreSettings() if settings is None else settings
+    refuse_contradictions(settings)
+    for name, path in (("input", input), ("output", output)):
+        if not isinstance(path, str | os.PathLike):
+            raise WrongShapeError(
+                f"{name}: is of type {type(path).__name__}; give a path, an address or '-'"
+            )
+    source = replace(settings.input, source=os.fspath(input))
+    settings = replace(settings, input=source, output=os.fspath(output))
+    result = await score(settings, guarded(observer))
+    if result.stopped is not None and not isinstance(result.stopped, ReaderGone):
+        raise result.stopped
+    return result.summary
+
+
+async def score_groups(
+    groups: Groups[G],
+    settings: ScoreSettings | None = None,
+    *,
+    observer: Observer | None = None,
+) -> AsyncGenerator[JudgedGroup[G], None]:
+    """Score groups of an iterable or async iterable as `Scorer.score_groups` does, with a Scorer of its own.
+
+    Replies are kept in the command's own ledger unless `settings.ledger` says otherwise, so that a program
+    that is run again goes on where it stopped. Close the generator, with `contextlib.aclosing`, if what
+    follows a loop that ends early depends on it.
+    """
+    async with (
+        Scorer(settings, observer=observer) as scorer,
+        GroupStream(scorer.opened, groups) as stream,
+    ):
+        async for scored in stream:
+            yield scored
+
+
+class TrajectoryScore(BaseModel):
+    """A judge's score in [0, 1] of one trajectory; the id is its position in the input, from 1."""
+
+    model_config = ConfigDict(frozen=True)
+
+    trajectory_id: str
+    explanation: str
+    score: float
+
+
+class NotScoredError(RulerError):
+    """A group that could not be scored; `kind` says what kind of failure it was."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        """`reason` is one sentence."""
+        super().__init__(f"not scored ({kind}): {reason}")
+        self.kind = kind
+
+
+async def ruler(
+    message_lists: Sequence[Sequence[Any]],
+    judge_model: str = "openai/o3",
+    extra_litellm_params: Mapping[str, Any] | None = None,
+    rubric: str | None = None,
+    tools: Sequence[Any] | None = None,
+    *,
+    debug: bool = False,
+) -> list[TrajectoryScore]:
+    """Score conversations that pursue one goal, side by side; scores in the order given.
+
+    `extra_litellm_params` are parameters of the judge call; `api_base` among them names an
+    endpoint. NotScoredError if the judge gave no usable answer, UsageError on bad usage.
+    """
+    conversations = list(
+        _several(message_lists, "message_lists", "a list of conversations")
+    )
+    messages = [
+        list(_several(each, f"message_lists[{i}]", "a list of messages"))
+        for i, each in enumerate(conversations)
+    ]
+    if not messages:
+        return []
+    given = None if tools is None else list(_several(tools, "tools", "a list of tools"))
+    group = {"trajectories": [{"messages": each} for each in messages], "tools": given}
+    scored = await _score_once(
+        group, judge_model, extra_litellm_params, rubric, debug=debug
+    )
+    out = []
+    for number, fields in enumerate(scored.trajectories, 1):
+        explanation, own = fields["explanation"], fields["score"]
+        if own is None:
+            raise NotScoredError("input", f"conversation {number} {fields['reason']}")
+        out.append(
+            TrajectoryScore(
+                trajectory_id=str(number), explanation=explanation, score=own
+            )
+        )
+    return out
+
+
+@overload
+async def score_group(
+    group: G,
+    judge_model: str = ...,
+    extra_litellm_params: Mapping[str, Any] | None = ...,
+    rubric: str | None = ...,
+    *,
+    swallow_exceptions: Literal[False] = ...,
+    debug: bool = ...,
+) -> G: ...
+
+
+@overload
+async def score_group(
+    group: G,
+    judge_model: str = ...,
+    extra_litellm_params: Mapping[str, Any] | None = ...,
+    rubric: str | None = ...,
+    *,
+    swallow_exceptions: bool,
+    debug: bool = ...,
+) -> G | None: ...
+
+
+async def score_group(
+    group: G,
+    judge_model: str = "openai/o3",
+    extra_litellm_params: Mapping[str, Any] | None = None,
+    rubric: str | None = None,
+    *,
+    swallow_exceptions: bool = False,
+    debug: bool = False,
+) -> G | None:
+    """Score a group; return it annotated, of the same kind, and leave the argument as it was.
+
+    `group` is an object with ART's attributes, or any other group that `Scorer.score` takes; WrongShapeError
+    if it is none. Each trajectory gets `reward`, and where its shape has them
+    `metrics["independent_reward"]`, `metrics["ruler_score"]` and a line in `logs`; an object that cannot be
+    judged is left out, and a warning is logged. NotScoredError if the judge gave no usable answer. With
+    `swallow_exceptions` any error while the group is scored gives None instead, and a warning is logged. No
+    reply is kept: `Scorer` has a ledger.
+    """
+    if not read_group(
+        group, 0, InputSettings(), "group"
+    ).items:  # no group is an error in any case
+        return copy.copy(group)
+    try:
+        scored = await _score_once(
+            group, judge_model, extra_litellm_params, rubric, debug=debug
+        )
+    except Exception as error:
+        if (
+            not swallow_exceptions
+        ):  # ART swallows what is raised between its check of the group and the scores
+            raise
+        Log().warn(str(error) if isinstance(error, RulerError) else repr(error))
+        return None
+    return scored.group
+
+
+async def _score_once(
+    group: G,
+    model: str,
+    params: Mapping[str, Any] | None,
+    rubric: str | None,
+    *,
+    debug: bool,
+) -> GroupWithScores[G]:
+    """Score a group with a judge of its own, in one pass and without a ledger; NotScoredError if it fails.
+
+    litellm's own parameters are acted on, the rest is sent.
+    """
+    if not isinstance(params, Mapping | None):
+        raise WrongShapeError(
+            f"extra_litellm_params: is of type {type(params).__name__}; give a dict"
+        )
+    params, usual = dict(params or {}), JudgeSettings()
+    bases = [params.pop(name, None) for name in ("api_base", "base_url")]
+    tries = [params.pop(name, None) for name in ("num_retries", "max_retries")]
+    judge = JudgeSettings(
+        model,
+        api_base=bases[0] or bases[1],
+        api_key=params.pop("api_key", None),
+        timeout=_number("timeout", params.pop("timeout", None) or usual.timeout, float),
+        params=params,
+    )
+    tried = next((n for n in tries if n is not None), PoolSettings().retries)
+    retries = _number("num_retries", tried, int)
+    pool, ask = PoolSettings(concurrency=1, retries=retries), AskSettings(rubric=rubric)
+    settings = ScoreSettings(judge=judge, ask=ask, pool=pool, ledger=None, debug=debug)
+    async with Scorer(settings, observer=_Replies()) as scorer:
+        try:
+            scored = await scorer.score(group)
+        except RefusedError as error:
+            raise NotScoredError("refused", str(error)) from None
+    if scored.failed:
+        raise NotScoredError(scored.kind, scored.reason)
+    return scored
+
+
+def _number(name: str, value: Any, kind: Callable[[Any], N]) -> N:
+    """Return a number of a kind; UsageError if the value is none."""
+    try:
+        return kind(value)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(
+            f"{name}: {value!r} is no number; give a number, or leave it out"
+        ) from None
+
+
+class _Replies(Log):
+    """Shows the judge's replies on stderr, and logs the rest."""
+
+    def replied(self, group: str, text: str) -> None:
+        """Show a reply."""
+        sys.stderr.write(f"judge: {text}\n")
+
+
+def _several(value: Any, name: str, meant: str) -> Iterable[Any]:
+    """Return an iterable; WrongShapeError if the value is a text, a dict, or no iterable."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise WrongShapeError(
+            f"{name}: is of type {type(value).__name__}; give {meant}"
+        )
+    return value

@@ -1,0 +1,247 @@
+"""Journal of the batches of a ledger, in the ledger's file: batches submitted, and the requests in them.
+
+A batch is on disk, safe from a power cut, before its provider is asked to create it. A request is in at most
+one open batch: `batch_keys` holds its key once, until the batch is closed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from ruler_cli.errors import OutputError, Sentence
+from ruler_cli.ledger.database import file_errors, open_ledger, remedy
+
+BatchState = Literal[
+    "creating", "submitted", "collected", "canceled", "failed", "abandoned"
+]
+"""`creating`: the provider was asked, or was about to be asked, and no answer is recorded."""
+OPEN: tuple[BatchState, ...] = ("creating", "submitted")
+
+_ANOTHER = Sentence("give another file with {ledger:PATH}")
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS batches (id INTEGER PRIMARY KEY, tag TEXT NOT NULL UNIQUE, "
+    "provider TEXT NOT NULL, model TEXT NOT NULL, base TEXT, key_env TEXT, account TEXT NOT NULL, "
+    "owner TEXT NOT NULL, state TEXT NOT NULL, created REAL NOT NULL, changed REAL NOT NULL, began REAL, "
+    "requests INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0, usd REAL, file TEXT, "
+    "remote TEXT, label TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '', "
+    "answered INTEGER, failed INTEGER, left_out INTEGER, not_it TEXT NOT NULL DEFAULT '')",
+    "CREATE TABLE IF NOT EXISTS batch_keys (key BLOB PRIMARY KEY, batch INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS batch_keys_batch ON batch_keys (batch)",
+)
+_TABLES_EXIST = "SELECT 1 FROM sqlite_schema WHERE name = 'batch_keys_batch'"
+_CLAIMS = (
+    "CREATE TEMP TABLE claims (key BLOB PRIMARY KEY, tag TEXT NOT NULL) WITHOUT ROWID"
+)
+_NOT_FREE = (
+    "SELECT 1 FROM batch_keys WHERE key = ?1 UNION ALL SELECT 1 FROM temp.claims WHERE key = ?1 UNION ALL "
+    "SELECT 1 FROM replies WHERE key = ?1 AND id > ?2 AND status <> 'odd' LIMIT 1"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """A batch on record. Times are Unix time; `began` is when the provider was asked to create it.
+
+    `account` is a digest of address and key. `usd` is the expected cost. `remote` is the id at the provider,
+    `file` the id of the uploaded request file, `label` and `reason` the last that the provider reported.
+    Once the batch is closed, `answered`, `failed` (for good) and `left_out` (free to be submitted again)
+    count its requests. `not_it` lists batches at the provider that turned out to be others.
+    """
+
+    id: int
+    tag: str
+    provider: str
+    model: str
+    base: str | None
+    key_env: str | None
+    account: str
+    state: BatchState
+    created: float
+    changed: float
+    began: float
+    requests: int
+    bytes: int
+    usd: float | None
+    file: str | None
+    remote: str | None
+    label: str
+    reason: str
+    answered: int | None
+    failed: int | None
+    left_out: int | None
+    not_it: str
+
+
+_SELECT = (
+    f"SELECT {', '.join(field.name for field in fields(BatchRecord))} FROM batches "  # noqa: S608 - names of ours
+)
+
+
+class Journal(AbstractContextManager["Journal"]):
+    """The batches of a ledger; a context manager. Several processes may have it open."""
+
+    def __init__(self, ledger: Path) -> None:
+        """Open or create the journal; UsageError if that is not possible."""
+        self.path = ledger
+        with file_errors(f"{ledger}: cannot be used as a ledger", _ANOTHER):
+            self._db = open_ledger(ledger)
+            # a batch that is paid for must survive a power cut
+            self._db.execute("PRAGMA synchronous = FULL")
+            if not self._db.execute(_TABLES_EXIST).fetchone():
+                with self.writing():
+                    for statement in _TABLES:
+                        self._db.execute(statement)
+            self._db.execute(_CLAIMS)
+        real = Path(os.path.realpath(ledger))
+        self.folder = real.with_name(f"{real.name}.batch")
+        self._lock = real.with_name(f"{real.name}.batch-lock")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Run one write transaction; OutputError if the ledger cannot be written."""
+        with self._errors("written"), self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+
+    def free(self, key: bytes, newest: int) -> bool:
+        """Tell if a request is in no open batch, and not answered since the ledger's row `newest`."""
+        return not self._read(_NOT_FREE, key, newest)
+
+    def claim(self, tag: str, key: bytes) -> None:
+        """Set a free request aside for the batch with this tag, before `begin`."""
+        with self._errors("written"):
+            self._db.execute("INSERT INTO temp.claims VALUES (?, ?)", (key, tag))
+
+    def begin(self, tag: str, **fields: Any) -> BatchRecord:
+        """Record a batch that is about to be created, with the requests set aside for its tag."""
+        now = time.time()
+        fields |= {
+            "tag": tag,
+            "owner": "",
+            "state": "creating",
+            "created": now,
+            "changed": now,
+            "began": now,
+        }
+        names, placeholders = ", ".join(fields), ", ".join("?" * len(fields))
+        with self.writing():
+            cursor = self._db.execute(
+                f"INSERT INTO batches ({names}) VALUES ({placeholders})",  # noqa: S608 - names of ours
+                tuple(fields.values()),
+            )
+            id = int(cursor.lastrowid or 0)
+            claimed = (
+                "INSERT INTO batch_keys SELECT key, ? FROM temp.claims WHERE tag = ?"
+            )
+            self._db.execute(claimed, (id, tag))
+        return self.batch(id)
+
+    def move(
+        self, batch: BatchRecord, state: BatchState, **changed: Any
+    ) -> BatchRecord | None:
+        """Change the state of a batch, on disk when this returns; closing it frees its requests.
+
+        None if another process has changed the state since `batch` was read.
+        """
+        changed |= {"state": state, "changed": time.time()}
+        names = ", ".join(f"{name} = ?" for name in changed)
+        with self.writing():
+            cursor = self._db.execute(
+                f"UPDATE batches SET {names} WHERE id = ? AND state = ?",  # noqa: S608 - names of ours
+                (*changed.values(), batch.id, batch.state),
+            )
+            if cursor.rowcount and state not in OPEN:
+                self._db.execute("DELETE FROM batch_keys WHERE batch = ?", (batch.id,))
+        return self.batch(batch.id) if cursor.rowcount else None
+
+    def batches(self, *states: BatchState) -> list[BatchRecord]:
+        """Return the batches in these states, all batches without any, the oldest first."""
+        wanted = f"WHERE state IN ({', '.join('?' * len(states))})" if states else ""
+        return [
+            BatchRecord(*row)
+            for row in self._read(f"{_SELECT}{wanted} ORDER BY id", *states)
+        ]
+
+    def batch(self, id: int) -> BatchRecord:
+        """Return a batch by its row id."""
+        return BatchRecord(*self._read(f"{_SELECT}WHERE id = ?", id)[0])
+
+    def newest(self) -> int:
+        """Return the id of the ledger's newest row; later answers have higher ids."""
+        return int(self._read("SELECT coalesce(max(id), 0) FROM replies")[0][0])
+
+    def keys(self, batch: int) -> set[bytes]:
+        """Return the keys of the requests in an open batch."""
+        return {
+            row[0]
+            for row in self._read("SELECT key FROM batch_keys WHERE batch = ?", batch)
+        }
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Hold the lock for submission and recovery; yields False if another command holds it.
+
+        The system releases the lock when the process ends in any manner. This tells a batch that is being
+        submitted from one that a crash left behind. `folder`, for request files, is empty at the start, and
+        removed at the end. OutputError if the file system has no locks.
+        """
+        with ExitStack() as stack:
+            try:
+                lock = os.open(self._lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+                stack.callback(os.close, lock)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(self.folder, ignore_errors=True)
+                self.folder.mkdir(mode=0o700)
+                stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+                mine = True
+            except BlockingIOError:
+                mine = False
+            except OSError as error:
+                problem = f"cannot be locked ({error.strerror}), and without that two submissions may both pay"
+                remedy = Sentence(
+                    "make room, or put the ledger on another file system, with {ledger:PATH}"
+                )
+                raise OutputError(problem, remedy, place=str(self._lock)) from None
+            yield mine
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    def _read(self, query: str, *values: Any) -> list[Any]:
+        with self._errors("read", room=False):
+            return self._db.execute(query, values).fetchall()
+
+    @contextmanager
+    def _errors(self, verb: str, *, room: bool = True) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            problem = f"the ledger cannot be {verb}: {error}"
+            raise OutputError(
+                problem, remedy(error, _ANOTHER, room=room), place=str(self.path)
+            ) from None
+
+
+def count_open_requests(ledger: Path) -> int:
+    """Return the number of requests in open batches; 0 if the file holds no batches."""
+    try:
+        with closing(
+            sqlite3.connect(
+                f"{ledger.absolute().as_uri()}?mode=rw", uri=True, timeout=1.0
+            )
+        ) as db:
+            return int(db.execute("SELECT count(*) FROM batch_keys").fetchone()[0])
+    except (
+        sqlite3.Error,
+        ValueError,
+    ):  # no file, no table or no ledger: others report that
+        return 0

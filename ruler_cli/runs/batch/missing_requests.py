@@ -1,0 +1,180 @@
+"""INPUT and ledger → the requests that the ledger lacks, for a request file or a batch; nothing is sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio.lowlevel
+
+from ruler_cli.errors import RulerError
+from ruler_cli.files.input import Input, open_input
+from ruler_cli.files.scratch import Index
+from ruler_cli.judges.resolve import cached_only
+from ruler_cli.judging.adaptive import BLOCK_BYTES
+from ruler_cli.judging.group_run import GroupRun, JudgeRunner
+from ruler_cli.judging.panel import open_panel
+from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.pool.engine import (
+    Bounds,
+    StopSignal,
+    in_thread,
+    inline,
+    run,
+    run_beside,
+    threaded,
+)
+from ruler_cli.runs.file import held_groups, nothing_to_compare
+from ruler_cli.settings.models import ScoreSettings
+from ruler_cli.types import GroupResult, Observer, Problem, Request
+
+MissingRequest = tuple[int, bytes, Request]
+OnMissing = Callable[[int, bytes, Request], None]
+"""Receives a missing request: the index of its judge in `settings.judges`, its key, the request."""
+
+_MISSING: ContextVar[list[MissingRequest]] = ContextVar("_MISSING")
+"""Missing requests of the group that the current task judges."""
+
+
+@dataclass(slots=True)
+class MissingRequests:
+    """Counts of the missing requests.
+
+    `requests`, and `characters` of their prompts, are by judge in the order of `settings.judges`. Of all
+    `groups`, the `answered` ones need no request. The `failed` ones, by error kind, allow none or failed
+    with the ledger's replies. All others miss at least one request. `unreadable` counts records.
+    """
+
+    requests: list[int]
+    characters: list[int]
+    groups: int = 0
+    answered: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    unreadable: int = 0
+
+    @property
+    def unaskable(self) -> int:
+        """Number of groups without a possible request: nothing to judge, or too long."""
+        return self.failed["input"] + self.failed["too_long"]
+
+
+async def render_missing(
+    settings: ScoreSettings,
+    on_missing: OnMissing,
+    observer: Observer | None = None,
+    stop_signal: StopSignal | None = None,
+) -> MissingRequests:
+    """Call `on_missing` with each request that the ledger lacks, once, in the order of INPUT.
+
+    `on_missing` runs in the event loop; its errors end the rendering. A ledger that does not exist counts as
+    empty and is not created. RulerError if INPUT or the ledger cannot be read, or after `stop_signal`: the
+    calls until then are the first of all.
+    """
+    observer, stop_signal = observer or Observer(), stop_signal or StopSignal()
+
+    async def stop() -> None:
+        """Cancel at once, also while a pipe is silent: no paid call is in flight."""
+        await stop_signal.event.wait()
+        raise stop_signal.reason or RulerError("stopped")
+
+    with ExitStack() as stack:
+        counts = await run_beside(
+            stop, lambda: _render(settings, on_missing, observer, stop_signal, stack)
+        )
+    if stop_signal.reason is not None:
+        raise stop_signal.reason
+    return counts
+
+
+async def _render(
+    settings: ScoreSettings,
+    on_missing: OnMissing,
+    observer: Observer,
+    stop_signal: StopSignal,
+    stack: ExitStack,
+) -> MissingRequests:
+    """Judge each group by the ledger alone, and pass on the requests that it lacks."""
+    judges = settings.judges
+    counts = MissingRequests([0] * len(judges), [0] * len(judges))
+    ledger, seen = None, stack.enter_context(closing(Index()))
+    if settings.ledger is not None:
+        ledger = stack.enter_context(
+            Ledger(settings.ledger, settings.ledgers, make=False)
+        )
+    panel = open_panel(
+        settings, [cached_only(each) for each in judges], stop_signal, ledger
+    )
+    for index, judge in enumerate(panel.judges):
+        judge.on_missing = partial(_note, index)
+    runner = JudgeRunner(settings, panel.judges)
+
+    def on_problem(problem: Problem) -> None:
+        counts.unreadable += 1
+        observer.problem(problem)
+
+    def opened() -> Input:
+        source = open_input(settings.input, stack, on_problem)
+        if error := nothing_to_compare(settings, source):
+            raise error
+        return source
+
+    # in a thread: a pipe may be silent for long, and the survey of a large file takes long
+    source = await in_thread(opened)
+    source.report(observer)
+    pull = (threaded if source.waits else inline)(
+        held_groups(settings, source, observer)
+    )
+
+    async def next_group() -> GroupRun | None:
+        group = await pull()
+        if group is None:
+            runner.end()
+            return None
+        return runner.start(group)
+
+    async def deliver(
+        group_run: GroupRun, judged: tuple[GroupResult, list[MissingRequest]]
+    ) -> None:
+        result, missing = judged
+        if stop_signal.reason is not None:
+            return
+        for judge_index, key, request in missing:
+            number = sum(counts.requests) + 1
+            if seen.first_seen(f"{judge_index} {key.hex()}", number) == number:
+                counts.requests[judge_index] += 1
+                counts.characters[judge_index] += request.size
+                on_missing(judge_index, key, request)
+        counts.groups += 1
+        if not missing and result.failed_calls and not result.pass_scores:
+            error = result.failed_calls[0].error
+            counts.failed[error.kind] += 1
+            observer.failed(group_run.group.key, error.kind, error.reason)
+        elif not missing:
+            counts.answered += 1
+
+    # at most one block of groups that are decided together is in memory
+    bounds, demand = Bounds(size=BLOCK_BYTES), anyio.lowlevel.checkpoint
+    await run(
+        next_group,
+        _judge,
+        deliver,
+        lambda group_run: group_run.group.size,
+        demand,
+        bounds,
+    )
+    source.report(observer, end=True)
+    return counts
+
+
+def _note(judge_index: int, key: bytes, request: Request) -> None:
+    _MISSING.get().append((judge_index, key, request))
+
+
+async def _judge(group_run: GroupRun) -> tuple[GroupResult, list[MissingRequest]]:
+    missing: list[MissingRequest] = []
+    _MISSING.set(missing)  # for this task and the tasks that it starts
+    return await group_run.judge(), missing

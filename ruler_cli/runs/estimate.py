@@ -1,0 +1,410 @@
+"""Groups → an estimate of requests, tokens and USD, and statistics of the prompts; nothing is sent.
+
+The layout of each group is built as for `score`. Each planned request is looked up in the ledger, and added
+to the estimate of its judge if it has no reply. A layout of a gigabyte takes minutes, so large inputs are
+sampled, and each sampled group counts for others with as many rollouts and about as many bytes. Figures have
+a low, an expected and a high value. They rest on the constants below, which say if they are measured or
+assumed; a run's summary has the actual cost.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, Literal
+
+from ruler_cli.files.sample import SampleWeight, leading_bits
+from ruler_cli.formats.rewards import number
+from ruler_cli.judges.chat_completions import stated_limit
+from ruler_cli.judges.pricing import ModelInfo, Price
+from ruler_cli.pool.budget import Estimates
+from ruler_cli.prompting.coverage import Coverage
+from ruler_cli.prompting.layout import BYTES_PER_TOKEN, PromptLayout
+from ruler_cli.prompting.prompt import (
+    RequestPart,
+    build_layout,
+    pass_count,
+    pass_of_judge,
+    requests_of_pass,
+    write_prompt,
+)
+from ruler_cli.runs.batch.request_files import Limits
+from ruler_cli.settings.models import AskSettings
+from ruler_cli.types import CallError, Group, Reply, Request, Usage
+
+JudgeRole = Literal["panel", "fallback", "escalation"]
+"""Use of a judge: for every group, after a refusal of the judge before, or for groups left unresolved."""
+FindReply = Callable[[Request], Reply | CallError | None]
+"""Look up the reply in the ledger; a CallError is a call that failed for good, None is no reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A figure with its bounds; low <= expected <= high."""
+
+    low: float
+    expected: float
+    high: float
+
+    def __add__(self, other: Range) -> Range:
+        return map_ranges(operator.add, self, other)
+
+    def __mul__(self, other: Range) -> Range:
+        return map_ranges(operator.mul, self, other)
+
+
+_VALUES = operator.attrgetter("low", "expected", "high")
+
+
+def map_ranges(function: Callable[..., float], *ranges: Range) -> Range:
+    """Apply a function to the low, the expected and the high values."""
+    return Range(*map(function, *map(_VALUES, ranges)))
+
+
+CALLS = Range(1, 1, 2)
+"""Calls for a request.
+
+One, and in the high value a corrective request after an unusable answer. Identical groups share a request
+but are counted each, since finding them takes memory that grows with the file. A third call, after a refusal,
+a cut off answer or a smaller context, is not counted.
+"""
+PROMPT = Range(0.85, 1.0, 1.35)
+"""Ratio of the tokens of a prompt to its bytes at BYTES_PER_TOKEN.
+
+Expected is measured: on the rollouts of tau-bench the rate gives 500,918 tokens, OpenAI's o200k_base counts
+495,962. Low and high are assumptions about other tokenizers.
+"""
+ENTRY = Range(25, 60, 150)
+"""Completion tokens for one rollout: its id, its score and one or two sentences. An assumption."""
+THINKING = Range(300, 1500, 8000)
+"""Reasoning tokens for each request to a reasoning model, billed as completion tokens.
+
+An assumption: they depend on the model, the requested effort and the group. A model that reasons only on
+request may stay below the low value.
+"""
+ESCALATED = Range(0, 0.2, 1)
+"""Share of the groups that passes leave unresolved but not tied, so that a stronger judge is asked.
+
+Expected is simulated with the judge `simulated` and groups of 8. The F test tells the scores from noise, but
+the reliability is below 0.8, in 14 to 31 % of the groups after two passes, in 16 to 19 % after four and in
+about 10 % after eight, depending on the spread of the true scores. It depends on the judge; none and all are
+possible.
+"""
+ALWAYS, NEVER = Range(1, 1, 1), Range(0, 0, 0)
+_POSSIBLE = Range(0, 1, 1)
+_REQUESTS: dict[JudgeRole, Range] = {
+    "panel": ALWAYS,
+    "fallback": Range(0, 0, 1),
+    "escalation": ESCALATED,
+}
+"""Requests for a group by the judge's role; a fallback is expected to get none."""
+_MIN_ADAPTIVE = 2
+"""Passes of `--adaptive` for every group; the others go to groups that need them."""
+_PERHAPS_THINKING = Range(0, 0, THINKING.high)
+"""Reasoning tokens of a model that is not in the price list: it may reason."""
+_ESCAPING = 1.08
+"""Ratio of the bytes of a prompt as a JSON string to its bytes; on the rollouts of tau-bench 1,874,287 become
+2,020,220.
+"""
+_LINE_BYTES = 608
+"""Measured bytes of a line of a request file without its prompt; most are the schema of the answer."""
+_KEYS = 5
+"""Keys of groups that are too long, as examples."""
+_BITS = 8
+"""Binary digits of a rollout's tokens that are counted: a quantile is exact to one part in 128."""
+_ONE_GROUP = SampleWeight()
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Totals of one judge or of all judges, without requests that the ledger answers; fields as in `--json`.
+
+    `kept` counts requests that the ledger answers, `kept_failed` those of them that failed for good.
+    `cost_usd` and `max_cost_usd` are None if a price is unknown; `max_cost_usd` is the least `--max-cost`
+    that admits every call at the high figures.
+    """
+
+    calls: Range
+    kept: int
+    kept_failed: int
+    prompt_tokens: Range
+    completion_tokens: Range
+    cost_usd: Range | None
+    max_cost_usd: float | None
+
+    def __add__(self, other: Totals) -> Totals:
+        """Add field by field; in `max_cost_usd` each judge has the reservation for its first call."""
+        sums: list[Any] = []
+        for each in fields(self):
+            left, right = getattr(self, each.name), getattr(other, each.name)
+            sums.append(None if left is None or right is None else left + right)
+        return Totals(*sums)
+
+
+@dataclass(slots=True)
+class JudgeEstimate:
+    """Estimate of the requests to one judge of a run.
+
+    `name` is the model's name as given. `find_reply` looks up replies in the ledger. `panel_index` decides
+    the order of the judge's first pass. `calls`, `window_calls`, `prompt` and `answers` (tokens) are sums
+    with one call for each request. `too_long` groups exceed the judge's context, `too_long_keys` are keys of
+    the first; `windowed` groups need several requests a pass.
+    """
+
+    name: str
+    model: ModelInfo
+    params: Mapping[str, Any] = field(default_factory=dict)
+    find_reply: FindReply | None = None
+    role: JudgeRole = "panel"
+    panel_index: int = 0
+    ask: AskSettings = field(default_factory=AskSettings)
+    adaptive: bool = False
+    calls: Range = Range(0.0, 0.0, 0)
+    window_calls: Range = Range(0.0, 0.0, 0)
+    prompt: Range = NEVER
+    answers: Range = NEVER
+    cached: int = 0
+    cached_failed: int = 0
+    too_long: int = 0
+    windowed: int = 0
+    too_long_keys: tuple[str, ...] = ()
+    _longest: tuple[int, Request | None] = (-1, None)
+
+    def add_group(
+        self, key: str, layout: PromptLayout, weight: SampleWeight = _ONE_GROUP
+    ) -> None:
+        """Add the requests of a group and of those that it stands for."""
+        first = requests_of_pass(layout, self.ask, pass_of_judge(0, self.panel_index))
+        if not first:
+            self.too_long += weight.groups
+            self.too_long_keys = (*self.too_long_keys, key)[:_KEYS]
+            return
+        self.windowed += weight.groups * (len(first) > 1)
+        if layout.alone and self.role == "escalation":
+            return  # a tied group is not escalated
+        for pass_index in range(pass_count(layout, self.ask, len(first))):
+            # `--adaptive` spends as many passes on average as were asked for: the first two on every group,
+            # the others are expected to be spent, though not evenly
+            certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
+            times = _REQUESTS[self.role] * (ALWAYS if certain else _POSSIBLE)
+            for part in requests_of_pass(
+                layout, self.ask, pass_of_judge(pass_index, self.panel_index)
+            ):
+                self._request(layout, part, times, weight)
+
+    def add(self, tokens: Range, rollouts: int, times: Range) -> None:
+        """Add a request that is made `times` times, given its prompt tokens and distinct rollouts."""
+        self.calls += times
+        self.prompt += tokens * times
+        reasons = self.model.reasoning
+        thinking = (
+            _PERHAPS_THINKING if reasons is None else THINKING if reasons else NEVER
+        )
+        answer = Range(rollouts, rollouts, rollouts) * ENTRY + thinking
+        if limits := [
+            limit
+            for limit in (stated_limit(self.params), self.model.max_output)
+            if limit
+        ]:
+            answer = map_ranges(partial(min, *limits), answer)
+        self.answers += answer * times
+
+    def totals(self, price: Price | None, calls: Range = CALLS) -> Totals:
+        """Return the totals at a price, with each request made `calls` times.
+
+        The pool reserves the price of the longest request until it knows a usage: a lower `--max-cost` would
+        admit no call.
+        """
+        if not self.calls.high:
+            price = Price(
+                0.0, 0.0, 0.0
+            )  # no call is left, so an unknown price does not count
+        prompt = map_ranges(round, self.prompt * (PROMPT * calls))
+        answers = map_ranges(round, self.answers * calls)
+        cost = cap = None
+        if price is not None:
+            cost = map_ranges(lambda *tokens: price.of(Usage(*tokens)), prompt, answers)
+            _, longest = self._longest
+            highest = Estimates(stated_limit(self.params)).highest
+            cap = (
+                cost.high
+                if longest is None
+                else max(cost.high, price.of(highest(longest)))
+            )
+        return Totals(
+            self.calls * calls,
+            self.cached,
+            self.cached_failed,
+            prompt,
+            answers,
+            cost,
+            cap,
+        )
+
+    def batches(self, limits: Limits) -> Range:
+        """Return the number of batches for the requests within a provider's limits."""
+
+        def count(calls: float, tokens: float) -> int:
+            size = tokens * BYTES_PER_TOKEN * _ESCAPING + calls * _LINE_BYTES
+            by_number = calls / limits.requests if limits.requests else 0.0
+            return math.ceil(
+                max(by_number, size / limits.bytes if limits.bytes else 0.0)
+            )
+
+        return map_ranges(count, self.calls * CALLS, self.prompt * CALLS)
+
+    def _request(
+        self,
+        layout: PromptLayout,
+        part: RequestPart,
+        times: Range,
+        weight: SampleWeight,
+    ) -> None:
+        """Add one request, or count it as cached if the ledger answers it.
+
+        The groups that this one stands for are not looked up: the same is expected of them, and the high
+        values count them as not answered.
+        """
+        size, groups = layout.tokens_of(part.distinct), weight.groups
+        request = (
+            write_prompt(layout, self.ask, part)
+            if self.find_reply or size > self._longest[0]
+            else None
+        )
+        reply = self.find_reply(request) if self.find_reply and request else None
+        if reply is None:
+            times *= Range(groups, groups, groups)
+            if size > self._longest[0]:
+                self._longest = size, request
+        else:
+            times = Range(0, 0, times.high * (groups - 1))
+            self.cached += groups
+            self.cached_failed += groups if isinstance(reply, CallError) else 0
+        limit = self.ask.context_tokens or math.inf
+        if len(part.distinct) < len(layout.distinct):
+            self.window_calls += times
+        mean, longest = (
+            min(size * ratio, max(size, limit))
+            for ratio in (weight.mean, weight.longest_ratio)
+        )
+        self.add(Range(mean, mean, longest), len(part.distinct), times)
+
+
+@dataclass(slots=True)
+class Estimate:
+    """Estimates of all judges, and statistics of the prompts.
+
+    `laid_out` groups stand for all groups; `exact` if these are all. `sizes` counts groups by their number of
+    rollouts. Groups with `equal` original rewards teach nothing. `spread` is the sum, over the `spreads`
+    groups with two rewards or more, of the highest less the lowest. `shared` of the `bytes` of prompts are
+    context and tools that all rollouts of a group have. `lengths` counts rollouts by their tokens, shared
+    ones included. `suspect` counts rollouts that address a judge. `coverage` is of the groups laid out.
+    """
+
+    judges: tuple[JudgeEstimate, ...]
+    laid_out: int = 0
+    exact: bool = True
+    sizes: Counter[int] = field(default_factory=Counter)
+    equal: int = 0
+    spread: float = 0.0
+    spreads: int = 0
+    identical_rollouts: int = 0
+    tied_groups: int = 0
+    suspect: int = 0
+    bytes: int = 0
+    shared: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)
+    coverage: Coverage = field(default_factory=Coverage)
+
+    @property
+    def totals(self) -> Totals:
+        """Return the totals of all judges together."""
+        first, *others = (judge.totals(judge.model.price) for judge in self.judges)
+        return sum(others, first)
+
+    @property
+    def widest(self) -> JudgeEstimate:
+        """Return the judge on the panel with the largest context: groups too long for it fail."""
+        panel = (judge for judge in self.judges if judge.role == "panel")
+        return min(panel, key=lambda judge: judge.too_long)
+
+    @property
+    def comparable(self) -> int:
+        """Return the number of groups with two distinct rollouts or more."""
+        return self.sizes.total() - self.tied_groups
+
+    def add(self, group: Group, weight: SampleWeight) -> None:
+        """Add a group and those that it stands for; judges share its layout if it needs no shortening."""
+        first = self.judges[0].ask
+        layout = build_layout(group, first)
+        self._add_rewards(group, weight.groups)
+        if not layout.distinct:
+            return
+        self.laid_out += 1
+        self.exact = self.exact and weight.groups == 1
+        self.coverage.add(group, layout)
+        self._add_prompts(group, layout, weight.groups)
+        for judge in self.judges:
+            limit = judge.ask.context_tokens
+            fits = not layout.shortening and (limit is None or layout.tokens <= limit)
+            own = (
+                layout if fits or judge.ask == first else build_layout(group, judge.ask)
+            )
+            judge.add_group(group.key, own, weight)
+
+    def _add_rewards(self, group: Group, groups: int) -> None:
+        """Count the rollouts that can be judged, and compare their original rewards."""
+        rewards: dict[int | str, float | None] = {}
+        for i, rollout in enumerate(group.rollouts):
+            if rollout.error is None:
+                name, reward = (
+                    i if rollout.member is None else rollout.member,
+                    number(rollout.reward),
+                )
+                rewards[name] = max(
+                    (r for r in (reward, rewards.get(name)) if r is not None),
+                    default=None,
+                )
+        if not rewards:
+            return
+        self.sizes[len(rewards)] += groups
+        known = [reward for reward in rewards.values() if reward is not None]
+        if len(known) > 1:
+            self.spread += groups * (max(known) - min(known))
+            self.spreads += groups
+            self.equal += groups * (
+                len(known) == len(rewards) and max(known) == min(known)
+            )
+
+    def _add_prompts(self, group: Group, layout: PromptLayout, groups: int) -> None:
+        rollouts = {
+            i if rollout.member is None else rollout.member: distinct
+            for i, (rollout, distinct) in enumerate(
+                zip(group.rollouts, layout.owner, strict=True)
+            )
+            if distinct is not None
+        }
+        self.identical_rollouts += groups * (len(rollouts) - len(layout.distinct))
+        self.tied_groups += groups * layout.alone
+        self.suspect += groups * sum(owner in layout.suspects for owner in layout.owner)
+        common = len(layout.context.encode()) + len(layout.tools.encode())
+        sizes = [len(text.encode()) for text in layout.distinct]
+        self.shared += groups * common
+        self.bytes += groups * (common + sum(sizes))
+        for distinct in rollouts.values():
+            tokens = int((common + sizes[distinct]) / BYTES_PER_TOKEN)
+            self.lengths[leading_bits(tokens, _BITS)] += groups
+
+
+def estimate(
+    groups: Iterable[tuple[Group, SampleWeight]], judges: Sequence[JudgeEstimate]
+) -> Estimate:
+    """Add up groups in memory that does not grow with their number; the first judge is on the panel."""
+    result = Estimate(tuple(judges))
+    for group, weight in groups:
+        result.add(group, weight)
+    return result

@@ -1,0 +1,467 @@
+"""Judges that stay open for groups from Python: one pool, one ledger and one budget for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import inspect
+import logging
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import CancelledError, Future, wait
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+
+from ruler_cli.errors import CapReached, UsageError, WrongShapeError
+from ruler_cli.pool.engine import StopSignal, running_loop
+from ruler_cli.runs.file import open_judges, resolve_judges
+from ruler_cli.runs.object_groups import JudgedGroup
+from ruler_cli.runs.object_values import G
+from ruler_cli.runs.open_scorer import (
+    CLOSED,
+    Groups,
+    GroupStream,
+    OpenScorer,
+    list_groups,
+)
+from ruler_cli.settings.contradictions import refuse_contradictions
+from ruler_cli.settings.models import ScoreSettings
+from ruler_cli.types import Observer, Problem, Summary
+
+T = TypeVar("T")
+_FILES = (
+    ("grouping", "auto"), ("group_by", None), ("shard", None), ("limit", None),
+)  # fmt: skip
+"""Settings of `InputSettings` that say how a file is read, each with its default."""
+
+
+_LOG = logging.getLogger("ruler_cli")
+
+
+class Log(Observer):
+    """Passes a run's notes and warnings to Python's `logging`, as logger `ruler_cli`."""
+
+    def note(self, sentence: str) -> None:
+        """Log a sentence."""
+        _LOG.info("%s", sentence)
+
+    def warn(self, sentence: str) -> None:
+        """Log a warning."""
+        _LOG.warning("%s", sentence)
+
+    def problem(self, problem: Problem) -> None:
+        """Log a part of the input that could not be read."""
+        _LOG.info("%s %s", problem.where, problem.reason)
+
+    def failed(self, group: str, kind: str, reason: str) -> None:
+        """Log a group that could not be scored."""
+        _LOG.info("%s: not scored (%s): %s", group, kind, reason)
+
+    def replied(self, group: str, text: str) -> None:
+        """Log a judge's reply, with `settings.debug`."""
+        _LOG.info("judge on group %s: %s", group, text)
+
+
+def guarded(observer: Any) -> Observer:
+    """Return an observer that passes events on, and logs those that the given one has no method for.
+
+    The program's own observer watches the run. It must not cost a score that is paid for: the first
+    exception of each method is logged, none is raised. WrongShapeError if it is no Observer.
+    """
+    if not isinstance(observer, Observer | None):
+        given = (
+            "a class"
+            if isinstance(observer, type)
+            else f"of type {type(observer).__name__}"
+        )
+        raise WrongShapeError(
+            f"observer: is {given}; give an object whose class inherits from Observer"
+        )
+    safe = Log()
+    for name in [name for name in vars(Observer) if not name.startswith("_")]:
+        method = getattr(safe if observer is None else observer, name)
+        if getattr(method, "__func__", None) is not getattr(Observer, name):
+            setattr(safe, name, _guarded(name, method))
+    return safe
+
+
+def _guarded(name: str, method: Callable[..., object]) -> Callable[..., None]:
+    logged = False
+
+    def call(*event: Any) -> None:
+        nonlocal logged
+        try:
+            result = method(*event)
+            if inspect.iscoroutine(result):
+                result.close()
+                raise TypeError(
+                    "it is an async method, which nobody awaits; write it without async"
+                )
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - of the program; its traceback is logged
+            if not logged:
+                _LOG.exception("`%s` of the observer failed; the run goes on", name)
+            logged = True
+
+    return call
+
+
+class Scorer:
+    """The judges of a run, open for any number of groups from Python.
+
+    Use it as an async context: `async with Scorer(settings) as scorer`, or between `await scorer.open()` and
+    `await scorer.close()`. Code without asyncio uses `with Scorer(settings) as scorer` and
+    `scorer.score_all(groups)`: the judges are then in an event loop in a thread of its own.
+
+    All that is scored while it is open shares one pool (rate limits, adaptive concurrency, retries), one
+    ledger, one `max_cost` and one `max_failures`, whatever thread it comes from. Replies are kept in the
+    command's own ledger unless `settings.ledger` says otherwise, so a program that is run again pays for
+    nothing twice.
+    """
+
+    def __init__(
+        self, settings: ScoreSettings | None = None, *, observer: Observer | None = None
+    ) -> None:
+        """UsageError for settings that contradict one another, or that only a file can have."""
+        self._settings, self._observer = _checked(settings), guarded(observer)
+        self._parts: OpenScorer | None = None
+        self._thread: threading.Thread | None = None
+        self._last: Summary | None = None
+
+    async def open(self) -> Self:
+        """Open the judges and the ledger in this event loop, until `close`, or until the loop ends.
+
+        UsageError if a key, an address or a price is missing, or if it is open already.
+        """
+        running_loop()
+        self._refuse_open()
+        async with AsyncExitStack() as stack:
+            resolved, stop_signal = (
+                resolve_judges(self._settings),
+                StopSignal(outages=False),
+            )
+            panel = await open_judges(self._settings, resolved, stop_signal, stack)
+            self._refuse_open()
+            parts = OpenScorer(self._settings, self._observer, panel)
+            stack.push_async_callback(parts.close)
+            self._parts = parts
+            parts.keeper = asyncio.create_task(self._keep_open(parts, stack.pop_all()))
+        await asyncio.sleep(
+            0
+        )  # a task that is cancelled before it begins would close nothing
+        return self
+
+    async def close(self) -> None:
+        """End what is still running, its callers get a UsageError, and close judges and ledger.
+
+        Closing it twice does no harm.
+        """
+        running_loop()
+        parts = self._parts
+        if parts is None or not _set_closing(parts):
+            return
+        with anyio.CancelScope(shield=True):
+            await asyncio.wrap_future(parts.closed)
+
+    async def __aenter__(self) -> Self:
+        """Open it, as `open` does."""
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """Close it, as `close` does."""
+        await self.close()
+
+    def __enter__(self) -> Self:
+        """Open the judges and the ledger in a thread of its own, as `open` does, for `score_all`."""
+        _refuse_loop(
+            "`with Scorer(settings)`", "use `async with Scorer(settings) as scorer`"
+        )
+        with _OPENING:
+            self._open_in_thread()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """Close it, as `close` does."""
+        parts, thread = self._parts, self._thread
+        if parts is None or thread is None or not _set_closing(parts):
+            return
+        parts.closed.result()
+        thread.join()
+
+    async def score(self, group: G, *, rubric: str | None = None) -> JudgedGroup[G]:
+        """Score one group; its failure is a value with a reason. May be called from many tasks at once.
+
+        `group` is a list of rollouts, a dict with `trajectories`, a dict of any format that holds a group, or
+        an object with ART's attributes, and stays as it is. `rubric` takes the place of its own and of that
+        of the settings. WrongShapeError if it is of no shape that is known; RulerError if the judges refused
+        the run, or too many groups failed. If `max_cost` is reached, groups in flight fail with kind
+        `budget`, and each later call raises CapReached unless the ledger answers it.
+        """
+        loop, parts = running_loop(), self.opened
+        if parts.loop is loop:
+            return await parts.one(group, rubric)
+        return await _forwarded(parts, parts.one(group, rubric))
+
+    async def score_groups(
+        self, groups: Groups[G]
+    ) -> AsyncGenerator[JudgedGroup[G], None]:
+        """Score many groups: yield each as soon as it and all before it are done, in the order given.
+
+        Groups are read no further ahead than the judges need. An iterable is read in the event loop, so one
+        that waits has to be an async iterable. With `adaptive` or `escalate` 64 neighbours share their
+        passes, so `groups` must not wait for a score before the next group comes. With `debias` or
+        `standardize` all groups are held until the last is judged.
+
+        A group that could not be scored is a value with a reason. An error that stops the run (the judges
+        refused it, `max_cost` is reached, too many failed, `groups` itself raised) is raised after
+        everything that is done has been yielded. Leaving the loop early ends the calls in flight. If
+        `max_cost` is reached, a list is still read to its end, and any other iterable no further.
+        """
+        loop, parts = running_loop(), self.opened
+        if parts.loop is not loop:
+            raise UsageError(
+                "score_groups: the Scorer is open in another event loop; await `scorer.score(group)` for "
+                "each group, or call `scorer.score_all(groups)` in a thread"
+            )
+        async with GroupStream(parts, groups) as stream:
+            async for judged in stream:
+                yield judged
+
+    def score_all(self, groups: Iterable[G]) -> list[JudgedGroup[G]]:
+        """Score groups, and return them in the order given when all are done: for code without asyncio.
+
+        May be called from many threads at once. A Scorer that was never open is opened in a thread of its
+        own, and closed when the program ends. Errors are those of `score_groups`; if `max_cost` is reached,
+        it is raised only if no group has scores. Interrupting it ends its calls.
+        """
+        _refuse_loop(
+            "`score_all`", "use `await scorer.score(group)`, or call it in a thread"
+        )
+        listed = list_groups(groups)
+        with _OPENING:
+            if self._parts is None and self._last is None:
+                self._open_in_thread()
+        parts = self.opened
+        return _result(parts, _scored(parts, listed))
+
+    def summary(self) -> Summary:
+        """Return the counts of all groups since it was opened, their tokens and cost, also once it is closed.
+
+        With `debias` or `standardize` each stream is a batch, and the figures are of the newest one.
+        """
+        parts = self._parts
+        if parts is not None and _elsewhere(parts):
+            with suppress(UsageError):  # it is closed in this moment
+                return _result(parts, _call(parts.summary))
+        return self._last or Summary() if parts is None else parts.summary()
+
+    @property
+    def opened(self) -> OpenScorer:
+        """The open judges; UsageError if they are not open."""
+        if self._parts is None:
+            if self._last is not None:
+                raise UsageError("the Scorer is closed; open it again")
+            ways = "as `async with Scorer(settings) as scorer`, or as `with` where no event loop runs"
+            raise UsageError(f"the Scorer is not open; use it {ways}")
+        if self._parts.pid != os.getpid():
+            raise UsageError(
+                "the Scorer was opened before this process was forked; make one in each process"
+            )
+        return self._parts
+
+    def _refuse_open(self) -> None:
+        if self._parts is not None and not self._parts.loop.is_closed():
+            raise UsageError(
+                "the Scorer is open already; make another one, or share it"
+            )
+
+    def _open_in_thread(self) -> None:
+        opened = Future[None]()
+        self._thread = threading.Thread(
+            target=self._live, args=(opened,), name="ruler-scorer", daemon=True
+        )
+        self._thread.start()
+        opened.result()
+
+    def _live(self, opened: Future[None]) -> None:
+        """Open it, and run its event loop until it is closed; `opened` is done once it is open."""
+
+        async def live() -> None:
+            try:
+                await self.open()
+                keeper = (
+                    self.opened.keeper
+                )  # of one that is closed at once there is none
+            except BaseException as error:  # noqa: BLE001 - raised where it is opened
+                opened.set_exception(error)
+                return
+            opened.set_result(None)
+            await keeper
+
+        # a thread that waits for those of the loop cannot be started any more when the program ends
+        with suppress(RuntimeError):
+            asyncio.run(live())
+
+    async def _keep_open(self, parts: OpenScorer, stack: AsyncExitStack) -> None:
+        """Hold the judges and the ledger open until `close`, or until the event loop cancels its tasks."""
+        _OPEN.add(parts)
+        error: Exception | None = None
+        try:
+            async with stack:
+                await parts.closing.wait()
+                self._forget(parts)
+        except asyncio.CancelledError:
+            pass
+        except Exception as raised:  # noqa: BLE001 - raised where it is closed
+            error = raised
+        self._forget(parts)
+        _OPEN.discard(parts)
+        if error is None:
+            parts.closed.set_result(None)
+            return
+        parts.closed.set_exception(error)
+        if not parts.closing.is_set():  # nobody closes it
+            _LOG.error("%s", error)
+
+    def _forget(self, parts: OpenScorer) -> None:
+        """Note that it is closed, unless it is open again by now."""
+        if self._parts is parts:
+            self._parts = None
+        if self._parts is None:
+            self._last = parts.summary()
+
+
+_OPENING = threading.RLock()
+"""Held while a Scorer is opened in a thread of its own, so that it is open once."""
+if hasattr(
+    os, "register_at_fork"
+):  # else a process that is forked meanwhile would wait for it for ever
+    os.register_at_fork(
+        before=_OPENING.acquire,
+        after_in_parent=_OPENING.release,
+        after_in_child=_OPENING.release,
+    )
+_OPEN = set[OpenScorer]()
+"""All that is open in any thread."""
+_END, _LOOK = 5.0, 1.0
+"""Seconds that the end of the program waits for them, and between looks if an event loop still runs."""
+
+
+@atexit.register
+def _close_open() -> None:
+    """Close what the program left open in other threads, while their event loops still run."""
+    for closed in wait(
+        [parts.closed for parts in tuple(_OPEN) if _set_closing(parts)], _END
+    ).done:
+        if error := closed.exception():
+            _LOG.error("%s", error)
+
+
+def _elsewhere(parts: OpenScorer) -> bool:
+    """Tell if the event loop of an open Scorer runs in another thread."""
+    with suppress(RuntimeError):
+        if parts.loop is asyncio.get_running_loop():
+            return False
+    return parts.pid == os.getpid() and parts.loop.is_running()
+
+
+def _refuse_loop(name: str, remedy: str) -> None:
+    """Raise UsageError if an event loop runs in this thread: what blocks the thread blocks the loop."""
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise UsageError(f"{name} would block the event loop of this thread; {remedy}")
+
+
+def _set_closing(parts: OpenScorer) -> bool:
+    """Have an open Scorer closed. Return False if its event loop runs no more, or in another process."""
+    if parts.pid == os.getpid() and parts.loop.is_running():
+        with suppress(RuntimeError):  # it ends in this moment, and closes all
+            parts.loop.call_soon_threadsafe(parts.closing.set)
+            return True
+    return False
+
+
+def _start(parts: OpenScorer, work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Begin work in the event loop of an open Scorer; UsageError if that runs no more."""
+    if _elsewhere(parts):
+        with suppress(RuntimeError):  # it ends in this moment
+            return asyncio.run_coroutine_threadsafe(work, parts.loop)
+    work.close()
+    raise UsageError(
+        "the event loop in which the Scorer was opened runs no more; open it in another one"
+    )
+
+
+def _result(parts: OpenScorer, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of work in the event loop of an open Scorer; an interruption ends the work."""
+    future = _start(parts, work)
+    try:
+        while not future.done() and not parts.loop.is_closed():
+            wait([future], _LOOK)
+        return future.result(0)
+    except (CancelledError, TimeoutError):
+        if future.done() and not future.cancelled():
+            raise  # of the program's own groups
+        raise UsageError(CLOSED) from None
+    finally:
+        future.cancel()
+
+
+async def _forwarded(parts: OpenScorer, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of work in the event loop of an open Scorer, which is not that of this task."""
+    future = _start(parts, work)
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is None or task.cancelling():
+            raise
+        raise UsageError(CLOSED) from None
+
+
+async def _call(function: Callable[[], T]) -> T:
+    return function()
+
+
+async def _scored(parts: OpenScorer, groups: Sequence[G]) -> list[JudgedGroup[G]]:
+    """Score all groups; CapReached only if none has scores."""
+    out: list[JudgedGroup[G]] = []
+    async with GroupStream(parts, groups) as stream:
+        try:
+            async for judged in stream:
+                out.append(judged)
+        except CapReached:
+            if all(judged.failed for judged in out):
+                raise
+    return out
+
+
+def _checked(settings: ScoreSettings | None) -> ScoreSettings:
+    """Return the settings for groups from Python; UsageError if a file is needed for them."""
+    settings = ScoreSettings() if settings is None else settings
+    refuse_contradictions(settings)
+    for name, usual in _FILES:
+        if getattr(settings.input, name) != usual:
+            raise UsageError(
+                f"settings.input.{name}: says how a file is read, and these groups come from Python; leave "
+                "it out, or use `score_file`"
+            )
+    if settings.on_failure == "drop" or settings.failed is not None:
+        raise UsageError(
+            "on_failure='drop' and `failed` write files; leave them out, and skip a group whose `failed` is "
+            "true"
+        )
+    return replace(settings, input=replace(settings.input, source="-"), output="-")

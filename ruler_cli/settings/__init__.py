@@ -1,0 +1,1 @@
+"""Command line, variables and ruler.toml in, frozen settings out."""

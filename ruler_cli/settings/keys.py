@@ -1,0 +1,178 @@
+"""API keys that stand where none belongs: how they look, and text without them.
+
+A key is only read from a variable that the user names. People still give one as a value, so no sentence
+repeats a word that looks like one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ruler_cli.errors import Sentence, UsageError
+
+HIDDEN = "[key]"
+"""Text that stands for a key."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BEGINNINGS = (
+    "sk-|sk_live|gsk_|xai-|AIza|nvapi-|pplx-|csk-|ghp_|github_pat_|glpat-|dop_v1_|lsv2_"
+)
+"""First characters of the keys of providers; others are those of words, too."""
+_KEY = re.compile(
+    rf"(?:{_BEGINNINGS})[A-Za-z0-9_\-]{{6,}}|(?:hf|fw|r8|pk|rk|tgp|sk)[_-](?=\w*\d)[A-Za-z0-9_\-]{{16,}}"
+    r"|AKIA[A-Z0-9]{12,}|(?:eyJ|ya29\.)[A-Za-z0-9_\-.]{20,}"
+)
+_IN_TEXT = re.compile(
+    rf"(?<![A-Za-z0-9_])(?:{_BEGINNINGS})(?=[A-Za-z_\-]{{0,60}}\d)[A-Za-z0-9_\-]{{16,}}"
+)
+"""A key within a sentence: it is long and holds a digit, as `sk-learn` and other words do not."""
+_RANDOM = re.compile(
+    r"(?=[A-Za-z0-9+]*\d)(?=[A-Za-z0-9+]*[A-Za-z])[A-Za-z0-9+]{32,}={0,2}"
+)
+_SECRET_NAME = re.compile(
+    r"-{0,2}(?:.*[-_])?(?:api-?_?key|apikey|key|secret|token|password|passwd|authorization|credentials?)",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(
+    r".*headers?|.*cookies?|(?:.*[-_])?(?:auth|passphrase)", re.IGNORECASE
+)
+"""Names of further values that may be secrets: what they hold is not kept, though it may be harmless."""
+_MEMBER = re.compile(r"""["']([\w-]+)["']\s*:\s*["']([^"']{4,})["']""")
+"""Name and text of a member of a JSON object."""
+_HEADER = 8
+"""Characters of the shortest header that is hidden wherever it stands: a shorter one may be any word."""
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_IN_ADDRESS = re.compile(r"://[^/@\s:]*:([^/@\s]+)@|[?&]([\w-]+)=([^&#\s]+)")
+"""The password of an address, or the name and value of a part of its query."""
+_KEY_NAMES = ("api_key", "apikey", "authorization", "token", "secret", "password")
+_OWN_OPTIONS = ("--group", "--key")
+"""Options whose value is a group's key, of any form."""
+
+
+def is_variable_name(text: str) -> bool:
+    """Tell if a text can be the name of a variable, and does not look like a key."""
+    return _NAME.fullmatch(text) is not None and not looks_like_key(text)
+
+
+def is_key_name(name: str) -> bool:
+    """Tell if a parameter of this name holds a key."""
+    return name.lower().replace("-", "_") in _KEY_NAMES
+
+
+def looks_like_key(text: str) -> bool:
+    """Tell if a text, alone, looks like a provider's key: by its beginning, or as 32 random characters."""
+    return (
+        _KEY.fullmatch(text.strip()) is not None
+        or _RANDOM.fullmatch(text.strip()) is not None
+    )
+
+
+def refuse_no_variable(name: str) -> None:
+    """Raise UsageError, which does not repeat the value, if it is no name of a variable."""
+    if is_variable_name(name):
+        return
+    meant = name.strip("${} ")
+    if is_variable_name(meant):
+        right = Sentence(
+            "takes the name of a variable, without `$`: {api_key_env:{name}}",
+            name=meant,
+        )
+        raise UsageError(right, option="api_key_env")
+    given = "it is empty" if not name.strip() else "the value (not shown) is none"
+    remedy = Sentence(
+        "put the key into one (export MY_KEY=…) and give {api_key_env:MY_KEY}"
+    )
+    raise UsageError(
+        f"takes the name of a variable, and {given}", remedy, option="api_key_env"
+    )
+
+
+def refuse_key(value: str, option: str) -> None:
+    """Raise UsageError, which does not repeat the value of an option, if it looks like a key.
+
+    `provider/KEY` does, too. A path may end in a hash, as a model's snapshot on disk does.
+    """
+    if looks_like_key(value) or _KEY.fullmatch(value.rpartition("/")[2]):
+        raise UsageError(
+            "its value (not shown) looks like a key",
+            Sentence(
+                "put that into a variable (export MY_KEY=…) and name that with {api_key_env:MY_KEY}"
+            ),
+            option=option,
+        )
+
+
+def secrets_among(words: Iterable[str]) -> list[str]:
+    """Return the parts of a command line, or values of variables, that must not be printed; longest first."""
+    found, before = set[str](), ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and _SECRET_NAME.fullmatch(name):
+            found.add(value)
+        elif (
+            _SECRET_NAME.fullmatch(before)
+            and before.startswith("-")
+            and not word.startswith("-")
+        ):
+            found.add(word)
+        if before == "--api-key-env" and not is_variable_name(word):
+            found.add(word)
+        if name == "--api-key-env" and equals and not is_variable_name(value):
+            found.add(value)
+        if (
+            before.startswith("-")
+            and before not in _OWN_OPTIONS
+            and looks_like_key(word)
+        ):
+            found.add(word)
+        if equals and looks_like_key(value):
+            found.add(value)
+        if before not in _OWN_OPTIONS:
+            found.update(
+                part
+                for part in re.split(r"[\s=:/,;'\"@?&{}()]+", word)
+                if _KEY.fullmatch(part)
+            )
+        headers = _SECRET_VALUE.fullmatch(name) is not None
+        for member in _MEMBER.finditer(word):
+            if _holds_secret(member[1]) or (headers and len(member[2]) >= _HEADER):
+                found.add(member[2])
+        found.update(
+            m[1] or m[3]
+            for m in _IN_ADDRESS.finditer(word)
+            if m[1] or _SECRET_NAME.fullmatch(m[2])
+        )
+        before = word
+    return sorted((one for one in found if len(one) > 3), key=len, reverse=True)
+
+
+def without_secrets(value: Any, secrets: Iterable[str] = ()) -> Any:
+    """Return a JSON value in which keys, values that are named as keys, and all of `secrets` are `[key]`."""
+    if isinstance(value, str):
+        found = [*secrets, *secrets_among([*value.split(), value])]
+        return HIDDEN if looks_like_key(value) else without_keys(value, found)
+    if isinstance(value, Mapping):
+        return {
+            without_secrets(str(name), secrets): HIDDEN
+            if _holds_secret(str(name)) and not isinstance(inner, bool | None)
+            else without_secrets(inner, secrets)
+            for name, inner in value.items()
+        }
+    return (
+        [without_secrets(inner, secrets) for inner in value]
+        if isinstance(value, list | tuple)
+        else value
+    )
+
+
+def _holds_secret(name: str) -> bool:
+    words = _CAPITAL.sub("_", name)
+    return bool(_SECRET_NAME.fullmatch(words) or _SECRET_VALUE.fullmatch(words))
+
+
+def without_keys(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return a text in which keys, and all of `secrets`, are `[key]`."""
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return _IN_TEXT.sub(HIDDEN, text)

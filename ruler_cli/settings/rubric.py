@@ -1,0 +1,66 @@
+"""Rubrics: another scale than 0 to 1 in the grading standards, found before a judge is asked.
+
+A judge that follows such a rubric answers 85, which is no score, or means by 1 the worst of 1 to 5.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_HIGH = r"(?:[2-9]|[1-9]\d+)(?:\.0+)?(?![\d.]*\d)"
+_TO = r" ?%? ?(?:to|through|and|-|–|—|\.\.) ?"
+_COUNTED = (
+    "both", "criteria", "items", "levels", "messages", "pages", "parts", "questions", "rules", "sections",
+    "steps", "tasks", "turns", "the number from", "the number between",
+)  # fmt: skip
+"""Words after which numbers are those of things."""
+_APART = "".join(f"(?<!{words} )" for words in _COUNTED)
+_SPAN = rf"(?:{_APART}(?<![\d.])[01](?:\.0+)?{_TO}{_HIGH}|(?<!\d )out of {_HIGH})"
+_FOLLOWS = "where|with|for|based|depending|scale|points?|range|and|or|by|according|to|in|on|only"
+_SCALE = rf"(?:{_SPAN}(?= ?%? ?(?:$|[^\w\s%]|(?:{_FOLLOWS})\b))|\b{_HIGH}[- ]point (?:Likert )?scale)"
+"""A scale that ends above 1, and no count of things: nothing follows, or one of a few words."""
+_NOUN = r"(?:scores?|scoring|ratings?|grades?|marks?|scale)"
+_ANSWER = "giv(?:e|ing)|assign(?:ing)?|provid(?:e|ing)|return|output|respond|reply|answer|use|choose|produce|write"
+_TOLD = r"(?:(?:please|then|finally|now|also|and|you|must|should|will|are|need|your|task|is|to) )*"
+_NAMED = r"(?:(?:the|your|each|an?|final|overall|total|numeric|numerical|quality|integer|is) )*"
+_BEST = "maximum|max|highest|top|perfect|best|full"
+_SENTENCES = (
+    rf"{_TOLD}(?:score|rate|grade)\b.{{0,80}}?{_SCALE}",
+    rf"{_TOLD}(?:{_ANSWER})\b.{{0,60}}?\b(?:{_NOUN}|number|integer)\b.{{0,60}}?{_SCALE}",
+    rf"{_TOLD}(?:on|using|use|from) (?:an? )?(?:{_NOUN}\b.{{0,30}}?)?{_SCALE}",
+    rf"{_NAMED}{_NOUN}\b.{{0,60}}?{_SCALE}",
+    rf"(?:a )?(?:score|rating)(?: of)? {_HIGH}(?! ?(?:points?|pts))(?:\W|$)",
+    rf"{_NAMED}(?:{_BEST}) (?:possible )?(?:score|rating)(?: is| of|:| =)? {_HIGH}",
+    rf".{{0,60}}\b(?:is|are|be) (?:rated|scored|graded)\b.{{0,60}}?{_SCALE}",
+)
+"""Beginnings of sentences that tell a judge how to score; what agents are to do begins in another way."""
+_TELLS = rf"\W*(?:\d+\W+)?(?:[^:,]{{0,80}}[:,] )?(?:{'|'.join(_SENTENCES)})"
+_SHOWN = rf"{_SCALE}|(?:score|rating)(?: of| is|:| =)? {_HIGH}"
+_UNIT = rf"(?<![\d.])0(?:\.0+)?(?:(?:{_TO}| or )1(?:\.0+)?(?![\d.]*\d|%)|, 0?\.\d)|\bdivide|normali[sz]"
+"""The scale from 0 to 1, some of its scores, or a way from another scale to it."""
+_BEGINNING = 400
+"""Characters of a sentence that are searched: more than any of `_SENTENCES` spans."""
+_END = r"[\n;!?]|\. "
+
+
+@lru_cache(64)  # a rubric is that of many groups
+def other_scale(rubric: str) -> str:
+    """Return the words of a rubric that name another scale than 0 to 1; empty if there are none."""
+    if re.search(_UNIT, rubric, re.IGNORECASE):
+        return ""
+    for part in re.split(_END, rubric):
+        sentence = " ".join(part.split())
+        found = re.match(_TELLS, sentence[:_BEGINNING], re.IGNORECASE)
+        if found is not None:
+            shown = re.search(_SHOWN, found[0], re.IGNORECASE)
+            return found[0] if shown is None else shown[0]
+    return ""
+
+
+def scale_mistake(rubric: str | None) -> str:
+    """Return why no judge is asked with a rubric, and what to do; empty if it can be used."""
+    scale = other_scale(rubric) if rubric else ""
+    if not scale:
+        return ""
+    return f"names another scale ({scale}), and scores are from 0 to 1; grade in words, or from 0 to 1"

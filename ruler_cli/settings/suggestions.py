@@ -1,0 +1,105 @@
+"""Suggestions for a mistyped word, file or path.
+
+Only errors need them, so `difflib` is imported inside the function.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+_MOST = 5000
+"""Names to compare at most: a directory or a record may hold any number, and an error must not take long."""
+_DEEP = 4
+"""Levels of a record that are searched."""
+_FOLDERS = 50
+"""Folders of a path that are searched for a mistyped one."""
+
+
+def nearest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the choice nearest in spelling, None if no ratio reaches `cutoff`, from 0 to 1.
+
+    Case, `-`, `_` and blanks count for nothing.
+    """
+    from difflib import get_close_matches
+
+    by_spelling = {_bare(choice): choice for choice in islice(choices, _MOST)}
+    matches = get_close_matches(_bare(word), by_spelling, 1, cutoff)
+    return by_spelling[matches[0]] if matches else None
+
+
+def question(suggestion: str | None) -> str:
+    """Return the end of a sentence that asks about a suggestion; empty for None."""
+    return f"; did you mean {suggestion}?" if suggestion is not None else ""
+
+
+def other_file(name: str, otherwise: str, *, before: str = "") -> str:
+    """Return what to do about a missing file: write the nearest name, with `before`, else `otherwise`."""
+    near = suggest_file(name)
+    return otherwise if near is None else f"did you mean {before}{near}?"
+
+
+def suggest_file(name: str, but: str = "") -> str | None:
+    """Return the path of the file or directory with the name nearest to a missing one's, but not `but`."""
+    folder, last = os.path.split(name.rstrip("/"))
+    if folder and not os.path.isdir(folder):  # noqa: PTH112 - no error if the name is too long
+        other = suggest_file(folder, but) if folder.count("/") < _FOLDERS else None
+        if other in (
+            None,
+            folder,
+        ):  # a file that is no directory is the nearest to itself
+            return None
+        return suggest_file(os.path.join(other, last), but)  # noqa: PTH118 - keeps `./`
+    try:
+        with os.scandir(folder or ".") as entries:
+            others = (
+                entry
+                for entry in entries
+                if entry.path.removeprefix("./") != but.removeprefix("./")
+            )
+            names = (
+                one.name
+                for one in others
+                if one.name != last and not one.name.endswith(".partial")
+            )
+            match = nearest(
+                last, names, 0.8
+            )  # the name itself may be a link to nothing
+    except (OSError, ValueError):
+        return None
+    if (
+        match is None
+        or nearest(last.partition(".")[0], [match.partition(".")[0]], 0.5) is None
+    ):
+        return None  # the ending alone makes no two names alike
+    return os.path.join(folder, match)  # noqa: PTH118 - as above
+
+
+def suggest_path(dotted: str, records: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the dotted path in the records nearest to one that they lack: whole, else by its last part."""
+    known = dict.fromkeys(
+        islice((one for record in records for one in _paths(record, "", _DEEP)), _MOST)
+    )
+    ends = {one.rsplit(".", 1)[-1]: one for one in reversed(known)}
+    return nearest(dotted, known, 0.7) or ends.get(
+        nearest(dotted.rsplit(".", 1)[-1], ends, 1.0) or ""
+    )
+
+
+def _paths(value: Any, before: str, deep: int) -> Iterator[str]:
+    """Yield every dotted path into an object; those into a group's rollouts as from one rollout."""
+    if isinstance(value, Mapping) and deep:
+        for key, inner in value.items():
+            if isinstance(key, str) and key:
+                yield before + key
+                yield from _paths(inner, f"{before}{key}.", deep - 1)
+        rollouts = value.get("trajectories")
+        if not before and isinstance(rollouts, list):
+            for item in rollouts[:5]:
+                yield from _paths(item, "", deep - 1)
+
+
+def _bare(word: str) -> str:
+    return word.casefold().replace("_", "").replace("-", "").replace(" ", "")

@@ -1,1 +1,0 @@
-"""Scores and a record's bytes → the annotated record → a file, atomically."""
