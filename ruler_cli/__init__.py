@@ -24,13 +24,13 @@ if TYPE_CHECKING:
         score_group,
         score_groups,
     )
+    from ruler_cli.runs.load_settings import load_settings
     from ruler_cli.runs.object_groups import (
         GroupWithoutScores,
         GroupWithScores,
         JudgedGroup,
     )
     from ruler_cli.runs.scorer import Scorer
-    from ruler_cli.settings.load import load_settings
     from ruler_cli.settings.models import (
         AskSettings,
         CombineSettings,
@@ -90,7 +90,7 @@ _MODULES = (
     "formats.output_fields",
     "runs.object_groups",
     "runs.scorer",
-    "settings.load",
+    "runs.load_settings",
     "runs.api",
 )
 """The modules that define these names: the ones that import little come first."""

@@ -138,7 +138,7 @@ def of_file(path: Path, more: dict[str, Any] | None = None, **parts: Any) -> Any
 
 def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
     """Return a mistake in each public call, and each error of a run, by what its sentence says."""
-    options: Any = ruler_cli.settings
+    options: Any = ruler_cli.load_settings
     at = partial(JudgeSettings, api_base=server.base)
     offline, one = JudgeSettings("offline"), group("g", 0.1, 0.9)
     file = write(folder / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(3)])

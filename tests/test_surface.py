@@ -28,8 +28,8 @@ from ruler_cli import (
 )
 from ruler_cli.cli.parse_options import read_options
 from ruler_cli.errors import UsageError
+from ruler_cli.runs.load_settings import score_settings
 from ruler_cli.settings.contradictions import refuse_contradictions
-from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.options import (
     COMMAND_ONLY,
     COMMANDS,
@@ -262,7 +262,7 @@ def test_one_rule(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rubric.txt").write_text("Be fair.\n")
     assert VALUES.keys() | OTHER_FORM == SettingsOptions.__annotations__.keys()
-    options: Any = ruler_cli.settings
+    options: Any = ruler_cli.load_settings
     for option, values in VALUES.items():
         for value in values:
             assert made_with(option, value) == options(**{option: value}), (

@@ -19,7 +19,7 @@ from ruler_cli.cli.report_sentences import pair_counts
 from ruler_cli.cli.units import count, shorten
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.settings.load import scored_input
+from ruler_cli.runs.load_settings import scored_input
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from ruler_cli.cli.render import not_rendered
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import columns, count, counts, iso, rounded, size
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.settings.load import file_note, score_settings
+from ruler_cli.runs.load_settings import file_note, score_settings
 from ruler_cli.settings.models import ledger_path
 from ruler_cli.settings.options import Options
 

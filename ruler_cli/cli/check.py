@@ -16,7 +16,7 @@ from ruler_cli.cli.messages import command_words, safe_value
 from ruler_cli.cli.progress import Console
 from ruler_cli.errors import UsageError
 from ruler_cli.files.parse import dump
-from ruler_cli.settings.load import score_settings, with_named_judges
+from ruler_cli.runs.load_settings import score_settings, with_named_judges
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.settings.options import Options
 

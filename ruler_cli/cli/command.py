@@ -19,7 +19,7 @@ from typer.core import TyperCommand
 
 from ruler_cli.cli.arguments import COMPLETIONS, finite
 from ruler_cli.cli.messages import print_note, report_errors, resume_sentence
-from ruler_cli.settings.load import name_sources
+from ruler_cli.runs.load_settings import name_sources
 from ruler_cli.settings.models import LEDGER_VARIABLE
 from ruler_cli.settings.options import (
     COMMANDS,

@@ -17,18 +17,18 @@ from ruler_cli.cli.parse_options import read_options
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
+from ruler_cli.runs.load_settings import (
+    judges_of,
+    name_sources,
+    other_judges,
+    score_settings,
+)
 from ruler_cli.settings.keys import (
     HIDDEN,
     is_variable_name,
     looks_like_key,
     refuse_no_variable,
     without_keys,
-)
-from ruler_cli.settings.load import (
-    judges_of,
-    name_sources,
-    other_judges,
-    score_settings,
 )
 from ruler_cli.settings.models import LEDGER_VARIABLE, JudgeSettings, ledger_path
 from ruler_cli.settings.options import (

@@ -16,7 +16,7 @@ from ruler_cli.cli.progress import Console
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.settings.load import score_settings
+from ruler_cli.runs.load_settings import score_settings
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.options import Options
 

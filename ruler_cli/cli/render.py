@@ -15,7 +15,7 @@ from ruler_cli.cli.messages import ledger_options, print_note, score_command
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import count, counts, size
-from ruler_cli.settings.load import score_settings
+from ruler_cli.runs.load_settings import score_settings
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import Options
 

@@ -21,7 +21,7 @@ from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.settings.load import scored_input, text_lookup
+from ruler_cli.runs.load_settings import scored_input, text_lookup
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.options import Options
 

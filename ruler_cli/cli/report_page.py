@@ -19,7 +19,7 @@ from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
 from ruler_cli.cli.units import count
 from ruler_cli.files.location import Location
-from ruler_cli.settings.load import text_lookup
+from ruler_cli.runs.load_settings import text_lookup
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.options import Options
 

@@ -32,7 +32,7 @@ from ruler_cli.cli.summary import RunRecord, summary_lines
 from ruler_cli.cli.units import count
 from ruler_cli.errors import NoUsableReply, ReaderGone, RefusedError, UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.settings.load import file_note, score_settings
+from ruler_cli.runs.load_settings import file_note, score_settings
 from ruler_cli.settings.models import ScoreSettings, default_path
 from ruler_cli.settings.options import Options
 

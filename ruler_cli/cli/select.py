@@ -12,7 +12,7 @@ from ruler_cli.cli.progress import Console, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count, counts
 from ruler_cli.errors import UsageError
-from ruler_cli.settings.load import scored_input
+from ruler_cli.runs.load_settings import scored_input
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:

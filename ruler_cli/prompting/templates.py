@@ -11,7 +11,7 @@ DEFAULT_RUBRIC = """\
 - Reaching the goal counts most: a rollout that achieves what the task asked for scores well above one that does not.
 - Of two that reach it, the more efficient one scores higher: fewer detours, repeated calls and needless questions.
 - Differences in score follow differences in quality: small ones get small gaps, large ones large gaps.
-- Partial progress earns partial credit: a rollout that came nearer to the goal scores above one that did nothing."""  # noqa: E501 - prompt text, one standard a line
+- Partial progress earns partial credit: a rollout that came nearer to the goal scores above one that did nothing."""
 """The built-in rubric, of every group without one of its own."""
 
 _TASK = """\
