@@ -28,6 +28,7 @@ from ruler_cli.prompting.prompt import (
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import (
     NO_USAGE,
+    UNANSWERED,
     CallError,
     FailedCall,
     Group,
@@ -35,6 +36,7 @@ from ruler_cli.types import (
     GroupResult,
     PassScores,
     Reply,
+    Request,
     Rollout,
 )
 
@@ -118,6 +120,8 @@ class GroupRun:
         self.panel = self.judges[:-1] if runner.settings.escalate else self.judges
         self.pass_scores: list[PassScores] = []
         self.failed_calls: list[FailedCall] = []
+        self.missing: list[tuple[int, Request]] = []
+        """Requests that only a cached reply could answer and none did, with the number of their judge."""
         self.measured = False
         self._held: ByteLimit | None = None
         self._escalated_to: int | None = None
@@ -389,6 +393,8 @@ class _JudgePasses:
             request = next(steps)
             while True:
                 reply = await self._judge.call(request, again=again)
+                if reply is UNANSWERED:
+                    self._run.missing.append((self.number, request))
                 cached = cached and reply.cached
                 self._count(reply)
                 request = steps.send(reply)

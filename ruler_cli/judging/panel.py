@@ -45,9 +45,6 @@ _CERTAIN = 0.995
 _SPARE = 100
 """File descriptors that are left for everything else."""
 
-Missing = Callable[[bytes, Request], None]
-"""Gets the key and the text of each request without a cached reply, each time that it comes."""
-
 
 class PanelJudge:
     """One judge of a run: its cached replies first, then its calls."""
@@ -61,14 +58,19 @@ class PanelJudge:
         context: int | None = None,
         stop_signal: StopSignal | None = None,
     ) -> None:
-        """`context` in tokens. Without a `caller` only cached replies count; `on_missing` gets the others."""
+        """`context` in tokens. Without a `caller` only cached replies count."""
         self.caller, self.price, self.context = caller, price, context
         self._cache, self._stop_signal = cache, stop_signal
-        self.on_missing: Missing | None = None
         self._in_flight: dict[bytes, anyio.Event] = {}
         self._asked_again: set[bytes] = set()
         self.unanswered = 0
         """Requests without a cached reply, if nothing else counts."""
+
+    def key(self, request: Request) -> bytes:
+        """Return the key of a request's cached reply."""
+        if self._cache is None:
+            raise ValueError("a judge without a cache has no keys")
+        return self._cache.key(request)
 
     async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
         """Return a reply, or the error of the last try. An equal request of another group is asked once.
@@ -115,8 +117,6 @@ class PanelJudge:
         if cached is not None and not (again and isinstance(cached, CallError)):
             return cached
         self.unanswered += 1
-        if self.on_missing is not None:
-            self.on_missing(key, request)
         return UNANSWERED
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
 
 import anyio.lowlevel
 
@@ -32,12 +30,8 @@ from ruler_cli.runs.file import held_groups, nothing_to_compare
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import GroupResult, Observer, Problem, Request
 
-MissingRequest = tuple[int, bytes, Request]
 OnMissing = Callable[[int, bytes, Request], None]
 """Receives a missing request: the index of its judge in `settings.judges`, its key, the request."""
-
-_MISSING: ContextVar[list[MissingRequest]] = ContextVar("_MISSING")
-"""Missing requests of the group that the current task judges."""
 
 
 @dataclass(slots=True)
@@ -108,8 +102,6 @@ async def _render(
     panel = open_panel(
         settings, [cached_only(each) for each in judges], stop_signal, ledger
     )
-    for index, judge in enumerate(panel.judges):
-        judge.on_missing = partial(_note, index)
     runner = JudgeRunner(settings, panel.judges)
 
     def on_problem(problem: Problem) -> None:
@@ -136,31 +128,31 @@ async def _render(
             return None
         return runner.start(group)
 
-    async def deliver(
-        group_run: GroupRun, judged: tuple[GroupResult, list[MissingRequest]]
-    ) -> None:
-        result, missing = judged
+    async def deliver(group_run: GroupRun, result: GroupResult) -> None:
         if stop_signal.reason is not None:
             return
-        for judge_index, key, request in missing:
+        for judge_index, request in group_run.missing:
+            key = panel.judges[judge_index].key(request)
             number = sum(counts.requests) + 1
             if seen.first_seen(f"{judge_index} {key.hex()}", number) == number:
                 counts.requests[judge_index] += 1
                 counts.characters[judge_index] += request.size
                 on_missing(judge_index, key, request)
         counts.groups += 1
-        if not missing and result.failed_calls and not result.pass_scores:
+        if group_run.missing:
+            return
+        if result.failed_calls and not result.pass_scores:
             error = result.failed_calls[0].error
             counts.failed[error.kind] += 1
             observer.failed(group_run.group.key, error.kind, error.reason)
-        elif not missing:
+        else:
             counts.answered += 1
 
     # at most one block of groups that are decided together is in memory
     bounds, demand = Bounds(size=BLOCK_BYTES), anyio.lowlevel.checkpoint
     await run(
         next_group,
-        _judge,
+        GroupRun.judge,
         deliver,
         lambda group_run: group_run.group.size,
         demand,
@@ -168,13 +160,3 @@ async def _render(
     )
     source.report(observer, end=True)
     return counts
-
-
-def _note(judge_index: int, key: bytes, request: Request) -> None:
-    _MISSING.get().append((judge_index, key, request))
-
-
-async def _judge(group_run: GroupRun) -> tuple[GroupResult, list[MissingRequest]]:
-    missing: list[MissingRequest] = []
-    _MISSING.set(missing)  # for this task and the tasks that it starts
-    return await group_run.judge(), missing
