@@ -25,8 +25,8 @@ from ruler_cli.settings.models import (
 )
 from ruler_cli.types import Observer, Problem
 from tests.conftest import Ruler, group, rollout
+from tests.files.object_store import Store
 from tests.judge_server import JudgeServer
-from tests.reading.object_store import Store
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, SHARED, Ruler, read, write
-from tests.reading.test_archive import packed
+from tests.files.test_archive import packed
 from tests.results.select_values import GROUPS, annotated_groups, dump, lines
 from tests.values import talk
 

@@ -28,10 +28,10 @@ from ruler_cli.files.open import open_container
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem
 from tests.conftest import ROOT, Ruler, group
-from tests.reading.test_archive import packed
-from tests.reading.test_open import fed
+from tests.files.test_archive import packed
+from tests.files.test_open import fed
+from tests.files.test_output_files import stored
 from tests.values import few
-from tests.writing.test_files import stored
 
 if sys.version_info >= (3, 14):
     import zipfile

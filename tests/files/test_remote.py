@@ -23,7 +23,7 @@ from ruler_cli.files.container import MultiFileContainer
 from ruler_cli.files.location import Location
 from ruler_cli.files.open import open_container
 from ruler_cli.files.output import Output
-from tests.reading.object_store import Store
+from tests.files.object_store import Store
 
 SECRET = "wJalr/XUtn+FEMI"
 

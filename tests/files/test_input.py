@@ -20,8 +20,8 @@ from ruler_cli.files.input import Input, open_input
 from ruler_cli.files.scratch import place
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem, Record
-from tests.reading.test_archive import packed as archived
-from tests.reading.test_open import PACKS, fed
+from tests.files.test_archive import packed as archived
+from tests.files.test_open import PACKS, fed
 from tests.values import talk
 
 EMPTY = "no records: INPUT is empty, or holds blank lines only"

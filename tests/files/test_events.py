@@ -19,8 +19,8 @@ from ruler_cli.files.events import AssembledRollouts, assemble_rollouts, may_be_
 from ruler_cli.files.open import JsonLines, open_container
 from ruler_cli.files.output import Output
 from ruler_cli.types import Line
-from tests.reading.test_document import JSON
-from tests.reading.test_open import fed
+from tests.files.test_document import JSON
+from tests.files.test_open import fed
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples"
 USER = '{"role": "user",  "content": "Sort \\u00e9 1.0"}'

@@ -13,7 +13,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.open import open_container
 from ruler_cli.files.output import Output
 from ruler_cli.types import Problem
-from tests.reading.test_directory import read, write
+from tests.files.test_directory import read, write
 
 STEPS = b'{\n "schema_version": "ATIF-v1.7",\n "steps": []\n}\n'
 REWARDED = b'{"task_name": "t", "verifier_result": {"rewards": {"reward": 1.0}}}'

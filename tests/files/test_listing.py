@@ -12,7 +12,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location, natural_sort_key
 from tests.conftest import Ruler, group
 from tests.conftest import write as write_lines
-from tests.reading.test_directory import write
+from tests.files.test_directory import write
 
 
 def names(source: object) -> tuple[str, ...]:
