@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
-from itertools import starmap
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,8 @@ import typer
 
 from ruler_cli.cli.arguments import Scored, Second
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.messages import command_words, one_line, print_note, safe, safe_value
-from ruler_cli.cli.progress import Problems
+from ruler_cli.cli.messages import command_words, one_line, print_note, safe
+from ruler_cli.cli.progress import Problems, UnlikeGroups
 from ruler_cli.cli.report_sentences import pair_counts
 from ruler_cli.cli.units import count, shorten
 from ruler_cli.errors import UsageError
@@ -80,16 +79,13 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
     Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or stand in one
     file only; 2 bad usage, unreadable input, or nothing to compare.
     """
-    import orjson
-
-    from ruler_cli.results.agree import measure, measure_two
-    from ruler_cli.results.pairing import with_digests
+    from ruler_cli.cli.report import print_json
+    from ruler_cli.results.agree import measure
+    from ruler_cli.results.compare import compare_files
     from ruler_cli.results.scored_file import ScoredFile
 
     if source == second == "-":
-        raise UsageError(
-            "SCORED and SCORED2: only one of them can be stdin; give a file for the other"
-        )
+        raise UsageError("only one of SCORED and SCORED2 can be stdin")
     settings = [
         scored_input(options, one) for one in (source, second) if one is not None
     ]
@@ -100,15 +96,14 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
             ScoredFile(one, stack, partial(problems.add, Location(one.source).shown))
             for one in settings
         ]
-        if len(files) == 1:
+        if second is None:
             agreement = measure(
                 (scored_group for _, scored_group in files[0].groups()), "score"
             )
         else:
-            one, other = (starmap(with_digests, file.groups()) for file in files)
-            agreement = measure_two(
-                one, other, lambda group: problems.add_sentence(group.sentence)
-            )
+            unlike = UnlikeGroups()
+            agreement = compare_files(files, on_left_out=unlike.add).agreement
+            unlike.hand_to(problems)
         print_note(
             *(
                 f"warning: {command_words(file.warning)}"
@@ -130,8 +125,9 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
         page["labels"]["path"] = settings[0].outcome
     problems.close()
     if options.as_json:
-        page |= {"problems": problems.number, "first_problems": problems.first}
-        typer.echo(orjson.dumps(safe_value(page), option=orjson.OPT_INDENT_2))
+        print_json(
+            page | {"problems": problems.number, "first_problems": problems.first}
+        )
     else:
         for line in _lines(page):
             typer.echo(one_line(line))
@@ -149,14 +145,16 @@ def _refuse_empty(agreement: Agreement, files: list[ScoredFile]) -> None:
     ):
         return
     counts = files[0].counts
-    if agreement["paired"] and not agreement["paired"]["groups"]:
-        reason = "the two files have no group of the same rollouts; give two scored files of the same input"
-    elif not all(file.counts["scored"] for file in files):
-        reason = "no rollout has a score; `ruler score` says why each failed, and --retry-failed asks again"
+    if not counts["scored"]:
+        reason = f"no rollout has a score; `ruler report {files[0].name}` shows why"
     elif counts["unlabelled"] + counts["odd_labels"] == counts["rollouts"]:
-        reason = "no rollout has a label that can be used; say where labels stand, with --labels PATH"
+        reason = (
+            "no rollout has a usable label; name where labels stand with --labels PATH"
+        )
     else:
-        reason = "no group has two scored rollouts with different labels; name other labels with --labels PATH"
+        reason = (
+            "all labels within each group are equal; name others with --labels PATH"
+        )
     raise UsageError(f"{files[0].name}: nothing to compare: {reason}")
 
 

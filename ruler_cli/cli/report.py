@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
 from ruler_cli.cli.arguments import Scored, Second
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.group_keys import COMPARED, LONGEST, SAME_KEY, unknown_group
-from ruler_cli.cli.messages import UNSAFE, UNSEEN, command_words, parse_key, print_note
-from ruler_cli.cli.progress import Problems, group_counter
+from ruler_cli.cli.group_keys import SAME_KEY, KeySearch
+from ruler_cli.cli.messages import UNSAFE, UNSEEN, command_words, print_note
+from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
@@ -26,11 +27,15 @@ from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
+    from ruler_cli.results.pairing import DigestedGroup
     from ruler_cli.results.report.made_by import TextLookup
     from ruler_cli.results.scored_file import ScoredFile
+    from ruler_cli.results.scored_groups import ScoredGroup
     from ruler_cli.types import Group
 
 _Json = dict[str, Any]
+_Found: TypeAlias = "tuple[int, Group, tuple[ScoredGroup, ...]]"
+"""A group with its number in the first file, and its annotations in each file."""
 _Views = tuple[Callable[[], dict[str, Any]], Callable[[Terminal], None]]
 """Makes the object for a program, and shows the same to a person."""
 
@@ -143,7 +148,7 @@ def _show(
     """Show one file or two, or their groups of a key, on stdout."""
     from ruler_cli.results.scored_file import ScoredFile
 
-    key, lookup = options.group, text_lookup(options)
+    lookup = text_lookup(options)
     with ExitStack() as stack:
         stack.push(problems.print_on_error)
         files = [
@@ -157,21 +162,18 @@ def _show(
         ]
         for file in files:
             print_note(*file.input.notes)
-        if len(files) == 2:
-            page, show = _two(files, heads, key, problems, lookup)
+        if options.group is not None:
+            page, show = _groups(files, heads, options.group, problems)
+        elif len(files) == 2:
+            page, show = _two(files, heads, problems, lookup)
         else:
-            head = {"version": 1, **heads[0]}
-            page, show = (
-                _run(files[0], head, lookup)
-                if key is None
-                else _groups(files[0], head, key)
-            )
+            page, show = _run(files[0], heads[0], lookup)
         problems.close()
     if options.as_json:
-        _print(page() | {"problems": problems.number, "first_problems": problems.first})
+        found = {"problems": problems.number, "first_problems": problems.first}
+        print_json({"version": 1} | page() | found)
         return
-    terminal = Terminal()
-    show(terminal)
+    show(Terminal())
     sys.stdout.flush()
 
 
@@ -189,7 +191,7 @@ def _run(scored: ScoredFile, head: dict[str, Any], lookup: TextLookup) -> _Views
             tick()
     if scored.warning:
         print_note(f"warning: {command_words(scored.warning)}")
-    head |= {"figures": builder.figures()}
+    head = head | {"figures": builder.figures()}
     lists = {"worst": shortlist.worst(), "disputed": shortlist.disputed()}
 
     def page() -> dict[str, Any]:
@@ -204,108 +206,125 @@ def _run(scored: ScoredFile, head: dict[str, Any], lookup: TextLookup) -> _Views
 def _two(
     files: Sequence[ScoredFile],
     heads: Sequence[_Json],
-    key: str | None,
     problems: Problems,
     lookup: TextLookup,
 ) -> _Views:
-    """Read both files, or their groups with a key."""
+    """Compare both files."""
     from ruler_cli.cli import report_compare
+    from ruler_cli.results.compare import compare_files
 
-    if key is not None:
-        compared = report_compare.ComparedText(files, key, problems)
-
-        def show(terminal: Terminal) -> None:
-            with paged(terminal):
-                for group in compared.groups:
-                    report_compare.show_group(
-                        group, compared.of(group), heads, terminal
-                    )
-            _print_more(compared.more)
-
-        return lambda: {"version": 1, "files": heads, **compared.as_json()}, show
-    figures, differing = report_compare.compare(files, problems, lookup)
+    unlike = UnlikeGroups()
+    with group_counter() as tick:
+        comparison = compare_files(
+            files, on_left_out=unlike.add, on_group=lambda _: tick(), texts=lookup
+        )
+    unlike.hand_to(problems)
     for file in files:
         if file.warning:
             print_note(f"warning: {file.name}: {command_words(file.warning)}")
 
-    def page() -> dict[str, Any]:
+    def page() -> _Json:
         each = [
-            {**head, **own} for head, own in zip(heads, figures["files"], strict=True)
+            {**head, **own}
+            for head, own in zip(heads, comparison.figures["files"], strict=True)
         ]
-        return {
-            "version": 1,
-            **figures,
-            "files": each,
-            "differ": [one.as_json() for one in differing],
-        }
+        differ = [
+            {"ordinal": one.number} | one.as_json() for one in comparison.differing
+        ]
+        return {**comparison.figures, "files": each, "differ": differ}
 
-    return page, lambda terminal: report_compare.show(
-        heads, figures, differing, terminal
-    )
+    return page, lambda terminal: report_compare.show(heads, comparison, terminal)
 
 
-def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
-    """Read the groups with a key, as it is or as the page shows it; UsageError if there are none."""
+def _groups(
+    files: Sequence[ScoredFile], heads: Sequence[_Json], key: str, problems: Problems
+) -> _Views:
+    """Read the groups with a key; UsageError if there are none, or none that is the same in two files."""
     from ruler_cli.cli import report_group
-    from ruler_cli.results.report.group_text import GroupText, group_json, page_key
+    from ruler_cli.results.compare import ComparedGroup
+    from ruler_cli.results.pairing import GroupPair
+    from ruler_cli.results.report.group_text import GroupText, summary, text_json
 
-    exact: list[tuple[int, Group]] = []
-    alike: list[tuple[int, Group]] = []
-    keys, name, more = list[str](), parse_key(key), 0
-    survey = scored.input.survey  # it tells if no two groups have one key
-    lines = (
-        survey is not None
-        and survey.grouping == "line"
-        and survey.reader.format.shape == "trajectory"
-    )
-    unique = survey is not None and survey.repeated is None and not lines
-    for ordinal, group in enumerate(scored.input.groups, 1):
-        if group.key == key:
-            more += len(exact) >= SAME_KEY
-            exact += [(ordinal, group)] if len(exact) < SAME_KEY else []
-            if unique:
-                break
-        elif not exact:
-            # the page shortens a very long key
-            same = name == group.key or (
-                len(group.key) > LONGEST and name == page_key(group.key)
-            )
-            alike += [(ordinal, group)] if same and len(alike) < SAME_KEY else []
-            keys += [group.key] if len(keys) < COMPARED else []
-    if not exact and not alike:
-        raise unknown_group(scored.name, key, keys)
-    both = [
-        (ordinal, group, scored.read_group(group)) for ordinal, group in exact or alike
-    ]
+    two = len(files) == 2
+    groups, number = _pairs_of(files, key, problems) if two else _found(files[0], key)
     shown_groups = [
-        (ordinal, one, GroupText.of(group, one)) for ordinal, group, one in both
+        (ordinal, pair, GroupText.of(group, pair[0])) for ordinal, group, pair in groups
     ]
 
-    def page() -> dict[str, Any]:
-        ordinal, scored_group, text = shown_groups[0]
-        others = {"ordinal": ordinal, "same_key": len(shown_groups) + more - 1}
-        return head | others | {"group": group_json(scored_group, text)}
+    def page() -> _Json:
+        ordinal, pair, text = shown_groups[0]
+        if two:
+            head: _Json = {"files": heads}
+            figures = ComparedGroup.of(GroupPair(pair[0], pair[1], ordinal)).as_json()
+        else:
+            head, figures = heads[0], summary(pair[0])
+        others = {"ordinal": ordinal, "same_key": number - 1}
+        return {**head, **others, "group": figures | text_json(text, *pair)}
 
     def show(terminal: Terminal) -> None:
         with paged(terminal):
-            for ordinal, scored_group, text in shown_groups:
-                origin = f"{head['source']}, number {ordinal} in the file"
-                report_group.show(scored_group, text, origin, terminal)
-        _print_more(more)
+            for ordinal, pair, text in shown_groups:
+                origins = [head["source"] for head in heads]
+                origins[0] += f", number {ordinal} in the file"
+                report_group.show(text, origins, terminal, *pair)
+        sys.stdout.flush()
+        if more := number - len(shown_groups):
+            print_note(
+                f"{count(more, 'more group')} of this key: the file names them alike"
+            )
 
     return page, show
 
 
-def _print_more(groups: int) -> None:
-    """Say how many groups of the key are not shown."""
-    sys.stdout.flush()
-    if groups:
-        print_note(
-            f"{count(groups, 'more group')} of this key: the file names them alike"
-        )
+def _found(scored: ScoredFile, key: str) -> tuple[list[_Found], int]:
+    """Return the first groups with a key, as it is or else as it is shown, and the number of all."""
+    numbers = Counter[bool]()
+    groups: dict[bool, list[_Found]] = {True: [], False: []}
+    search = KeySearch(scored.name, key)
+    for ordinal, group in enumerate(scored.input.groups, 1):
+        if search.matches(group.key):
+            exact = group.key == key
+            numbers[exact] += 1
+            if numbers[exact] <= SAME_KEY:
+                groups[exact].append((ordinal, group, (scored.read_group(group),)))
+    search.refuse_unknown()
+    exact = numbers[True] > 0
+    return groups[exact], numbers[exact]
 
 
-def _print(page: dict[str, Any]) -> None:
+def _pairs_of(
+    files: Sequence[ScoredFile], key: str, problems: Problems
+) -> tuple[list[_Found], int]:
+    """Return the first groups of a key that are the same in both files, and the number of all."""
+    from ruler_cli.results.compare import ComparedGroup
+    from ruler_cli.results.pairing import LeftOutGroup, pair_groups, with_digests
+
+    first: dict[int, tuple[int, Group]] = {}
+    searches = [KeySearch(file.name, key) for file in files]
+
+    def read(side: int) -> Iterator[DigestedGroup]:
+        for ordinal, group in enumerate(files[side].input.groups, 1):
+            if searches[side].matches(group.key):
+                if not side:
+                    first[len(first) + 1] = ordinal, group
+                yield with_digests(group, files[side].read_group(group))
+
+    groups, number, left_out = list[_Found](), 0, list[LeftOutGroup]()
+    for pair in pair_groups(read(0), read(1), {}, left_out.append):
+        number += 1
+        if number <= SAME_KEY:
+            compared = ComparedGroup.of(pair)
+            groups.append((*first[pair.number], (compared.one, compared.other)))
+    for search in searches:
+        search.refuse_unknown()
+    if not groups:
+        raise UsageError(f"{files[0].name} and {files[1].name}: {left_out[0].sentence}")
+    for left in left_out:
+        problems.add_sentence(left.sentence)
+    return groups, number
+
+
+def print_json(page: _Json) -> None:
     """Print one JSON object, with escapes for all that a terminal cannot show."""
     import orjson
 

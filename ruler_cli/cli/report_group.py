@@ -41,19 +41,29 @@ _ROLES = {
 }
 
 
-def show(group: ScoredGroup, text: GroupText, origin: str, terminal: Terminal) -> None:
-    """Write the group, its rollouts the best first; `origin` names the file and the group's number in it."""
-    scores = [r.score for r in group.rollouts]
-    order = sorted(
-        range(len(scores)), key=lambda i: (scores[i] is None, -(scores[i] or 0.0))
-    )
+def show(
+    text: GroupText,
+    origins: Sequence[str],
+    terminal: Terminal,
+    group: ScoredGroup,
+    other: ScoredGroup | None = None,
+) -> None:
+    """Write the group, its rollouts the best first; `other` is the same group of another judge.
+
+    `origins` name each file, the first with the group's number in it.
+    """
+    order = group.best_first
     rank = {number: i for i, number in enumerate(order)}
     terminal.show(group_rule(f"group {terminal.key(group.key)}"))
-    terminal.show(_head(group, origin, terminal))
+    if other is None:
+        terminal.show(_head(group, ("in", origins[0]), terminal))
+    else:
+        terminal.show(_head(group, ("A", origins[0]), terminal), "")
+        terminal.show(_head(other, ("B", origins[1]), terminal))
     if group.rollouts:
-        terminal.show("", _table(group, order, terminal))
-        _show_explanations(group, order, terminal)
-    show_shared(text, terminal)
+        terminal.show("", _table(group, other, order, terminal))
+        _show_explanations(group, other, order, terminal)
+    _show_shared(text, terminal)
     best = order[0] if order and group.rollouts[order[0]].score is not None else None
     for number in order:
         same = text.identical[number]
@@ -66,7 +76,7 @@ def group_rule(title: str, style: str = "bold") -> Rule:
     return Rule(Text(title, style), align="left", style="dim")
 
 
-def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
+def _head(group: ScoredGroup, origin: tuple[str, str], terminal: Terminal) -> Table:
     key, pairs, usage = terminal.key(group.key), group.pairs, group.usage
     judge = (
         group.judge,
@@ -97,7 +107,7 @@ def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
     judged_at = iso(group.judged_at)
     rows = (
         ("key", key if len(key) > terminal.width // 2 else ""),
-        ("in", origin),
+        origin,
         ("status", _status(group)),
         ("judge", ", ".join(filter(None, judge))),
         ("agreement", disputes if pairs.pairs else ""),
@@ -124,22 +134,31 @@ def _status(group: ScoredGroup) -> str:
     )
 
 
-def _table(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> Table:
+def _table(
+    group: ScoredGroup,
+    other: ScoredGroup | None,
+    order: Sequence[int],
+    terminal: Terminal,
+) -> Table:
     """Make the table of rollouts, without columns that are empty for all of them."""
     bar = terminal.width >= _WIDE and bool(group.scores)
     rollouts = [group.rollouts[i] for i in order]
+    others = [other.rollouts[i] for i in order] if other else []
     scores = [r.score for r in rollouts]
     columns = {
         "rank": [
             "" if score is None else str(scores.index(score) + 1) for score in scores
         ],
         "rollout": [str(i + 1) for i in order],
-        "score": [given(score, "{:.2f}") for score in scores],
+        "A" if other else "score": [given(score, "{:.2f}") for score in scores],
+        "B": [given(r.judge_score, "{:.2f}") for r in others],
+        "A - B": [_difference(*pair) for pair in zip(rollouts, others, strict=False)],
         "judged": [
             given(r.judge_score if r.judge_score != r.score else None, "{:.2f}")
             for r in rollouts
         ],
-        "sd": [given(r.spread, "{:.2f}") for r in rollouts],
+        "sd of A" if other else "sd": [given(r.spread, "{:.2f}") for r in rollouts],
+        "sd of B": [given(r.spread, "{:.2f}") for r in others],
         "reward": [given(r.label, "{:.4g}") for r in rollouts],
         "position": [given(r.mean_position, "{:.2f}") for r in rollouts],
         "bytes": [short(r.size) for r in rollouts],
@@ -167,24 +186,36 @@ def _table(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> Tabl
     return table
 
 
+def _difference(a: ScoredRollout, b: ScoredRollout) -> str:
+    if a.judge_score is None or b.judge_score is None:
+        return ""
+    return f"{a.judge_score - b.judge_score:+.2f}"
+
+
 def _show_explanations(
-    group: ScoredGroup, order: Sequence[int], terminal: Terminal
+    group: ScoredGroup,
+    other: ScoredGroup | None,
+    order: Sequence[int],
+    terminal: Terminal,
 ) -> None:
     """Show the explanations together, as screens of messages may lie between them below."""
-    explanations = [(number, _explanation(group.rollouts[number])) for number in order]
+    judges = {"": group} if other is None else {", A": group, ", B": other}
+    explanations = [
+        (f"rollout {number + 1}{judge}", _explanation(one.rollouts[number]))
+        for number in order
+        for judge, one in judges.items()
+    ]
     if not any(lines for _, lines in explanations):
         return
     table = two_columns((), terminal)
-    for number, lines in explanations:
+    for name, lines in explanations:
         for i, line in enumerate(lines):
             # foreign lines stay in a column of their own
-            table.add_row(
-                "" if i else f"rollout {number + 1}", terminal.text(line, lines=True)
-            )
+            table.add_row("" if i else name, terminal.text(line, lines=True))
     terminal.show("", group_rule("explanations"), table)
 
 
-def show_shared(text: GroupText, terminal: Terminal) -> None:
+def _show_shared(text: GroupText, terminal: Terminal) -> None:
     """Show what all rollouts share: the rubric, the tools and the context."""
     if text.rubric:
         terminal.show(
@@ -221,17 +252,6 @@ def _show_rollout(
     )
     for line in _explanation(rollout):
         terminal.show(_indented(terminal.text(line, "italic", lines=True)))
-    show_text(text, number, best, same_as, terminal)
-
-
-def show_text(
-    text: GroupText,
-    number: int,
-    best: int | None,
-    same_as: int | None,
-    terminal: Terminal,
-) -> None:
-    """Show the lines of a rollout; the parameters are those of `_show_rollout`."""
     lines = text.rollouts[number]
     if not lines:
         terminal.show(Text("(nothing of it can be shown)", "dim"))

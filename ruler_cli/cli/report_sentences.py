@@ -15,7 +15,7 @@ SURE = 2.0
 FEW = 20
 """Groups below which position bias or a slope is mostly chance."""
 LOW = 0.5
-"""The middle of the scale."""
+"""The middle of the scale, and a reliability below which differences are more noise than signal."""
 _NEARLY, _NONE = 0.9, 0.005
 """A share of groups that is nearly all, and a reliability that is printed as 0."""
 _BIASED = 0.01
@@ -54,22 +54,16 @@ def findings(figures: ReportFigures) -> Iterator[tuple[str, str]]:
     """Yield sentences about the judge, each with a name."""
     for i, sentence in enumerate(agreement(figures)):
         yield "" if i else "agreement", sentence
-    yield "position", position_bias(figures)
-    yield "length", length(figures)
-    groups, panel = figures["groups"], any(", " in name for name in figures["judges"])
-    compared, median = (
-        groups["scored"] - groups["alone"],
-        figures["reliability"]["median"],
-    )
-    noise = mere_noise(
-        groups["tied"] - groups["alone"],
-        groups["one_score"],
-        compared,
-        median,
-        panel=panel,
-    )
-    same = "" if noise else same_scores(groups["one_score"], compared, panel=panel)
-    yield "reliability", reliability(figures, advise=not (noise or same))
+    trend = figures["lengths"]
+    few = "" if trend["groups"] < FEW else "no significant length bias"
+    yield "position", _position_bias(figures)
+    yield "length", length_bias(trend) or few
+    groups, median = figures["groups"], figures["reliability"]["median"]
+    compared = groups["scored"] - groups["alone"]
+    tied = groups["tied"] - groups["alone"]
+    noise = mere_noise(tied, groups["one_score"], compared, median)
+    same = "" if noise else same_scores(groups["one_score"], compared)
+    yield "reliability", _reliability(figures, advise=not (noise or same))
     yield "noise", noise
     yield "same score", same
     yield (
@@ -218,65 +212,54 @@ def pair_counts(in_order: object, against: int, tied: int) -> str:
     return f"{in_order} in order, {against or 'none'} against, {tied or 'none'} tied"
 
 
-def position_bias(figures: ReportFigures) -> str:
-    """Describe how far the position of a rollout in the prompt moves its score."""
-    bars = figures["slots"]["bins"]
-    if not bars or figures["slots"]["groups"] < FEW:
-        return ""
+def position_bias(
+    bars: Sequence[Mapping[str, Any]], *, corrected: bool, several: bool
+) -> str:
+    """Describe a significant position bias and what becomes of it; empty without one.
+
+    `corrected`: it is subtracted from the scores; `several`: there is more than one pass.
+    """
     sure = sure_positions(bars)
     if not sure:
-        error = given(bars[0]["error"], " ± {:.3f}")
-        return f"shown first or last makes no sure difference (first {bars[0]['mean']:+.3f}{error})"
-    parts = []
-    for name, bar in sure.items():
-        word = "more" if bar["mean"] > 0 else "less"
-        parts.append(
-            f"shown {name} scores {abs(bar['mean']):.3f} ± {bar['error']:.3f} {word}"
-        )
-    shift = f"{' and '.join(parts)} than its group"
-    if 2 * figures["slots"]["corrected"] > figures["slots"]["groups"]:
-        return f"{shift} in single passes, before --debias or --standardize corrected the scores"
-    if (
-        2 * figures["reliability"]["groups"] > figures["slots"]["groups"]
-    ):  # known from two passes on
-        return (
-            f"{shift} in single passes: the passes average it in the scores, --debias also takes it out of "
-            "the reliability"
-        )
-    return f"{shift}: --debias takes that out, more --passes average it"
+        return ""
+    moved = ", ".join(f"{name} {bar['mean']:+.3f}" for name, bar in sure.items())
+    error = max(bar["error"] for bar in sure.values())
+    done = "averaged over passes" if several else "--debias corrects it"
+    return f"{moved} (± {error:.3f}); {'subtracted' if corrected else done}"
 
 
-def same_scores(one_score: int, compared: int, *, panel: bool) -> str:
+def _position_bias(figures: ReportFigures) -> str:
+    slots = figures["slots"]
+    if not slots["bins"] or slots["groups"] < FEW:
+        return ""
+    corrected = 2 * slots["corrected"] > slots["groups"]
+    # a reliability is known from two passes on
+    several = 2 * figures["reliability"]["groups"] > slots["groups"]
+    found = position_bias(slots["bins"], corrected=corrected, several=several)
+    return found or "no significant position bias"
+
+
+def same_scores(one_score: int, compared: int) -> str:
     """Say that the judge does not tell rollouts apart, if `one_score` is over a third of the groups."""
     if 3 * one_score <= compared:
         return ""
-    subject = "these judges do" if panel else "this judge does"
     return (
-        f"{one_score} of {count(compared, 'group')} got the same score for every rollout: {subject} not tell "
-        "them apart; another judge (-m) or rubric (--rubric) may, more passes hardly will"
+        f"{one_score} of {count(compared, 'group')} got one score for all rollouts: the judge does not tell "
+        "them apart; try another judge or rubric; more passes are unlikely to help"
     )
 
 
-def mere_noise(
-    tied: int, one_score: int, compared: int, median: float | None, *, panel: bool
-) -> str:
+def mere_noise(tied: int, one_score: int, compared: int, median: float | None) -> str:
     """Say that a judge's differences are its noise, if nearly all groups are tied with a reliability of 0.
 
     Of `compared` groups `tied` are, `one_score` because each got one score, which is no noise.
     """
     nearly = _NEARLY * compared
-    if (
-        not compared
-        or median is None
-        or median >= _NONE
-        or tied < nearly
-        or one_score >= nearly
-    ):
+    if median is None or median >= _NONE or not one_score < nearly <= tied:
         return ""
-    whose, their = ("these judges'", "their") if panel else ("this judge's", "its")
     return (
-        f"{tied} of {count(compared, 'group')} tied, with a median reliability of 0: {whose} differences are "
-        f"no larger than {their} noise; another judge (-m) or rubric (--rubric) may tell rollouts apart"
+        f"{tied} of {count(compared, 'group')} tied, with a median reliability of 0: the judge's differences "
+        "are no larger than its noise; try another judge or rubric"
     )
 
 
@@ -300,35 +283,30 @@ def sure_positions(bars: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, 
     }
 
 
-def length(figures: ReportFigures) -> str:
-    """Describe how much more longer rollouts score within their groups."""
-    trend = figures["lengths"]
-    if trend["groups"] < FEW:
+def length_bias(trend: Mapping[str, Any]) -> str:
+    """Describe how much more longer rollouts score in their groups; empty if that may be chance."""
+    if trend["groups"] < FEW or abs(trend["slope"]) <= SURE * trend["error"]:
         return ""
-    slope = f"{trend['slope']:+.3f} ± {trend['error']:.3f}"
-    if abs(trend["slope"]) <= SURE * trend["error"]:
-        return f"makes no sure difference (twice as long {slope})"
-    word = "more" if trend["slope"] > 0 else "less"
-    return f"longer scores {word}: twice as long {slope}, correlation {trend['correlation']:+.2f} in a group"
+    slope, correlation = trend["slope"], trend["correlation"]
+    return (
+        f"twice as long scores {slope:+.3f} ± {trend['error']:.3f} "
+        f"(correlation {correlation:+.2f})"
+    )
 
 
-def reliability(figures: ReportFigures, *, advise: bool = True) -> str:
-    """Describe how much of the differences in a group is more than noise; `advise` what raises it."""
-    from ruler_cli.results.report.highlights import (
-        UNRELIABLE,
-    )  # `score` needs none of the report
+def reliability(median: float, groups: int, low: int, *, advise: bool) -> str:
+    """Describe the reliability of `groups`, `low` of them below LOW; `advise` what raises it."""
+    median_of = f" in the median, below {LOW} in {low} of {count(groups, 'group')}"
+    more = "; more --passes raise it" if median < LOW and advise else ""
+    return f"{median:.2f}{median_of if groups > 1 else ''}{more}"
 
+
+def _reliability(figures: ReportFigures, *, advise: bool) -> str:
     values = figures["reliability"]
     if values["median"] is None:
         return ""
-    low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= UNRELIABLE + 1e-9)
-    many = count(values["groups"], "group")
-    more = (
-        "; more --passes, or --adaptive, make it more"
-        if advise and values["median"] < UNRELIABLE
-        else ""
-    )
-    return f"{values['median']:.2f} in the median of {many}, below {UNRELIABLE} in {low}{more}"
+    low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= LOW + 1e-9)
+    return reliability(values["median"], values["groups"], low, advise=advise)
 
 
 def percent(share: float) -> str:

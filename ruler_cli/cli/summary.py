@@ -21,13 +21,13 @@ from ruler_cli.cli.messages import command_words, exit_code_of, hide_keys, print
 from ruler_cli.cli.parse_options import readable_options
 from ruler_cli.cli.report_sentences import (
     FEW,
-    LOW,
-    SURE,
     given,
+    length_bias,
     mere_noise,
+    position_bias,
+    reliability,
     same_explanations,
     same_scores,
-    sure_positions,
 )
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count, counts, iso, seconds, short, shorten, usd
@@ -167,15 +167,10 @@ def _failures(summary: Summary, *, debug: bool) -> Iterator[str]:
 
 def _weaknesses(summary: Summary) -> tuple[str, str]:
     """Return the sentence on a judge whose differences are noise, else on one that often gives none."""
-    figures, compared = (
-        summary.figures or BatchFigures(),
-        summary.scored - summary.alone,
-    )
-    panel, tied = bool(figures.judges), summary.tied - summary.alone
-    noise = mere_noise(
-        tied, summary.one_score, compared, figures.reliability_median, panel=panel
-    )
-    return noise, "" if noise else same_scores(summary.one_score, compared, panel=panel)
+    compared, tied = summary.scored - summary.alone, summary.tied - summary.alone
+    median = summary.figures.reliability_median if summary.figures else None
+    noise = mere_noise(tied, summary.one_score, compared, median)
+    return noise, "" if noise else same_scores(summary.one_score, compared)
 
 
 def figure_lines(figures: BatchFigures, *, weak: bool = False) -> Iterator[str]:
@@ -189,38 +184,18 @@ def figure_lines(figures: BatchFigures, *, weak: bool = False) -> Iterator[str]:
         weak and not round(figures.reliability_median, 2)
     ):
         groups, low = sum(figures.reliability), sum(figures.reliability[:5])
-        median = (
-            f" in the median, below {LOW} in {low} of {count(groups, 'group')}"
-            if groups > 1
-            else ""
-        )
-        more = (
-            "; more --passes raise it"
-            if figures.reliability_median < LOW and not weak
-            else ""
-        )
-        yield f"reliability: {figures.reliability_median:.2f}{median}{more}"
-    length = figures.length
+        median = figures.reliability_median
+        yield f"reliability: {reliability(median, groups, low, advise=not weak)}"
     if figures.slot_groups >= FEW and figures.slot_curve:
-        sure = sure_positions([asdict(bar) for bar in figures.slot_curve])
-        if sure:
-            moved = ", ".join(
-                f"{name} {bar['mean']:+.3f}" for name, bar in sure.items()
-            )
-            error = max(bar["error"] for bar in sure.values())
-            several = figures.reliability_median is not None  # known from two passes on
-            advice = "averaged over passes" if several else "--debias corrects it"
-            done = "subtracted" if figures.debiased else advice
-            yield f"position bias: {moved} (± {error:.3f}); {done}"
-    if (
-        length is not None
-        and length.groups >= FEW
-        and abs(length.slope) > SURE * length.error
-    ):
-        yield (
-            f"length: twice as long scores {length.slope:+.3f} ± {length.error:.3f} "
-            f"(correlation {length.correlation:+.2f})"
+        bias = position_bias(
+            [asdict(bar) for bar in figures.slot_curve],
+            corrected=figures.debiased,
+            several=figures.reliability_median is not None,  # known from two passes on
         )
+        if bias:
+            yield f"position bias: {bias}"
+    if figures.length is not None and (bias := length_bias(asdict(figures.length))):
+        yield f"length: {bias}"
     yield from _pairs(figures)
     contradictions = (
         (

@@ -32,6 +32,7 @@ from ruler_cli.results.report.highlights import (
     group_option,
 )
 from ruler_cli.results.report.made_by import TextLookup, differences, no_texts
+from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.scoring.sums import Moments, concordance
 from ruler_cli.types import Group
@@ -101,7 +102,6 @@ class ComparedGroup:
         """Return the comparison as JSON, without the rollouts."""
         return {
             "key": self.one.key,
-            "ordinal": self.number,
             "pairs": self.pairs,
             "against": self.against,
             "distance": self.distance,
@@ -128,36 +128,45 @@ def _own_scores(group: ScoredGroup) -> ScoredGroup:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two scored files compared: `figures` are those of `ruler report`, `agreement` that of `ruler agree`.
+
+    `differing` are the few groups on which the judges differ most, of equals the first: they order some pair
+    differently, or their scores are JUDGES_APART on average.
+    """
+
+    figures: ComparisonFigures
+    agreement: Agreement
+    differing: list[ComparedGroup]
+
+
 def compare_files(
-    first: ScoredGroups,
-    second: ScoredGroups,
-    names: Sequence[str],
+    files: Sequence[ScoredFile],
+    *,
     on_left_out: OnLeftOut,
-    on_group: Callable[[ComparedGroup], object],
+    on_group: Callable[[ComparedGroup], object] = lambda _: None,
     texts: TextLookup = no_texts,
-) -> ComparisonFigures:
+    groups_of: Callable[[ScoredFile], ScoredGroups] = ScoredFile.groups,
+) -> Comparison:
     """Compare two files; `on_group` gets each group that both have, `on_left_out` any other.
 
-    UsageError if no rollout has a score in both; `names` are those of the files, `texts` finds those of
-    rubrics and parameters. Memory holds the annotations of groups that wait for their like in the other
-    file, and no messages.
+    UsageError if no rollout has a score in both. `texts` finds those of rubrics and parameters. Memory holds
+    the annotations of groups that wait for their like in the other file, and no messages.
     """
-    builders, sums, unlike = (
-        (FiguresBuilder(texts), FiguresBuilder(texts)),
-        _ComparisonSums(),
-        list[str](),
-    )
+    builders = [FiguresBuilder(texts) for _ in files]
+    sums, unlike, best = _ComparisonSums(), list[str](), Best[ComparedGroup](_LISTED)
 
-    def digested(
-        groups: ScoredGroups, builder: FiguresBuilder
-    ) -> Iterator[DigestedGroup]:
-        for group, scored_group in groups:
-            builder.add(scored_group, group.rubric)
+    def digested(side: int) -> Iterator[DigestedGroup]:
+        for group, scored_group in groups_of(files[side]):
+            builders[side].add(scored_group, group.rubric)
             yield with_digests(group, scored_group)
 
     def add(pair: GroupPair) -> None:
         group = ComparedGroup.of(pair)
         sums.add(group)
+        if group.against > 0 or (group.distance or 0.0) >= JUDGES_APART:
+            best.add(group.rank, group)
         on_group(group)
 
     def leave_out(group: LeftOutGroup) -> None:
@@ -165,49 +174,43 @@ def compare_files(
             unlike.append(group.sentence)
         on_left_out(group)
 
-    agreement = measure_two(
-        digested(first, builders[0]), digested(second, builders[1]), leave_out, add
-    )
-    files = [{"figures": builder.figures()} for builder in builders]
+    agreement = measure_two(digested(0), digested(1), leave_out, add)
+    paired = agreement["paired"]
     figures = {
-        "files": files,
-        "paired": agreement["paired"],
+        "files": [{"figures": builder.figures()} for builder in builders],
+        "paired": paired,
         **sums.figures(),
         **_measured(agreement),
     }
+    if not figures["rollouts"]:
+        raise _unrelated(files, paired, unlike)
     figures["differs"] = differences(
-        [file["figures"] for file in files], figures["rubric_groups"]
+        [file["figures"] for file in figures["files"]], figures["rubric_groups"]
     )
-    _refuse_unrelated(figures, names, unlike)
-    return figures
+    return Comparison(figures, agreement, best.ranked())
 
 
-def _refuse_unrelated(
-    figures: ComparisonFigures, names: Sequence[str], unlike: Sequence[str]
-) -> None:
-    """Raise UsageError if no rollout has a score in both; `unlike` may say how groups of one key differ."""
-    if figures["rollouts"]:
-        return
-    pair, paired = " and ".join(names), figures["paired"]
+def _unrelated(
+    files: Sequence[ScoredFile], paired: dict[str, Any], unlike: Sequence[str]
+) -> UsageError:
+    """Make the error if no rollout has a score in both; `unlike` may say how groups of one key differ."""
+    names = " and ".join(file.name for file in files)
     if not paired["groups"] and unlike:
         keys = f"{paired['unlike']} {'key is' if paired['unlike'] == 1 else 'keys are'}"
-        why = unlike[0].removesuffix("; it is left out")
-        raise UsageError(
-            f"{pair}: no group is the same in both, although {keys}: {why}; give two scored files of the "
-            "same input"
+        problem = f"no group is the same in both, although {keys}: {unlike[0].removesuffix('; it is left out')}"
+        return UsageError(
+            f"{names}: {problem}; give two scored files of the same input"
         )
     if not paired["groups"]:
-        raise UsageError(
-            f"{pair}: have no group in common; give two scored files of the same input"
+        return UsageError(
+            f"{names}: no group in common; give two scored files of the same input"
         )
-    for name, file in zip(names, figures["files"], strict=True):
-        if not file["figures"]["rollouts"]["scored"]:
-            raise UsageError(
-                f"{name}: no rollout has a score; `ruler report {name}` says why each failed"
+    for file in files:
+        if not file.counts["scored"]:
+            return UsageError(
+                f"{file.name}: no rollout has a score; `ruler report {file.name}` shows why"
             )
-    raise UsageError(
-        f"{pair}: no rollout has a score in both, so there is nothing to compare"
-    )
+    return UsageError(f"{names}: no rollout has a score in both files")
 
 
 def _measured(agreement: Agreement) -> dict[str, Any]:
@@ -303,25 +306,6 @@ class _ComparisonSums:
 def _deviation(scores: Sequence[float]) -> float:
     mean = math.fsum(scores) / len(scores)
     return math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
-
-
-class DifferenceRanking:
-    """The few groups on which two judges differ most; of equals the first.
-
-    They order some pair differently, or their scores are JUDGES_APART on average.
-    """
-
-    def __init__(self) -> None:
-        self._best = Best[ComparedGroup](_LISTED)
-
-    def add(self, group: ComparedGroup) -> None:
-        """Look at a group."""
-        if group.against > 0 or (group.distance or 0.0) >= JUDGES_APART:
-            self._best.add(group.rank, group)
-
-    def ranked(self) -> list[ComparedGroup]:
-        """Return them, the greatest difference first."""
-        return self._best.ranked()
 
 
 def next_commands(

@@ -7,7 +7,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import zip_longest
+from itertools import chain, zip_longest
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -17,11 +18,9 @@ from ruler_cli.types import Group, Rollout
 
 DigestedGroup = tuple[ScoredGroup, tuple[bytes, ...]]
 """A group, and a digest of the messages of each rollout, which identifies it in another file."""
-_NumberedGroup = tuple[int, DigestedGroup]
-"""A group, and its number in its file, from 1."""
+_Waiting = dict[str, dict[tuple[bytes, ...], deque[tuple[int, DigestedGroup]]]]
+"""Groups of a file that have not found their like, by key and digests, with their number from 1."""
 _FILES = ("first", "second")
-_UNSETTLED = 1000
-"""Groups that wait although the other file has their key with other rollouts: it may come there again."""
 
 
 class GroupPair(NamedTuple):
@@ -97,25 +96,37 @@ def pair_groups(
     still find their like in the other file.
     """
     counts |= {"groups": 0, "unlike": 0, "alone": [0, 0]}
-    waiting, ended = _WaitingGroups(counts, on_left_out), False
+    waiting: tuple[_Waiting, _Waiting] = ({}, {})
+
+    def leave_alone(side: int, key: str) -> None:
+        counts["alone"][side] += 1
+        sentence = f"group {key!r} is only in the {_FILES[side]} file; it is left out"
+        on_left_out(LeftOutGroup(key, sentence, alone=True))
+
+    def leave_unlike(key: str, reason: str) -> None:
+        counts["unlike"] += 1
+        sentence = f"group {key!r}: {reason}; it is left out"
+        on_left_out(LeftOutGroup(key, sentence, alone=False))
+
     for number, row in enumerate(zip_longest(first, second), 1):
-        if None in row and not ended:
-            ended = True
-            waiting.leave_alone(int(row[0] is None))
         for side, one in enumerate(row):
             if one is None:
                 continue
-            like = waiting.take_like(side, one)
-            if like is None:
-                waiting.add(side, number, one, last=ended)
+            key, content = one[0].key, tuple(sorted(one[1]))
+            others = waiting[1 - side].get(key, {})
+            if content not in others:
+                if row[1 - side] is None and not others:  # the other file has ended
+                    leave_alone(side, key)
+                else:
+                    like = waiting[side].setdefault(key, {})
+                    like.setdefault(content, deque()).append((number, one))
                 continue
-            earlier, other = like
+            earlier, other = others[content].popleft()
+            if not others[content]:
+                del others[content]
             scored = _in_one_order(other, one) if side else _in_one_order(one, other)
             if _labels_differ(*scored):
-                waiting.leave_unlike(
-                    one[0].key,
-                    "its labels in the first file are not those in the second",
-                )
+                leave_unlike(key, "its labels in the two files differ")
                 continue
             counts["groups"] += 1
             yield GroupPair(
@@ -123,83 +134,16 @@ def pair_groups(
                 _with_labels(*scored[::-1]),
                 earlier if side else number,
             )
-    waiting.leave_all()
-
-
-class _WaitingGroups:
-    """The groups of each file, by key, whose like may come in the other; it counts those that have none."""
-
-    def __init__(self, counts: dict[str, Any], on_left_out: OnLeftOut) -> None:
-        self._counts, self._on_left_out = counts, on_left_out
-        self._groups: tuple[dict[str, list[_NumberedGroup]], ...] = ({}, {})
-        self._unsettled = deque[str]()
-
-    def take_like(self, side: int, one: DigestedGroup) -> _NumberedGroup | None:
-        """Take out the first group of the other file with this key and these rollouts; None without one."""
-        key, digests = one[0].key, sorted(one[1])
-        others = enumerate(self._groups[1 - side].get(key, ()))
-        index = next(
-            (i for i, (_, other) in others if sorted(other[1]) == digests), None
-        )
-        return None if index is None else self._take(1 - side, key, index)
-
-    def add(self, side: int, number: int, one: DigestedGroup, *, last: bool) -> None:
-        """Add a group of a file; `last` if the other file has ended."""
-        key = one[0].key
-        unsettled = key in self._groups[1 - side]
-        if last and not unsettled:
-            self._leave_alone(side, key)
-            return
-        self._groups[side].setdefault(key, []).append((number, one))
-        if unsettled:  # a key may stand in a file more than once
-            self._unsettled.append(key)
-            if len(self._unsettled) > _UNSETTLED:
-                self._settle(self._unsettled.popleft())
-
-    def leave_alone(self, side: int) -> None:
-        """Leave out the groups of a file with a key that does not wait in the other."""
-        for key in [
-            key for key in self._groups[side] if key not in self._groups[1 - side]
-        ]:
-            for _ in self._groups[side].pop(key):
-                self._leave_alone(side, key)
-
-    def leave_all(self) -> None:
-        """Leave out all groups, at the end of both files."""
-        for key in list(self._groups[0]):
-            while self._settle(key):
-                pass
-        self.leave_alone(0)
-        self.leave_alone(1)
-
-    def leave_unlike(self, key: str, reason: str) -> None:
-        """Leave out a group of both files."""
-        self._counts["unlike"] += 1
-        self._on_left_out(
-            LeftOutGroup(key, f"group {key!r}: {reason}; it is left out", alone=False)
-        )
-
-    def _leave_alone(self, side: int, key: str) -> None:
-        self._counts["alone"][side] += 1
-        sentence = (
-            f"group {key!r} stands only in the {_FILES[side]} file; it is left out"
-        )
-        self._on_left_out(LeftOutGroup(key, sentence, alone=True))
-
-    def _settle(self, key: str) -> bool:
-        """Leave out the first group of a key in each file; false if a file has none."""
-        both = all(key in groups for groups in self._groups)
-        if both:
-            one, other = (self._take(side, key, 0)[1] for side in (0, 1))
-            self.leave_unlike(key, _difference(one[1], other[1]))
-        return both
-
-    def _take(self, side: int, key: str, index: int) -> _NumberedGroup:
-        same_key = self._groups[side][key]
-        taken = same_key.pop(index)
-        if not same_key:
-            del self._groups[side][key]
-        return taken
+    for key in dict.fromkeys((*waiting[0], *waiting[1])):
+        left = [
+            sorted(chain(*side.get(key, {}).values()), key=itemgetter(0))
+            for side in waiting
+        ]
+        for a, b in zip_longest(*left):
+            if a and b:
+                leave_unlike(key, _difference(a[1][1], b[1][1]))
+            else:
+                leave_alone(int(a is None), key)
 
 
 def _difference(one: Sequence[bytes], other: Sequence[bytes]) -> str:

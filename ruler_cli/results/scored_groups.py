@@ -95,6 +95,13 @@ class ScoredGroup:
         """The scores of the rollouts that have one."""
         return tuple(r.score for r in self.rollouts if r.score is not None)
 
+    @property
+    def best_first(self) -> list[int]:
+        """The indices of the rollouts, the highest score first, those without one last."""
+        scores = [rollout.score for rollout in self.rollouts]
+        indices = range(len(scores))
+        return sorted(indices, key=lambda i: (scores[i] is None, -(scores[i] or 0.0)))
+
     @cached_property
     def mean(self) -> float | None:
         """The mean score; None without any."""

@@ -137,7 +137,7 @@ def test_unpaired_groups(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "b.jsonl", other)
     done = ruler("agree", "a.jsonl", "b.jsonl")
     assert done.returncode == 1
-    assert "group 'g0' stands only in the first file" in done.stderr
+    assert "group 'g0' is only in the first file" in done.stderr
     assert "group 'g1': 1 of its 2 rollouts are others" in done.stderr
     assert (
         "group 'g5': has 2 rollouts in the first file and 1 in the second"
@@ -200,7 +200,10 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
     cases: list[tuple[list[Any], str]] = [
         ([{"group_id": "g", "messages": talk("a"), "reward": 1}], "score it first"),
         ([], "holds no records"),
-        ([trajectory("g", 0.5, 1.0), trajectory("g", 0.7, 1.0)], "different labels"),
+        (
+            [trajectory("g", 0.5, 1.0), trajectory("g", 0.7, 1.0)],
+            "labels within each group are equal",
+        ),
         ([trajectory("g", 0.5, None)], "--labels PATH"),
         (
             [trajectory("g", "x", 1.0), trajectory("g", None, 0.0)],

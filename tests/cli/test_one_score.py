@@ -13,7 +13,6 @@ from ruler_cli.judges.offline import blocks
 from ruler_cli.types import (
     BatchFigures,
     CallError,
-    Pair,
     Reply,
     Request,
     Summary,
@@ -27,8 +26,8 @@ from tests.runs import Stage, Stub, group_of, truthful
 
 TWELVE = [group(f"g{i}", 0.1, 0.5, 0.9) for i in range(12)]
 ALL_TIED = (
-    "12 of 12 groups got the same score for every rollout: this judge does not tell them apart; "
-    "another judge (-m) or rubric (--rubric) may, more passes hardly will"
+    "12 of 12 groups got one score for all rollouts: the judge does not tell them apart; "
+    "try another judge or rubric; more passes are unlikely to help"
 )
 
 
@@ -37,7 +36,7 @@ def lines(report: str) -> list[str]:
     return [
         line.removeprefix("ruler: ")
         for line in report.splitlines()
-        if "the same score" in line
+        if "got one score" in line
     ]
 
 
@@ -117,18 +116,9 @@ def test_threshold() -> None:
         assert [line.partition(" got")[0] for line in report] == message
 
 
-def test_panel() -> None:
-    """For a panel the line is about all judges."""
-    several = BatchFigures(judges=(Pair(("a", "b"), None, 36, None, 0),))
-    (report,) = lines(
-        "\n".join(summary_lines(Summary(scored=12, one_score=12, figures=several)))
-    )
-    assert ": these judges do not tell them apart;" in report
-
-
 NOISE = (
-    "21 of 21 groups tied, with a median reliability of 0: this judge's differences are no larger than its "
-    "noise; another judge (-m) or rubric (--rubric) may tell rollouts apart"
+    "21 of 21 groups tied, with a median reliability of 0: the judge's differences are no larger than its "
+    "noise; try another judge or rubric"
 )
 
 
@@ -141,7 +131,7 @@ def test_mere_noise() -> None:
     assert summary_lines(summary)[1:] == [NOISE]
     some = Summary(groups=21, scored=21, tied=10, one_score=8, figures=figures)
     (line,) = [one for one in summary_lines(some) if "more passes" in one]
-    assert line.startswith("8 of 21 groups got the same score")
+    assert line.startswith("8 of 21 groups got one score")
     assert not [
         one for one in summary_lines(some) if "raise it" in one or "noise" in one
     ]

@@ -59,7 +59,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
         "  rollouts  ", "  groups\n",
         "mean original reward, by score", "reward rollouts", "of 31 pairs with unlike rewards are in order, ",
         "6 of 31 rollouts with reward 0 score 0.5",
-        "5 of 31 rollouts with reward 1 score below 0.5", "0.80 in the median of 31 groups",
+        "5 of 31 rollouts with reward 1 score below 0.5", "0.80 in the median, below 0.5",
         "worst groups", "lost ", "failed: reply", "most disputed groups", "g0 ", "1 of 1 pairs", ".70 .30",
         "ruler report s.jsonl --group g0", "ruler report s.jsonl -o report.html",
         "ruler select s.jsonl train.jsonl --where live",

@@ -117,7 +117,7 @@ def test_two_files(ruler: Ruler, tmp_path: Path, browser: str) -> None:
     write(tmp_path / "t.jsonl", [scored("a", 0.2, 0.7), scored("other", 0.1)])
     files = ("report", "s.jsonl", "t.jsonl", "-o", "p.html", "--open", "--group")
     for key, sentence in (
-        ("alone", "group 'alone' stands only in the first file; it is left out"),
+        ("alone", "group 'alone' is only in the first file; it is left out"),
         (
             "other",
             "group 'other': has 2 rollouts in the first file and 1 in the second; it is left out",

@@ -11,73 +11,64 @@ O: dict[str, Any] = {**FiguresBuilder().figures()}  # noqa: E741 - figures are o
 O["groups"] = {**O["groups"], "all": 40, "scored": 40, "live": 40}
 
 
+def finding(name: str, **figures: Any) -> str:
+    """The sentence on a run with these figures."""
+    return dict(sentences.findings(O | figures))[name]
+
+
 def bias(
     first: float, last: float, error: float | None = 0.01, groups: int = 40
 ) -> str:
     """The sentence on a run whose rollouts shown first and last score this far above their groups."""
     bars = [{"mean": mean, "error": error, "n": 40} for mean in (first, 0.0, 0.0, last)]
-    return sentences.position_bias(
-        O | {"slots": {"bins": bars, "groups": groups, "corrected": 0}}
-    )
+    return finding("position", slots={"bins": bars, "groups": groups, "corrected": 0})
 
 
 def test_position_bias() -> None:
     """A position has an advantage if its mean exceeds two standard errors, and --debias is suggested."""
-    assert bias(0.04, 0.0).startswith(
-        "shown first scores 0.040 ± 0.010 more than its group: --debias"
-    )
-    assert bias(0.0, -0.05).startswith(
-        "shown last scores 0.050 ± 0.010 less than its group: --debias"
-    )
-    assert (
-        "first scores 0.040 ± 0.010 more and shown last scores 0.050 ± 0.010 less"
-        in bias(0.04, -0.05)
-    )
-    assert bias(0.015, -0.015).endswith("no sure difference (first +0.015 ± 0.010)")
-    assert bias(0.4, -0.4, None).endswith("no sure difference (first +0.400)")
-    assert bias(0.4, -0.4, groups=sentences.FEW - 1) == sentences.position_bias(O) == ""
+    assert bias(0.04, 0.0) == "first +0.040 (± 0.010); --debias corrects it"
+    assert bias(0.0, -0.05) == "last -0.050 (± 0.010); --debias corrects it"
+    assert bias(0.04, -0.05).startswith("first +0.040, last -0.050 (± 0.010)")
+    assert bias(0.015, -0.015) == "no significant position bias"
+    assert bias(0.4, -0.4, None) == "no significant position bias"
+    assert bias(0.4, -0.4, groups=sentences.FEW - 1) == finding("position") == ""
 
 
 def test_position_bias_of_passes() -> None:
-    """With a reliability there are several passes: they average the bias, and no more are suggested."""
+    """With a reliability there are several passes, which average the bias."""
     bars = [{"mean": mean, "error": 0.01, "n": 40} for mean in (0.05, 0.0, -0.05)]
-    slots = {"slots": {"bins": bars, "groups": 40, "corrected": 20}}
-    for groups, several in ((40, True), (0, False)):
-        sentence = sentences.position_bias(
-            O | slots | {"reliability": O["reliability"] | {"groups": groups}}
-        )
-        assert ("in single passes: the passes average it" in sentence) is several
-        assert ("more --passes average it" in sentence) is not several
+    slots = {"bins": bars, "groups": 40, "corrected": 20}
+    ends = {40: "; averaged over passes", 0: "; --debias corrects it"}
+    for groups, end in ends.items():
+        several = O["reliability"] | {"groups": groups}
+        assert finding("position", slots=slots, reliability=several).endswith(end)
+    slots["corrected"] = 21
+    assert finding("position", slots=slots).endswith("; subtracted")
 
 
 def length(slope: float, groups: int = 40) -> str:
     """The sentence on a run with this trend."""
     trend = {"slope": slope, "error": 0.01, "correlation": 0.3, "groups": groups}
-    return sentences.length(O | {"lengths": trend})
+    return finding("length", lengths=trend)
 
 
 def test_length() -> None:
     """A trend is named if it is beyond two standard errors over enough groups."""
-    assert length(0.05) == (
-        "longer scores more: twice as long +0.050 ± 0.010, correlation +0.30 in a group"
-    )
-    assert length(-0.05).startswith("longer scores less")
-    assert length(0.015) == "makes no sure difference (twice as long +0.015 ± 0.010)"
-    assert length(0.05, 3) == sentences.length(O) == ""
+    assert length(0.05) == "twice as long scores +0.050 ± 0.010 (correlation +0.30)"
+    assert length(0.015) == "no significant length bias"
+    assert length(0.05, 3) == finding("length") == ""
 
 
 def test_reliability() -> None:
     """The sentence advises more passes if most of the differences between rollouts are noise."""
     bars = [{"from": n / 10, "to": (n + 1) / 10, "n": n} for n in range(10)]
     result = {"bins": bars, "groups": 45, "median": 0.7}
-    assert (
-        sentences.reliability(O | {"reliability": result})
-        == "0.70 in the median of 45 groups, below 0.5 in 10"
+    assert finding("reliability", reliability=result) == (
+        "0.70 in the median, below 0.5 in 10 of 45 groups"
     )
-    assert "--passes" in sentences.reliability(
-        O | {"reliability": result | {"median": 0.3}}
-    )
-    assert sentences.reliability(O) == ""
+    low = result | {"median": 0.3}
+    assert "--passes" in finding("reliability", reliability=low)
+    assert finding("reliability") == ""
 
 
 def test_agreement() -> None:

@@ -16,7 +16,6 @@ from ruler_cli.files.scratch import Scratch
 from ruler_cli.results.compare import (
     ComparedGroup,
     ComparisonFigures,
-    DifferenceRanking,
     ScoredGroups,
     compare_files,
     next_commands,
@@ -68,12 +67,13 @@ class ComparisonWords:
 class _FirstFile:
     """The texts of the first file's groups: on disk, until the like of each in the second file is found."""
 
-    def __init__(self, stack: ExitStack, groups: ScoredGroups) -> None:
-        self._groups, self._spool = groups, stack.enter_context(Scratch())
+    def __init__(self, stack: ExitStack) -> None:
+        self._spool = stack.enter_context(Scratch())
         self._places, self._sizes = array("q"), array("q")
 
-    def __iter__(self) -> Iterator[tuple[Group, ScoredGroup]]:
-        for group, scored_group in self._groups:
+    def put(self, groups: ScoredGroups) -> Iterator[tuple[Group, ScoredGroup]]:
+        """Store the text of each group on its way."""
+        for group, scored_group in groups:
             data = embedded.as_json(asdict(GroupText.of(group, scored_group)))
             self._places.append(self._spool.write(data))
             self._sizes.append(len(data))
@@ -126,19 +126,25 @@ def write_comparison(
         scored = [
             ScoredFile(settings, stack, on_problem) for settings, on_problem in files
         ]
-        first, rows = _FirstFile(stack, scored[0].groups()), EmbeddedGroups(stack)
-        chosen, ranking = _ChosenGroups(most), DifferenceRanking()
+        first, rows = _FirstFile(stack), EmbeddedGroups(stack)
+        chosen = _ChosenGroups(most)
 
         def add(group: ComparedGroup) -> None:
-            ranking.add(group)
             if chosen.add(group, asked=on_group(group.one.key)):
                 rows.put(group.number, first.text(group.number), group.one, group)
 
-        files_names = [one.name for one in scored]
-        figures = compare_files(
-            first, scored[1].groups(), files_names, on_left_out, add, texts
+        def groups_of(file: ScoredFile) -> ScoredGroups:
+            return first.put(file.groups()) if file is scored[0] else file.groups()
+
+        comparison = compare_files(
+            scored,
+            on_left_out=on_left_out,
+            on_group=add,
+            texts=texts,
+            groups_of=groups_of,
         )
         on_read()
+        figures, differing = comparison.figures, comparison.differing
         all_ = figures["paired"]["groups"]
         left_out = LeftOut(
             all_, RULE, command_of(*sources), **rows.finish(chosen.chosen())
@@ -148,7 +154,7 @@ def write_comparison(
             {"source": name, "found": one.input.found()}
             for name, one in zip(names, scored, strict=True)
         ]
-        said, differing = words(files_of, figures), ranking.ranked()
+        said = words(files_of, figures)
         head = head_of(" and ".join(names), files_of[0]["found"], left_out) | {
             "sources": names,
             "facts": said.facts,

@@ -112,22 +112,28 @@ def shorter_line(line: str, most: int) -> str:
     return f"{head}: {orjson.dumps(shorter(value if isinstance(value, str) else rest, most)).decode()}"
 
 
-def group_json(g: ScoredGroup, text: GroupText) -> dict[str, Any]:
-    """Return one group as JSON, its rollouts in input order, with the lines that the judge read of them.
+def text_json(
+    text: GroupText, group: ScoredGroup, other: ScoredGroup | None = None
+) -> dict[str, Any]:
+    """Return the texts of a group as JSON, its rollouts in input order, with the lines that the judge read.
 
-    `same_as` is the index of the first rollout with the same lines.
+    `other` is the same group of another judge. `same_as` is the index of the first rollout with the same
+    lines.
     """
-    rows = zip(g.rollouts, text.rollouts, text.identical, strict=True)
-    rollouts = [
-        rollout_json(r) | {"lines": list(lines), "same_as": same_as}
-        for r, lines, same_as in rows
-    ]
-    return summary(g) | {"rollouts": rollouts, **shared_json(text)}
-
-
-def shared_json(text: GroupText) -> dict[str, Any]:
-    """Return what all rollouts of a group share as JSON."""
-    return {"context": list(text.context), "tools": text.tools, "rubric": text.rubric}
+    rollouts = [rollout_json(rollout) for rollout in group.rollouts]
+    if other is not None:
+        pairs = zip(rollouts, map(rollout_json, other.rollouts), strict=True)
+        rollouts = [{"a": a, "b": b} for a, b in pairs]
+    rows = zip(rollouts, text.rollouts, text.identical, strict=True)
+    return {
+        "rollouts": [
+            one | {"lines": list(lines), "same_as": same_as}
+            for one, lines, same_as in rows
+        ],
+        "context": list(text.context),
+        "tools": text.tools,
+        "rubric": text.rubric,
+    }
 
 
 def summary(g: ScoredGroup) -> dict[str, Any]:

@@ -42,6 +42,8 @@ _ORDER: tuple[HighlightReason, ...] = (
     "spread",
     "tied",
 )
+_NOT_ASKED = ("budget", "interrupted")
+"""Kinds of failures that say nothing about a group: the run ended before it."""
 _MOST_KINDS, _LONGEST = 32, 100
 """Kinds of failures that are distinguished, and characters of their names that count."""
 _Rank = tuple[float, ...]
@@ -212,7 +214,7 @@ class Ranking:
 class Shortlist:
     """The few groups that a page names first.
 
-    Worst: the first failed group of each kind; then those with most rollouts that address the judge; then
+    Worst: the first failed group of each kind, but not one that the run did not reach; then those with most rollouts that address the judge; then
     tied ones although labels differ; then those whose reliability is below UNRELIABLE, the lowest first, if
     equal the one with more pairs of different labels; then the other failed ones. Without a reliability the
     largest spread over passes counts, from UNSTEADY on.
@@ -243,7 +245,7 @@ class Shortlist:
                 else ""
             )
             self._first.append(Highlight(group, self._number, "rest", 0.0, why))
-        if group.failed:
+        if group.failed and group.kind not in _NOT_ASKED:
             failed = Highlight(
                 group, self._number, "failed", 1.0, f"failed: {group.kind}"
             )

@@ -135,7 +135,8 @@ def in_cells(made: _Json) -> dict[str, str]:
     """Return the rows by their names, for a table of two files: long texts without their middle."""
     found: dict[str, list[str]] = {}
     for row in rows(made):
-        text = shorter(" ".join(row.text.split()), _IN_CELL)
+        known = "" if row.text == DEFAULT_RUBRIC else row.text
+        text = shorter(" ".join(known.split()), _IN_CELL)
         lines = found.setdefault(row.name or next(reversed(found)), [])
         lines.append(": ".join(filter(None, (row.sentence, text))))
     return {

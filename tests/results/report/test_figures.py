@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.cli.report_sentences import position_bias
+from ruler_cli.cli.report_sentences import findings
 from ruler_cli.results.report.bins import iso
 from ruler_cli.results.report.figures import (
     FiguresBuilder,
@@ -511,9 +511,8 @@ def test_position_bias(
         assert bar["n"] == wanted["scores"]
     assert (result["corrected"] > 30) is corrected
     assert (result["corrected"] == 0) is not corrected
-    assert (
-        "before --debias or --standardize corrected" in position_bias(page)
-    ) is corrected
+    sentence = dict(findings(page))["position"]
+    assert sentence.endswith("; subtracted") is corrected
 
 
 @pytest.mark.parametrize("passes", ["1", "3"])
@@ -537,7 +536,7 @@ def test_input_order(passes: str, ruler: Ruler, tmp_path: Path) -> None:
     assert (figures["slot_curve"], figures["slot_groups"]) == ([], 0)
     page = json.loads(ruler("report", "out.jsonl", "--json").stdout)["figures"]
     assert (page["slots"]["bins"], page["slots"]["groups"]) == ([], 0)
-    assert position_bias(page) == ""
+    assert dict(findings(page))["position"] == ""
     assert "slots" not in charts(page)
 
 

@@ -95,6 +95,8 @@ def test_worst() -> None:
         named("lost", [None], kind="reply"),
         named("lost too", [None], kind="reply"),
         named("refused", [None], kind="refused"),
+        named("not reached", [None], kind="budget"),
+        named("stopped", [None], kind="interrupted"),
         n=10,
     )
     assert [(t.group.key, t.because) for t in result.worst()] == [

@@ -507,7 +507,7 @@ def test_without_scripts(tmp_path: Path, target: Path) -> None:
         "1 with text that addresses a judge (suspect)",
         "cost $0.2500 ($0.2500 a group, known for 1 group), 1.2k prompt + 0 completion tokens",
         "a group half within 2.0 s",
-        "reliability 0.80 in the median of 1 group",
+        "reliability 0.80",
     ):
         assert figure in words
     assert "<b>a" not in page.text
