@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from textwrap import wrap
@@ -14,8 +14,8 @@ from ruler_cli.cli.arguments import Scored, Second
 from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import command_words, one_line, print_note, safe
 from ruler_cli.cli.progress import Problems, UnlikeGroups
-from ruler_cli.cli.report_sentences import pair_counts
-from ruler_cli.cli.units import count, shorten
+from ruler_cli.cli.report_sentences import given, pair_counts
+from ruler_cli.cli.units import columns, count, shorten
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.runs.load_settings import scored_input
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ruler_cli.results.scored_file import ScoredFile
 
 _Json = Mapping[str, Any]
+_Table = Sequence[Sequence[str]]
 COUNTS = (
     "groups", "rollouts", "scored", "failed", "unmarked", "odd_scores", "moved", "unlabelled", "outcomes",
     "odd_labels", "odd_costs", "more_judges",
@@ -62,7 +63,7 @@ _KINDS = {
     "length": "by length: the better one is",
     "size": "by bytes of the longer one",
 }
-_JUDGES_OWN = "the judges' own, before --blend or --order-by-outcome"
+JUDGES_OWN = "the judges' own, before --blend or --order-by-outcome"
 _FEW = 100
 """Mixed groups below which the expected width of an interval is shown."""
 
@@ -165,11 +166,9 @@ def _lines(page: _Json) -> Iterator[str]:
         judges = f" ({', '.join(file['judges'])})" if file["judges"] else ""
         yield from _head(name, f"{file['source']}{judges}")
         yield from _head("", file["found"])
-        yield from _head("scores", _JUDGES_OWN if file["moved"] else "")
+        yield from _head("scores", JUDGES_OWN if file["moved"] else "")
         left_out = [
-            f"{file[name]} {description}"
-            for name, description in LEFT_OUT.items()
-            if file[name]
+            f"{file[key]} {words}" for key, words in LEFT_OUT.items() if file[key]
         ]
         yield from _head("left out", ", ".join(left_out))
     yield from _head("labels", _labels(page["labels"], page["inputs"][0]["outcomes"]))
@@ -184,14 +183,15 @@ def _lines(page: _Json) -> Iterator[str]:
         one, other = paired["alone"]
         others = f"{paired['unlike']} unlike, {one} only in A, {other} only in B"
         yield from _head("paired", f"{count(paired['groups'], 'group')}; {others}")
-    yield ""
-    yield from _two(page) if paired else _one(page)
+    for table in _two(page) if paired else _one(page):
+        yield ""
+        yield from columns(table, str.rjust)
     mixed, width = page["mixed_groups"], page["expected_half_width"]
     if width is not None and mixed < _FEW:
         yield ""
-        about = f"about ±{100 * width:.0f} points for the accuracy,"
-        yield f"{count(mixed, 'mixed group')}: with groups of 8 that makes {about}"
-        yield "and more with smaller ones; 100 mixed groups make about ±6, 300 about ±3.5."
+        groups = count(mixed, "mixed group")
+        yield f"The accuracy is known to about ±{100 * width:.0f} points, by {groups} of 8 rollouts;"
+        yield "100 would make about ±6, 300 about ±3.5. Smaller groups tell less."
 
 
 def _head(name: str, text: str) -> Iterator[str]:
@@ -211,128 +211,100 @@ def _labels(labels: _Json, outcomes: int) -> str:
     return source + (", {:g} or {:g}".format(*labels["two"]) if labels["two"] else "")
 
 
-def _one(page: _Json) -> Iterator[str]:
-    """Yield the table of one file, with the judges of its panel."""
+def _one(page: _Json) -> Iterator[_Table]:
+    """Yield the tables of one file, with the judges of its panel."""
     main, *judges = page["scorers"]
-    tied, chance = main["tied_share"]["value"], main["chance_regret"]["value"]
     beside = {
-        "pairwise_accuracy": "" if tied is None else f"{tied:.1%} ties",
-        "top1_regret": "" if chance is None else f"chance {chance:.3g}",
+        "pairwise_accuracy": given(main["tied_share"]["value"], "{:.1%} ties"),
+        "top1_regret": given(main["chance_regret"]["value"], "chance {:.3g}"),
     }
-    yield _row("", "value", "95 % interval", "groups")
+    rows = [_row("", "value", "95 % interval", "groups")]
     for name, title in _STATISTICS.items():
-        if name in main and main[name]["value"] is not None:
-            yield _value_row(
-                title, main[name], main[name]["groups"], beside.get(name, "")
+        measured = main.get(name)
+        if measured and measured["value"] is not None:
+            rows.append(
+                _measured(title, measured, measured["groups"], beside.get(name))
             )
+    yield rows
     if judges:
-        yield ""
-        yield (
-            f"{'judge':<24}"
-            + "".join(f"{title:>9}" for title in _SHORT.values())
-            + "  95 % of accuracy"
-        )
+        rows = [("judge", *_SHORT.values(), "95 % of accuracy")]
         for judge in judges:
-            row = "".join(
-                f"{_number(judge[name]['value'] if name in judge else None):>9}"
-                for name in _SHORT
+            values = [_number(judge[name]) if name in judge else "-" for name in _SHORT]
+            interval = _interval(judge["pairwise_accuracy"])
+            rows.append((shorten(judge["name"], 24), *values, interval))
+        yield rows
+        better = [
+            (
+                f"{shorten(pair['better'], 34)} agrees more than {shorten(pair['worse'], 34)}",
             )
-            yield f"{shorten(judge['name'], 24):<24}{row}  {_interval(judge['pairwise_accuracy'])}"
-        for pair in page["ranked"]:
-            yield f"  {shorten(pair['better'], 34)} agrees more than {shorten(pair['worse'], 34)}"
-        if overlap := len(judges) * (len(judges) - 1) // 2 - len(page["ranked"]):
-            yield f"  {count(overlap, 'pair')} of judges not told apart: their intervals overlap"
+            for pair in page["ranked"]
+        ]
+        if overlap := len(judges) * (len(judges) - 1) // 2 - len(better):
+            pairs = count(overlap, "pair")
+            better.append((f"no significant difference for {pairs} of judges",))
+        yield better
         yield from _correlations(page)
     for kind, title in _KINDS.items():
         if bins := main.get(f"by_{kind}"):
-            yield ""
-            yield _row(title, "accuracy", "95 % interval", "pairs")
-            for bin_ in bins:
-                yield _value_row(f"  {bin_['bin']}", bin_["accuracy"], bin_["pairs"])
+            yield [
+                _row(title, "accuracy", "95 % interval", "pairs"),
+                *(_measured(f"  {b['bin']}", b["accuracy"], b["pairs"]) for b in bins),
+            ]
 
 
-def _correlations(page: _Json) -> Iterator[str]:
+def _correlations(page: _Json) -> Iterator[_Table]:
     for what in ("errors", "scores"):
-        pairs = [
-            pair for pair in page["correlations"] if pair[what]["value"] is not None
-        ]
-        if pairs:
-            yield ""
-            yield _row(f"{what} of two judges", "r", "95 % interval", "groups")
-            for pair in pairs:
+        rows = [_row(f"{what} of two judges", "r", "95 % interval", "groups")]
+        for pair in page["correlations"]:
+            measured = pair[what]
+            if measured["value"] is not None:
                 both = ", ".join(shorten(judge, 14) for judge in pair["judges"])
-                yield _value_row(f"  {both}", pair[what], pair[what]["groups"])
+                rows.append(_measured(f"  {both}", measured, measured["groups"]))
+        if len(rows) > 1:
+            yield rows
 
 
-def _two(page: _Json) -> Iterator[str]:
-    """Yield the table of two files, A and B, and of their differences."""
-    from ruler_cli.results.agree import PAIR_BINS
-
-    one, other = page["scorers"]
-    yield f"{'':<22}{'A':>8}{'B':>8}{'A - B':>8}  95 % interval"
+def _two(page: _Json) -> Iterator[_Table]:
+    """Yield the tables of two files, A and B, and of their differences."""
+    rows: list[Sequence[str]] = [("", "A", "B", "A - B", "95 % interval", "")]
     for name, title in _STATISTICS.items():
         if difference := page["differences"].get(name):
-            row = f"{title:<22}{_number(one[name]['value']):>8}{_number(other[name]['value']):>8}"
-            if difference["value"] is not None:
-                interval, better = (
-                    _interval(difference, signed=True),
-                    _better(name, difference),
-                )
-                row += f"{_number(difference['value'], signed=True):>8}  {interval:<18}{better}"
-            yield row
+            both = [_number(judge[name]) for judge in page["scorers"]]
+            ends = _interval(difference, "+"), _better(name, difference)
+            rows.append((title, *both, _number(difference, "+"), *ends))
+    yield rows
     yield from _correlations(page)
-    for kind, title in _KINDS.items():
-        bins = [
-            {bin_["bin"]: bin_ for bin_ in judge.get(f"by_{kind}", ())}
-            for judge in (one, other)
-        ]
-        if any(bins):
-            yield ""
-            yield f"{title:<30}{'A':>8}{'pairs':>9}{'B':>9}{'pairs':>9}"
-        for name in PAIR_BINS[kind]:
-            if any(name in by_name for by_name in bins):
-                yield f"  {name:<28}" + " ".join(
-                    _cell(by_name.get(name)) for by_name in bins
-                )
-
-
-def _cell(bin_: _Json | None) -> str:
-    return (
-        f"{'':>17}"
-        if bin_ is None
-        else f"{_number(bin_['accuracy']['value']):>8}{bin_['pairs']:>9}"
-    )
 
 
 def _better(name: str, difference: _Json) -> str:
+    if difference["value"] is None:
+        return ""
     if not difference["told_apart"]:
-        return "not told apart"
-    better = (
-        "A" if (difference["value"] > 0) is not (name in _SMALLER_IS_BETTER) else "B"
-    )
+        return "not significant"
+    larger = difference["value"] > 0
+    better = "A" if larger is not (name in _SMALLER_IS_BETTER) else "B"
     return f"{better} {'costs less' if name == 'cost_per_1000_usd' else 'is better'}"
 
 
-def _value_row(name: str, measured: _Json, number: int, beside: str = "") -> str:
-    return _row(
-        name, _number(measured["value"]), _interval(measured), str(number), beside
-    )
+def _row(name: str, *cells: str, note: str | None = None) -> Sequence[str]:
+    return f"{name:<30}", *cells, note or ""
 
 
-def _row(name: str, value: str, interval: str, number: str, beside: str = "") -> str:
-    return f"{name:<30}{value:>9}  {interval:<17}{number:>7}  {beside}".rstrip()
+def _measured(
+    name: str, measured: _Json, number: int, note: str | None = None
+) -> Sequence[str]:
+    return _row(name, _number(measured), _interval(measured), str(number), note=note)
 
 
-def _number(value: float | None, *, signed: bool = False) -> str:
+def _number(measured: _Json, sign: str = "", end: str = "value") -> str:
+    value = measured[end]
     if value is None:
         return "-"
-    sign = "+" if signed and value > 0 else ""
-    return sign + (
-        f"{value:.3f}" if 0.001 <= abs(value) < 1000 or not value else f"{value:.2e}"
-    )
+    plain = 0.001 <= abs(value) < 1000 or not value
+    return f"{value:{sign if value else ''}{'.3f' if plain else '.2e'}}"
 
 
-def _interval(measured: _Json, *, signed: bool = False) -> str:
+def _interval(measured: _Json, sign: str = "") -> str:
     if measured["low"] is None:
         return "too few groups" if measured["value"] is not None else ""
-    return f"{_number(measured['low'], signed=signed)} to {_number(measured['high'], signed=signed)}"
+    return f"{_number(measured, sign, 'low')} to {_number(measured, sign, 'high')}"

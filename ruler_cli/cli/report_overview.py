@@ -48,7 +48,8 @@ _SIGNED, _COUNTED = 7, 8
 
 def show(page: _Json, shortlist: Shortlist, terminal: Terminal) -> None:
     """Write the page to the terminal."""
-    figures, worst, disputed, others = page["figures"], *_lists(shortlist)
+    figures = page["figures"]
+    worst, disputed = shortlist.worst(), shortlist.disputed()
     terminal.show(two_columns(_head(page), terminal, scored=_TITLE, failed=_BAD))
     beside = 2 if terminal.width >= _BESIDE else 1
     width = (terminal.width - 2) // 2 if beside == 2 else terminal.width
@@ -65,19 +66,16 @@ def show(page: _Json, shortlist: Shortlist, terminal: Terminal) -> None:
         terminal.show("", findings)
     titles = (f"worst groups ({WORST})", f"most disputed groups ({shortlist.dispute})")
     third = "other groups" if worst or disputed else "groups"
-    for title, groups in zip((*titles, third), (worst, disputed, others), strict=True):
+    for title, groups in zip(
+        (*titles, third), (worst, disputed, shortlist.others()), strict=True
+    ):
         if groups:
             terminal.show("", Text(title, _TITLE), _groups(groups, terminal))
     if page["source"] != "-":  # stdin cannot be read again
-        key = next((one.group.key for one in (*disputed, *worst)), None)
         commands = commands_in_lines(
-            next_commands(page["source"], key, figures), terminal
+            next_commands(page["source"], shortlist, figures), terminal
         )
         terminal.show("", Text("next", _TITLE), *map(Text, commands))
-
-
-def _lists(shortlist: Shortlist) -> tuple[list[Highlight], ...]:
-    return shortlist.worst(), shortlist.disputed(), shortlist.others()
 
 
 def two_columns(

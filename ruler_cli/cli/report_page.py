@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -116,10 +114,10 @@ def page_name(output: str | None) -> Iterator[str]:
 
 
 def open_page(page: Path, fragment: str) -> None:
-    """Open the page in the user's browser, and go on at once; if that cannot be, say how to open it."""
+    """Open the page in the user's browser, and go on at once; if that cannot be, say where it is."""
     address = page.absolute().as_uri() + fragment
-    reason = _without_browser(os.environ)
-    if not reason:
+    failed = not _has_browser(os.environ)
+    if not failed:
         child = subprocess.Popen(  # noqa: S603 - our own words and the page's address
             [sys.executable, "-c", _OPEN, address],
             # a browser on the terminal would wait for keys there
@@ -128,36 +126,18 @@ def open_page(page: Path, fragment: str) -> None:
             start_new_session=True,
         )  # fmt: skip
         try:
-            reason = "no browser could be started" if child.wait(_PATIENCE) else ""
-        except (
-            subprocess.TimeoutExpired
-        ):  # the browser is open, and stays so without this process
+            failed = child.wait(_PATIENCE) != 0
+        except subprocess.TimeoutExpired:  # it stays open without this process
             child.returncode = 0
-    if reason:
-        print_note(f"{reason}; {_way(os.environ, page, address)}")
+    if failed:
+        print_note(f"no browser here; open {address} in yours")
 
 
-def _without_browser(environ: Mapping[str, str]) -> str:
-    """Say why no browser can show a page here; empty if one may."""
+def _has_browser(environ: Mapping[str, str]) -> bool:
+    """True if a browser may show a page here, and not over SSH on another machine."""
     if environ.get("BROWSER"):
-        return ""
-    if _over_ssh(environ):
-        return "this is a session over SSH, so no browser is opened"
+        return True
+    if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
+        return False
     screen = environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
-    return (
-        "there is no display, so no browser is opened"
-        if sys.platform == "linux" and not screen
-        else ""
-    )
-
-
-def _over_ssh(environ: Mapping[str, str]) -> bool:
-    return bool(environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"))
-
-
-def _way(environ: Mapping[str, str], page: Path, address: str) -> str:
-    if not _over_ssh(environ):
-        return f"open {address}"
-    copy = shlex.join(["scp", f"{platform.node()}:{page.absolute()}", "."])
-    fragment = address.partition("#")[2]
-    return f"on your own machine run `{copy}` and open {page.name}{f'#{fragment}' if fragment else ''} there"
+    return sys.platform != "linux" or bool(screen)

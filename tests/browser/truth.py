@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ruler_cli.results.report.group_text import GroupText
-from ruler_cli.results.report.highlights import Ranking, reasons
+from ruler_cli.results.report.highlights import Ranking, reasons, telling
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.settings.models import InputSettings
@@ -32,14 +32,14 @@ class Truth:
     @classmethod
     def of(cls, scored: Path) -> Truth:
         """Read a scored file."""
-        ranking, result = Ranking(10_000), cls([], [], [], [])
+        ranking, kinds, result = Ranking(10_000), set[str](), cls([], [], [], [])
         with ExitStack() as stack:
             file = ScoredFile(InputSettings(str(scored)), stack, _none)
             for ordinal, (group, marked) in enumerate(file.groups(), 1):
                 result.groups.append(marked)
                 result.tasks.append(str(group.rollouts[0].messages[0]["content"]))
                 result.texts.append(GroupText.of(group, marked))
-                ranking.add(ordinal, marked)
+                ranking.add(ordinal, telling(marked, kinds))
         ranks = {ordinal: rank for rank, ordinal in enumerate(ranking.chosen())}
         result.telling.extend(ranks[i + 1] for i in range(len(ranks)))
         return result

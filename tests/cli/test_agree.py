@@ -116,10 +116,10 @@ def test_two_files(ruler: Ruler, tmp_path: Path) -> None:
         for line in done.stdout.splitlines()
         if line.startswith("pairwise accuracy")
     )
-    assert row.startswith("pairwise accuracy        0.950   0.050  +0.900  +0.")
+    assert row.startswith("pairwise accuracy       0.950   0.050  +0.900  +0.")
     assert row.endswith("A is better")
     same = ruler("agree", "a.jsonl", "a.jsonl")
-    assert "not told apart" in same.stdout
+    assert "not significant" in same.stdout
     assert "is better" not in same.stdout
     result = json.loads(ruler("agree", "b.jsonl", "a.jsonl", "--json").stdout)
     assert result["paired"] == {"groups": 20, "unlike": 0, "alone": [0, 0]}
@@ -309,7 +309,7 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
     result = rows(done.stdout)
-    assert "1 pair of judges not told apart" in done.stdout
+    assert "no significant difference for 1 pair of judges" in done.stdout
     assert any(name.startswith("openai/one") for name in result)
 
 

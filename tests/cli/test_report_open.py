@@ -154,31 +154,19 @@ def test_unknown_group(process: Ruler, tmp_path: Path, browser: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "reason", "way"),
+    "where",
     [
-        (
-            {"SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22"},
-            "over SSH",
-            r"run `scp \S+:\S+/p\.html \.` and open",
-        ),
-        (
-            {"BROWSER": "false"},
-            "no browser could be started",
-            r"open file:///\S+/p\.html#group=a\n$",
-        ),
+        {"SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22"},
+        {"BROWSER": "false"},
         pytest.param(
             {},
-            "there is no display",
-            r"open file:///\S+/p\.html#group=a\n$",
             marks=pytest.mark.skipif(
                 "sys.platform != 'linux'", reason="other systems always have one"
             ),
         ),
     ],
 )
-def test_no_browser(
-    where: dict[str, str], reason: str, way: str, ruler: Ruler, tmp_path: Path
-) -> None:
+def test_no_browser(where: dict[str, str], ruler: Ruler, tmp_path: Path) -> None:
     """Over SSH, without a display and without a browser the command says how to open the page."""
     write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.9)])
     done = ruler(
@@ -192,10 +180,10 @@ def test_no_browser(
         **(NOWHERE | where),
     )
     assert done.returncode == 0
-    last = done.stderr.splitlines(keepends=True)[-1]
-    assert reason in last
-    assert re.search(way, last)
-    assert "p.html#group=a" in last
+    last = done.stderr.splitlines()[-1]
+    assert re.search(
+        r"no browser here; open file:///\S+/p\.html#group=a in yours$", last
+    )
 
 
 def test_browser_that_stays(ruler: Ruler, tmp_path: Path) -> None:

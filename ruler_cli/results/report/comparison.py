@@ -25,7 +25,7 @@ from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import EmbeddedGroups
 from ruler_cli.results.report.figures import ENOUGH
 from ruler_cli.results.report.group_text import GroupText
-from ruler_cli.results.report.highlights import Best
+from ruler_cli.results.report.highlights import Ranking
 from ruler_cli.results.report.html import (
     MOST_GROUPS,
     SCRIPTS,
@@ -38,6 +38,7 @@ from ruler_cli.results.report.html import (
     page_file,
     put,
     source_name,
+    without_page,
 )
 from ruler_cli.results.report.made_by import TextLookup, no_texts, opening
 from ruler_cli.results.scored_file import ScoredFile
@@ -85,24 +86,6 @@ class _FirstFile:
         return GroupText(**orjson.loads(self._spool.read(size, at)))
 
 
-class _ChosenGroups:
-    """The groups of the page: the first one asked for, then those on which the judges differ most."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._best = most, Best[int](most)
-        self._asked: list[int] = []
-
-    def add(self, group: ComparedGroup, *, asked: bool) -> bool:
-        """Look at a group; true if it may be chosen, as far as is known."""
-        if asked and not self._asked:
-            self._asked.append(group.number)
-        return self._best.add(group.rank, group.number) or group.number in self._asked
-
-    def chosen(self) -> list[int]:
-        """Return the numbers of the chosen groups, the most different first."""
-        return list(dict.fromkeys((*self._asked, *self._best.ranked())))[: self._most]
-
-
 def write_comparison(
     files: Sequence[tuple[InputSettings, OnProblem]],
     target: str,
@@ -127,10 +110,11 @@ def write_comparison(
             ScoredFile(settings, stack, on_problem) for settings, on_problem in files
         ]
         first, rows = _FirstFile(stack), EmbeddedGroups(stack)
-        chosen = _ChosenGroups(most)
+        chosen = Ranking(most)
 
         def add(group: ComparedGroup) -> None:
-            if chosen.add(group, asked=on_group(group.one.key)):
+            asked = on_group(group.one.key)
+            if chosen.add(group.number, group.rank, asked=asked):
                 rows.put(group.number, first.text(group.number), group.one, group)
 
         def groups_of(file: ScoredFile) -> ScoredGroups:
@@ -160,7 +144,7 @@ def write_comparison(
             "facts": said.facts,
             "next": []
             if any(Location(one).stream for one in sources)
-            else _next(names, differing),
+            else without_page(next_commands(names, differing)),
             "comparison": {
                 "groups": figures["groups"],
                 "rollouts": figures["rollouts"],
@@ -176,8 +160,3 @@ def write_comparison(
         return WrittenReport(
             size, all_, left_out.rows, left_out.sentences, "; ".join(warnings) or None
         )
-
-
-def _next(names: Sequence[str], differing: Sequence[ComparedGroup]) -> list[list[str]]:
-    """Return the commands to type next, as words without quotes."""
-    return [words for words in next_commands(names, differing) if "-o" not in words]

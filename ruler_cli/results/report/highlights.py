@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappush, heappushpop
 from typing import Any, Generic, Literal, TypeVar
 
 from ruler_cli.results.report.figures import ENOUGH, ReportFigures
-from ruler_cli.results.report.group_text import summary
+from ruler_cli.results.report.group_text import page_key, summary
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 UNRELIABLE = 0.5
@@ -22,10 +21,8 @@ DISPUTED = 0.25
 FAR_APART = 0.5
 """Distance of a group's best score from its worst that is large: half of the scale."""
 RULE = (
-    "One in turn of: failed groups, the first of each kind before others; most pairs of rollouts scored "
-    "against their labels, from a quarter of the pairs on; most rollouts that address the judge; least "
-    "reliable, below 0.5; scores furthest apart, from 0.5 on; tied ones, most unlike labels first; then the "
-    "rest in input order."
+    "The first failed group of each kind, then those with most flags, and of these those with most pairs of "
+    "rollouts scored against their labels."
 )
 """The rule that chooses groups for a page that cannot hold all of them."""
 
@@ -34,14 +31,6 @@ HighlightReason = Literal[
 ]
 """The reason why a group is worth a look: it has no scores; its scores contradict its labels; a rollout
 addresses the judge; its scores are more noise than signal; they are far apart; they are tied; none of it."""
-_ORDER: tuple[HighlightReason, ...] = (
-    "failed",
-    "disagrees",
-    "suspect",
-    "unsure",
-    "spread",
-    "tied",
-)
 _NOT_ASKED = ("budget", "interrupted")
 """Kinds of failures that say nothing about a group: the run ended before it."""
 _MOST_KINDS, _LONGEST = 32, 100
@@ -133,91 +122,54 @@ def _disputed(group: ScoredGroup) -> bool:
     return group.pairs.lost > 0 and against >= DISPUTED * pairs
 
 
-def _reasons(
-    group: ScoredGroup, kinds: set[str]
-) -> Iterator[tuple[HighlightReason, _Rank]]:
-    """Yield the reasons to look at a group, each with its rank; `kinds` are those of earlier failures."""
-    if group.failed:
-        yield "failed", (_is_new(group.kind, kinds),)
-    if not group.scores:
-        return
-    against, pairs = group.disputes
-    if _disputed(group):
-        yield "disagrees", (against,)
-    suspects = sum(r.suspect for r in group.rollouts)
-    if suspects:
-        yield "suspect", (float(suspects),)
-    if _unsure(group):
-        yield (
-            "unsure",
-            (_doubt(group), 0.0 if group.reliability is None else _widest(group)),
-        )
-    if group.tied:
-        yield "tied", (float(pairs),)
-    elif group.sd and max(group.scores) - min(group.scores) >= FAR_APART:
-        yield "spread", (group.sd,)
-
-
 def reasons(group: ScoredGroup) -> list[HighlightReason]:
     """Return all reasons to look at a group."""
-    return [because for because, _ in _reasons(group, set())]
+    if not group.scores:
+        return ["failed"] if group.failed else []
+    wide = bool(group.sd) and max(group.scores) - min(group.scores) >= FAR_APART
+    found: dict[HighlightReason, bool] = {
+        "disagrees": _disputed(group),
+        "suspect": any(r.suspect for r in group.rollouts),
+        "unsure": _unsure(group),
+        "spread": wide and not group.tied,
+        "tied": group.tied,
+    }
+    return [because for because, holds in found.items() if holds]
+
+
+def telling(group: ScoredGroup, kinds: set[str]) -> _Rank:
+    """Rank a group by RULE; `kinds` are those of earlier failures."""
+    if group.failed:
+        asked = group.kind not in _NOT_ASKED
+        return (_is_new(group.kind, kinds) if asked else 0.0, float(asked), 0.0, 0.0)
+    return (0.0, float(len(reasons(group))), group.disputes[0], _doubt(group))
 
 
 class Ranking:
-    """Orders groups by RULE; memory holds at most `most` groups of each kind.
-
-    No more of a kind can ever be chosen.
-    """
+    """The `most` groups of a page: the first one asked for, then those of the highest rank."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._best = {because: Best[int](most) for because in _ORDER}
-        self._first: list[int] = []
-        self._asked: dict[int, HighlightReason] = {}
-        self._kinds: set[str] = set()
+        self._most, self._best = most, Best[int](most)
+        self._asked: list[int] = []
 
-    def add(self, ordinal: int, group: ScoredGroup, *, asked: bool = False) -> bool:
-        """Count a group; true if it may be chosen, as far as is known. Ordinals grow in input order.
-
-        The first group that is `asked` for is chosen before all others.
-        """
-        wanted = len(self._first) < self._most
-        if wanted:
-            self._first.append(ordinal)
-        reasons = list(_reasons(group, self._kinds))
-        for because, rank in reasons:
-            wanted |= self._best[because].add(rank, ordinal)
+    def add(self, ordinal: int, rank: _Rank, *, asked: bool = False) -> bool:
+        """Count a group; true if it may be chosen, as far as is known."""
         if asked and not self._asked:
-            self._asked[ordinal] = reasons[0][0] if reasons else "rest"
-            return True
-        return wanted
+            self._asked.append(ordinal)
+        return self._best.add(rank, ordinal) or ordinal in self._asked
 
-    def chosen(self) -> dict[int, HighlightReason]:
-        """Return the ordinals of the chosen groups, the most telling first, each with its reason."""
-        chosen = dict(self._asked)
-        remaining = {
-            because: iter(best.ranked()) for because, best in self._best.items()
-        }
-        while remaining and len(chosen) < self._most:
-            for because, ordinals in list(remaining.items()):
-                ordinal = next((one for one in ordinals if one not in chosen), None)
-                if ordinal is None:
-                    del remaining[because]
-                elif len(chosen) < self._most:
-                    chosen[ordinal] = because
-        for ordinal in self._first:
-            if len(chosen) < self._most:
-                chosen.setdefault(ordinal, "rest")
-        return chosen
+    def chosen(self) -> list[int]:
+        """Return the ordinals of the chosen groups, the highest rank first."""
+        return list(dict.fromkeys((*self._asked, *self._best.ranked())))[: self._most]
 
 
 class Shortlist:
     """The few groups that a page names first.
 
-    Worst: the first failed group of each kind, but not one that the run did not reach; then those with most rollouts that address the judge; then
-    tied ones although labels differ; then those whose reliability is below UNRELIABLE, the lowest first, if
-    equal the one with more pairs of different labels; then the other failed ones. Without a reliability the
-    largest spread over passes counts, from UNSTEADY on.
+    Worst: the first failed group of each kind, but not one that the run did not reach; then those with most
+    rollouts that address the judge; then tied ones although labels differ; then those whose reliability is
+    below UNRELIABLE, the lowest first, if equal the one with more pairs of different labels; then the other
+    failed ones. Without a reliability the largest spread over passes counts, from UNSTEADY on.
 
     Disputed: at least DISPUTED of the pairs of different labels ordered against them; most such pairs first,
     a tie as half of one. In a file without different labels in a group: the largest distance between the
@@ -351,13 +303,14 @@ def _distance(rollout: ScoredRollout) -> float:
 
 
 def next_commands(
-    source: str, key: str | None, figures: ReportFigures
+    source: str, shortlist: Shortlist, figures: ReportFigures
 ) -> list[list[str]]:
-    """Return the commands to type next, as words without quotes; `key` is that of a group to look at."""
+    """Return the commands to type next, as words without quotes."""
     name = f"./{source}" if source.startswith("-") else source
-    commands = []
-    if key is not None:
-        commands.append(["report", name, *group_option(key)])
+    commands = [
+        ["report", name, *group_option(page_key(one.group.key))]
+        for one in (*shortlist.disputed(), *shortlist.worst())[:1]
+    ]
     commands.append(["report", name, "-o", "report.html"])
     if figures["groups"]["live"]:
         commands.append(["select", name, "train.jsonl", "--where", "live"])

@@ -26,8 +26,14 @@ from ruler_cli.files.location import Location
 from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import EmbeddedGroups
 from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, charts
-from ruler_cli.results.report.group_text import GroupText, page_key, shorter
-from ruler_cli.results.report.highlights import RULE, Ranking, Shortlist, next_commands
+from ruler_cli.results.report.group_text import GroupText, shorter
+from ruler_cli.results.report.highlights import (
+    RULE,
+    Ranking,
+    Shortlist,
+    next_commands,
+    telling,
+)
 from ruler_cli.results.report.made_by import TextLookup, no_texts, short_rows
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.settings.models import InputSettings
@@ -92,11 +98,12 @@ def write_html(
         file = page_file(stack, target, settings.source)
         scored = ScoredFile(settings, stack, on_problem)
         embedded_groups, ranking = EmbeddedGroups(stack), Ranking(most)
-        builder, shortlist = FiguresBuilder(texts), Shortlist()
+        builder, shortlist, kinds = FiguresBuilder(texts), Shortlist(), set[str]()
         for ordinal, (group, scored_group) in enumerate(scored.groups(), 1):
             builder.add(scored_group, group.rubric)
             shortlist.add(scored_group)
-            if ranking.add(ordinal, scored_group, asked=on_group(scored_group.key)):
+            rank = telling(scored_group, kinds)
+            if ranking.add(ordinal, rank, asked=on_group(scored_group.key)):
                 embedded_groups.put(
                     ordinal, GroupText.of(group, scored_group), scored_group
                 )
@@ -111,7 +118,9 @@ def write_html(
             "charts": charts(figures),
             "facts": list(facts(figures)),
             "lists": embedded.lists(shortlist),
-            "next": [] if stream else _next(name, shortlist, figures),
+            "next": []
+            if stream
+            else without_page(next_commands(name, shortlist, figures)),
         }
         size = put(file, target, page(head, embedded_groups))
         return WrittenReport(
@@ -165,16 +174,9 @@ def head_of(source: str, found: str, left_out: LeftOut) -> dict[str, Any]:
     }
 
 
-def _next(name: str, shortlist: Shortlist, figures: ReportFigures) -> list[list[str]]:
-    """Return the commands of the terminal's page, but for the one that writes this page."""
-    key = next(
-        (
-            page_key(one.group.key)
-            for one in (*shortlist.disputed(), *shortlist.worst())
-        ),
-        None,
-    )
-    return [words for words in next_commands(name, key, figures) if "-o" not in words]
+def without_page(commands: Sequence[list[str]]) -> list[list[str]]:
+    """Leave out the command that writes a page, on the page itself."""
+    return [words for words in commands if "-o" not in words]
 
 
 def put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:

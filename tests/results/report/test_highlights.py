@@ -11,60 +11,41 @@ from ruler_cli.results.report.highlights import (
     Shortlist,
     next_commands,
     reasons,
+    telling,
 )
 from ruler_cli.results.scored_groups import ScoredGroup
 from tests.results.report.values import drawn, group, rollout
 
-
-def ranking(groups: list[ScoredGroup], most: int = 100) -> Ranking:
-    """Rank these groups, numbered from 1."""
-    result = Ranking(most)
-    for number, one in enumerate(groups, 1):
-        result.add(number, one)
-    return result
-
-
 FAILED = group([None, None], kind="reply")
 AGAINST = group([0.1, 0.9], [1.0, 0.0], reliability=1.0)
-SUSPECT = group([0.5, 0.6], each=[{"suspect": True}, {}])
 UNSURE = group([0.4, 0.6], reliability=0.1)
-WIDE = group([0.0, 1.0])
-TIED = group([0.5, 0.5])
 REST = ScoredGroup("g", (rollout(None),), "unmarked")
 
 
-def test_kinds_alternate() -> None:
-    """The first group of every kind comes in the order of the rule, then the second, then the rest."""
-    groups = [REST, TIED, WIDE, UNSURE, SUSPECT, AGAINST, FAILED] * 2
-    result = ranking(groups).chosen()
-    order = ["failed", "disagrees", "suspect", "unsure", "spread", "tied"]
-    assert list(result.values()) == order * 2 + ["rest"] * 2
-    assert list(result) == [7, 6, 5, 4, 3, 2, 14, 13, 12, 11, 10, 9, 1, 8]
+def chosen(*groups: ScoredGroup, most: int = 100) -> list[int]:
+    """The numbers, from 1, of the most telling of these groups."""
+    ranking, kinds = Ranking(most), set[str]()
+    for number, one in enumerate(groups, 1):
+        ranking.add(number, telling(one, kinds))
+    return ranking.chosen()
 
 
-def test_highest_degree_first() -> None:
-    """Within a kind the group with the highest degree comes first, and of equal ones the first."""
-    less = group([0.2, 0.4, 0.5], [1.0, 0.0, 1.0], annotated_tied=True)
-    more = group([0.5, 0.4, 0.3], [0.0, 1.0, 1.0], annotated_tied=True)
-    assert list(ranking([less, more, more]).chosen())[:2] == [2, 1]  # 1 follows as tied
-    unsure = [group([0.4, 0.6], reliability=r) for r in (0.5, 0.2, 0.9)]
-    assert next(iter(ranking(unsure).chosen())) == 2
-    assert list(ranking([FAILED, FAILED, group([None], kind="refused")]).chosen()) == [
-        1,
-        3,
-        2,
-    ]
-    spreads = [group([0.5, 0.6], each=[{"spread": s}, {}]) for s in (0.1, 0.3, 0.2)]
-    assert ranking(spreads).chosen()[2] == "unsure"
+def test_order() -> None:
+    """New kinds of failures come first, then most flags and pairs against labels; the rest keeps its order."""
+    refused, budget = group([None], kind="refused"), group([None], kind="budget")
+    more = group([0.9, 0.8, 0.1], [0.0, 0.0, 1.0], reliability=1.0)
+    groups = [REST, budget, UNSURE, AGAINST, more, FAILED, FAILED, refused, REST]
+    assert chosen(*groups) == [6, 8, 5, 4, 3, 7, 1, 2, 9]
+    assert reasons(more) == reasons(AGAINST) == ["disagrees", "spread"]
 
 
 def test_most() -> None:
     """A ranking has at most so many groups, each once, and always the first of the whole order."""
     groups = list(drawn(400))
-    all_ = list(ranking(groups, 400).chosen())
+    all_ = chosen(*groups, most=400)
     assert sorted(all_) == list(range(1, 401))
     for most in (0, 1, 7, 100, 399):
-        assert list(ranking(groups, most).chosen()) == all_[:most]
+        assert chosen(*groups, most=most) == all_[:most]
 
 
 def shortlist(*groups: ScoredGroup, n: int = 5) -> Shortlist:
@@ -157,7 +138,8 @@ def test_other_groups() -> None:
 def test_next_commands(source: str, key: str) -> None:
     """The commands to type next are words that the command line reads; `select` needs live groups."""
     figures = {"groups": {"live": 1}}
-    first, page, select = next_commands(source, key, figures)
+    listed = shortlist(named(key, [0.1, 0.9], [1.0, 0.0]))
+    first, page, select = next_commands(source, listed, figures)
     assert first == [
         "report",
         *(
@@ -168,7 +150,7 @@ def test_next_commands(source: str, key: str) -> None:
     ]
     assert page[2:] == ["-o", "report.html"]
     assert select == ["select", first[1], "train.jsonl", "--where", "live"]
-    assert next_commands(source, None, {"groups": {"live": 0}}) == [page]
+    assert next_commands(source, shortlist(), {"groups": {"live": 0}}) == [page]
 
 
 def test_disputed_by_labels() -> None:
