@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.browser.reports import KEYS, plain, report_of, ruler, run_of, write
+from tests.browser.reports import plain, report_of, ruler, run_of, write
 from tests.browser.truth import Truth
 from tests.browser.view import QUIET, View, program, shown
 
@@ -87,14 +87,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         folder,
     )
-
-
-@pytest.fixture(scope="session")
-def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of few groups: keys that links must encode, one key twice; no labels, one pass."""
-    folder = tmp_path_factory.mktemp("odd")
-    records = [plain(key, 0.1 + i / 20, 0.5 + i / 20) for i, key in enumerate(KEYS)]
-    return report_of(write(folder / "odd.jsonl", records), folder)
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import Show
-from tests.browser.test_overview import CHARTS
 from tests.browser.view import View
 
+CHARTS = ["scores", "spread", "labels", "slots", "lengths", "reliability", "failures"]
 PAGES = (
     "#overview",
     "#groups?where=live&mean=0..0.9",

@@ -13,10 +13,9 @@ import pytest
 
 from tests.browser.attacks import NAME, records
 from tests.browser.conftest import Show
-from tests.browser.reports import FAILURES, plain, ruler, write
+from tests.browser.reports import ruler, write
 from tests.browser.test_hostile import ATTACKS, harmless
 from tests.browser.test_looks import COLOURS
-from tests.browser.test_overview import points
 from tests.browser.view import Theme, View
 
 PAGES = ("#overview", "#groups", "#group=task-2", "#group=task-2&view=one")
@@ -118,37 +117,6 @@ def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
     view.at(f"#group={keys[0]}")
 
 
-def test_scatter(
-    show: Show,
-    compared: Path,
-    measured: dict[str, Any],
-    truth: dict[str, tuple[list[Any], list[Any]]],
-) -> None:
-    """A mark of A against B counts rollouts, and leads to the groups that have them."""
-    view = show(compared)
-    marks = points(view, "scatter")
-    assert len(marks) == len(measured["cells"]) > 20
-    assert (
-        sum(int(name.split(": ")[1].split(" ")[0]) for _, name in marks)
-        == measured["rollouts"]
-    )
-    for (link, _), cell in list(zip(marks, measured["cells"], strict=True))[::9]:
-        (a, b) = (cell["values"][side] for side in "ab")
-        holds = [
-            key
-            for key, both in truth.items()
-            if any(
-                x is not None
-                and y is not None
-                and a[0] <= x <= a[1]
-                and b[0] <= y <= b[1]
-                for x, y in zip(*both, strict=True)
-            )
-        ]
-        view.go(link)
-        assert view.count == len(holds) > 0, link
-
-
 def differing(both: tuple[list[Any], list[Any]]) -> tuple[int, float]:
     """The pairs that a judge tells apart, and those in another order, equal scores as a half."""
     known = [
@@ -230,83 +198,6 @@ def test_group(
     assert [line[:1] for line in meta[:2]] == ["A", "B"]
     assert view.find("[aria-label='What the rollouts did']").count() == 1
     assert "--group task-2" in (view.find(".g-meta code").text_content() or "")
-
-
-def test_large_group(show: Show, tmp_path: Path) -> None:
-    """Of a group of very many rollouts those are drawn whose scores are furthest apart."""
-    one = plain("large", *(i / 400 for i in range(400)))
-    other = plain("large", *(1.0 if i == 7 else i / 400 for i in range(400)))
-    write(tmp_path / "a.jsonl", [one])
-    write(tmp_path / "b.jsonl", [other])
-    view = show(pages(tmp_path, tmp_path / "a.jsonl", tmp_path / "b.jsonl"), "#groups")
-    lines = view.find(".body line.pair")
-    assert lines.count() == 64
-    assert lines.first.get_attribute("x2") == "100%"
-
-
-def test_failed_in_one(show: Show, compared: Path) -> None:
-    """A group that one judge did not score has the other's scores, and the reason."""
-    view = show(compared, "#group=task-5")
-    view.find(".g-turns").last.wait_for(state="attached")
-    assert view.find(".g-failed").all_inner_texts() == [
-        f"A has no scores (no answer): {FAILURES[0][1]}"
-    ]
-    assert "The other judge on task-5, 0" in view.text
-    assert "nothing to compare" in view.find(".g-meta summary").inner_text()
-
-
-def test_scored_by_one(show: Show, tmp_path: Path) -> None:
-    """Flags, notes and rewards are those of both files, also if only B has scores or rewards."""
-    one, other = ([plain(key, 0.2, 0.8) for key in ("lost", "kept")] for _ in range(2))
-    for record in other:
-        for i, trajectory in enumerate(record["trajectories"]):
-            trajectory["ruler"] |= {"independent_reward": i, "suspect": i == 1}
-    one[0]["trajectories"] = [
-        t | {"reward": None, "ruler": {"status": "failed"}}
-        for t in one[0]["trajectories"]
-    ]
-    one[0]["ruler"] = {"status": "failed", "kind": "reply", "reason": "no JSON"}
-    write(tmp_path / "a.jsonl", one)
-    write(tmp_path / "b.jsonl", other)
-    view = show(pages(tmp_path, tmp_path / "a.jsonl", tmp_path / "b.jsonl"))
-    assert view.find("figure.chart").count() == 0
-    assert "original reward above 0.5" in view.find(".strip-legend").inner_text()
-    view.go("#groups?sort=key")
-    marks = "all => all.map(row => [...row.querySelectorAll('.mark')].map(mark => mark.textContent))"
-    assert view.find(".body [role=row]").evaluate_all(marks) == [
-        ["suspect"],
-        ["only B", "suspect"],
-    ]
-    assert (
-        view.find(".body circle.low").count()
-        == view.find(".body circle.high").count()
-        == 3
-    )
-    view.go("#group=lost")
-    assert view.find(".g-failed").all_inner_texts() == [
-        "A has no scores (unusable reply): no JSON"
-    ]
-    view.find(".g-turns").last.wait_for(state="attached")
-    assert [text for text in view.find("td.g-notes").all_inner_texts() if text] == [
-        "addresses the judge"
-    ]
-
-
-def test_search(show: Show, compared: Path) -> None:
-    """A search finds what either judge said."""
-    view = show(compared, "#groups?search=judge%20on%20task-7,")
-    view.until(
-        "document.querySelector('p[role=status]')?.textContent.startsWith('1 of')"
-    )
-    assert view.keys == ["task-7"]
-
-
-@pytest.mark.parametrize("hash_", PAGES)
-def test_phone(show: Show, compared: Path, hash_: str) -> None:
-    """In a window of 390 pixels the page itself never scrolls sideways."""
-    view = show(compared, hash_, width=390, height=844)
-    view.settled()
-    assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

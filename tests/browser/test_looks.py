@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.conftest import Show
-from tests.browser.view import Theme, View, shown
+from tests.browser.view import Theme, shown
 
 PAGES = (
     "#overview",
@@ -52,11 +52,6 @@ COLOURS = """() => {
 }"""
 
 
-def ground(view: View) -> str:
-    """The background colour of the page."""
-    return str(view.page.evaluate("getComputedStyle(document.body).backgroundColor"))
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_contrast(show: Show, run: Path, theme: Theme) -> None:
     """In both themes every text has a contrast of at least 4.5 against its background."""
@@ -67,73 +62,6 @@ def test_contrast(show: Show, run: Path, theme: Theme) -> None:
         result: list[tuple[str, float]] = view.page.evaluate(COLOURS)
         assert len(result) >= 5, hash_
         assert [pair for pair in result if pair[1] < 4.5] == [], hash_
-
-
-def test_theme(show: Show, run: Path) -> None:
-    """The system's theme holds until the button is pressed, and the button's lasts for the window."""
-    light, dark = show(run), show(run, theme="dark")
-    white, black = ground(light), ground(dark)
-    assert white != black
-    light.by("button", "Theme: auto").click()
-    assert ground(light) == black
-    light.page.reload()
-    assert ground(light.ready()) == black
-    light.by("button", "Theme: dark").click()
-    assert ground(light) == white
-    light.by("button", "Theme: light").click()
-    assert ground(light) == white
-    dark.by("button", "Theme: auto").click()
-    dark.by("button", "Theme: dark").click()
-    assert ground(dark) == white
-    dark.by("button", "Theme: light").click()
-    dark.page.emulate_media(color_scheme="light")
-    assert ground(dark) == white
-
-
-@pytest.mark.parametrize("view_", ["side", "one"])
-def test_printed_group(show: Show, run: Path, view_: str) -> None:
-    """Paper shows all rollouts of a group with all their messages, no button, and dark text on white."""
-    view = show(run, f"#group=task-2&view={view_}", theme="dark")
-    view.find(".g-rollout").first.wait_for()
-    view.page.emulate_media(media="print")
-    view.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    view.until("document.querySelectorAll('.g-rollout').length === 4")
-    assert view.find("button:visible, select:visible, input:visible").count() == 0
-    turns = "all => all.map(section => section.innerText.includes('Done: truth='))"
-    assert view.find(".g-rollout").evaluate_all(turns) == [True] * 4
-    assert ground(view) == "rgb(255, 255, 255)"
-    wide = "document.querySelector('.g-columns').scrollWidth <= document.querySelector('.g-columns').clientWidth"
-    assert view.page.evaluate(wide)
-    view.page.evaluate("dispatchEvent(new Event('afterprint'))")
-    view.page.emulate_media(media="screen")
-    view.until(
-        f"document.querySelectorAll('.g-rollout').length === {1 if view_ == 'one' else 4}"
-    )
-
-
-def test_printed_table(show: Show, many: Path) -> None:
-    """Paper shows the first rows of the table, and a sentence states how many of how many."""
-    view = show(many, "#groups?sort=ordinal")
-    view.page.emulate_media(media="print")
-    view.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    view.find(".printed").filter(
-        has_text="The first 200 of the 2,000 groups"
-    ).wait_for()
-    assert view.keys == [f"group-{i}" for i in range(200)]
-    view.page.evaluate("dispatchEvent(new Event('afterprint'))")
-    view.until("document.querySelectorAll('.body [role=row]').length < 100")
-
-
-@pytest.mark.parametrize("hash_", PAGES)
-def test_phone(show: Show, run: Path, hash_: str) -> None:
-    """In a window of 390 pixels the page itself never scrolls sideways, and stays usable."""
-    view = show(run, hash_, width=390, height=844)
-    view.settled()
-    assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
-    for control in view.find("a:visible, button:visible").all()[:3]:
-        box: Any = control.bounding_box()
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= 390
 
 
 @pytest.mark.smoke

@@ -130,15 +130,6 @@ def rollouts(group: ScoredGroup, ranges: dict[str, Range]) -> int:
     )
 
 
-def shown_in(group: ScoredGroup, ends: Range) -> int:
-    """The number of times that the group's rollouts stood in this range of positions, over all passes."""
-    return sum(
-        _within(place, ends)
-        for r in group.rollouts
-        for place in _values(r, "slot", group)
-    )
-
-
 def _values(
     rollout: ScoredRollout, name: str, group: ScoredGroup
 ) -> list[float | None]:
@@ -159,11 +150,6 @@ def _values(
         for at in rollout.positions
         if between > -1 and rollout.score is not None
     ]
-
-
-def ranges_of(hash_: str) -> dict[str, Range]:
-    """The ranges in a link to the table."""
-    return {name: _range(value) for name, value in conditions(hash_) if ".." in value}
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
