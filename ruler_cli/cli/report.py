@@ -65,9 +65,7 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
     2 bad usage, unreadable input, no annotations of ruler in it, or nothing in common.
     """
     with unwind_on_signal():
-        _refuse(options)
-        if second is not None:
-            _refuse_same(source, second)
+        _refuse(options, source, second)
         settings = [
             scored_input(options, one) for one in (source, second) if one is not None
         ]
@@ -81,64 +79,28 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
         return 1 if problems.number else 0
 
 
-def _refuse(options: Options) -> None:
-    """Raise UsageError for options that do not go together."""
-    if options.format_ in ("html", "json"):
-        html = options.format_ == "html"
-        instead = (
-            "a page is written by -o FILE.html" if html else "JSON is printed by --json"
-        )
+def _refuse(options: Options, source: str, second: str | None) -> None:
+    """Raise UsageError for options that do not go together, and for two files that are one."""
+    page = options.output is not None or options.open_page
+    wrong = {
+        "--json and a page: leave one of them out": options.as_json and page,
+        "-o - and --open: give -o FILE.html": options.open_page
+        and options.output == "-",
+        "--group and -o: add --open to open the page at the group": options.group
+        is not None
+        and page
+        and not options.open_page,
+        "--max-groups is for a page; add -o FILE.html": options.max_groups is not None
+        and not page,
+        "stdout is closed": sys.stdout is None and not page,
+        "only one of SCORED and SCORED2 can be stdin": source == second == "-",
+    }
+    for problem, holds in wrong.items():
+        if holds:
+            raise UsageError(problem)
+    if second is not None and Location(source).same(second):
         raise UsageError(
-            "is about the format of SCORED",
-            instead,
-            option="format_",
-            value=options.format_,
-        )
-    if options.open_page:
-        if options.as_json:
-            raise UsageError(
-                "--json and --open: --open shows a page; leave one of them out"
-            )
-        if options.output == "-":
-            raise UsageError(
-                "-o - and --open: a page on stdout cannot be opened; give -o FILE.html instead"
-            )
-        return
-    if options.output is None:
-        if options.max_groups is not None:
-            remedy = "give -o FILE.html as well"
-            raise UsageError(
-                "is for the page that -o writes", remedy, option="max_groups"
-            )
-        if sys.stdout is None:
-            raise UsageError(
-                "stdout is closed, so there is nowhere to show anything; open it, or give -o"
-            )
-        return
-    if options.group is not None:
-        raise UsageError(
-            "--group shows a group here, -o writes a page of all groups, which opens at one if its "
-            "address ends in #group=KEY; leave one of them out, or give --open as well"
-        )
-    if options.as_json:
-        raise UsageError(
-            "--json and -o: -o writes a page; for JSON write `--json > FILE.json` instead"
-        )
-
-
-def _refuse_same(source: str, second: str) -> None:
-    """Raise UsageError if the two files are one, or the second is the name of a page."""
-    if second.lower().endswith((".html", ".htm")):
-        raise UsageError(
-            f"{second}: SCORED2 is a file of another judge; a page is written by -o {second}"
-        )
-    if source == second == "-":
-        raise UsageError(
-            "SCORED and SCORED2: only one of them can be stdin; give a file for the other"
-        )
-    if Location(source).same(second):
-        raise UsageError(
-            f"{Location(second).shown}: is the same file as SCORED; give one that another judge scored"
+            f"{Location(second).shown}: is SCORED itself; give a file that another judge scored"
         )
 
 

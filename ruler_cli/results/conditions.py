@@ -25,8 +25,8 @@ FIGURES: dict[str, Callable[[ScoredGroup], float | None]] = {
     "disagreement": lambda group: group.disagreement,
 }
 """The figures of a group that a range can name; each lies from 0 to 1, and a group may have none."""
-_RANGED = (*FIGURES, "score")
-NAMES = tuple(dict.fromkeys(("live", "tied", "failed", "scored", *_RANGED)))
+NAMES = ("live", "tied", "failed", "scored", "reliability", "disagreement", "score")
+_RANGE = "write e.g. live, score=0.7.., score=..0.7 or score=0.3..0.7"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,13 @@ def parse_condition(text: str) -> Condition:
     wrong = partial(UsageError, option="where", value=printable(text))
     name, equals, ends = text.partition("=")
     if name not in NAMES:
-        raise wrong("is no condition", _unknown(text))
+        near = nearest(re.split(r"[\s=<>:]", text.strip().casefold())[0], NAMES)
+        known = f"the conditions are {', '.join(NAMES)}"
+        suggestion = f"did you mean `{near}`? ({_RANGE})" if near else known
+        raise wrong("is no condition", suggestion)
     if name in _STATES and not equals:
         return Condition(name)
-    if name not in _RANGED:
+    if name not in FIGURES and name != "score":
         raise wrong(
             f"`{name}` takes no range", Sentence("write {where:{name}}", name=name)
         )
@@ -74,24 +77,9 @@ def parse_condition(text: str) -> Condition:
     except ValueError:
         low = high = math.nan
     if not dots or math.isnan(low + high):
-        raise wrong(_range_help(name))
+        raise wrong("is no range", _RANGE)
     if low > high:
-        raise wrong("the lower end stands first", _range_help(name))
+        raise wrong("the lower end comes first", _RANGE)
     if name in FIGURES and (low > 1 or high < 0):
-        raise wrong(f"{name} lies from 0 to 1", _range_help(name))
+        raise wrong(f"{name} is from 0 to 1", _RANGE)
     return Condition(name, (low, high))
-
-
-def _unknown(text: str) -> str:
-    """End the sentence about an unknown condition with the nearest one, or with the form of a range."""
-    name = re.split(r"[\s=<>:]", text.strip().casefold())[0]
-    near = nearest(name, NAMES)
-    if near in _RANGED and name != text.strip().casefold():
-        return _range_help(near)
-    every = f"the conditions are {', '.join(NAMES)}"
-    return f"did you mean `{near}`? ({every})" if near else every
-
-
-def _range_help(name: str) -> str:
-    more, less = f"{name}=0.7.. for 0.7 and more", f"{name}=..0.7 for 0.7 and less"
-    return f"write a range, e.g. {more}, {less}, or {name}=0.3..0.7"

@@ -359,9 +359,9 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        ("a.jsonl a.jsonl", "a.jsonl: is the same file as SCORED; give one that another judge scored"),
-        ("a.jsonl ./a.jsonl", "./a.jsonl: is the same file as SCORED; give one that another judge scored"),
-        ("- -", "SCORED and SCORED2: only one of them can be stdin; give a file for the other"),
+        ("a.jsonl a.jsonl", "a.jsonl: is SCORED itself; give a file that another judge scored"),
+        ("a.jsonl ./a.jsonl", "./a.jsonl: is SCORED itself; give a file that another judge scored"),
+        ("- -", "only one of SCORED and SCORED2 can be stdin"),
         ("a.jsonl b.jsonl a.jsonl", "Got unexpected extra argument(s) (a.jsonl); write `ruler report"),
         ("a.jsonl raw.jsonl", "raw.jsonl: no rollout has an annotation of ruler; score it first"),
         ("a.jsonl alien.jsonl", "a.jsonl and alien.jsonl: no group in common; give two scored files of"),

@@ -201,12 +201,10 @@ def test_browser_that_stays(ruler: Ruler, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (
-            ("--open", "--json"),
-            "--json and --open: --open shows a page; leave one of them out",
-        ),
-        (("--open", "-o", "-"), "-o - and --open: a page on stdout cannot be opened"),
-        (("--max-groups", "3"), "--max-groups: is for the page"),
+        (("--open", "--json"), "--json and a page: leave one of them out"),
+        (("--open", "-o", "-"), "-o - and --open: give -o FILE.html"),
+        (("--max-groups", "3"), "--max-groups is for a page; add -o FILE.html"),
+        (("--group", "g", "-o", "p.html"), "--group and -o: add --open"),
     ],
 )
 def test_mistakes(

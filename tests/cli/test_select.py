@@ -85,7 +85,7 @@ USAGE = {
     "--keep 2 --by score --answer a": "--answer a: is for --keep M --by majority",
     "--keep 1 --by variance": "keep 2 or more",
     "--keep 0 --by score": "--keep",
-    "--where relaibility=0.7..": "write a range, e.g. reliability=0.7..",
+    "--where relaibility=0.7..": "did you mean `reliability`?",
     "--where live --labels no.where": "--labels no.where",
     "--where live --format verl": "verl",
     "--keep 1 --by majority --answer no.where": "no rollout of s.jsonl has an answer there; name a path "
