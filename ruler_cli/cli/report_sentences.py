@@ -28,6 +28,12 @@ _FLAGS = {
     "alone": "of one rollout",
     "cached": "answered from the ledger",
 }
+_DISTRIBUTIONS = {
+    "scores": "rollouts by score",
+    "spread": "groups by spread (sd)",
+    "reliability": "groups by reliability",
+}
+_BARS = "▁▂▃▄▅▆▇█"
 _FAST = 0.05
 """Seconds below which the latency is not that of a judge."""
 
@@ -77,6 +83,20 @@ def facts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
     yield from counts(figures)
     yield from averages(figures)
     yield from findings(figures)
+
+
+def distributions(figures: ReportFigures) -> Iterator[str]:
+    """Yield a histogram in a line for scores, spread and reliability, as far as there are enough groups."""
+    from ruler_cli.results.report.figures import charts
+
+    for name, title in _DISTRIBUTIONS.items():
+        if name in charts(figures):
+            of = figures[name]
+            middle = "mean" if "mean" in of else "median"
+            most = max(bar["n"] for bar in of["bins"])
+            bars = [_BARS[-(-7 * bar["n"] // most)] for bar in of["bins"]]
+            end = of["bins"][-1]["to"]
+            yield f"{title:<22} 0 {''.join(bars)} {end:g}, {middle} {of[middle]:.2f}"
 
 
 def averages(figures: ReportFigures) -> Iterator[tuple[str, str]]:

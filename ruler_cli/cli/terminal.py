@@ -33,6 +33,7 @@ _REPLACEMENTS = {
     "▕": " ",
 }
 _REPLACEMENTS |= {"▍": " ", "▎": " ", "▏": " ", "…": "~"}
+_REPLACEMENTS |= dict(zip("▁▂▃▄▅▆▇", "_..--==", strict=True))
 
 
 class Terminal:

@@ -22,7 +22,6 @@ from ruler_cli.results.report.group_text import (
     page_key,
     rollout_json,
     shorter,
-    shorter_line,
 )
 from ruler_cli.results.report.highlights import Highlight, Shortlist, reasons
 from ruler_cli.results.scored_groups import ScoredGroup
@@ -34,8 +33,6 @@ MOST_TEXT = 16 << 20
 """Bytes of JSON of one group's text; a browser cannot show more."""
 MOST_BLOCK = 2 << 20
 """Bytes that the text of one group takes in the file."""
-_MOST_LINE, _LEAST_LINE = 1 << 20, 1 << 7
-"""The most and the least characters of a line in a text that is too large."""
 NAME, _EXPLANATION = 500, 4_000
 """Characters of a reason or a judge's name, and of an explanation in the table."""
 _LEVEL = 6
@@ -79,7 +76,8 @@ def packed(pieces: Iterable[bytes]) -> bytes:
 class EmbeddedGroups:
     """The groups of a page: on disk, as they come, until those of the page are chosen.
 
-    Texts are those of the most telling groups, until the next does not fit into MOST_TEXTS.
+    Texts are those of the most telling groups, until the next does not fit into MOST_TEXTS; one that is too
+    large for a browser is left out.
     """
 
     def __init__(self, stack: ExitStack) -> None:
@@ -127,24 +125,21 @@ class EmbeddedGroups:
     def finish(self, chosen: Collection[int]) -> dict[str, int]:
         """Choose groups by their ordinals, the most telling first.
 
-        Return the numbers of `rows` and `texts`, of texts that are `cut`, and of those too `huge` to be here.
+        Return the numbers of `rows` and of `texts`.
         """
-        left, counts = (
-            MOST_TEXTS,
-            {"rows": len(chosen), "texts": 0, "cut": 0, "huge": 0},
-        )
+        left = MOST_TEXTS
         self._chosen = sorted((ordinal, rank) for rank, ordinal in enumerate(chosen))
         for ordinal in chosen:
             at, row, size = self._put[ordinal]
-            block, cut = text_block(self._spool.read(size, at + row))
-            left -= len(block) + bool(block)
+            text = self._spool.read(size, at + row) if size <= MOST_TEXT else b""
+            block = packed([text])
+            if not text or len(block) > MOST_BLOCK:
+                continue
+            left -= len(block) + 1
             if left < 0:
                 break
-            if block:
-                self._texts[ordinal] = (self._spool.write(block), len(block))
-            counts["texts" if block else "huge"] += 1
-            counts["cut"] += cut and bool(block)
-        return counts
+            self._texts[ordinal] = (self._spool.write(block), len(block))
+        return {"rows": len(chosen), "texts": len(self._texts)}
 
     def _rows(self) -> Iterator[list[bytes]]:
         for ordinal, _ in self._chosen:
@@ -188,39 +183,6 @@ class EmbeddedGroups:
             if ordinal in self._texts
         )
         return (self._spool.read(size, at).decode("ascii") for at, size in spans)
-
-
-def text_block(text: bytes) -> tuple[bytes, bool]:
-    """Pack a text, empty if even its shortest form is too large; true if lines had to be cut."""
-    most, shortened = 4 * _MOST_LINE, text
-    while most >= _LEAST_LINE:
-        block = packed([shortened]) if len(shortened) <= MOST_TEXT else b""
-        if 0 < len(block) <= MOST_BLOCK:
-            return block, shortened is not text
-        most //= 4
-        shortened = as_json(_shortened(orjson.loads(text), most))
-    return b"", True
-
-
-def _shortened(text: dict[str, Any], most: int) -> dict[str, Any]:
-    """Cut lines, explanations and reasons to `most` characters."""
-
-    def shorter_lines(lines: list[str]) -> list[str]:
-        return [shorter_line(line, most) for line in lines]
-
-    for rollout in text["rollouts"]:
-        for one in (rollout, rollout.get("second", {})):
-            one |= {
-                name: shorter(one[name], most)
-                for name in ("explanation", "reason")
-                if name in one
-            }
-    return text | {
-        "context": shorter_lines(text["context"]),
-        "tools": "\n".join(shorter_lines(text["tools"].split("\n"))),
-        "rubric": shorter(text["rubric"], most),
-        "strings": shorter_lines(text["strings"]),
-    }
 
 
 def _text(text: GroupText, group: ScoredGroup) -> dict[str, Any]:

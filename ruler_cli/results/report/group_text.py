@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from ruler_cli.files.scratch import digest
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.dialects import text_of
@@ -98,18 +96,6 @@ def shorter(text: str, most: int) -> str:
     half = most // 2
     gone = len(text) - 2 * half
     return f"{text[:half]}[… {gone:,} characters left out of this report …]{text[len(text) - half :]}"
-
-
-def shorter_line(line: str, most: int) -> str:
-    """Shorten a line; `head: JSON` stays in that form, and JSON that is cut becomes a string."""
-    head, colon, rest = line.partition(": ")
-    if len(line) <= most or not colon or len(head) > most:
-        return shorter(line, most)
-    try:
-        value = orjson.loads(rest)
-    except ValueError:
-        value = rest
-    return f"{head}: {orjson.dumps(shorter(value if isinstance(value, str) else rest, most)).decode()}"
 
 
 def text_json(

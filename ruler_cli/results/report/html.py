@@ -256,8 +256,7 @@ def short_figures(figures: ReportFigures) -> dict[str, Any]:
 class LeftOut:
     """The parts that are left out of a page of `all` groups.
 
-    It has `rows` groups, chosen by a `rule`, and `texts` of them; `cut` ones are shortened, and `huge` ones
-    are missing. The `command` shows what is missing.
+    It has `rows` groups, chosen by a `rule`, and `texts` of them. The `command` shows what is missing.
     """
 
     all: int
@@ -265,8 +264,6 @@ class LeftOut:
     command: str
     rows: int
     texts: int
-    cut: int
-    huge: int
 
     @property
     def sentences(self) -> str:
@@ -274,22 +271,13 @@ class LeftOut:
         sentences = []
         if self.rows < self.all:
             sentences.append(
-                f"The table holds {self.rows:,} of {self.all:,} groups; the figures count all of them. "
+                f"The table has {self.rows:,} of {self.all:,} groups; the figures count all. "
                 f"{self.rule} `{self.command} -o report.html --max-groups {self.all}` has every group."
             )
-        if self.texts + self.huge < self.rows:
+        if self.texts < self.rows:
             sentences.append(
                 f"The texts of {self.texts:,} of {self.rows:,} groups are here, the most telling first, "
-                f"until the next does not fit into {embedded.MOST_TEXTS >> 20} MiB."
-            )
-        if self.huge:
-            sentences.append(
-                f"{self.huge:,} groups of very many rollouts have no text here."
-            )
-        if self.cut:
-            texts_are = "text is" if self.cut == 1 else "texts are"
-            sentences.append(
-                f"{self.cut:,} very long {texts_are} cut, with a note at each cut."
+                f"up to {embedded.MOST_TEXTS >> 20} MiB, and {embedded.MOST_BLOCK >> 20} MiB for one."
             )
         if sentences:
             sentences.append(f"`{self.command} --group KEY` shows any group whole.")
@@ -300,7 +288,6 @@ class LeftOut:
         return {
             "groups": self.all - self.rows,
             "texts": self.rows - self.texts,
-            "cut": self.cut,
             "rule": self.sentences
             or "Nothing is left out: every group and its whole text are here.",
         }

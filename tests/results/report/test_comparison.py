@@ -137,7 +137,7 @@ def test_limit(tmp_path: Path) -> None:
     page, result, _ = comparison(*files, tmp_path / "c.html", most=2)
     assert page.data["rows"]["key"] == ["g18", "g19"]
     assert (result.groups, result.rows) == (20, 2)
-    assert "The table holds 2 of 20 groups" in result.left_out
+    assert "The table has 2 of 20 groups" in result.left_out
     assert (
         "`ruler report a.jsonl b.jsonl --group KEY` shows any group whole."
         in result.left_out

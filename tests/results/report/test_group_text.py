@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +17,6 @@ from ruler_cli.results.report.group_text import (
     GroupText,
     common_lines,
     shorter,
-    shorter_line,
 )
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.settings.models import InputSettings
@@ -79,28 +77,6 @@ def test_first_difference() -> None:
         ("xbc", "abc"): 0,
     }
     assert {pair: common_lines(*pair) for pair in cases} == cases
-
-
-@pytest.mark.parametrize(
-    "text", ["x" * 9_000, '"' * 9_000, "\n" * 9_000, "é\u2028" * 4_500]
-)
-def test_shortened_line(text: str) -> None:
-    """A long message keeps both ends and stays one line of JSON after its role."""
-    result = shorter_line(
-        f"assistant: {json.dumps(f'begin {text} end', ensure_ascii=False)}", 2_000
-    )
-    output = json.loads(result.removeprefix("assistant: "))
-    assert output.startswith("begin")
-    assert output.endswith("end")
-    assert "left out of this report" in output
-    assert "\n" not in result
-    assert len(output) < 2_200
-
-
-def test_shortened_arguments() -> None:
-    """Shortened arguments are a string, since half of an object is no JSON."""
-    result = shorter_line('call f: {"a":"' + "x" * 9_000 + '"}', 2_000)
-    assert json.loads(result.removeprefix("call f: ")).startswith('{"a":"xxx')
 
 
 @given(st.text(max_size=50), st.integers(0, 60))
