@@ -91,19 +91,10 @@ def _head(group: ScoredGroup, origin: tuple[str, str], terminal: Terminal) -> Ta
         tokens if usage.prompt or usage.completion else "",
         "" if group.latency is None else seconds(group.latency),
     )
-    unlike = f"{count(pairs.pairs, 'pair')} with unlike rewards"
-    disputes = f"{pairs.lost} of {unlike} {'is' if pairs.lost == 1 else 'are'} against the rewards"
-    if pairs.tied:
-        disputes = (
-            f"of {unlike} {pair_counts(pairs.won or 'none', pairs.lost, pairs.tied)}"
-        )
-    elif not pairs.lost:
-        all_ = (
-            f"all {unlike} are"
-            if pairs.pairs > 1
-            else "the one pair with unlike rewards is"
-        )
-        disputes = f"{all_} in the order of the rewards"
+    in_order = (
+        f"{pairs.won or 'none'} of {count(pairs.pairs, 'pair')} with unlike rewards"
+    )
+    disputes = pair_counts(in_order, pairs.lost, pairs.tied)
     judged_at = iso(group.judged_at)
     rows = (
         ("key", key if len(key) > terminal.width // 2 else ""),
@@ -250,8 +241,6 @@ def _show_rollout(
         "",
         group_rule(terminal.foreign(title + given(rollout.label, ", reward {:.4g}"))),
     )
-    for line in _explanation(rollout):
-        terminal.show(_indented(terminal.text(line, "italic", lines=True)))
     lines = text.rollouts[number]
     if not lines:
         terminal.show(Text("(nothing of it can be shown)", "dim"))

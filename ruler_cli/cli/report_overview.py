@@ -99,41 +99,56 @@ def _head(page: _Json) -> Iterator[tuple[str, str]]:
 
 def _groups(highlights: Sequence[Highlight], terminal: Terminal) -> RenderableType:
     """Make a table of groups."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=_MUTED)
-    table.add_column("group", no_wrap=True, max_width=max(8, terminal.width * 3 // 10))
     reason = "against rewards" if highlights[0].because == "disagrees" else "why"
-    table.add_column(reason if any(one.why for one in highlights) else "", no_wrap=True)
-    table.add_column("scores, best first", overflow="fold")
-    rewards = any(_rewards(one.group) for one in highlights)
-    table.add_column("their rewards" if rewards else "", overflow="fold")
+    rewards = any(rewards_of(one.group) for one in highlights)
+    heads = (
+        reason if any(one.why for one in highlights) else "",
+        "scores, best first",
+        "their rewards" if rewards else "",
+    )
+    rows = []
     for highlight in highlights:
         group = highlight.group
-        key = Text(terminal.key(group.key), overflow="ellipsis")
-        best_first = _some(
-            [f"{s:.2f}".removeprefix("0") for s in sorted(group.scores, reverse=True)]
-        )
-        scores = terminal.text(group.reason if group.failed else " ".join(best_first))
+        ordered = [group.rollouts[i].score for i in group.best_first]
+        scores = terminal.text(group.reason if group.failed else in_short(ordered))
         if group.failed:
             scores.no_wrap, scores.overflow = True, "ellipsis"
             scores.truncate(_LONGEST - 1, overflow="ellipsis")
         why = terminal.text(highlight.why, _BAD if group.failed else "yellow")
-        table.add_row(key, why, scores, terminal.text(_rewards(group)))
+        rows.append((group.key, why, scores, Text(rewards_of(group))))
+    return table_of_groups(heads, rows, terminal)
+
+
+def table_of_groups(
+    heads: Sequence[str],
+    rows: Iterable[tuple[str, *tuple[Text, ...]]],
+    terminal: Terminal,
+) -> RenderableType:
+    """Make a table of a row for each group: its key, a reason that is not folded, and more."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=_MUTED)
+    table.add_column("group", no_wrap=True, max_width=max(8, terminal.width * 3 // 10))
+    for i, head in enumerate(heads):
+        table.add_column(head, no_wrap=not i, overflow="fold")
+    for key, *cells in rows:
+        table.add_row(Text(terminal.key(key), overflow="ellipsis"), *cells)
     return Padding(table, (0, 0, 0, 2))
 
 
-def _rewards(group: ScoredGroup) -> str:
-    """List the labels of a group in the order of its scores; empty without any."""
-    rollouts = [r for r in group.rollouts if r.score is not None]
-    rollouts.sort(key=lambda r: -(r.score or 0))
-    labels = ["-" if r.label is None else f"{r.label:.3g}" for r in rollouts]
-    return " ".join(_some(labels)) if any(r.label is not None for r in rollouts) else ""
+def rewards_of(group: ScoredGroup) -> str:
+    """List the labels of a group, the best rollout first; empty without any."""
+    labels = [group.rollouts[i].label for i in group.best_first]
+    return in_short(labels, ".3g") if any(one is not None for one in labels) else ""
 
 
-def _some(numbers: list[str]) -> list[str]:
+def in_short(numbers: Sequence[float | None], form: str = ".2f") -> str:
+    """Write numbers in a line: none as a dash, and of many the ends."""
     half = _SCORES // 2
-    return (
-        numbers if len(numbers) <= _SCORES else [*numbers[:half], "…", *numbers[-half:]]
-    )
+    short = ["-" if n is None else f"{n:{form}}" for n in numbers]
+    if form == ".2f":
+        short = [text.removeprefix("0") for text in short]
+    if len(short) > _SCORES:
+        short = [*short[:half], "…", *short[-half:]]
+    return " ".join(short)
 
 
 def commands_in_lines(

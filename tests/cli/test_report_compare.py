@@ -53,12 +53,10 @@ rewards       A agrees with them more than B, by 100 points; too few groups to
               be sure
 not compared  1 group scored by B only
 
-groups on which they differ most (pairs in another order)
-  turned  1 of 1 pair     A       .70 .30
-          differ by 0.60  B       .10 .90
-                          reward    1   0
-  level   0.5 of 1 pair   A       .70 .30
-          differ by 0.40  B       .90 .90
+groups on which they differ most
+  group   in another order  A, best first  B        reward
+  turned  1 of 1 pair       .70 .30        .10 .90  1 0
+  level   0.5 of 1 pair     .70 .30        .90 .90
 
 next
   ruler report a.jsonl b.jsonl --group turned
@@ -70,13 +68,13 @@ group turned ──────────────────────�
 A          a.jsonl, number 8 in the file
 status     scored, mean 0.50, sd 0.20
 judge      strict, 2 passes
-agreement  the one pair with unlike rewards is in the order of the rewards
+agreement  1 of 1 pair with unlike rewards in order, none against, none tied
 cost       $0.5000, 2 calls
 
 B          b.jsonl
 status     scored, mean 0.50, sd 0.40
 judge      kind, 1 pass
-agreement  1 of 1 pair with unlike rewards is against the rewards
+agreement  none of 1 pair with unlike rewards in order, 1 against, none tied
 cost       $0.2500, 1 call
 
 rank  rollout     A     B  A - B  reward  bytes
@@ -372,7 +370,7 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
         ("a.jsonl b.jsonl --group turnd", "a.jsonl: there is no group `turnd`; the nearest is `turned`"),
         ("a.jsonl few.jsonl --group turned", "few.jsonl: there is no group `turned`"),
         ("a.jsonl none.jsonl", "none.jsonl: no such file"),
-        ("a.jsonl b.jsonl -o a.jsonl", "a.jsonl: is the scored file itself; give the report another name"),
+        ("a.jsonl b.jsonl -o a.jsonl", "a.jsonl: a report is a local file whose name ends in .html"),
         ("a.jsonl alien.jsonl -o x.html", "a.jsonl and alien.jsonl: no group in common"),
     ],
 )  # fmt: skip

@@ -49,13 +49,13 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
     assert widest(done.stdout) <= 80
     reported = [
         "group g", "s.jsonl, number 2 in the file", "mean 0.53, sd 0.23", "m, 2 passes, reliability 0.75",
-        "1 of 1 pair with unlike rewards is against the rewards",
+        "none of 1 pair with unlike rewards in order, 1 against, none tied",
         "$0.2500, 2 calls", "rank  rollout  score",
         "   1        2   0.75       0      0.75", "   2        1   0.30       1", "failed (reply)",
-        "shared by all rollouts", "user\n  Do it.\n\n    Twice.\n", "rollout 2: score 0.75, reward 0",
-        "about 0.75", "assistant\n  Yes.\n", "call run\n  n: 1\n  code:\n    a\n    b\n",
+        "explanations", "about 0.75", "reply: the reply was cut short", "shared by all rollouts", "user\n  Do it.\n\n    Twice.\n", "rollout 2: score 0.75, reward 0",
+        "assistant\n  Yes.\n", "call run\n  n: 1\n  code:\n    a\n    b\n",
         "rollout 1: score 0.30, reward 1", "  Yes.", "differs from rollout 2, the best, from here on", "n: 0",
-        "rollout 3: not scored, reward 1", "reply: the reply was cut short",
+        "rollout 3: not scored, reward 1",
         "differs from rollout 2, the best, from here on", "n: 2",
     ]  # fmt: skip
     at = 0
@@ -66,38 +66,25 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "sentence"),
+    ("scores", "labels", "sentence"),
     [
-        (
-            (0, 0, 1, 1),
-            "all 4 pairs with unlike rewards are in the order of the rewards",
-        ),
-        ((0, 1), "the one pair with unlike rewards is in the order of the rewards"),
-        ((0, 1, 0, 1), "1 of 4 pairs with unlike rewards is against the rewards"),
-        ((1, 1, 0, 0), "4 of 4 pairs with unlike rewards are against the rewards"),
+        ((0.1, 0.2), (0, 1), "1 of 1 pair with unlike rewards in order, none against, none tied"),
+        ((0.1, 0.2), (1, 0), "none of 1 pair with unlike rewards in order, 1 against, none tied"),
+        ((0.5, 0.5, 0.5, 0.9, 0.1), (0, 0, 1, 1, 1),
+         "2 of 6 pairs with unlike rewards in order, 2 against, 2 tied"),
     ],
-)
+)  # fmt: skip
 def test_agreement(
-    labels: tuple[int, ...], sentence: str, ruler: Ruler, tmp_path: Path
+    scores: tuple[float, ...],
+    labels: tuple[int, ...],
+    sentence: str,
+    ruler: Ruler,
+    tmp_path: Path,
 ) -> None:
-    """The pairs that the judge orders against the rewards are counted, if there are any."""
-    scores = [0.1, 0.2, 0.3, 0.4][: len(labels)]
+    """The pairs that the judge orders as the rewards do, against them and not at all are counted."""
     write(tmp_path / "s.jsonl", [scored("g", *scores, labels=labels)])
     output = ruler("report", "s.jsonl", "--group", "g").stdout
-    assert f"agreement  {sentence}\n" in output
-
-
-def test_tied_pairs(ruler: Ruler, tmp_path: Path) -> None:
-    """Pairs of equal scores are counted by themselves."""
-    write(
-        tmp_path / "s.jsonl",
-        [scored("g", 0.5, 0.5, 0.5, 0.9, 0.1, labels=(0, 0, 1, 1, 1))],
-    )
-    output = ruler("report", "s.jsonl", "--group", "g").stdout
-    assert (
-        "agreement  of 6 pairs with unlike rewards 2 in order, 2 against, 2 tied\n"
-        in output
-    )
+    assert f"agreement  {sentence}\n" in " ".join(output.split(" "))
 
 
 def test_identical_rollouts(ruler: Ruler, tmp_path: Path) -> None:

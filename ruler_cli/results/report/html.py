@@ -194,29 +194,18 @@ def put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
 
 
 def _refuse(name: str, source: str) -> None:
-    if Location(name).remote:
-        raise UsageError(
-            f"{Location(name).public}: a report is written to a file of this machine, such as report.html"
-        )
-    path, scored = Path(name), Location(source)
-    if scored.same(name):
-        raise UsageError(
-            f"{name}: is the scored file itself; give the report another name"
-        )
-    if path.is_dir():
-        raise UsageError(
-            f"{name}: is a directory; give a file name, such as {path / 'report.html'}"
-        )
-    if path.suffix.lower() != ".html":
-        raise UsageError(
-            f"{name}: a report is one HTML file; name it {path.with_suffix('.html')}, or give `-` for stdout"
-        )
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{name}: is no file; give another name, or `-` for stdout")
-    if scored.local and scored.many and scored.listed().would_hold(Location(name)):
-        raise UsageError(
-            f"{name}: lies in SCORED and would be read as a part of it; give a place outside"
-        )
+    path, page, scored = Path(name), Location(name), Location(source)
+    if page.remote or path.suffix.lower() != ".html":
+        problem = "a report is a local file whose name ends in .html; `-` is stdout"
+    elif scored.same(name):
+        problem = "is the scored file itself; give the report another name"
+    elif path.exists() and not path.is_file():
+        problem = "is no regular file; give another name, or `-` for stdout"
+    elif scored.local and scored.many and scored.listed().would_hold(page):
+        problem = "is in SCORED and would be read as a part of it; put it elsewhere"
+    else:
+        return
+    raise UsageError(f"{page.public}: {problem}")
 
 
 def now(environ: Mapping[str, str]) -> datetime:
