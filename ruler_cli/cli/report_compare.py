@@ -69,7 +69,7 @@ def _differing(groups: Sequence[ComparedGroup], terminal: Terminal) -> Renderabl
     """Make a table of groups, with both scores of each rollout, the best of A first."""
     rewards = any(rewards_of(group.one) for group in groups)
     heads = ("in another order", "A, best first", "B", "reward" if rewards else "")
-    rows: list[tuple[str, *tuple[Text, ...]]] = []
+    rows = []
     for group in groups:
         pairs = f"{group.against:g} of {count(group.pairs, 'pair')}"
         order = group.one.best_first
@@ -78,5 +78,5 @@ def _differing(groups: Sequence[ComparedGroup], terminal: Terminal) -> Renderabl
             for one in (group.one, group.other)
         ]
         rewards_ = Text(rewards_of(group.one))
-        rows.append((group.one.key, Text(pairs, "yellow"), *scores, rewards_))
+        rows.append((group.one.key, [Text(pairs, "yellow"), *scores, rewards_]))
     return table_of_groups(heads, rows, terminal)

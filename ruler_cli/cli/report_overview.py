@@ -115,13 +115,13 @@ def _groups(highlights: Sequence[Highlight], terminal: Terminal) -> RenderableTy
             scores.no_wrap, scores.overflow = True, "ellipsis"
             scores.truncate(_LONGEST - 1, overflow="ellipsis")
         why = terminal.text(highlight.why, _BAD if group.failed else "yellow")
-        rows.append((group.key, why, scores, Text(rewards_of(group))))
+        rows.append((group.key, [why, scores, Text(rewards_of(group))]))
     return table_of_groups(heads, rows, terminal)
 
 
 def table_of_groups(
     heads: Sequence[str],
-    rows: Iterable[tuple[str, *tuple[Text, ...]]],
+    rows: Iterable[tuple[str, Sequence[Text]]],
     terminal: Terminal,
 ) -> RenderableType:
     """Make a table of a row for each group: its key, a reason that is not folded, and more."""
@@ -129,7 +129,7 @@ def table_of_groups(
     table.add_column("group", no_wrap=True, max_width=max(8, terminal.width * 3 // 10))
     for i, head in enumerate(heads):
         table.add_column(head, no_wrap=not i, overflow="fold")
-    for key, *cells in rows:
+    for key, cells in rows:
         table.add_row(Text(terminal.key(key), overflow="ellipsis"), *cells)
     return Padding(table, (0, 0, 0, 2))
 
