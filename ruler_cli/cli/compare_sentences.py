@@ -126,12 +126,12 @@ def findings(figures: ComparisonFigures) -> Iterator[tuple[str, str]]:
     one, other = paired["alone"]
     rest = paired["groups"] - figures["groups"] - sum(figures["one_scored"])
     left_out = {
-        "with other rollouts in B than in A": paired["unlike"],
+        "with different rollouts": paired["unlike"],
         "only in A": one,
         "only in B": other,
         "scored by A only": figures["one_scored"][0],
         "scored by B only": figures["one_scored"][1],
-        "without a rollout that both scored": rest,
+        "with no rollout scored by both": rest,
     }
     yield (
         "not compared",
@@ -157,10 +157,10 @@ def _better(labels: _Json | None) -> str:
     difference = labels["difference"]
     points = count(round(100 * abs(difference["value"])), "point")
     if points == "0 points":
-        return "A and B agree with them alike"
-    better, worse = NAMES if difference["value"] > 0 else NAMES[::-1]
+        return "A and B agree equally"
+    better = NAMES[difference["value"] < 0]
     if difference["low"] is None:
-        return f"{better} agrees with them more than {worse}, by {points}; too few groups to be sure"
+        return f"{better} agrees more, by {points}; too few groups to tell"
     if not difference["told_apart"]:
-        return f"{better} agrees with them more than {worse}, by {points} (not significant)"
-    return f"{better} agrees with them more than {worse}, by {points}"
+        return f"{better} agrees more, by {points} (not significant)"
+    return f"{better} agrees more, by {points}"

@@ -231,9 +231,7 @@ def _groups(
                 report_group.show(text, origins, terminal, *pair)
         sys.stdout.flush()
         if more := number - len(shown_groups):
-            print_note(
-                f"{count(more, 'more group')} of this key: the file names them alike"
-            )
+            print_note(f"{count(more, 'more group')} of this key")
 
     return page, show
 

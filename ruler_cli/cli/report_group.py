@@ -92,7 +92,7 @@ def _head(group: ScoredGroup, origin: tuple[str, str], terminal: Terminal) -> Ta
         "" if group.latency is None else seconds(group.latency),
     )
     in_order = (
-        f"{pairs.won or 'none'} of {count(pairs.pairs, 'pair')} with unlike rewards"
+        f"{pairs.won or 'none'} of {count(pairs.pairs, 'pair')} with different rewards"
     )
     disputes = pair_counts(in_order, pairs.lost, pairs.tied)
     judged_at = iso(group.judged_at)
@@ -117,7 +117,7 @@ def _status(group: ScoredGroup) -> str:
             else f"failed ({group.kind})"
         )
     if group.status == "unmarked":
-        return "ruler was not asked about it"
+        return "not judged"
     mean, sd = given(group.mean, "{:.2f}"), given(group.sd, "{:.2f}")
     scored = f"scored, mean {mean or '-'}, sd {sd or '-'}"
     return (

@@ -21,7 +21,7 @@ _NEARLY, _NONE = 0.9, 0.005
 _BIASED = 0.01
 """A mean shift of scores that is worth an option."""
 _FLAGS = {
-    "degraded": "of which a pass brought no scores (degraded)",
+    "degraded": "missing a pass (degraded)",
     "escalated": "scored by the stronger judge",
     "windows": "shown in windows",
     "shortened": "shortened to fit the judge",
@@ -114,7 +114,7 @@ def _groups(figures: ReportFigures) -> str:
     )
     parts = [f"{n['scored']} scored{tied}"]
     parts += [f"{n['failed']} failed"] * bool(n["failed"])
-    parts += [f"{n['unmarked']} not asked about"] * bool(n["unmarked"])
+    parts += [f"{n['unmarked']} not judged"] * bool(n["unmarked"])
     return f"{n['all']}: {', '.join(parts)}"
 
 
@@ -195,7 +195,7 @@ def _latency(figures: ReportFigures) -> str:
     latency = figures["latency_s"]
     if (latency["max"] or 0.0) < _FAST:
         return ""
-    names = {"p50": "half within", "p90": "9 of 10 within", "max": "the slowest"}
+    names = {"p50": "median", "p90": "p90", "max": "max"}
     return ", ".join(f"{name} {seconds(latency[key])}" for key, name in names.items())
 
 
@@ -204,7 +204,7 @@ def agreement(figures: ReportFigures) -> Iterator[str]:
     against = figures["against_label"]
     if against["agreement"] is None:
         return
-    yield ordered_pairs(against, "with unlike rewards are")
+    yield ordered_pairs(against, "with different rewards are")
     labels = sorted({tuple(cell["label"]) for cell in against["cells"]})
     if len(labels) < 2:
         return

@@ -58,8 +58,7 @@ def command(
         )
         if not conditions and rule is None:
             raise UsageError(
-                "say what to keep: --where live for groups to learn from, --keep 4 --by variance for some "
-                "rollouts of each; `ruler select --help` lists all"
+                "say what to keep, e.g. --where live, or --keep 4 --by variance"
             )
         settings = scored_input(options, source)
         console = Console("log", source)
@@ -96,23 +95,23 @@ def _keep(options: Options) -> Keep | None:
 
     most, by, answer = options.keep, options.by, options.answer
     if most is None and by is not None:
-        raise UsageError(
-            "say how many rollouts of each group, with --keep M", option="by", value=by
-        )
+        raise UsageError("needs --keep M", option="by", value=by)
     if most is not None and by is None:
         raise UsageError(
-            "say which, with --by score, --by variance or --by majority",
+            "needs --by score, variance or majority",
             option="keep",
             value=most,
         )
     if by == "majority" and answer is None:
         raise UsageError(
-            "say where a rollout's answer stands, with --answer PATH",
+            "needs --answer PATH",
             option="by",
             value="majority",
         )
     if answer is not None and by != "majority":
-        raise UsageError("is for --keep M --by majority", option="answer", value=answer)
+        raise UsageError(
+            "only with --keep M --by majority", option="answer", value=answer
+        )
     if most == 1 and by == "variance":
         raise UsageError(
             "one score has no variance", "keep 2 or more", option="by", value="variance"

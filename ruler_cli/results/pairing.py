@@ -153,7 +153,7 @@ def _difference(one: Sequence[bytes], other: Sequence[bytes]) -> str:
             f"has {len(one)} rollouts in the first file and {len(other)} in the second"
         )
     others = (Counter(other) - Counter(one)).total()
-    return f"{others} of its {len(one)} rollouts are others in the second file than in the first"
+    return f"{others} of its {len(one)} rollouts differ between the files"
 
 
 def _in_one_order(

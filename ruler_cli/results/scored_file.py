@@ -133,8 +133,8 @@ class ScoredFile:
         if not 1 < self.counts["own_labels"] == self.counts["scored"]:
             return None
         return Sentence(
-            "{labels:{path}}: every label is the very score of its rollout; if that is where ruler wrote it, "
-            "leave {labels} out for the original rewards, or name where a verifier's word stands",
+            "{labels:{path}}: every label equals its rollout's score; if ruler wrote it there, leave {labels} "
+            "out to use the original rewards",
             path=printable(self._labels or ""),
         )
 
@@ -143,8 +143,8 @@ def refuse_unannotated(name: str, groups: int, unmarked: int) -> None:
     """Raise UsageError if no group of the file `name` has ever been scored."""
     if groups == unmarked:
         raise UsageError(
-            f"{name}: no rollout has an annotation of ruler; score it first, with "
-            f"`ruler score {name} scored.jsonl`, and give what that writes"
+            f"{name}: no rollout has an annotation of ruler; score it first: "
+            f"`ruler score {name} scored.jsonl`"
         )
 
 

@@ -30,11 +30,9 @@ By = Literal["variance", "score", "majority"]
 _KEYS = 12
 """Keys of a record that a message names."""
 _NEEDS = {
-    "reliability": Sentence(
-        "as it takes two passes to tell; score with {passes:2} or more"
-    ),
+    "reliability": Sentence("as it needs two passes; score with {passes:2} or more"),
     "disagreement": Sentence(
-        "as that takes two scored rollouts with different labels; say where labels stand, with {labels:PATH}"
+        "as it needs two scored rollouts with different labels; name labels with {labels:PATH}"
     ),
 }
 """Reasons why no group may have a figure, with the way out."""

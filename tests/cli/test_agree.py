@@ -138,7 +138,7 @@ def test_unpaired_groups(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("agree", "a.jsonl", "b.jsonl")
     assert done.returncode == 1
     assert "group 'g0' is only in the first file" in done.stderr
-    assert "group 'g1': 1 of its 2 rollouts are others" in done.stderr
+    assert "group 'g1': 1 of its 2 rollouts differ" in done.stderr
     assert (
         "group 'g5': has 2 rollouts in the first file and 1 in the second"
         in done.stderr
@@ -160,7 +160,7 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("agree", "s.jsonl", RULER_LABELS="meta.ok").stdout == done.stdout
     done = ruler("agree", "s.jsonl", "--labels", "ruler.score")
     assert (
-        "warning: --labels ruler.score: every label is the very score of its rollout"
+        "warning: --labels ruler.score: every label equals its rollout's score"
         in done.stderr
     )
     done = ruler("agree", "s.jsonl", "--labels", "nowhere")

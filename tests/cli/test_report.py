@@ -56,8 +56,8 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
         "s.jsonl", "2 passes; 2026-11-21 02:14 UTC",
         "32: 31 scored (30 live, 1 tied: nothing to learn from), 1 failed", "1 reply",
         "the reply was cut short", "64: 62 scored, 2 not scored", "$16.00 ($0.5000 a group), 64 calls",
-        "half within 2.0 s", "rollouts by score ", ", mean 0.50", "groups by spread (sd)", ", median 0.20",
-        "of 31 pairs with unlike rewards are in order, ",
+        "median 2.0 s", "rollouts by score ", ", mean 0.50", "groups by spread (sd)", ", median 0.20",
+        "of 31 pairs with different rewards are in order, ",
         "6 of 31 rollouts with reward 0 score 0.5",
         "5 of 31 rollouts with reward 1 score below 0.5", "0.80 in the median, below 0.5",
         "worst groups", "lost ", "failed: reply", "most disputed groups", "g0 ", "1 of 1 pairs", ".70 .30",
@@ -270,7 +270,7 @@ def test_partly_scored(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.4), *fresh])
     done = ruler("report", "s.jsonl")
     assert done.returncode == 0
-    assert "2: 1 scored, none tied, 1 not asked about" in done.stdout
+    assert "2: 1 scored, none tied, 1 not judged" in done.stdout
 
 
 def test_all_failed(ruler: Ruler, tmp_path: Path) -> None:
@@ -405,5 +405,5 @@ def test_labels_from_scores(ruler: Ruler, tmp_path: Path) -> None:
     for more in ((), ("-o", "page.html")):
         done = ruler("report", "s.jsonl", "--labels", "ruler.score", *more)
         assert done.returncode == 0
-        assert "every label is the very score of its rollout" in done.stderr
+        assert "every label equals its rollout's score" in done.stderr
     assert ruler("report", "s.jsonl").stderr == ""

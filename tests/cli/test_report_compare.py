@@ -49,8 +49,7 @@ same order    6 of 8 pairs are in order, 1 against, 1 tied (81%, a tie counts
               half; chance: 50%)
 scores        differ by 0.20 on average, by 0.60 at most
 correlation   0.45 (-0.44 to 1.00) within groups
-rewards       A agrees with them more than B, by 100 points; too few groups to
-              be sure
+rewards       A agrees more, by 100 points; too few groups to tell
 not compared  1 group scored by B only
 
 groups on which they differ most
@@ -68,13 +67,13 @@ group turned ──────────────────────�
 A          a.jsonl, number 8 in the file
 status     scored, mean 0.50, sd 0.20
 judge      strict, 2 passes
-agreement  1 of 1 pair with unlike rewards in order, none against, none tied
+agreement  1 of 1 pair with different rewards in order, none against, none tied
 cost       $0.5000, 2 calls
 
 B          b.jsonl
 status     scored, mean 0.50, sd 0.40
 judge      kind, 1 pass
-agreement  none of 1 pair with unlike rewards in order, 1 against, none tied
+agreement  none of 1 pair with different rewards in order, 1 against, none tied
 cost       $0.2500, 1 call
 
 rank  rollout     A     B  A - B  reward  bytes
@@ -217,10 +216,10 @@ def test_judges_of_one_name(ruler: Ruler, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("right", "sentence"),
     [
-        ((30, 30), "A and B agree with them alike"),
-        ((0, 30), "B agrees with them more than A, by 100 points"),
-        ((50, 49), "A agrees with them more than B, by 1 point (not significant)"),
-        ((16, 14), "A agrees with them more than B, by 7 points (not significant)"),
+        ((30, 30), "A and B agree equally"),
+        ((0, 30), "B agrees more, by 100 points"),
+        ((50, 49), "A agrees more, by 1 point (not significant)"),
+        ((16, 14), "A agrees more, by 7 points (not significant)"),
     ],
 )
 def test_rewards(
@@ -252,7 +251,7 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
         "ruler: 7 more groups not compared",
     ]
     assert (
-        "not compared  1 group with other rollouts in B than in A, 9 groups only in A\n"
+        "not compared  1 group with different rollouts, 9 groups only in A\n"
         in done.stdout
     )
     result = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
@@ -299,7 +298,7 @@ def test_same_key(ruler: Ruler, tmp_path: Path) -> None:
         write(tmp_path / f"{name}.jsonl", [scored("first", 0.1, 0.2), *groups[::order]])
     done = ruler("report", "a.jsonl", "b.jsonl", "--group", "same")
     assert (done.returncode, done.stderr) == (
-        0, "ruler: 5 more groups of this key: the file names them alike\n",
+        0, "ruler: 5 more groups of this key\n",
     )  # fmt: skip
     assert done.stdout.count("group same ─") == 20
     page = json.loads(
@@ -336,7 +335,7 @@ def test_not_compared(ruler: Ruler, tmp_path: Path) -> None:
     line = " ".join(output[output.index("\nnot compared") :].split("\n\n")[0].split())
     assert (
         line
-        == "not compared 1 group scored by B only, 2 groups without a rollout that both scored"
+        == "not compared 1 group scored by B only, 2 groups with no rollout scored by both"
     )
 
 

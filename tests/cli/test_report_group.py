@@ -49,7 +49,7 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
     assert widest(done.stdout) <= 80
     reported = [
         "group g", "s.jsonl, number 2 in the file", "mean 0.53, sd 0.23", "m, 2 passes, reliability 0.75",
-        "none of 1 pair with unlike rewards in order, 1 against, none tied",
+        "none of 1 pair with different rewards in order, 1 against, none tied",
         "$0.2500, 2 calls", "rank  rollout  score",
         "   1        2   0.75       0      0.75", "   2        1   0.30       1", "failed (reply)",
         "explanations", "about 0.75", "reply: the reply was cut short",
@@ -69,10 +69,10 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("scores", "labels", "sentence"),
     [
-        ((0.1, 0.2), (0, 1), "1 of 1 pair with unlike rewards in order, none against, none tied"),
-        ((0.1, 0.2), (1, 0), "none of 1 pair with unlike rewards in order, 1 against, none tied"),
+        ((0.1, 0.2), (0, 1), "1 of 1 pair with different rewards in order, none against, none tied"),
+        ((0.1, 0.2), (1, 0), "none of 1 pair with different rewards in order, 1 against, none tied"),
         ((0.5, 0.5, 0.5, 0.9, 0.1), (0, 0, 1, 1, 1),
-         "2 of 6 pairs with unlike rewards in order, 2 against, 2 tied"),
+         "2 of 6 pairs with different rewards in order, 2 against, 2 tied"),
     ],
 )  # fmt: skip
 def test_agreement(
@@ -205,7 +205,7 @@ def test_unscored_group(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", [group])
     done = ruler("report", "s.jsonl", "--group", "g")
     assert done.returncode == 0
-    assert "ruler was not asked about it" in done.stdout
+    assert "not judged" in done.stdout
     assert "unlike rollout" not in done.stdout
 
 

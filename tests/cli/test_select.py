@@ -78,11 +78,11 @@ def test_variables(ruler: Ruler, scored: Path) -> None:
 
 
 USAGE = {
-    "": "say what to keep: --where live",
-    "--keep 4": "say which, with --by score, --by variance or --by majority",
-    "--by score": "say how many rollouts of each group, with --keep M",
-    "--keep 2 --by majority": "with --answer PATH",
-    "--keep 2 --by score --answer a": "--answer a: is for --keep M --by majority",
+    "": "say what to keep, e.g. --where live",
+    "--keep 4": "needs --by score, variance or majority",
+    "--by score": "needs --keep M",
+    "--keep 2 --by majority": "needs --answer PATH",
+    "--keep 2 --by score --answer a": "--answer a: only with --keep M --by majority",
     "--keep 1 --by variance": "keep 2 or more",
     "--keep 0 --by score": "--keep",
     "--where relaibility=0.7..": "did you mean `reliability`?",

@@ -118,7 +118,7 @@ def test_different_groups() -> None:
     pairs, result, output = matched(one, unlike)
     assert (pairs, result) == ([], {"groups": 0, "unlike": 4, "alone": [0, 0]})
     parts = (
-        "1 of its 2 rollouts are others",
+        "1 of its 2 rollouts differ",
         "1 in the second",
         "labels",
         "1 of its 2",

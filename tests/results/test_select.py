@@ -285,7 +285,7 @@ REFUSED: list[tuple[list[Any], str, str]] = [
     (
         [grouped("a", 0.1, 0.9)],
         "reliability=0.1..",
-        "two passes to tell; score with passes=2 or more",
+        "two passes; score with passes=2 or more",
     ),
     (
         [grouped("a", 0.1, 0.9)],

@@ -489,11 +489,11 @@ def test_without_scripts(tmp_path: Path, target: Path) -> None:
         f"{MADE:%Y-%m-%d}",
         "<b>a&b\ufffd\ufffd.jsonl",
         "The table has 5 of 12 groups",
-        "groups 12: 9 scored, none tied, 2 failed, 1 not asked about",
+        "groups 12: 9 scored, none tied, 2 failed, 1 not judged",
         "failed 2 reply",
         "1 with text that addresses a judge (suspect)",
         "cost $0.2500 ($0.2500 a group, known for 1 group), 1.2k prompt + 0 completion tokens",
-        "a group half within 2.0 s",
+        "a group median 2.0 s",
         "reliability 0.80",
     ):
         assert figure in words

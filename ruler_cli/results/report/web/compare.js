@@ -69,9 +69,9 @@
     { name: "mean", width: "4.4rem", title: "mean A", text: inDigits("mean", 2), down: true, means: "mean score by A" },
     { name: "b_mean", width: "4.4rem", title: "mean B", text: inDigits("b_mean", 2), down: true, means: "mean score by B" },
     { ...own("telling"), width: "minmax(14rem, 0.8fr)", orders: ["most different first", "least different first"], means: "how the judges differ; sorts by how much" },
-    { ...own("disagreement"), width: "7.5rem", title: "A vs rewards", means: "share of the pairs with unlike rewards that A orders against them; equal scores count half" },
+    { ...own("disagreement"), width: "7.5rem", title: "A vs rewards", means: "share of the pairs with different rewards that A orders against them; equal scores count half" },
     { name: "b_disagreement", width: "7.5rem", in: known("b_disagreement"), title: "B vs rewards", text: inPercent("b_disagreement"), down: true,
-      means: "share of the pairs with unlike rewards that B orders against them; equal scores count half" },
+      means: "share of the pairs with different rewards that B orders against them; equal scores count half" },
     own("task"),
   );
   for (const name of ["order", "distance", "b_mean", "b_disagreement"]) SORTS.set(name, (rows) => rows[name]);

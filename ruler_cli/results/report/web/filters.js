@@ -11,7 +11,7 @@ const WHERE_WORDS = {
   apart: ["far apart", "its best score is 0.5 or more above its worst"],
   scored: ["scored", "at least one rollout has a score"],
   failed: ["failed", "asked about, and no rollout has a score"],
-  unmarked: ["not judged", "ruler was not asked about it"],
+  unmarked: ["not judged", "not judged"],
 };
 
 const tallies = new WeakMap();

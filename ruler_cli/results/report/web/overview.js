@@ -49,7 +49,7 @@ const compact = (n) => new Intl.NumberFormat("en-US", { notation: "compact", max
 function verdict({ groups }) {
   const parts = [`${whole(groups.scored)} of ${many(groups.all, "group")} scored`];
   if (groups.failed) parts.push(`${whole(groups.failed)} failed`);
-  if (groups.unmarked) parts.push(`${whole(groups.unmarked)} not asked about`);
+  if (groups.unmarked) parts.push(`${whole(groups.unmarked)} not judged`);
   return parts.join(", ");
 }
 

@@ -25,7 +25,7 @@ const MARKS = {
 function marksOf(rows, i) {
   const scored = (rows.b_status ?? rows.status)[i] === "scored" || rows.status[i] === "scored";
   if (!scored && rows.status[i] === "failed") return [[`failed: ${visible(rows.kind[i] || "unknown")}`, visible(rows.reason[i]), "bad"]];
-  if (!scored) return [["not judged", "ruler was not asked about it", "plain"]];
+  if (!scored) return [["not judged", "not judged", "plain"]];
   const words = new Set([...rows.reasons[i], ...rows.flags[i]]); // suspect is a reason and a flag
   return [...words].map((word) => MARKS[word] ?? [word, "", "plain"]);
 }
@@ -67,7 +67,7 @@ const COLUMNS = [
   { name: "reliability", width: "5.6rem", in: known("reliability"), title: "reliability", text: (rows, i) => number(rows.reliability[i], 2), down: true,
     means: "how far more passes would order the rollouts the same: 1 is certain" },
   { name: "disagreement", width: "9rem", in: known("disagreement"), title: "against rewards", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
-    means: "share of the pairs with unlike rewards that the judge orders against them; equal scores count half" },
+    means: "share of the pairs with different rewards that the judge orders against them; equal scores count half" },
   { name: "task", width: "minmax(6rem, 1fr)", in: some("task"), title: "task", text: (rows, i) => visible(rows.task[i]), clipped: true },
   { name: "rollouts", width: "4.8rem", in: ({ scores }) => scores.some((of) => of.length !== scores[0].length), title: "rollouts", text: (rows, i) => number(rows.scores[i].length, 0), down: true },
   { name: "cost", width: "5.2rem", in: some("cost"), title: "cost", text: (rows, i) => usd(rows.cost[i]), down: true },
