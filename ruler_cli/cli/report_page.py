@@ -45,8 +45,7 @@ def write_page(
 
         written = _write(files, output, problems, options, is_asked, search)
     problems.close()
-    if written.warning:
-        print_note(f"warning: {command_words(written.warning)}")
+    print_note(*(f"warning: {command_words(one)}" for one in written.warnings))
     part = f"{written.rows} of " if written.rows < written.groups else ""
     size, to = f"{written.size / 1e6:.1f} MB", "stdout" if output == "-" else output
     print_note(f"{part}{count(written.groups, 'group')}, {size} written to {to}")

@@ -69,7 +69,8 @@ class ScoredFile:
         self, settings: InputSettings, stack: ExitStack, on_problem: OnProblem
     ) -> None:
         """UsageError if it holds no records; `on_problem` gets each record that cannot be read."""
-        self._labels, self.name = settings.outcome, Location(settings.source).shown
+        self._labels, self.source = settings.outcome, settings.source
+        self.name = Location(settings.source).shown
         self.input = open_input(settings, stack, on_problem)
         if self.input.reader is None:
             raise UsageError(

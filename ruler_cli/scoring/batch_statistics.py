@@ -157,7 +157,7 @@ class BatchStatistics:
         self._names, self._input_order = tuple(names), input_order
         self._moments: dict[int, Moments] = {}
         self._groups = self._tied = self._degraded = 0
-        self._scores, self._score_sum = 0, 0.0
+        self._scores = Moments()
         self._reliability: Counter[int] = Counter()
         self._length = LengthSums()
         self._pairs: dict[tuple[int, int], dict[str, Counter[str]]] = {}
@@ -233,9 +233,7 @@ class BatchStatistics:
         self._groups += 1
         self._tied += scores.tied
         self._degraded += scores.degraded
-        final = [score for score in scores.scores if score is not None]
-        self._scores += len(final)
-        self._score_sum += fsum(final)
+        self._scores.add(score for score in scores.scores if score is not None)
         if scores.reliability is not None:
             self._reliability[round(scores.reliability * _STEPS)] += 1
         first: dict[
@@ -320,7 +318,7 @@ class BatchStatistics:
         )
         return BatchFigures(
             groups=self._groups,
-            mean_score=self._score_sum / self._scores if self._scores else None,
+            mean_score=self._scores.mean if self._scores.number else None,
             tie_rate=self._tied / self._groups if self._groups else None,
             degraded=self._degraded,
             slot_curve=self.position_bias.bins(),

@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 
 from ruler_cli.files.grouping import OnProblem
-from ruler_cli.files.location import Location
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.results.compare import (
     ComparedGroup,
@@ -33,12 +32,9 @@ from ruler_cli.results.report.html import (
     LeftOut,
     WrittenReport,
     command_of,
-    head_of,
-    page,
     page_file,
     put,
     source_name,
-    without_page,
 )
 from ruler_cli.results.report.made_by import TextLookup, no_texts, opening
 from ruler_cli.results.scored_file import ScoredFile
@@ -129,34 +125,36 @@ def write_comparison(
         )
         on_read()
         figures, differing = comparison.figures, comparison.differing
-        all_ = figures["paired"]["groups"]
-        left_out = LeftOut(
-            all_, RULE, command_of(*sources), **rows.finish(chosen.chosen())
-        )
         names = [source_name(one) for one in sources]
-        files_of = [
+        heads = [
             {"source": name, "found": one.input.found()}
             for name, one in zip(names, scored, strict=True)
         ]
-        said = words(files_of, figures)
-        head = head_of(" and ".join(names), files_of[0]["found"], left_out) | {
-            "sources": names,
-            "facts": said.facts,
-            "next": []
-            if any(Location(one).stream for one in sources)
-            else without_page(next_commands(names, differing)),
-            "comparison": {
-                "groups": figures["groups"],
-                "rollouts": figures["rollouts"],
-                "opening": opening(figures["differs"], figures["rubric_groups"]),
-                "rows": said.rows,
-                "findings": said.findings,
-                "differ": embedded.differing(differing),
-                "cells": figures["cells"] if figures["groups"] >= ENOUGH else [],
+        said = words(heads, figures)
+        return put(
+            (file, target),
+            scored,
+            rows,
+            LeftOut(
+                figures["paired"]["groups"],
+                RULE,
+                command_of(*sources),
+                **rows.finish(chosen.chosen()),
+            ),
+            {
+                "sources": names,
+                "facts": said.facts,
+                "next": next_commands(names, differing),
+                "comparison": {
+                    "groups": figures["groups"],
+                    "rollouts": figures["rollouts"],
+                    "opening": opening(figures["differs"], figures["rubric_groups"]),
+                    "rows": said.rows,
+                    "findings": said.findings,
+                    "differ": embedded.differing(differing),
+                    "cells": figures["cells"] if figures["groups"] >= ENOUGH else [],
+                },
             },
-        }
-        warnings = [f"{one.name}: {one.warning}" for one in scored if one.warning]
-        size = put(file, target, page(head, rows, COMPARE_SCRIPTS, COMPARE_STYLES))
-        return WrittenReport(
-            size, all_, left_out.rows, left_out.sentences, "; ".join(warnings) or None
+            scripts=COMPARE_SCRIPTS,
+            styles=COMPARE_STYLES,
         )

@@ -22,6 +22,7 @@ from ruler_cli.results.report.group_text import (
     page_key,
     rollout_json,
     shorter,
+    summary,
 )
 from ruler_cli.results.report.highlights import Highlight, Shortlist, reasons
 from ruler_cli.results.scored_groups import ScoredGroup
@@ -227,38 +228,32 @@ def _entry(highlight: Highlight) -> dict[str, Any]:
 
 def _row(ordinal: int, text: GroupText, scored_group: ScoredGroup) -> dict[str, Any]:
     """Return the group's values in the columns of the table, by their names."""
-    g, rollouts = scored_group, scored_group.rollouts
-    return {
+    g, rollouts, figures = scored_group, scored_group.rollouts, summary(scored_group)
+    return {name: figures[name] for name in _OF_GROUP} | {
         "key": page_key(g.key),
         "task": text.task,
-        "status": g.status,
-        "kind": g.kind,
         "reason": shorter(g.reason, NAME),
         "judge": shorter(g.judge, NAME),
-        "passes": g.passes,
-        "scores": [r.score for r in rollouts],
-        "labels": [r.label for r in rollouts],
         "bytes": [r.size for r in rollouts],
         "places": [_decimals(r.mean_position) for r in rollouts],
         "slots": curve_positions(g),
         "spreads": [r.spread for r in rollouts],
         "mean": _decimals(g.mean),
         "sd": _decimals(g.sd),
-        "reliability": g.reliability,
-        "weight": g.weight,
-        "tied": g.tied,
-        "live": g.live,
-        "disagreement": g.disagreement,
         "cost": g.cost,
         "tokens": g.usage.prompt + g.usage.completion,
         "latency": g.latency,
         "at": g.judged_at,
         "ordinal": ordinal,
-        "flags": g.flags,
         "reasons": reasons(g),
     }
 
 
+_OF_GROUP = (
+    "status", "kind", "passes", "scores", "labels", "reliability", "weight", "tied", "live", "disagreement",
+    "flags",
+)  # fmt: skip
+"""Columns that are figures of `ruler report --group KEY --json`, as they are."""
 _OF_BOTH = (
     "status", "kind", "reason", "judge", "passes", "scores", "spreads", "mean", "sd", "reliability",
     "disagreement", "cost",

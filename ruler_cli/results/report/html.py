@@ -62,7 +62,7 @@ _CONTROL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class WrittenReport:
-    """A report of `size` bytes, with so many `rows` of all `groups`; `warning` is about the labels.
+    """A report of `size` bytes, with so many `rows` of all `groups`; `warnings` are about the labels.
 
     `left_out` names in whole sentences the parts that are not in the page; empty if it is complete.
     """
@@ -71,7 +71,7 @@ class WrittenReport:
     groups: int
     rows: int
     left_out: str
-    warning: str | None
+    warnings: Sequence[str]
 
 
 def write_html(
@@ -108,23 +108,26 @@ def write_html(
                     ordinal, GroupText.of(group, scored_group), scored_group
                 )
         on_read()
-        figures, counts = builder.figures(), embedded_groups.finish(ranking.chosen())
-        all_ = figures["groups"]["all"]
-        left_out = LeftOut(all_, RULE, command_of(settings.source), **counts)
-        name, stream = source_name(settings.source), Location(settings.source).stream
-        head = head_of(name, scored.input.found(), left_out) | {
-            "figures": short_figures(figures),
-            "made_by": short_rows(figures["made_by"]),
-            "charts": charts(figures),
-            "facts": list(facts(figures)),
-            "lists": embedded.lists(shortlist),
-            "next": []
-            if stream
-            else without_page(next_commands(name, shortlist, figures)),
-        }
-        size = put(file, target, page(head, embedded_groups))
-        return WrittenReport(
-            size, all_, left_out.rows, left_out.sentences, scored.warning
+        figures = builder.figures()
+        name = source_name(settings.source)
+        return put(
+            (file, target),
+            [scored],
+            embedded_groups,
+            LeftOut(
+                figures["groups"]["all"],
+                RULE,
+                command_of(settings.source),
+                **embedded_groups.finish(ranking.chosen()),
+            ),
+            {
+                "figures": short_figures(figures),
+                "made_by": short_rows(figures["made_by"]),
+                "charts": charts(figures),
+                "facts": list(facts(figures)),
+                "lists": embedded.lists(shortlist),
+                "next": next_commands(name, shortlist, figures),
+            },
         )
 
 
@@ -162,26 +165,37 @@ def command_of(*sources: str) -> str:
     return " ".join(["ruler report", *names])
 
 
-def head_of(source: str, found: str, left_out: LeftOut) -> dict[str, Any]:
-    """Return what the data of every page begin with."""
-    return {
+def put(
+    target: tuple[WritableFile, str],
+    scored: Sequence[ScoredFile],
+    groups: EmbeddedGroups,
+    left_out: LeftOut,
+    more: dict[str, Any],
+    *,
+    scripts: Sequence[str] = SCRIPTS,
+    styles: Sequence[str] = STYLES,
+) -> WrittenReport:
+    """Write the page of the scored files to a file with a name, and let it appear.
+
+    `more` is what the data of this page hold besides those of every page.
+    """
+    (file, name), sources = target, [one.source for one in scored]
+    head = more | {
         "version": 1,
-        "source": source,
-        "found": found,
+        "source": " and ".join(map(source_name, sources)),
+        "found": scored[0].input.found(),
         "made": f"{now(os.environ):%Y-%m-%dT%H:%M:%SZ}",
         "ruler": __version__,
         "left_out": left_out.as_json(),
+        # stdin cannot be read again, and the page is here
+        "next": [
+            words
+            for words in more["next"]
+            if "-o" not in words and not any(Location(one).stream for one in sources)
+        ],
     }
-
-
-def without_page(commands: Sequence[list[str]]) -> list[list[str]]:
-    """Leave out the command that writes a page, on the page itself."""
-    return [words for words in commands if "-o" not in words]
-
-
-def put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
-    """Write the page, let the file appear, and return the number of its bytes."""
     try:
+        pieces = page(head, groups, scripts, styles)
         size = sum(file.stream.write(piece.encode()) for piece in pieces)
         file.end()
         file.commit()
@@ -190,7 +204,10 @@ def put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
     except OSError as error:
         problem = f"cannot be written: {error.strerror}"
         raise OutputError(problem, "make room, then run again", place=name) from None
-    return size
+    warnings = [one.warning for one in scored if one.warning]
+    return WrittenReport(
+        size, left_out.all, left_out.rows, left_out.sentences, warnings
+    )
 
 
 def _refuse(name: str, source: str) -> None:
@@ -291,8 +308,8 @@ def web_files(names: Iterable[str]) -> list[str]:
 def page(
     head: dict[str, Any],
     groups: EmbeddedGroups,
-    scripts_of: Sequence[str] = SCRIPTS,
-    styles: Sequence[str] = STYLES,
+    scripts_of: Sequence[str],
+    styles: Sequence[str],
 ) -> Iterator[str]:
     """Yield the page in pieces; texts of groups are read as it is written."""
     from jinja2 import (
