@@ -189,56 +189,36 @@ class Shortlist:
         """Look at the next group of the file."""
         self._number += 1
         if self._number < ENOUGH:
-            why = (
-                "not judged"
-                if group.status == "unmarked"
-                else "tied"
-                if group.tied
-                else ""
-            )
+            why = "tied" if group.tied else ""
+            why = "not judged" if group.status == "unmarked" else why
             self._first.append(Highlight(group, self._number, "rest", 0.0, why))
         if group.failed and group.kind not in _NOT_ASKED:
-            failed = Highlight(
-                group, self._number, "failed", 1.0, f"failed: {group.kind}"
-            )
-            self._worst.add(
-                (1.0 if _is_new(group.kind, self._kinds) else -1.0,), failed
-            )
+            rank = 1.0 if _is_new(group.kind, self._kinds) else -1.0
+            why = f"failed: {group.kind}"
+            failed = Highlight(group, self._number, "failed", 1.0, why)
+            self._worst.add((rank,), failed)
         if group.scores:
             self._add_worst(group)
             self._add_disputed(group)
 
     def _add_worst(self, group: ScoredGroup) -> None:
-        pairs, doubt = group.disputes[1], _doubt(group)
-        suspects, tied = (
-            sum(r.suspect for r in group.rollouts),
-            group.tied and pairs > 0,
-        )
-        if tied and group.reliability is None:
-            doubt = 1.0
-        because: HighlightReason = (
-            "suspect" if suspects else "tied" if tied else "unsure"
-        )
-        if because != "unsure" or _unsure(group):
-            unsure = (
-                f"passes ± {doubt:.2f}"
-                if group.reliability is None
-                else f"reliability {1 - doubt:.2f}"
-            )
-            why = {"suspect": "suspect", "tied": "tied, rewards differ"}.get(
-                because, unsure
-            )
-            rank = (
-                0.0,
-                float(suspects),
-                float(tied),
-                doubt,
-                float(pairs),
-                _widest(group),
-            )
-            self._worst.add(
-                rank, Highlight(group, self._number, because, suspects or doubt, why)
-            )
+        suspects = sum(r.suspect for r in group.rollouts)
+        pairs, known = group.disputes[1], group.reliability is not None
+        tied = group.tied and pairs > 0
+        doubt = 1.0 if tied and not known else _doubt(group)
+        because: HighlightReason
+        if suspects:
+            because, why = "suspect", "suspect"
+        elif tied:
+            because, why = "tied", "tied, rewards differ"
+        elif _unsure(group):
+            because = "unsure"
+            why = f"reliability {1 - doubt:.2f}" if known else f"passes ± {doubt:.2f}"
+        else:
+            return
+        rank = (0.0, suspects, tied, doubt, pairs, _widest(group))
+        degree = suspects or doubt
+        self._worst.add(rank, Highlight(group, self._number, because, degree, why))
 
     def _add_disputed(self, group: ScoredGroup) -> None:
         against, pairs = group.disputes
