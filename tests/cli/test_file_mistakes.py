@@ -38,7 +38,7 @@ NAMES = {
     "select scored.jsonl out.csv --where live": "out.csv: OUTPUT is JSON lines, and no .csv file",
     "select scored.jsonl new/ --where live": "new/: is a directory's name",
     "report scored.jsonl -o report.pdf": "a report is a local file whose name ends in .html",
-    "report scored.jsonl -o folder": "such as folder/report.html",
+    "report scored.jsonl -o folder": "a report is a local file whose name ends in .html",
     "render in.jsonl requests.json": "requests.json: requests are JSON lines, and no .json file; name it ",
     "render in.jsonl new/": "new/: is a directory's name",
 }
