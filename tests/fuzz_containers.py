@@ -16,7 +16,7 @@ LINES, DOCUMENTS = (
 )
 KINDS = (*LINES, *DOCUMENTS, "")
 """Endings of a name; none: a directory of shards."""
-OUTPUT = {kind: kind for kind in KINDS} | {".eval": ".jsonl"}
+OUTPUT = dict.fromkeys(KINDS, ".jsonl") | {kind: kind for kind in (*LINES, ".json")}
 """Ending of INPUT → ending of the OUTPUT that has its records."""
 _SHARDS = ("a-2.jsonl", "a-10.jsonl.gz", "b/one.json")
 
@@ -79,15 +79,4 @@ def unpack(path: Path, kind: str) -> list[bytes]:
             path.suffix, bytes
         )(text)
         return [line for line in text.split(b"\n") if line.strip()]
-    if kind:
-        whole = json.loads(path.read_bytes())
-        items = whole if kind == ".json" else whole["trajectory_groups"]
-        return [json.dumps(item).encode() for item in items]
-    result = []
-    for name in _SHARDS:
-        if not (
-            path / name
-        ).exists():  # it held no record, and another process has copied it
-            continue
-        result += unpack(path / name, name[name.index(".") :])
-    return result
+    return [json.dumps(item).encode() for item in json.loads(path.read_bytes())]

@@ -300,18 +300,13 @@ def test_columns() -> None:
         refused(stage, reading={"shard": Shard(1, 2)})
 
 
-@pytest.mark.parametrize("output", ["in.jsonl", "./in.jsonl", "in/", "."])
+@pytest.mark.parametrize("output", ["in.jsonl", "./in.jsonl"])
 def test_in_place(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """OUTPUT of a shard is never INPUT, whose other records would be lost."""
     monkeypatch.chdir(tmp_path)
-    many = not output.endswith(".jsonl")
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub())
-    if output == "in/":
-        (tmp_path / "in").mkdir()
-        (tmp_path / "in.jsonl").rename(tmp_path / "in" / "a.jsonl")
-    source = {"in/": "in/*.jsonl", ".": "*.jsonl"}.get(output, "in.jsonl")
     with pytest.raises(
         UsageError, match="is INPUT, of which only shard 1 of 2 would be left"
     ):
-        refused(stage, source=source, output=output, reading={"shard": Shard(1, 2)})
-    assert many or stage.records("in.jsonl") == GROUPS
+        refused(stage, source="in.jsonl", output=output, reading={"shard": Shard(1, 2)})
+    assert stage.records("in.jsonl") == GROUPS

@@ -404,7 +404,7 @@ def _next_command(
             if not summary.unanswered:
                 return same if options.retry_failed else f"{same} --retry-failed"
     target = Path(settings.output)
-    local = Location(settings.output).local and (target.is_file() or target.is_dir())
+    local = Location(settings.output).local and target.is_file()
     if not summary.scored or settings.input.shard is not None or not local:
         return None
     return shlex.join(["ruler", "report", settings.output])
@@ -417,12 +417,6 @@ def _print_partial_output(settings: ScoreSettings) -> None:
         public = Location(output).public
         print_note(f"{public} is as it was: it is written when the run is at its end")
         return
-    partial_file = (
-        Path(output) / "*.partial"
-        if Path(output).is_dir()
-        else Path(output + ".partial")
-    )
-    if output != "-" and (
-        partial_file.exists() or any(Path(output).rglob("*.partial"))
-    ):
-        print_note(f"what is whole so far is in {partial_file}")
+    partial_file = Path(output + ".partial")
+    if output != "-" and partial_file.exists():
+        print_note(f"finished groups are in {partial_file}")

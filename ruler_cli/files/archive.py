@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.files.compression import zstd
-from ruler_cli.files.container import LOG_ONLY, Container, task_of
+from ruler_cli.files.container import Container, task_of
 from ruler_cli.files.foreign import foreign_member
 from ruler_cli.settings.models import MAX_RECORD
 from ruler_cli.types import Line
@@ -47,7 +47,6 @@ class Archive(Container):
     """The samples of a log, in the order of the archive; of members with one name the last counts."""
 
     unit = "sample"
-    lines_only = LOG_ONLY
 
     def __init__(
         self, name: str, file: BinaryIO, stack: ExitStack, most: int = MAX_RECORD << 20

@@ -13,7 +13,6 @@ import fcntl
 import io
 import os
 import shlex
-import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -90,7 +89,7 @@ class LocalFile(PassThrough):
         """Open it; UsageError if another run writes it, OSError if it cannot be written.
 
         With `compress`, the name's ending decides; off, the bytes are written as they are. With `lock` off,
-        the caller has locked the directory: `end` closes the file, and a link is replaced, not followed.
+        no other run writes it: `end` closes the file, and a link is replaced, not followed.
         """
         self._target = Path(os.path.realpath(name)) if lock else Path(name)
         self.partial = self._target.with_name(self._target.name + ".partial")
@@ -184,7 +183,7 @@ def _is_at(path: Path, fd: int) -> bool:
 
 
 def _lock(fd: int, name: str) -> None:
-    """Lock a file or directory, or close it and raise UsageError if another run has locked it."""
+    """Lock a file, or close it and raise UsageError if another run has locked it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -199,10 +198,10 @@ class RemoteFile(io.RawIOBase):
 
     may_block, partial = True, None
 
-    def __init__(self, store: RemoteStore, *, compress: bool = True) -> None:
+    def __init__(self, store: RemoteStore) -> None:
         """Open it; UsageError if the address cannot be written, as far as that shows beforehand.
 
-        With `compress`, the name's ending decides; off, the bytes are written as they are.
+        The name's ending decides on compression.
         """
         self._done = True  # until there is something to discard
         self._public, self._system, self._path = store.public, store.system, store.path
@@ -227,9 +226,7 @@ class RemoteFile(io.RawIOBase):
             )
         self._done = False
         self._buffer = cast(BinaryIO, io.BufferedWriter(self, _BUFFER))
-        self.stream = (
-            compressed(self._public, self._buffer) if compress else self._buffer
-        )
+        self.stream = compressed(self._public, self._buffer)
 
     def _probe(self) -> None:
         """Raise what would stop the run at its end: no bucket, no credentials, no network.
@@ -372,114 +369,3 @@ def open_errors(location: Location) -> Iterator[None]:
         raise UsageError(
             f"{location.name}: cannot be written: {error.strerror}; {advice}"
         ) from None
-
-
-class StagedFiles:
-    """A directory OUTPUT: the files that are written so far, one of them open.
-
-    A directory of this machine is locked until the end, so that no two runs write it.
-    """
-
-    def __init__(self, folder: Location) -> None:
-        """Make and lock the directory; UsageError if that fails."""
-        self._folder, self.may_block = folder, folder.remote
-        self.partial = None if folder.remote else Path(folder.name)
-        self.written: dict[str, LocalFile | RemoteFile] = {}
-        """Name → file, in the order in which they were begun."""
-        self._open: LocalFile | RemoteFile | None = None
-        self._new_folders: list[Path] = []
-        self._locked: int | None = None
-        if self.partial is None:
-            folder.store()  # UsageError if no package opens the address
-            return
-        with open_errors(folder):
-            try:
-                self._make(self.partial)
-                self._locked = os.open(self.partial, os.O_RDONLY | os.O_DIRECTORY)
-            except (FileExistsError, NotADirectoryError):
-                advice = "give a directory, or a name that ends in .jsonl for one file"
-                raise UsageError(
-                    f"{folder.name}: is a file; INPUT is many files, so {advice}"
-                ) from None
-            _lock(self._locked, folder.name)
-
-    def open(self, name: str) -> BinaryIO:
-        """Begin a file; its name decides the compression."""
-        self._open = self._begin(name)
-        return self._open.stream
-
-    def end(self) -> None:
-        """End the file that is open, and bring it to disk or send it."""
-        file, self._open = self._open, None
-        if file is not None:
-            file.end()
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write a whole small file."""
-        file = self._begin(name, compress=False)
-        file.stream.write(content)
-        file.end(durable=False)
-
-    def copy(self, name: str, source: Location) -> None:
-        """Copy a file as it is, unless INPUT is OUTPUT."""
-        if source.same(self._place(name)):
-            return
-        file = self._begin(name, compress=False)
-        with source.open() as stream:
-            shutil.copyfileobj(stream, file.stream, 1 << 20)
-        file.end(durable=False)
-        if isinstance(file, LocalFile) and not source.remote:
-            shutil.copymode(source.name, file.partial)
-
-    @property
-    def replaces(self) -> bool:
-        """Tell if one of the files written so far takes the place of another."""
-        return any(file.replaces for file in self.written.values())
-
-    def commit(self) -> None:
-        """Make every file appear."""
-        for file in self.written.values():
-            file.commit()
-        self._unlock()
-
-    def close(self) -> None:
-        """End the file that is open, and leave the others as they are."""
-        try:
-            self.end()
-        finally:
-            self._unlock()
-
-    def discard(self) -> None:
-        """Remove every file and directory that was made."""
-        for file in self.written.values():
-            with contextlib.suppress(OSError):
-                file.discard()
-        for folder in reversed(self._new_folders):
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        self._unlock()
-
-    def _unlock(self) -> None:
-        if self._locked is not None:
-            os.close(self._locked)
-        self._locked = None
-
-    def _begin(self, name: str, *, compress: bool = True) -> LocalFile | RemoteFile:
-        place = self._place(name)
-        if self._folder.remote:
-            self.written[name] = RemoteFile(Location(place).store(), compress=compress)
-        else:
-            for folder in reversed(
-                [path for path in Path(place).parents if not path.exists()]
-            ):
-                self._make(folder)
-            self.written[name] = LocalFile(place, compress=compress, lock=False)
-        return self.written[name]
-
-    def _make(self, folder: Path) -> None:
-        if not folder.exists():
-            self._new_folders.append(folder)
-        folder.mkdir(exist_ok=True)
-
-    def _place(self, name: str) -> str:
-        return f"{self._folder.name.rstrip('/')}/{name}"

@@ -1,4 +1,4 @@
-"""An INPUT that is open: it yields records, and most kinds write records back into a file of the same kind.
+"""An INPUT that is open and yields records; writers of records as lines and as a list.
 
 JSON lines are the plain case; a JSON document, a Parquet file, an Inspect log and a directory of files
 are the others. A record is always the bytes of one JSON object.
@@ -11,14 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from ruler_cli.errors import InputChanged, UnreadableError
-from ruler_cli.files.atomic import StagedFiles
 from ruler_cli.files.location import Listing
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.fields import lookup
-from ruler_cli.settings.models import MAX_RECORD, Shard
+from ruler_cli.settings.models import MAX_RECORD
 from ruler_cli.types import Line, Problem
 
 _TASK_PATHS = ("eval.task", "info.environment_info.domain_name", "env_id")
@@ -27,16 +26,17 @@ _TASK_PATHS = ("eval.task", "info.environment_info.domain_name", "env_id")
 _MAX_NOTES = 20
 """Files left out that are named one by one."""
 
-LOG_ONLY = "is an Inspect log, which is written as one .eval or .json file only, with new scores"
+Form = Literal["lines", "list", "table"]
+"""Forms of OUTPUT: JSON lines, a JSON list, a Parquet table."""
 
 Put = tuple[int, bytes] | None
 """A record's number and its new bytes; None ends the file that is open."""
 Rewrite = Generator[None, Put, None]
-"""Writes a container again: it is sent each `Put`, in input order, and copies what lies between."""
+"""Writes records: it is sent each `Put`, in input order."""
 
 
 class Encoder:
-    """Writes records into a container of the kind that they came from, in input order."""
+    """Writes records in input order."""
 
     def __init__(self, name: str, rewrite: Rewrite) -> None:
         """`name` stands for INPUT in sentences."""
@@ -75,15 +75,15 @@ class Container(ABC):
     """An INPUT that is open.
 
     `unit` is the noun for a record's place in sentences. `once`: records come one time, from a pipe. `fd` is
-    the descriptor of an uncompressed file, in which a record can be read again at its `Line.offset`.
-    `lines_only` says why records are not put back into a container of this kind, so that OUTPUT is JSON
-    lines; empty: they may be. `log` has the bytes of an Inspect log, which inspect_ai can write with scores.
+    the descriptor of an uncompressed file, in which a record can be read again at its `Line.offset`. `form`
+    is the form of OUTPUT that may take INPUT's place; None if there is none. `log` has the bytes of an
+    Inspect log, which inspect_ai can write with scores.
     """
 
     unit = "line"
     once = False
     fd: int | None = None
-    lines_only = ""
+    form: Form | None = None
     log: BinaryIO | None = None
 
     def __init__(self, name: str, most: int = MAX_RECORD << 20) -> None:
@@ -121,14 +121,6 @@ class Container(ABC):
         """Return a sentence's name for the record with this number."""
         return self.line(number, 0, b"").where
 
-    def encoder(self, stream: BinaryIO) -> Encoder:
-        """Make an encoder that writes a container of this kind to a stream."""
-        return Encoder(self.name, self.rewrite(stream))
-
-    def rewrite(self, stream: BinaryIO) -> Rewrite:
-        """Write the container with other records."""
-        return write_lines(stream)
-
     def warnings(self) -> list[str]:
         """Sentences on what is not read of it, and should be known."""
         return []
@@ -153,17 +145,9 @@ def left_out_notes(sentences: Sequence[str]) -> list[str]:
 
 
 class MultiFileContainer(Container):
-    """An INPUT of many files, which may become a directory of the same files.
-
-    `shard` is the process's share of the groups; of several processes one copies a file that holds no record.
-    `in_place` tells if OUTPUT is the same directory: a file that is read in part would lose the rest.
-    `output_directory` is the directory that is OUTPUT; empty if OUTPUT is one file.
-    """
+    """An INPUT of many files."""
 
     unit = "record"
-    shard: Shard | None = None
-    in_place = False
-    output_directory = ""
 
     def __init__(self, name: str, listing: Listing) -> None:
         """`listing` has all files, also those that hold no record."""
@@ -186,11 +170,3 @@ class MultiFileContainer(Container):
         `fits` tells if a record is of the format; None: it is no JSON object. `on_problem` gets what is
         damaged.
         """
-
-    @abstractmethod
-    def rewrite_files(self, staged: StagedFiles) -> Rewrite:
-        """Write the files that get a record again."""
-
-    @abstractmethod
-    def write_other_files(self, staged: StagedFiles) -> None:
-        """Write the files that are not in `staged.written`: without records, or copied as they are."""

@@ -1,20 +1,18 @@
 """Many files as one INPUT: a directory or a pattern, each file opened as the container that it is.
 
 Which files hold records is only known with the format: a file without a record of that format is left
-out, with a sentence, and copied as it is if OUTPUT is a directory. A damaged file is a problem of its own
-and does not stop the others: its records before the damage are read.
+out, with a sentence. A damaged file is a problem of its own and does not stop the others: its records
+before the damage are read.
 
 A Harbor job is a directory of trials, each with `result.json` and `agent/trajectory.json`. The record of a
 trial is `{"result": …, "trajectory": …, "reward_file": …}` of the bytes of its files. `reward_file` is
 `verifier/reward.json`, or `{"reward": …}` of `verifier/reward.txt`; the record has it only if the result
-holds no rewards. A directory as OUTPUT is the whole tree, with the changed ones of the two files written
-anew; other members that were added to the record go to the result.
+holds no rewards.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -23,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from ruler_cli.errors import ForeignError, InputChanged, UnreadableError, UsageError
-from ruler_cli.files.atomic import StagedFiles
 from ruler_cli.files.compression import (
     BOM,
     PARQUET_MAGIC,
@@ -34,13 +31,12 @@ from ruler_cli.files.compression import (
 from ruler_cli.files.container import (
     Container,
     MultiFileContainer,
-    Rewrite,
     left_out_notes,
     task_of,
 )
 from ruler_cli.files.location import Listing
 from ruler_cli.files.parse import parse, too_large
-from ruler_cli.files.splice import Patches, end_of, read_object
+from ruler_cli.files.splice import end_of
 from ruler_cli.settings.models import MAX_RECORD
 from ruler_cli.types import Line, Problem
 
@@ -80,7 +76,6 @@ class Directory(MultiFileContainer):
         self._open_container, self._names = open_container, frozenset(listing.names)
         self._left_out: set[str] = set()
         self._damaged: set[str] = set()
-        self._lines_only = ""
         self._scans: list[_FileScan] = []
         self._on_problem: Callable[[Problem], None] | None = None
 
@@ -121,7 +116,7 @@ class Directory(MultiFileContainer):
     def check_files(
         self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]
     ) -> list[str]:
-        """Leave out the files that hold no record of the format; UsageError for events as a directory."""
+        """Leave out the files that hold no record of the format."""
         self._on_problem = on_problem
         notes = []
         for name in self.listing.names:
@@ -135,10 +130,6 @@ class Directory(MultiFileContainer):
                 else:
                     self._damaged.add(name)
                     on_problem(Problem(0, reason, b"", name))
-        if self.output_directory and self._lines_only:
-            raise UsageError(
-                f"{self.output_directory}: {self._lines_only}; name OUTPUT .jsonl"
-            )
         return left_out_notes(notes)
 
     def records(self) -> Iterator[Line]:
@@ -209,37 +200,6 @@ class Directory(MultiFileContainer):
             bisect_right(self._scans, number - 1, key=lambda scan: scan.start) - 1
         ]
 
-    def rewrite_files(self, staged: StagedFiles) -> Rewrite:
-        """Write file after file, one open at a time, those that get a record."""
-        put = yield
-        while put is not None:
-            scan = self._scan_of(put[0])
-            with ExitStack() as stack:
-                encoder = self._open_file(scan.name, stack).encoder(
-                    staged.open(scan.name)
-                )
-                while put is not None and put[0] <= scan.start + scan.last:
-                    encoder.put(put[0] - scan.start, put[1])
-                    put = yield
-                encoder.end()
-            staged.end()
-
-    def write_other_files(self, staged: StagedFiles) -> None:
-        """Write the files that got no record, and copy those that were left out."""
-        for name in self.listing.names:
-            if name in staged.written:
-                continue
-            if name not in self._left_out:
-                with ExitStack() as stack:
-                    self._open_file(name, stack).encoder(staged.open(name)).end()
-                staged.end()
-            # a file that may not be read was reported, and cannot be copied
-            elif (self.shard is None or self.shard.copies(name)) and (
-                self.listing.root.remote
-                or os.access(self.listing.at(name).name, os.R_OK)
-            ):
-                staged.copy(name, self.listing.at(name))
-
     def _check(self, name: str, fits: Callable[[Line], bool | None]) -> None:
         """Raise ForeignError for a file to leave out, UsageError for a damaged one."""
         objects = others = count = 0
@@ -249,10 +209,6 @@ class Directory(MultiFileContainer):
             for count, line in enumerate(file.records(), 1):
                 fitting = fits(line)
                 if fitting or (line.skipped and _begins_object(line)):
-                    if file.lines_only:
-                        self._lines_only = (
-                            self._lines_only or f"{name} {file.lines_only}"
-                        )
                     return
                 others += fitting is False
                 objects += _begins_object(line)
@@ -287,10 +243,6 @@ class Directory(MultiFileContainer):
             raise error
         if name in self._damaged:
             return
-        if self.in_place:
-            raise UsageError(
-                f"{error}; OUTPUT is INPUT and would keep only its readable part: give another directory"
-            )
         self._damaged.add(name)
         self._on_problem(Problem(number, self._without_name(name, error), b"", name))
 
@@ -365,35 +317,6 @@ class HarborJob(MultiFileContainer):
     def line(self, number: int, offset: int, raw: bytes) -> Line:
         """Make the Line of a trial, with the trial's directory."""
         return Line(number, offset, raw, f"trial {self._trials[number - 1]}")
-
-    def rewrite_files(self, staged: StagedFiles) -> Rewrite:
-        """Write the files of each trial that were changed."""
-        while put := (yield):
-            number, record = put
-            obj = read_object(record)
-            added = {
-                key: record[value:end]
-                for key, (_, value, end) in obj.members.items()
-                if key not in {*_FILES, "reward_file"}
-            }
-            for key, file in _FILES.items():
-                _, value, end = obj.members[key]
-                new, name = record[value:end], _path(self._trials[number - 1], file)
-                if key == "result" and added:
-                    patches = Patches(new)
-                    patches.put(read_object(new), dict(added))
-                    new = patches.apply()
-                whole = Path(self.listing.at(name).name).read_bytes()
-                old = whole.strip()
-                if new != old:
-                    start = whole.index(old)
-                    staged.write(name, whole[:start] + new + whole[start + len(old) :])
-
-    def write_other_files(self, staged: StagedFiles) -> None:
-        """Copy every file that was not changed."""
-        for name in self.listing.names:
-            if name not in staged.written:
-                staged.copy(name, self.listing.at(name))
 
     def _record(self, trial: str) -> bytes:
         """Join the files of a trial; UnreadableError if one is missing or damaged."""

@@ -3,8 +3,8 @@
 A document is (a) a list of objects, compact or pretty-printed; (b) one object that holds the records in
 a list member of a known name, or in that of an object in it; (c) objects over several lines, one or one
 after another (`jq .` prints so).
-A rewritten document keeps every byte that is no record, down to the indentation. Each pass searches the
-records anew, so memory does not grow with their number: it holds a window of text and the current value.
+Each pass searches the records
+anew, so memory does not grow with their number: it holds a window of text and the current value.
 The text is not trusted: it may end anywhere or be no JSON at all.
 """
 
@@ -17,13 +17,13 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, BinaryIO
+from typing import Any
 
 import orjson
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.compression import BOM, readable
-from ruler_cli.files.container import LOG_ONLY, Container, Rewrite, task_of
+from ruler_cli.files.container import Container, task_of
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import SPACE, STRING, end_of
 from ruler_cli.settings.models import MAX_RECORD
@@ -230,8 +230,10 @@ class Document(Container):
         self.fd, self._shape, self._checked = fd, shape, False
         self.in_member = bool(shape.name)
         self.unit = "item" if shape.listed else "object"
+        if shape.listed and not shape.name:
+            self.form = "list"
         if shape.name == "samples":  # only an Inspect log has its records there
-            self.log, self.lines_only = os.fdopen(fd, "rb", closefd=False), LOG_ONLY
+            self.log = os.fdopen(fd, "rb", closefd=False)
 
     @property
     def task(self) -> str:
@@ -245,36 +247,6 @@ class Document(Container):
         """Read bytes of the document; UsageError if the system does not give them."""
         with readable(self.name):
             return os.pread(self.fd, size, at)
-
-    def rewrite(self, stream: BinaryIO) -> Rewrite:
-        """Write the document with other records; the comma of one that is left out goes too.
-
-        Before the first record that is put stands what stood before the first of all.
-        """
-        put, first, end, empty = (yield), 0, 0, True
-        damage: UsageError | None = None
-        try:
-            for line in self.records():
-                first = line.offset if line.number == 1 else first
-                if put is not None and put[0] == line.number:
-                    self._copy(stream, *((0, first) if empty else (end, line.offset)))
-                    stream.write(put[1])
-                    put, empty = (yield), False
-                end = line.end
-        except (
-            UsageError
-        ) as error:  # the text around the records is copied, so that a document is left
-            damage = error if put is not None else None
-        if empty:
-            self._copy(stream, 0, first)
-        self._copy(stream, end, os.fstat(self.fd).st_size)
-        if damage is not None:
-            raise damage
-
-    def _copy(self, stream: BinaryIO, at: int, end: int) -> None:
-        while piece := self.read(at, max(0, min(_WINDOW, end - at))):
-            stream.write(piece)
-            at += len(piece)
 
     def records(self) -> Iterator[Line]:
         """Yield every item; UsageError behind the last one if the text is damaged."""

@@ -173,8 +173,6 @@ def _list_member(raw: bytes) -> str | None:
 class AssembledRollouts(Container):
     """Records that are made of other records; a file cannot hold them in the same shape."""
 
-    lines_only = "holds rollouts of many events, which are not written again as such"
-
     def __init__(
         self,
         source: Container,

@@ -245,7 +245,6 @@ def _survey_file(
         )
 
     if isinstance(container, MultiFileContainer):
-        container.shard = shard
         notes += container.check_files(_fits(reader), report)
     where = container.where
     result = survey(lines(), reader, settings, index, report, where, on_record)

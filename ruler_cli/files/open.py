@@ -41,6 +41,8 @@ OpenLines = Callable[[], AbstractContextManager[BinaryIO]]
 class JsonLines(Container):
     """JSON lines, in a file that can be read repeatedly, or `once`, from a pipe."""
 
+    form = "lines"
+
     def __init__(
         self,
         name: str,
@@ -99,9 +101,7 @@ def open_container(
     once = location.stream or not (location.remote or Path(name).is_file())
     if not once or rollouts is container:
         return rollouts
-    spooled = spool_lines(rollouts, stack)
-    spooled.lines_only = rollouts.lines_only
-    return spooled
+    return spool_lines(rollouts, stack)
 
 
 def spool_lines(source: Container, stack: ExitStack) -> Container:

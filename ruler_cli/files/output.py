@@ -1,4 +1,4 @@
-"""Annotated records → OUTPUT, a file or a directory; unreadable lines → the failed file.
+"""Annotated records → OUTPUT, lines, a list or a table by its name; unreadable lines → the failed file.
 
 OUTPUT appears whole or not at all, by atomic rename; until then it is NAME.partial, which holds whole
 records only. No file of a run destroys another.
@@ -15,19 +15,19 @@ import shlex
 import shutil
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from hashlib import blake2b
+from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
 from ruler_cli.errors import OutputError, Sentence, UsageError
 from ruler_cli.files.atomic import (
     LocalFile,
     PassThrough,
-    StagedFiles,
     create_file,
     create_new,
     open_errors,
@@ -36,69 +36,70 @@ from ruler_cli.files.atomic import (
 from ruler_cli.files.container import (
     Container,
     Encoder,
-    MultiFileContainer,
+    Form,
     write_lines,
     write_list,
 )
-from ruler_cli.files.directory import find_trials
 from ruler_cli.files.file_names import TEXT, refuse_ending, refuse_output_name
 from ruler_cli.files.inspect_log import InspectLog, LogKind
-from ruler_cli.files.location import Listing, Location, is_ignored
+from ruler_cli.files.location import Location
 from ruler_cli.files.scratch import Index, Place
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import Problem
 
-_FILES = (".json", ".parquet", ".eval", ".zip", ".csv", ".txt")
-"""Names that are meant for one file."""
+if TYPE_CHECKING:
+    from ruler_cli.files.parquet import Parquet
 
 
 def open_output(source: str, output: str, *, keep: bool = True) -> Output:
-    """OUTPUT of an INPUT: a directory where that is many files and the name does not ask for JSON lines.
+    """OUTPUT of an INPUT; UsageError if its name asks for what is not written.
 
-    `keep`: after an error whole records stay in .partial files.
+    `keep`: after an error whole records stay in NAME.partial.
     """
-    return Output(output, many=_is_directory(source, output), keep=keep)
+    _refuse_name(source, output)
+    return Output(output, keep=keep)
 
 
 def refuse_output(source: str, output: str) -> None:
     """Raise UsageError if OUTPUT cannot be written, as far as that shows without writing."""
+    _refuse_name(source, output)
     location = Location(output)
-    if not _is_directory(source, output) and location.local:
+    if location.local:
         with open_errors(location):
             location.real.parent.stat()
 
 
-def _is_directory(source: str, output: str) -> bool:
-    """Tell if OUTPUT is to be a directory; UsageError if its name promises what INPUT does not become."""
-    out = Location(output)
-    if not Location(source).many or out.as_lines:
-        refuse_output_name(source, output)
-        return False
-    if out.unpacked.endswith(_FILES) and not Path(output).is_dir():
-        what = (
-            "the address of a directory, or one"
-            if out.remote
-            else "a directory, or a name"
-        )
+def _refuse_name(source: str, output: str) -> None:
+    refuse_output_name(source, output)
+    name = Location(output)
+    if (
+        name.unpacked.endswith((".parquet", ".eval")) and name.unpacked != name.public
+    ):  # both are compressed inside
         raise UsageError(
-            f"{out.public}: INPUT is many files; give {what} that ends in .jsonl"
+            f"{name.public}: such a file is packed already; leave out the last ending"
         )
-    return True
+    if name.unpacked.endswith(".parquet") and find_spec("pyarrow") is None:
+        raise UsageError(
+            f"{name.public}: is Parquet; install the writer with: pip install pyarrow"
+        )
+
+
+def _form_of(output: Location) -> Form:
+    """Return the form that a name asks for."""
+    if output.unpacked.endswith(".json"):
+        return "list"
+    return "table" if output.unpacked.endswith(".parquet") else "lines"
 
 
 class Output:
     """OUTPUT, open for records; use as a context and `commit` at the end."""
 
-    def __init__(self, name: str, *, many: bool = False, keep: bool = True) -> None:
-        """Open a file, an address or `-`, or with `many` a directory of the files of INPUT.
-
-        UsageError if it cannot be written, before anything is read.
-        """
+    def __init__(self, name: str, *, keep: bool = True) -> None:
+        """Open a file, an address or `-`; UsageError if it cannot be written, before anything is read."""
         self._location = Location(name)
         self.name = self._path = self._location.public
-        self._target = (
-            StagedFiles(self._location) if many else create_file(self._location)
-        )
+        self._form = _form_of(self._location)
+        self._target = create_file(self._location)
         self.may_block = self._target.may_block
         """Tells if writing a record may block, as on stdout that is a pipe."""
         self._keep = keep
@@ -109,48 +110,46 @@ class Output:
         )
         if isinstance(self._target, LocalFile):
             self._path = str(self._target.partial)
-        self._container: Container | None = None
-        """INPUT, if OUTPUT is of its kind, and not JSON lines."""
+        self._source = ""
+        self._table: Parquet | None = None
+        """INPUT, if it is a table, whose columns keep their types."""
         self.log: InspectLog | None = None
         """OUTPUT, if it is an Inspect log."""
-        self._empty, self._done, self._listed = True, False, False
+        self._empty, self._done = True, False
         self._index: Index | None = None
         self._order: Iterator[Place] = iter(())
 
     def write_as(self, container: Container, *, scored: bool = True) -> None:
-        """Write the kind of INPUT, unless the name asks for JSON lines; UsageError if that is impossible.
+        """Take the container of INPUT; UsageError if OUTPUT cannot be written from it.
 
         Without `scored` records are not those of `score`, and none can be put into an Inspect log.
         """
-        if isinstance(container, MultiFileContainer) and isinstance(
-            self._target, StagedFiles
-        ):
-            _refuse_others(self._location, container.listing)
-            container.in_place = not self._location.remote and self._location.same(
-                container.listing.base
-            )
-            container.output_directory = self.name
-            self._container = container
-            return
+        self._source = container.name
         kind = _log_kind(self._location, container) if scored else None
-        if container.log and kind and not isinstance(self._target, StagedFiles):
+        if container.log and kind:
             self.log = InspectLog(
                 self.name, container.name, container.log, kind, self._target.stream
             )
             self._advice = ""
             return
-        _refuse_shape(self._location, container)
-        rewritable = (
-            not container.lines_only
-            and type(container).rewrite is not Container.rewrite
-        )
-        if not self._location.as_lines and rewritable:
-            self._container = container
-        elif self._location.unpacked.endswith(".json") and container.unit == "line":
-            # JSON lines that are called .json stay JSON lines
-            self._listed = not Location(container.name).unpacked.endswith(".json")
-        if self._keep and (self._container or self._listed):
+        if self._location.unpacked.endswith(".eval"):
+            what = "an .eval file is only written with the scores of an Inspect log"
+            raise UsageError(f"{self.name}: {what}; name OUTPUT .jsonl")
+        self._refuse_in_place(container)
+        if self._form == "table" and container.form == "table":
+            self._table = cast("Parquet", container)
+        if self._keep and self._form != "lines":
             self._advice = "it has no end yet and cannot be read; "
+
+    def _refuse_in_place(self, container: Container) -> None:
+        """Raise UsageError if OUTPUT is INPUT and would not keep its form."""
+        name = self._location
+        if name.stream or not name.same(container.name) or container.form == self._form:
+            return
+        forms = {"lines": "JSON lines", "list": "a JSON list", "table": "Parquet"}
+        raise UsageError(
+            f"{name.public}: is INPUT, and would become {forms[self._form]}; give another OUTPUT"
+        )
 
     def keep_order(self, index: Index) -> None:
         """Write records in the order of `index`, which keeps those that wait for their turn."""
@@ -198,10 +197,6 @@ class Output:
         """Make OUTPUT appear; OutputError if it does not."""
         with self._errors():
             self._encoder.end()
-            if isinstance(self._container, MultiFileContainer) and isinstance(
-                self._target, StagedFiles
-            ):
-                self._container.write_other_files(self._target)
             self._target.end()
             self._target.commit()
         self._done = True
@@ -228,11 +223,11 @@ class Output:
                 target.discard()
                 return
             try:
-                # a document gets its end, so that it can be read; damage of INPUT was reported
+                # a list or a table gets its end, so that it can be read; damage of INPUT was reported
                 with contextlib.closing(target), contextlib.suppress(UsageError):
                     self._encoder.end()
             finally:
-                lines = self._container is None and not self._listed
+                lines = self._form == "lines"
                 if isinstance(target, LocalFile) and target.plain and lines:
                     _cut_torn(target.partial)
 
@@ -241,86 +236,28 @@ class Output:
         """The encoder, made with the first record, when all of INPUT is known."""
         if self.log:
             return self.log
-        if isinstance(self._target, StagedFiles):
-            assert isinstance(self._container, MultiFileContainer)  # noqa: S101 - `write_as` came before
-            return Encoder(self.name, self._container.rewrite_files(self._target))
         stream = self._target.stream
-        if self._container:
-            return self._container.encoder(stream)
-        return Encoder(
-            self.name, write_list(stream) if self._listed else write_lines(stream)
-        )
+        if self._form == "lines":
+            return Encoder(self._source, write_lines(stream))
+        if self._form == "list":
+            return Encoder(self._source, write_list(stream))
+        from ruler_cli.files.parquet import write_table
+
+        return Encoder(self._source, write_table(stream, self._source, self._table))
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         return write_errors(self._path, self._advice)
-
-
-def _refuse_others(folder: Location, listing: Listing) -> None:
-    """Raise UsageError if a directory lies in INPUT, or holds files that are none of INPUT's."""
-    root = listing.root
-    if not root.remote and root.real in folder.real.parents:
-        raise UsageError(
-            f"{folder.name}: lies in INPUT and would be read as a part of it; give one outside"
-        )
-    present: Sequence[str] = ()
-    if folder.many:
-        with contextlib.suppress(UsageError):  # it is empty
-            present = folder.listed().names
-    other = next(
-        (
-            name
-            for name in present
-            if name not in listing.names and not is_ignored(name)
-        ),
-        None,
-    )
-    if other is not None and not folder.same(root.name):
-        raise UsageError(
-            f"{folder.public}: holds {other}, which is no file of INPUT; give a directory of its own"
-        )
 
 
 def _log_kind(output: Location, container: Container) -> LogKind | None:
     """Return the kind of Inspect log that OUTPUT's name asks for; None if it is to be something else."""
     if container.log is None or output.as_lines:
         return None
-    if output.unpacked.endswith(".eval") and output.unpacked != output.public:
-        raise UsageError(
-            f"{output.public}: such a file is packed already; leave out the last ending"
-        )
     kinds: dict[str, LogKind] = {".eval": "eval", ".json": "json"}
     return next(
         (kind for ending, kind in kinds.items() if output.unpacked.endswith(ending)),
         None,
     )
-
-
-def _refuse_shape(output: Location, container: Container) -> None:
-    """Raise UsageError if OUTPUT's name asks for a kind of file that cannot be made from this INPUT."""
-    name, inner = output.public, output.unpacked
-    same = not output.stream and output.same(container.name)
-    if container.lines_only and (same or inner.endswith(".json")):
-        other = "another OUTPUT" if same else "OUTPUT"
-        raise UsageError(f"{name}: INPUT {container.lines_only}; name {other} .jsonl")
-    if output.as_lines:
-        return
-    if inner.endswith(".eval"):
-        raise UsageError(
-            f"{name}: a .eval file is only written with the scores of an Inspect log; name OUTPUT .jsonl"
-        )
-    table = container.unit == "row"
-    if inner.endswith(".parquet") and not table:
-        raise UsageError(
-            f"{name}: a .parquet file is only written for a .parquet INPUT; name OUTPUT .jsonl"
-        )
-    if table and inner != name:
-        raise UsageError(
-            f"{name}: such a file is packed already; leave out the last ending"
-        )
-    if table and inner.endswith(".json"):
-        raise UsageError(
-            f"{name}: INPUT is no JSON document; name OUTPUT .parquet as INPUT is, or .jsonl"
-        )
 
 
 class FailedFile:
@@ -436,10 +373,9 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
                 str(failed), kept, own=Location(source).unpacked, other=(".json",)
             )
     if Location(source).many:
-        listing, out = Location(source).listed(), Location(output)
-        places = [out] * (out.as_lines or out.remote) + [Location(str(failed))] * (
-            failed is not None
-        )
+        listing = Location(source).listed()
+        places = [Location(output)]
+        places += [] if failed is None else [Location(str(failed))]
         for place in places:
             if not place.stream and listing.would_hold(place):
                 raise UsageError(
@@ -468,19 +404,9 @@ def refuse_settings(settings: ScoreSettings) -> None:
     option, left = (
         ("limit", f"the first {limit}") if shard is None else ("shard", str(shard))
     )
-    listing = source.listed() if source.many else None
-    root = source.name if listing is None else listing.base
-    if output.same(root):
+    if output.same(source.name):
         problem = f"OUTPUT {output.public} is INPUT, of which only {left} would be left"
         raise UsageError(problem, option=option)
-    if (
-        listing is not None
-        and not source.remote
-        and not output.as_lines
-        and find_trials(listing)
-    ):
-        problem = "a Harbor job as OUTPUT would hold other trials too, not scored"
-        raise UsageError(problem, "name it .jsonl", option=option)
 
 
 def failed_path(settings: ScoreSettings) -> Path | None:

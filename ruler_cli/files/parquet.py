@@ -3,10 +3,10 @@
 Rows come in small batches, so memory depends on the size of rows and pages, and not on that of row groups.
 
 A file needs its schema before its first row, and the last row may hold a score that does not fit its
-column. So the columns that changed are spooled, and the file is written at the end. Columns that did not
-change are the source's own, in its row groups, with their types and metadata. New values have the type that
-pyarrow infers, and new objects, such as `ruler`, are structs. A column of several types gets one that holds
-them all, or becomes JSON text as a whole.
+column. So the columns that changed are spooled, and the file is written at the end. If INPUT is Parquet,
+columns that did not change are the source's own, in its row groups, with their types and metadata; of any
+other INPUT all columns are new. New values have the type that pyarrow infers, and new objects, such as
+`ruler`, are structs. A column of several types gets one that holds them all, or becomes JSON text as a whole.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Parquet(Container):
     """A Parquet file that is open; rows are numbered from 1."""
 
     unit = "row"
+    form = "table"
 
     def __init__(
         self, name: str, stream: BinaryIO, most: int = MAX_RECORD << 20
@@ -90,6 +91,14 @@ class Parquet(Container):
                     else:
                         yield self.line(number, number - 1, raw)
 
+    @property
+    def compression(self) -> str:
+        """The codec of the first column, for pyarrow's writer."""
+        if not self.metadata.num_rows:
+            return "SNAPPY"
+        codec: str = self.metadata.row_group(0).column(0).compression
+        return codec.replace("UNCOMPRESSED", "NONE")
+
     def batches(self) -> Iterator[tuple[int, Any]]:
         """Yield the rows as Arrow record batches, each with the number of its row group."""
         with _damage(self.name):
@@ -112,12 +121,17 @@ class Parquet(Container):
                 for batch in file.iter_batches(rows, [number], use_threads=False):
                     yield number, batch
 
-    def rewrite(self, stream: BinaryIO) -> Rewrite:
-        """Write annotated rows in this file's schema, with new columns behind; nothing before the end."""
-        with Scratch() as spool:
-            table = _ChangedTable(self, spool)
-            put, end = (yield), 0
-            for _, batch in self.batches():
+
+def write_table(stream: BinaryIO, name: str, source: Parquet | None) -> Rewrite:
+    """Write records of INPUT `name` as a table; rows of `source` keep its schema, with new columns behind.
+
+    Nothing is written before the end.
+    """
+    with Scratch() as spool:
+        put = yield
+        if source is not None:
+            table, end = _ChangedTable(source, spool), 0
+            for _, batch in source.batches():
                 start, end = end + 1, end + len(batch)
                 rows: dict[int, bytes] = {}
                 while put is not None and put[0] <= end:
@@ -126,13 +140,43 @@ class Parquet(Container):
                 table.add(batch, rows)
                 if put is None:
                     break
-            table.write(stream)
+        else:
+            no_columns = _NoColumns(name)
+            table = _ChangedTable(no_columns, spool)
+            while put is not None:
+                records, size = list[bytes](), 0
+                while put is not None and len(records) < _MAX_ROWS and size < _BATCH:
+                    records.append(put[1])
+                    size += len(put[1])
+                    put = yield
+                table.add(no_columns.rows(len(records)), dict(enumerate(records)))
+        table.write(stream)
+
+
+class _NoColumns:
+    """Rows without a column: the table of an INPUT that is none."""
+
+    compression = "SNAPPY"
+
+    def __init__(self, name: str) -> None:
+        self.name, self.schema = name, pa.schema([])
+        self._batches: list[Any] = []
+
+    def rows(self, number: int) -> Any:
+        """Append a batch of rows, and return it."""
+        batch = pa.RecordBatch.from_arrays([pa.nulls(number)], names=[""])
+        self._batches.append(batch)
+        return batch
+
+    def batches(self) -> Iterator[tuple[int, Any]]:
+        """Yield the batches, all of row group 0."""
+        return ((0, batch) for batch in self._batches)
 
 
 class _ChangedTable:
     """The table with other rows: what changed is spooled."""
 
-    def __init__(self, source: Parquet, spool: Scratch) -> None:
+    def __init__(self, source: Parquet | _NoColumns, spool: Scratch) -> None:
         self._source, self._spool = source, spool
         self._types: dict[str, list[Any]] = {name: [] for name in source.schema.names}
         """Column → the types of its values in all batches."""
@@ -150,13 +194,7 @@ class _ChangedTable:
 
     def write(self, stream: BinaryIO) -> None:
         """Write every row that was put, in a schema that holds all of them."""
-        schema, metadata = self._schema(), self._source.metadata
-        codec = (
-            metadata.row_group(0).column(0).compression
-            if metadata.num_rows
-            else "SNAPPY"
-        )
-        compression = codec.replace("UNCOMPRESSED", "NONE")
+        schema, compression = self._schema(), self._source.compression
         try:
             with pq.ParquetWriter(
                 pa.PythonFile(stream, "w"), schema, compression=compression

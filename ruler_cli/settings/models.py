@@ -12,7 +12,6 @@ from numbers import Real
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
-from zlib import crc32
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.settings.keys import refuse_key, refuse_no_variable
@@ -33,10 +32,6 @@ class Shard:
     def holds(self, digest: bytes) -> bool:
         """Tell if a group is its own, by the digest of the group's key (see `scratch.digest`)."""
         return int.from_bytes(digest[:8]) % self.of == self.number - 1
-
-    def copies(self, name: str) -> bool:
-        """Tell if a file that holds no record is its own to copy, by the file's name."""
-        return crc32(os.fsencode(name)) % self.of == self.number - 1
 
     def tells(self, line: int) -> bool:
         """Tell if a line that cannot be read, and so has no key, is its own to report and keep."""

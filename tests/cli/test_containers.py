@@ -50,7 +50,7 @@ def test_list(ruler: Ruler, tmp_path: Path, name: str) -> None:
 
 
 def test_object(ruler: Ruler, tmp_path: Path) -> None:
-    """An object that holds groups keeps its other members, even if none of the groups can be read."""
+    """The groups in an object are written as lines, or as a list if OUTPUT ends in .json."""
     whole = {
         "a": [1.0],
         "trajectory_groups": [group("g", 0.1, 0.9), {"bad": 1}],
@@ -60,9 +60,8 @@ def test_object(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("score", "in.json", "out.json", *SCORE, "--on-failure", "drop")
     assert done.returncode == 1, done.stderr
     out = json.loads((tmp_path / "out.json").read_text())
-    assert scored(out["trajectory_groups"][0]["trajectories"]) == [0, 1]
-    assert len(out.pop("trajectory_groups")) == 1
-    assert out == {"a": [1.0], "z": None}
+    assert len(out) == 1
+    assert scored(out[0]["trajectories"]) == [0, 1]
     assert ruler("score", "in.json", "-", *SCORE).stdout.count("\n") == 1
 
 
@@ -106,71 +105,37 @@ def shards(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("source", ["in", "in/*.json*"])
 def test_directory(ruler: Ruler, tmp_path: Path, shards: Path, source: str) -> None:
-    """Groups span files; the output directory has the same files, and those without a group are unchanged."""
-    for _ in range(2):
-        done = ruler("score", source, "out/", *SCORE)
-        assert done.returncode == 0, done.stderr
-        assert "2 groups of 3 rollouts, scattered" in done.stderr
-        assert (
-            done.stderr.count("metadata.json holds no record of this format: left out")
-            == 1
-        )
-        names = ["part-2.jsonl", "part-10.jsonl", "part-11.jsonl"]
-        assert scored([r for name in names for r in read(tmp_path / "out" / name)]) == [
-            0,
-            1,
-            2,
-            3,
-            4,
-            5,
-        ]
-        assert (tmp_path / "out" / "metadata.json").read_text() == '{"group_id": 1}'
-        assert len(list((tmp_path / "out").iterdir())) == 4
-
-
-def test_directory_to_lines(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
-    """A directory is written to a name of JSON lines in order; a problem names the file of a bad line."""
+    """Many files become one OUTPUT, in order; a problem names the file of a bad line."""
     with (shards / "part-2.jsonl").open("a") as file:
         file.write('{"torn')
-    done = ruler("score", "in", "out.jsonl", *SCORE)
+    done = ruler("score", source, "out.jsonl", *SCORE)
     assert done.returncode == 1
-    assert "in: part-2.jsonl line 3 is not JSON" in done.stderr
+    assert "2 groups of 3 rollouts, scattered" in done.stderr
+    left_out = "metadata.json holds no record of this format: left out"
+    assert done.stderr.count(left_out) == 1
+    assert "part-2.jsonl line 3 is not JSON" in done.stderr
     assert scored(read(tmp_path / "out.jsonl")) == [0, 1, 2, 3, 4, 5]
     assert (tmp_path / "out.jsonl.failed.jsonl").read_text() == '{"torn\n'
-
-
-def test_directory_in_place(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
-    """INPUT may be OUTPUT: a damaged file is named and unchanged, and a rerun keeps the first rewards."""
-    (shards / "bad.jsonl").write_text('{"torn')
-    for _ in range(2):
-        done = ruler("score", "in", "in", *SCORE)
-        assert done.returncode == 1, done.stderr
-        assert "in: bad.jsonl is damaged: none of its records is JSON" in done.stderr
-    assert scored(read(shards / "part-10.jsonl")) == [2, 3]
-    assert (shards / "bad.jsonl").read_text() == '{"torn'
-    assert [p.name for p in tmp_path.iterdir()] == ["in"]
 
 
 def test_no_records(ruler: Ruler, tmp_path: Path) -> None:
     """A directory without records is refused, and its files are unchanged."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.log").write_text("all is well\n")
-    done = ruler("score", "in", "in", *SCORE)
+    done = ruler("score", "in", "out.jsonl", *SCORE)
     assert done.returncode == 2
     assert "none of its files holds records" in done.stderr
     assert (tmp_path / "in" / "a.log").read_text() == "all is well\n"
 
 
 REFUSED = {
-    "in in/sub": "lies in INPUT",
     "in in/out.jsonl": "lies in INPUT",
     "in/*.jsonl in/part-2.jsonl": "lies in INPUT",
     "in out --failed in/bad.jsonl": "lies in INPUT",
-    "in out.json": "INPUT is many files",
-    "in file": "is a file",
+    "in in": "is a directory",
+    "in out/": "is a directory's name",
     "in no/out": "mkdir -p",
     "none/*.jsonl out": "no file matches",
-    "file out.parquet": "only written for",
     "file out.eval": "only written with the scores of an Inspect log",
     "file out.tar.gz": "name it out.jsonl.gz",
 }
@@ -200,12 +165,10 @@ class StopsEarly(Observer):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("out", ["out.json", "in.json"])
-async def test_interrupted_document(tmp_path: Path, out: str) -> None:
-    """An interrupted run leaves a valid partial document, and the next run completes it."""
+async def test_interrupted_list(tmp_path: Path, out: str) -> None:
+    """An interrupted run leaves a valid partial list, and the next run completes it."""
     rows = [{**r, "group_id": i // 2} for i, r in enumerate(ROLLOUTS)]
-    (tmp_path / "in.json").write_text(
-        json.dumps({"trajectory_groups": rows, "z": 1}, indent=1)
-    )
+    (tmp_path / "in.json").write_text(json.dumps(rows, indent=1))
     settings = ScoreSettings(
         InputSettings(str(tmp_path / "in.json")),
         str(tmp_path / out),
@@ -215,9 +178,8 @@ async def test_interrupted_document(tmp_path: Path, out: str) -> None:
     done = await score(settings, StopsEarly(stop_signal), stop_signal)
     assert isinstance(done.stopped, InterruptedRun)
     part = json.loads((tmp_path / f"{out}.partial").read_text())
-    assert part["z"] == 1
-    assert scored(part["trajectory_groups"]) == [0, 1, 2, 3]
+    assert scored(part) == [0, 1, 2, 3]
     assert (await score(settings)).stopped is None
     whole = json.loads((tmp_path / out).read_text())
-    assert scored(whole["trajectory_groups"]) == [0, 1, 2, 3, 4, 5]
+    assert scored(whole) == [0, 1, 2, 3, 4, 5]
     assert not (tmp_path / f"{out}.partial").exists()

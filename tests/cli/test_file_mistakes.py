@@ -29,7 +29,8 @@ NAMES = {
     f"{S} out.xlsx {J}": "name it out.jsonl",
     f"{S} out.csv.gz {J}": "name it out.jsonl",
     f"{S} out.jsonl.bz2 {J}": "is compressed as .gz or .zst only; name it out.jsonl.gz",
-    f"{S} out.parquet {J}": "a .parquet file is only written for a .parquet INPUT; name OUTPUT .jsonl",
+    f"{S} out.parquet.gz {J}": "such a file is packed already; leave out the last ending",
+    f"{S} out.eval {J}": "only written with the scores of an Inspect log",
     f"{S} out.jsonl {J} --failed f.csv": "--failed f.csv: keeps lines of INPUT as they are",
     f"{S} out.jsonl {J} --failed f.json": "name it f.jsonl",
     f"{S} out.jsonl {J} --summary s.csv": "--summary s.csv: is one JSON document; name it s.json",
@@ -138,7 +139,7 @@ def test_typo_beside_output(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_own_ending(ruler: Ruler, tmp_path: Path) -> None:
     """An ending that INPUT has, too, is taken as INPUT takes it."""
-    for name in ("dump.txt", "dump.json", "dump.log"):
+    for name in ("dump.txt", "dump.log"):
         write(tmp_path / name, [group("a", 0.1, 0.9), group("b", 0.2, 0.3)])
         out = f"scored.{name.rpartition('.')[2]}"
         assert ruler("score", name, out, "-m", "offline").returncode == 0

@@ -290,13 +290,26 @@ def test_lines(ruler: Ruler, tmp_path: Path) -> None:
         row["reward"] for row in read(tmp_path / "out.jsonl")
     ]
     assert [row["prompt"] for row in rows] == ["Find a.", "Find b."] * 2
-    for name, reason in (
-        ("out.json", "name OUTPUT .parquet"),
-        ("out.parquet.gz", "leave out the last ending"),
-    ):
-        refused = ruler("score", "in.parquet", name, *SCORE)
-        assert refused.returncode == 2
-        assert reason in refused.stderr
+    refused = ruler("score", "in.parquet", "out.parquet.gz", *SCORE)
+    assert refused.returncode == 2
+    assert "leave out the last ending" in refused.stderr
+
+
+def test_table_of_lines(ruler: Ruler, tmp_path: Path) -> None:
+    """Records of lines become a table that pandas reads, with the values of the lines."""
+    rows = trl("abab").to_pylist()
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("out.jsonl", "out.parquet"):
+        assert ruler("score", "in.jsonl", name, *SCORE).returncode == 0
+    wanted = read(tmp_path / "out.jsonl")
+    table = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    for key in ("prompt", "completion", "reward"):
+        assert [row[key] for row in table] == [row[key] for row in wanted]
+    scores = [row["ruler"]["score"] for row in table]
+    assert scores == [row["ruler"]["score"] for row in wanted]
+    again = ruler("score", "out.parquet", "out.parquet", *SCORE)
+    assert again.returncode == 0, again.stderr
+    assert pd.read_parquet(tmp_path / "out.parquet")["reward"].between(0, 1).all()
 
 
 def test_unreadable(ruler: Ruler, tmp_path: Path) -> None:
@@ -348,20 +361,17 @@ def test_stopped(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
 
 
 def test_shards(ruler: Ruler, tmp_path: Path) -> None:
-    """A directory of tables, and of tables beside lines, is written as the same files."""
+    """A directory of tables, and of tables beside lines, is written as one OUTPUT."""
     folder = tmp_path / "in"
     folder.mkdir()
     for name, keys in (("1.parquet", "abc"), ("2.parquet", "cba")):
         pq.write_table(trl(keys), folder / name)
     rows = trl("aa").to_pylist()
     (folder / "3.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = ruler("score", "in", "out", *SCORE)
+    done = ruler("score", "in", "all.parquet", *SCORE)
     assert done.returncode == 0, done.stderr
     assert "8 records, 3 groups of 2 to 4 rollouts, scattered" in done.stderr
-    for name, keys in (("1.parquet", "abc"), ("2.parquet", "cba")):
-        check_unchanged(trl(keys), pq.read_table(tmp_path / "out" / name))
-        assert pd.read_parquet(tmp_path / "out" / name)["reward"].between(0, 1).all()
-    assert len(read(tmp_path / "out" / "3.jsonl")) == 2
+    assert pd.read_parquet(tmp_path / "all.parquet")["reward"].between(0, 1).all()
     assert ruler("score", "in", "all.jsonl", *SCORE).returncode == 0
     assert len(read(tmp_path / "all.jsonl")) == 8
 

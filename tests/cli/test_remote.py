@@ -114,16 +114,16 @@ async def test_lines(memory: dict[str, Any]) -> None:
 
 async def test_parquet(memory: dict[str, Any], tmp_path: Path) -> None:
     """A table at an address is written as a table, in place too, or as lines if OUTPUT names them."""
-    put("a", table(SCATTERED))
-    await run("memory://a", "memory://a")
-    after = pq.read_table(io.BytesIO(get("a"))).to_pylist()
+    put("a.parquet", table(SCATTERED))
+    await run("memory://a.parquet", "memory://a.parquet")
+    after = pq.read_table(io.BytesIO(get("a.parquet"))).to_pylist()
     assert [row["ruler"]["independent_reward"] for row in after] == [0, 1, 2, 3, 4, 5]
-    await run("memory://a", str(tmp_path / "b.jsonl"))
+    await run("memory://a.parquet", str(tmp_path / "b.jsonl"))
     assert rewards((tmp_path / "b.jsonl").read_bytes()) == [0, 1, 2, 3, 4, 5]
 
 
 async def test_shards(memory: dict[str, Any], tmp_path: Path) -> None:
-    """A directory or a pattern is read as shards, in numeric order, into a file or a directory."""
+    """A directory or a pattern is read as shards, in numeric order, into one file."""
     for number, record in enumerate(SCATTERED):
         pack = (lines, table)[number == 3]
         put(f"in/part-{number + 7}.x", pack([record]))
@@ -133,41 +133,12 @@ async def test_shards(memory: dict[str, Any], tmp_path: Path) -> None:
     for source in ("memory://in", "memory://in/part-*"):
         await run(source, "memory://all.jsonl")
         assert rewards(get("all.jsonl")) == [0, 1, 2, 3, 4, 5]
-    assert (await run("memory://in", str(tmp_path / "out"))).summary.complete
-    assert rewards((tmp_path / "out" / "part-7.x").read_bytes()) == [0]
-    assert len(pq.read_table(tmp_path / "out" / "part-10.x")) == 1
-    assert (tmp_path / "out" / "notes.txt").read_bytes() == b"nothing\n"
-
-
-async def test_folder(memory: dict[str, Any], tmp_path: Path) -> None:
-    """Shards are written as objects below an address, with all other objects, or in place."""
-    for number, record in enumerate(SCATTERED):
-        put(f"in/{number}.jsonl.gz", gzip.compress(lines([record])))
-    put("in/notes.txt", b"nothing\n")
-    before = set(memory)
-    for output in ("memory://out", "memory://out/", "memory://in"):
-        assert (await run("memory://in", output)).summary.complete
-        name = output.removeprefix("memory://").rstrip("/")
-        result = b"".join(
-            gzip.decompress(get(f"{name}/{number}.jsonl.gz")) for number in range(6)
-        )
-        assert rewards(result) == [0, 1, 2, 3, 4, 5]
-        assert get(f"{name}/notes.txt") == b"nothing\n"
-    assert set(memory) == before | {name.replace("/in/", "/out/") for name in before}
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.jsonl").write_bytes(lines(ROLLOUTS))
-    with pytest.raises(UsageError, match=r"holds \S+, which is no file of INPUT"):
-        await run(str(tmp_path / "in"), "memory://out")
-    await run(str(tmp_path / "in"), "memory://new")
-    assert rewards(get("new/a.jsonl")) == [0, 1, 2, 3, 4, 5]
 
 
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("memory://in", "memory://in/all.jsonl", {}, "lies in INPUT"),
     ("memory://in/*", "memory://in/a", {}, "lies in INPUT"),
-    ("memory://in/*", "memory://b.parquet", {}, "INPUT is many files"),
     ("memory://in/a", "memory://out/", {}, "is a directory"),
-    ("memory://in/a", "memory://b.parquet", {}, "only written for"),
     ("memory://in/none", "memory://b", {}, "no such object"),
     ("memory://none/*", "memory://b", {}, "there is no file"),
     ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with failed=FILE"),
@@ -271,17 +242,22 @@ def environment(store: Store) -> dict[str, str]:
 @pytest.mark.parametrize("pack", [lines, table])
 def test_s3(ruler: Ruler, store: Store, pack: Any) -> None:
     """The command reads an object and writes another one with the same compression."""
+    name = "b.parquet" if pack is table else "b"
     store.objects["/bucket/in/a"] = pack(ROLLOUTS)
     done = ruler(
-        "score", "s3://bucket/in/a", "s3://bucket/out/b", *SCORE, **environment(store)
+        "score",
+        "s3://bucket/in/a",
+        f"s3://bucket/out/{name}",
+        *SCORE,
+        **environment(store),
     )
     assert done.returncode == 0, done.stderr
-    data = store.objects["/bucket/out/b"]
+    data = store.objects[f"/bucket/out/{name}"]
     if pack is lines:
         assert rewards(data) == [0, 1, 2, 3, 4, 5]
     else:
         assert len(pq.read_table(io.BytesIO(data))) == 6
-    assert set(store.objects) == {"/bucket/in/a", "/bucket/out/b"}
+    assert set(store.objects) == {"/bucket/in/a", f"/bucket/out/{name}"}
     assert not store.uploads
     piped = ruler("score", "s3://bucket/in", "-", *SCORE, **environment(store))
     assert piped.returncode == 0, piped.stderr
@@ -300,24 +276,6 @@ def test_s3_without_lists(ruler: Ruler, store: Store) -> None:
     done = ruler("score", "s3://bucket/*", "-", *SCORE, **environment(store))
     assert done.returncode == 2
     assert "access is refused" in done.stderr
-
-
-def test_s3_folder(ruler: Ruler, store: Store) -> None:
-    """A directory of objects is written as another one; no object appears before the last is sent."""
-    for number, pack in enumerate((lines, table)):
-        store.objects[f"/bucket/in/{number}"] = pack(ROLLOUTS)
-    store.refuse_puts_after = 1
-    run = ("score", "s3://bucket/in", "s3://bucket/out", *SCORE)
-    done = ruler(*run, **environment(store))
-    assert done.returncode == 1
-    assert "s3://bucket/out/1: cannot be written" in done.stderr
-    assert set(store.objects) == {"/bucket/in/0", "/bucket/in/1"}
-    assert not store.uploads
-    store.refuse_puts_after = None
-    done = ruler(*run, **environment(store))
-    assert done.returncode == 0, done.stderr
-    assert rewards(store.objects["/bucket/out/0"]) == [0, 1, 2, 3, 4, 5]
-    assert len(pq.read_table(io.BytesIO(store.objects["/bucket/out/1"]))) == 6
 
 
 def test_s3_stopped(

@@ -145,35 +145,6 @@ def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
     assert result == sorted((row["prompt"], row["completion"]) for row in whole)
 
 
-def test_directory(ruler: Ruler, tmp_path: Path) -> None:
-    """Each shard of a directory writes the same files with its own records; one copies other files."""
-    for name, some in (("a.jsonl", ADJACENT[:14]), ("b/c.jsonl", ADJACENT[14:])):
-        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
-        write(tmp_path / "in" / name, some)
-    (tmp_path / "in" / "notes.json").write_text('{"a": 1}')
-    for number in (1, 2, 3):
-        done = ruler("score", "in", f"out-{number}", *OFFLINE, "--shard", f"{number}/3")
-        assert done.returncode == 0, done.stderr
-    for name in ("a.jsonl", "b/c.jsonl"):
-        wanted = [record["messages"] for record in read(tmp_path / "in" / name)]
-        parts = [read(tmp_path / f"out-{number}" / name) for number in (1, 2, 3)]
-        result = [record["messages"] for part in parts for record in part]
-        assert sorted(map(str, result)) == sorted(map(str, wanted))
-    assert len(list(tmp_path.glob("out-*/notes.json"))) == 1
-
-
-def test_harbor(ruler: Ruler, tmp_path: Path) -> None:
-    """A Harbor job is refused as OUTPUT of a shard, since it would hold unscored trials of other shards."""
-    for number in (1, 2):
-        trial = tmp_path / "job" / f"task__{number}"
-        (trial / "agent").mkdir(parents=True)
-        (trial / "result.json").write_text("{}")
-        (trial / "agent" / "trajectory.json").write_text("{}")
-    done = ruler("score", "job", "out", *OFFLINE, "--shard", "1/2")
-    assert (done.returncode, "name it .jsonl" in done.stderr) == (2, True)
-    assert not (tmp_path / "out").exists()
-
-
 def test_none(ruler: Ruler, dump: Path) -> None:
     """`--ledger none` excludes any other ledger."""
     for given in (("none", "a", "b"), ("a", "a", "none")):

@@ -151,9 +151,7 @@ def test_output_names(tmp_path: Path) -> None:
                 lines,
                 "only written with the scores of an Inspect log; name OUTPUT .jsonl",
             ),
-            ("o.parquet", log, "only written for"),
-            ("o.eval.gz", log, "packed already"),
-            ("log", plain, "INPUT is an Inspect log, .* name another OUTPUT .jsonl"),
+            ("log", plain, "is INPUT, and would become JSON lines; give another"),
         ]:
             with (
                 Output(str(tmp_path / name)) as output,
@@ -172,6 +170,9 @@ def test_output_names(tmp_path: Path) -> None:
                 output.commit()
             head = (tmp_path / name).read_bytes()[:2]
             assert head == (b"\x28\xb5" if name.endswith(".zst") else b"{}")
+    for name in ("o.eval.gz", "o.parquet.zst"):
+        with pytest.raises(UsageError, match="packed already"):
+            open_output(str(path), str(tmp_path / name))
     for name in ("o.zip", "o.tar.gz", "o.tgz", "o.7z", "o.zip.gz"):
         with pytest.raises(
             UsageError, match=r"\.gz or \.zst only; name it .*o\.jsonl\.gz"

@@ -11,9 +11,8 @@ import pytest
 from ruler_cli.files.directory import HarborJob, find_trials
 from ruler_cli.files.location import Location
 from ruler_cli.files.open import open_container
-from ruler_cli.files.output import Output
 from ruler_cli.types import Problem
-from tests.files.test_directory import read, write
+from tests.files.test_directory import write
 
 STEPS = b'{\n "schema_version": "ATIF-v1.7",\n "steps": []\n}\n'
 REWARDED = b'{"task_name": "t", "verifier_result": {"rewards": {"reward": 1.0}}}'
@@ -107,43 +106,6 @@ def test_links(job: Path, tmp_path: Path) -> None:
         (p.place, p.reason) for p in problems
     ]
     assert not any(b"secret" in line.raw for line in container.records())
-
-
-def rewritten(
-    container: HarborJob, out: Path, name: bytes = b'"t"'
-) -> dict[str, bytes]:
-    """Write the tree with another name of the task, and read it."""
-    with Output(str(out), many=True) as output:
-        output.write_as(container)
-        for line in container.records():
-            output.write([(line.number, line.raw.replace(b'"t"', name))])
-        output.commit()
-    return read(out)
-
-
-def test_round_trip(job: Path, tmp_path: Path) -> None:
-    """The whole tree is written, and unchanged files are the same to the byte, even if OUTPUT is INPUT.
-
-    A changed field replaces its file; other new fields of the record go to the result.
-    """
-    container, _ = opened(job)
-    assert rewritten(container, tmp_path / "same") == FILES
-    with Output(str(tmp_path / "out"), many=True) as output:
-        output.write_as(container)
-        for line in container.records():
-            if line.number == 2:
-                body = line.raw.replace(b'"t"', b'"T"').replace(
-                    b'"steps": []', b'"steps": [1]'
-                )
-                output.write([(2, body[:-1] + b', "ruler": {"status": "scored"}}')])
-        output.commit()
-    assert read(tmp_path / "out") == FILES | {
-        "t__10/result.json": b'\n{"task_name": "T", "n": 1.0e2, "ruler": {"status": "scored"}}\n',
-        "t__10/agent/trajectory.json": STEPS.replace(b"[]", b"[1]"),
-    }
-    out = rewritten(container, job, b'"T"')
-    assert out.keys() == FILES.keys()
-    assert b'"T"' in out["t__2/result.json"]
 
 
 def test_no_job(tmp_path: Path) -> None:

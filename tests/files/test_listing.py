@@ -132,7 +132,7 @@ def test_link_to_nothing(tmp_path: Path) -> None:
         Location(str(tmp_path)).listed()
 
 
-def test_link_is_not_copied(ruler: Ruler, tmp_path: Path) -> None:
+def test_link_is_not_read(ruler: Ruler, tmp_path: Path) -> None:
     """A file outside INPUT does not come into OUTPUT; links to it are named, the first twenty of them."""
     (tmp_path / "secret").write_text(
         '{"group_id": "g", "messages": [{"role": "user", "content": "keep out"}]}\n'
@@ -141,17 +141,11 @@ def test_link_is_not_copied(ruler: Ruler, tmp_path: Path) -> None:
     write_lines(tmp_path / "in" / "a.jsonl", [group("g", 0.1, 0.9)])
     for number in range(30):
         (tmp_path / "in" / f"notes-{number}.txt").symlink_to("../secret")
-    for output in ("out", "out.jsonl"):
-        done = ruler("score", "in", output, "-m", "offline", "-q")
-        assert done.returncode == 0, done.stderr
-        assert (
-            done.stderr.count(
-                "is a link out of INPUT, to a directory or to nothing: left out"
-            )
-            == 20
-        )
-        assert "… and 10 more files: left out" in done.stderr
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.jsonl"]
+    done = ruler("score", "in", "out.jsonl", "-m", "offline", "-q")
+    assert done.returncode == 0, done.stderr
+    link = "is a link out of INPUT, to a directory or to nothing: left out"
+    assert done.stderr.count(link) == 20
+    assert "… and 10 more files: left out" in done.stderr
     assert "keep out" not in (tmp_path / "out.jsonl").read_text()
 
 

@@ -7,9 +7,10 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from ruler_cli.errors import OutputError, UsageError
@@ -94,26 +95,24 @@ def test_full_disk(tmp_path: Path, size: int) -> None:
 
 
 def test_full_disk_other_outputs(tmp_path: Path) -> None:
-    """A full disk is an error too for a compressed OUTPUT, a document's end and a device."""
+    """A full disk is an error too for a compressed OUTPUT, a list and a device."""
     for name in ("out.gz", "out.zst"):
         error = pytest.raises(OutputError, match="File too large")
         with disk_of(5000), error, Output(str(tmp_path / name)) as output:
             for _ in range(200):
                 output.write([(1, os.urandom(400).hex().encode())])
             output.commit()
-    text = b"[" + b" " * 50_000 + b"{}" + b" " * 50_000 + b"]"
     error = pytest.raises(
         OutputError, match=r"o\.json\.partial: .* File too large; it has no end yet and"
     )
-    name = str(tmp_path / "o.json")
     with (
-        documented(tmp_path, text) as (container, every),
+        documented(tmp_path, LIST) as (container, _),
         disk_of(20_000),
         error,
-        Output(name) as output,
+        Output(str(tmp_path / "o.json")) as output,
     ):
         output.write_as(container)
-        output.write([(1, every[0].raw)])
+        output.write([(1, b"x" * 100_000)])
         output.commit()
     assert not [path for path in tmp_path.glob("o*") if path.suffix != ".partial"]
     if Path("/dev/full").exists():
@@ -207,13 +206,15 @@ def documented(tmp_path: Path, text: bytes) -> Iterator[tuple[Container, list[Li
 LIST = b'[\n {"a": 1},\n {"a":\n 2},\n {"a": 3}\n]\n'
 
 
-def test_document(tmp_path: Path) -> None:
-    """A JSON document stays one, unless the name asks for JSON lines; .gz and .zst compress it.
+def test_form(tmp_path: Path) -> None:
+    """The name of OUTPUT decides on lines, a list or a table, whatever INPUT is; .gz and .zst compress.
 
-    A document without records, and the partial file of an interrupted run, are documents too.
+    A list without records, and the partial file of an interrupted run, are lists too.
     """
     lines = b'{"a": 1}\n{"a":  2}\n{"a": 3}\n'
-    for name in ("o.json", "o", "o.json.gz", "o.jsonl", "o.ndjson.zst"):
+    items = b'[\n{"a": 1},\n{"a":\n 2},\n{"a": 3}\n]\n'
+    names = ("o.json", "o.json.gz", "o", "o.jsonl", "o.ndjson.zst", "o.parquet")
+    for name in names:
         with (
             documented(tmp_path, LIST) as (container, every),
             Output(str(tmp_path / name)) as output,
@@ -222,26 +223,51 @@ def test_document(tmp_path: Path) -> None:
             for line in every:
                 output.write([(line.number, line.raw)])
             output.commit()
-        assert content(tmp_path / name) == (
-            lines if "l" in name or "nd" in name else LIST
-        )
+        if name == "o.parquet":
+            table = pq.read_table(tmp_path / name)
+            assert table.to_pylist() == [{"a": 1}, {"a": 2}, {"a": 3}]
+        else:
+            assert content(tmp_path / name) == (
+                items if ".json." in f"{name}." else lines
+            )
     with (
         documented(tmp_path, LIST) as (container, every),
         Output(str(tmp_path / "o.json")) as output,
     ):
         output.write_as(container)
         output.commit()
-    assert (tmp_path / "o.json").read_bytes() == b"[\n \n]\n"
+    assert (tmp_path / "o.json").read_bytes() == b"[]\n"
     cut = pytest.raises(ZeroDivisionError)
     with (
         documented(tmp_path, LIST) as (container, every),
         cut,
-        Output(str(tmp_path / "o")) as output,
+        Output(str(tmp_path / "p.json")) as output,
     ):
         output.write_as(container)
         output.write([(2, every[1].raw)])
         raise ZeroDivisionError
-    assert (tmp_path / "o.partial").read_bytes() == b'[\n {"a":\n 2}\n]\n'
+    assert (tmp_path / "p.json.partial").read_bytes() == b'[\n{"a":\n 2}\n]\n'
+
+
+IN_PLACE = {
+    "a.jsonl": (b"{}\n", True),
+    "a.json": (b"[{}]", True),
+    "b.json": (b"{}\n{}\n", False),
+    "b.jsonl": (b"[{}]", False),
+    "c.json": (b'{"trajectory_groups": [{}]}', False),
+    "d.json": (b'{\n"a": 1\n}\n{\n"a": 2\n}\n', False),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_in_place(tmp_path: Path, name: str) -> None:
+    """OUTPUT may be INPUT only if it keeps the form of lines, a bare list or a table."""
+    content, allowed = IN_PLACE[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    refused = nullcontext() if allowed else pytest.raises(UsageError, match="is INPUT")
+    with ExitStack() as stack, Output(str(path)) as output, refused:
+        output.write_as(open_container(str(path), stack))
 
 
 def add_failed(path: Path | None, *raws: bytes) -> int:
@@ -286,18 +312,6 @@ def test_unwritable_failed_file(tmp_path: Path) -> None:
         add_failed(tmp_path / "failed", b"x" * 200)
     with pytest.raises(OutputError, match="cannot be written"):
         add_failed(tmp_path / "none" / "failed", b"x")
-
-
-def test_links_in_a_directory(ruler: Ruler, tmp_path: Path) -> None:
-    """A link in a directory OUTPUT is replaced, and its target stays as it is."""
-    before = (ROOT / "samples" / "trajectories.jsonl").read_bytes()
-    for folder in ("in", "out"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "in" / "a.jsonl").write_bytes(before)
-    (tmp_path / "out" / "a.jsonl").symlink_to("../in/a.jsonl")
-    assert ruler("score", "in", "out", "-m", "offline").returncode == 0
-    assert (tmp_path / "in" / "a.jsonl").read_bytes() == before
-    assert b'"ruler"' in (tmp_path / "out" / "a.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])

@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.errors import InputChanged, OutputError, UsageError
-from ruler_cli.files.parquet import Parquet
+from ruler_cli.files.container import Encoder
+from ruler_cli.files.parquet import Parquet, write_table
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import read_object
 from ruler_cli.types import Line
@@ -49,7 +50,7 @@ def read(file: io.BytesIO) -> list[dict[str, Any]]:
 def rewritten(file: io.BytesIO, change: Change) -> io.BytesIO:
     """Write the file with each record changed, or left out if `change` returns None."""
     source, out = Parquet("in.parquet", file), io.BytesIO()
-    encoder = source.encoder(out)
+    encoder = Encoder("in.parquet", write_table(out, "in.parquet", source))
     for line in source.records():
         record = change(parse(line.raw))
         if record is not None:
@@ -313,7 +314,7 @@ def test_not_utf8() -> None:
 def test_surrogates() -> None:
     """A lone surrogate, which Parquet cannot represent, becomes its escape in OUTPUT."""
     source, out = Parquet("in", packed(pa.table({"s": ["a"]}))), io.BytesIO()
-    encoder = source.encoder(out)
+    encoder = Encoder("in.parquet", write_table(out, "in.parquet", source))
     encoder.put(1, rb'{"s":"\ud800"}')
     encoder.end()
     assert pq.read_table(out)["s"].to_pylist() == ["\\ud800"]
@@ -348,7 +349,8 @@ def test_no_parquet() -> None:
 
 def test_changed_meanwhile() -> None:
     """A row that the source has lost before it is written is an error."""
-    encoder = Parquet("in.parquet", packed(pa.table({"a": [1]}))).encoder(io.BytesIO())
+    source = Parquet("in.parquet", packed(pa.table({"a": [1]})))
+    encoder = Encoder("in.parquet", write_table(io.BytesIO(), "in.parquet", source))
     with pytest.raises(InputChanged, match="changed while it was read"):
         encoder.put(2, b'{"a":1}')
 

@@ -7,7 +7,6 @@ import io
 import random
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,7 @@ from hypothesis import strategies as st
 from ruler_cli.errors import OutputError, RulerError, UsageError
 from ruler_cli.files import atomic
 from ruler_cli.files.atomic import RemoteFile
-from ruler_cli.files.container import MultiFileContainer
 from ruler_cli.files.location import Location
-from ruler_cli.files.open import open_container
-from ruler_cli.files.output import Output
 from tests.files.object_store import Store
 
 SECRET = "wJalr/XUtn+FEMI"
@@ -255,20 +251,6 @@ def test_expand(store: Store) -> None:
         assert expanded(name) == both
     assert expanded("s3://bucket/d/a.jsonl") == both[:1]
     assert expanded("s3://bucket/**/c.jsonl") == ["s3://bucket/d/sub/c.jsonl"]
-
-
-def test_many_files(
-    memory: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A directory at an address is no local directory, even if OUTPUT is the working directory."""
-    fsspec.filesystem("memory").pipe("/d/x.jsonl", b"{}\n")
-    monkeypatch.chdir(tmp_path)
-    with ExitStack() as stack, Output(".", many=True) as out:
-        container = open_container("memory://d", stack)
-        out.write_as(container)
-        assert isinstance(container, MultiFileContainer)
-        assert not container.in_place
-        assert [line.where for line in container.records()] == ["x.jsonl line 1"]
 
 
 def test_renamed(memory: dict[str, Any]) -> None:
