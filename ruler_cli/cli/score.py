@@ -53,7 +53,7 @@ def command(
         str,
         typer.Argument(
             metavar="OUTPUT",
-            help="The same, scored; JSON lines where it ends in .jsonl; `-` is stdout.",
+            help="JSON lines; a list as .json, a table as .parquet; .gz and .zst compress; `-` is stdout.",
         ),
     ],
     options: Options,

@@ -27,7 +27,7 @@ def command(
         str,
         typer.Argument(
             metavar="OUTPUT",
-            help="A file as SCORED is, or SCORED itself; `-` is stdout.",
+            help="JSON lines; a list as .json, a table as .parquet; `-` is stdout.",
         ),
     ],
     options: Options,
