@@ -130,7 +130,7 @@ lock: ## write constraints*.txt anew from pyproject.toml
 	@$(call require_python)
 	@$(PYTHON) -m venv build/lock-venv
 	@build/lock-venv/bin/python $(PIP) install uv
-	@$(COMPILE) pyproject.toml --group build --extra dev --output-file constraints.txt $(UPGRADE)
+	@$(COMPILE) pyproject.toml --group build --group dev --output-file constraints.txt $(UPGRADE)
 	@rm -f constraints-run.txt
 	@$(COMPILE) pyproject.toml --group build --constraint constraints.txt --output-file constraints-run.txt
 	@$(COMPILE) --group e2e --no-deps --output-file constraints-e2e.txt $(UPGRADE)

@@ -75,6 +75,8 @@ def test_targets() -> None:
         "docs/index.md",
         ".ci/run",
         ".github/workflows/check.yml",
+        ".github/workflows/release.yml",
+        ".github/workflows/weekly.yml",
     ):
         commands = re.findall(
             r"(?:^ *(?:- run: )?|`)make ((?: ?[a-z][a-z0-9-]*)+)",
