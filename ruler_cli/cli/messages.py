@@ -23,6 +23,7 @@ from ruler_cli.cli.units import wrap
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError, named
 from ruler_cli.files.location import Location
 from ruler_cli.settings.keys import secrets_among, without_keys
+from ruler_cli.settings.models import LEDGER_VARIABLE
 from ruler_cli.settings.options import FIELDS, option_names
 
 UNSAFE = re.compile(
@@ -190,10 +191,22 @@ def same_command(*addresses: str) -> str:
             "ruler",
             *(
                 Location(word).public if word in addresses else word
-                for word in sys.argv[1:]
+                for word in with_ledger(sys.argv[1:])
             ),
         ]
     )
+
+
+def with_ledger(words: Sequence[str]) -> list[str]:
+    """Return the words of a command, with the ledger that a variable names.
+
+    The variable may be set for this command alone, and the next one needs the same ledger.
+    """
+    options = ("--ledger", "--no-cache")
+    path = os.environ.get(LEDGER_VARIABLE, "")
+    if not path or any(word.partition("=")[0] in options for word in words):
+        return [*words]
+    return [*words, "--ledger", path]
 
 
 def debug_command(source: str, output: str, *more: str) -> str:
@@ -201,7 +214,7 @@ def debug_command(source: str, output: str, *more: str) -> str:
 
     The file of `--summary` stays as it is, and nothing is hidden.
     """
-    words, rest = list[str](), iter(sys.argv[1:])
+    words, rest = list[str](), iter(with_ledger(sys.argv[1:]))
     for word in rest:
         if word == "--summary":
             next(rest, None)
@@ -224,7 +237,7 @@ def ledger_options(words: Sequence[str]) -> str:
 
     Without them it is empty; `--ledger none` is left out, as the next command needs a ledger.
     """
-    given, rest = dict[str, str](), iter(words)
+    given, rest = dict[str, str](), iter(with_ledger(words))
     for word in rest:
         name, equals, value = word.partition("=")
         if name in ("--ledger", "--config"):
@@ -247,7 +260,8 @@ def score_command(
 
     `words` are those behind the command, `requests` is the argument in OUTPUT's position, if there is one.
     """
-    out, rest, arguments = list[str](), iter(words), [source, requests]
+    out, arguments = list[str](), [source, requests]
+    rest = iter(with_ledger(words))
     for word in rest:
         name, equals, value = word.partition("=")
         if name in _OWN_OPTIONS and not equals:

@@ -30,7 +30,13 @@ from ruler_cli.cli.progress import Console
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.summary import RunRecord, summary_lines
 from ruler_cli.cli.units import count
-from ruler_cli.errors import NoUsableReply, ReaderGone, RefusedError, UsageError
+from ruler_cli.errors import (
+    NoUsableReply,
+    ReaderGone,
+    RefusedError,
+    Sentence,
+    UsageError,
+)
 from ruler_cli.files.location import Location
 from ruler_cli.runs.load_settings import file_note, score_settings
 from ruler_cli.settings.models import ScoreSettings, default_path
@@ -153,11 +159,13 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
     UsageError, or RefusedError if no Ray answers at the address.
     """
     if options.engine != "ray":
-        for word in sys.argv[1:]:
-            if word.startswith("--ray-"):
-                option = word.partition("=")[0]
+        for option in ("ray_address", "ray_workers"):
+            # a line in ruler.toml is for the runs that use Ray
+            if option in options.origins and options.origins[option].rank > 1:
                 raise UsageError(
-                    f"{option}: is for workers of Ray; give --engine ray too, or leave it out"
+                    "is for workers of Ray",
+                    Sentence("give {engine:ray} too, or leave it out"),
+                    option=option,
                 )
         return
     if settings.input.shard is not None:

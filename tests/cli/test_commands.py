@@ -390,3 +390,28 @@ def test_hostile_key(ruler: Ruler, tmp_path: Path) -> None:
     assert not any(
         line.startswith("ruler: all is well") for line in stderr.splitlines()
     )
+
+
+def test_ledger_of_a_variable(ruler: Ruler, tmp_path: Path) -> None:
+    """A command that is advised names the ledger that a variable gave this one."""
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
+    judge = ("-m", "hosted_vllm/x", "--api-base", "http://127.0.0.1:9/v1")
+    for words in (
+        ("score", "in.jsonl", "out.jsonl", *judge),
+        ("render", "in.jsonl", "requests.jsonl", *judge),
+    ):
+        done = ruler(*words, RULER_LEDGER="own.db")
+        assert "--ledger own.db" in done.stderr, done.stderr
+        typed = ruler(*words, "--ledger", "typed.db", RULER_LEDGER="own.db")
+        assert "--ledger typed.db" in typed.stderr
+        assert "own.db" not in typed.stderr
+
+
+def test_words_of_an_option_in_a_text(ruler: Ruler, tmp_path: Path) -> None:
+    """The text of a rubric is no option, and an option of Ray is refused without it, also by a variable."""
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
+    words = ("score", "in.jsonl", "out.jsonl", "-m", "offline")
+    done = ruler(*words, "--rubric", "--ray-workers matter")
+    assert done.returncode == 0, done.stderr
+    refused = ruler(*words, RULER_RAY_WORKERS="3")
+    assert (refused.returncode, "give --engine ray too" in refused.stderr) == (2, True)
