@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -50,11 +51,32 @@ def _complete_rubric(incomplete: str) -> list[str]:
     return ["@" + name for name in glob.glob(glob.escape(incomplete[1:]) + "*")]  # noqa: PTH207 - keeps `./`
 
 
-def finite(value: float | None) -> float | None:
-    """Refuse `nan` and `inf`, which typer lets pass every bound."""
-    if value is not None and not math.isfinite(value):
-        raise typer.BadParameter(f"{value} is not a finite number; give one such as 60")
-    return value
+def number(
+    kind: type[int] | type[float],
+    low: float | None,
+    high: float | None,
+    *,
+    finite: bool,
+) -> Callable[[str | float], float]:
+    """Return a reader of numbers with bounds, for typer; `finite` refuses `inf`."""
+    noun = "a whole number" if kind is int else "a number"
+    if low is not None:
+        noun += f" of {low:g} or more" if high is None else f" from {low:g} to {high:g}"
+
+    def read(text: str | float) -> float:
+        try:
+            value = kind(text)
+        except (ValueError, OverflowError):
+            raise typer.BadParameter(f"{text!r} is not {noun}") from None
+        below = low is not None and not value >= low  # nan is none of the numbers
+        above = high is not None and not value <= high
+        if below or above:
+            raise typer.BadParameter(f"{text!r} is not {noun}")
+        if finite and not math.isfinite(value):
+            raise typer.BadParameter(f"{text!r} is not a finite number")
+        return value
+
+    return read
 
 
 COMPLETIONS = {

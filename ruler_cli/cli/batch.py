@@ -71,7 +71,7 @@ def submit(source: Source, options: Options) -> int:
 
     Exit codes: 0 submitted, or nothing is lacking; 1 something could not be read or asked, or is not
     known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 the cost
-    could be more than --max-cost; 130 and 143 interrupted. The same command goes on.
+    could be more than --max-cost; 130 and 143 interrupted. Run it again to resume.
     """
     from ruler_cli.runs.batch import submit as submitting
     from ruler_cli.runs.batch.collect import Batches

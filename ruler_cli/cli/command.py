@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from ruler_cli.cli.arguments import COMPLETIONS, finite
+from ruler_cli.cli.arguments import COMPLETIONS, number
 from ruler_cli.cli.messages import print_note, report_errors, resume_sentence
 from ruler_cli.runs.load_settings import name_sources
 from ruler_cli.settings.models import LEDGER_VARIABLE
@@ -47,8 +47,8 @@ _EXAMPLES = {
 }
 """Options with a variable, by field; every command with options has one of them."""
 _RULE = (
-    "Each option also has a line in ruler.toml and, unless it is for one run as a file is, a variable, "
-    "RULER_ and its name ({}). `ruler config` prints the settings in effect.{}"
+    "Every option can be set in ruler.toml and, except per-run ones such as files, as a variable "
+    "({}). `ruler config` prints the settings in effect.{}"
 )
 _FLAGS = " `--no-FLAG` switches a flag off."
 _FILE, _PLACES = "ruler.file", "ruler.places"
@@ -129,7 +129,10 @@ def _typer_parameter(name: str, text: str | None) -> inspect.Parameter:
         ]
     del more["names"]
     more["autocompletion"] = COMPLETIONS.get(name)
-    more["callback"] = finite if more.pop("finite", False) else None
+    numbers = {int: int, int | None: int, float: float, float | None: float}
+    if kind := numbers.get(HINTS[name]):
+        bounds = more.pop("min", None), more.pop("max", None)
+        more["parser"] = number(kind, *bounds, finite=more.pop("finite", False))
     every = variables_of(name)
     more["envvar"] = (every[0] if len(every) == 1 else every) or None
     return inspect.Parameter(

@@ -74,7 +74,7 @@ def command(
       ruler score rollouts.jsonl scored.jsonl --passes 4 --max-cost 20
 
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
-    refused the run; 4 --max-cost is reached; 130 and 143 interrupted. The same command goes on.
+    refused the run; 4 --max-cost is reached; 130 and 143 interrupted. Run it again to resume.
     """
     _refuse_swapped(source, output)
     settings = score_settings(options, source, output)

@@ -104,7 +104,7 @@ class Output:
         """Tells if writing a record may block, as on stdout that is a pipe."""
         self._keep = keep
         self._advice = (
-            "what is whole so far is kept; "
+            "finished groups are kept; "
             if keep and self._target.partial is not None
             else ""
         )

@@ -122,7 +122,7 @@ class ScoreOptions:
         False,
     )
     escalate: str | None = _judge(
-        "A stronger judge for groups that passes leave neither resolved nor tied.",
+        "A stronger judge for groups still unclear after all passes.",
         metavar="NAME",
     )
     adaptive: bool = _quality(

@@ -481,9 +481,9 @@ def test_config_of_a_command_line(ruler: Ruler) -> None:
     for words, message in (
         (
             "score --passses 3",
-            "--passses: is no option of `ruler score`; did you mean --passes?",
+            "no such option: --passses (did you mean --passes?)",
         ),
-        ("score --passes x", "--passes x: is not a whole number from 1 on"),
+        ("score --passes x", "--passes: 'x' is not a whole number of 1 or more"),
         ("scor", "config scor: is no command with options; did you mean score?"),
         ("-m a -m a", "a is named twice"),
     ):

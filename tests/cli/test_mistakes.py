@@ -22,36 +22,25 @@ from tests.on_terminal import on_terminal
 S = "score in.jsonl out.jsonl"
 """A command line to which each case adds a mistake."""
 TYPER = {
-    f"{S} --max_cost 3": "--max_cost: is no option of `ruler score`; did you mean --max-cost?",
-    f"{S} --workers 8": "--workers: is no option of `ruler score`; write --concurrency",
-    f"{S} --temperature 0": "--temperature: is no option of `ruler score`; write -p temperature=VALUE",
-    f"{S} --force": "--force: is no option of `ruler score`: OUTPUT is replaced anyway, ",
-    f"{S} --resume": "the same command goes on where it stopped, and pays for no reply twice; leave it out",
-    "score --input in.jsonl": "--input: is no option of `ruler score`; write `ruler score INPUT OUTPUT`",
-    f"{S} --url http://h/v1": "--url: is no option of `ruler score`; write --api-base URL",
-    f"{S} --key x": "--key: is no option of `ruler score`; write --api-key-env VAR",
-    "report in.jsonl --key x": "--key: is no option of `ruler report`; write --group",
-    f"{S} --scale 10": "No such option: --scale; `ruler score --help` lists what there is",
-    f"{S} --passs 3": "--passs: is no option of `ruler score`; did you mean --passes?",
-    f"{S} --stand": "--stand: is no option of `ruler score`; did you mean --standardize?",
-    f"{S} --qqq": "No such option: --qqq; `ruler score --help` lists what there is",
-    "ledger clear --force": "No such option: --force; `ruler ledger clear --help` lists what there is",
-    f"{S} --older-than 3": "is no option of `ruler score`; it belongs to `ruler ledger clear`",
-    "check in.jsonl --max-cost 3": "is no option of `ruler check`; it belongs to `ruler score`",
-    f"--passes 3 {S}": "--passes: is no option of `ruler`; it belongs to `ruler score`, ",
+    f"{S} --max_cost 3": "no such option: --max_cost (did you mean --max-cost?)",
+    f"{S} --passs 3": "no such option: --passs (did you mean --passes?)",
+    f"{S} --stand": "no such option: --stand (did you mean --standardize?)",
+    f"{S} --qqq": "no such option: --qqq; `ruler score --help` lists what there is",
+    "ledger clear --force": "no such option: --force; `ruler ledger clear --help` lists what",
+    f"--passes 3 {S}": "no such option: --passes; `ruler --help` lists what there is",
     f"{S} --passes": "Option '--passes' requires an argument; ",
     f"{S} --debug=1": "Option '--debug' does not take a value; ",
-    f"{S} --passes=two": "--passes two: is not a whole number from 1 on; `ruler score --help` lists",
-    f"{S} --max-cost $5": "--max-cost $5: is not a number from 0 on; ",
-    f"{S} --blend 2": "--blend 2.0: is not a number from 0 to 1; ",
-    f"{S} --order rand": "--order rand: is not random or input; ",
-    f"{S} --progress off": "--progress off: is not auto, bar, log or none; ",
+    f"{S} --passes=two": "--passes: 'two' is not a whole number of 1 or more\n",
+    f"{S} --passes 0": "--passes: '0' is not a whole number of 1 or more\n",
+    f"{S} --max-cost $5": "--max-cost: '$5' is not a number of 0 or more\n",
+    f"{S} --max-cost nan": "--max-cost: 'nan' is not a number of 0 or more\n",
+    f"{S} --blend 2": "--blend: '2' is not a number from 0 to 1\n",
+    f"{S} --order rand": "--order: 'rand' is not one of 'random', 'input'\n",
     "score": "Missing argument 'INPUT'; write `ruler score INPUT OUTPUT`",
-    f"{S} b.jsonl": "(b.jsonl); write `ruler score INPUT OUTPUT`; several files are one INPUT as a directory",
+    f"{S} b.jsonl": "(b.jsonl); write `ruler score INPUT OUTPUT`",
     "ledger stats x": "(x); write `ruler ledger stats`",
     "scroe in.jsonl": "No such command 'scroe'. Did you mean 'score'?",
-    "judge in.jsonl": "No such command 'judge'; did you mean `ruler score`?",
-    "in.jsonl out.jsonl": "No such command 'in.jsonl'; did you mean `ruler score INPUT OUTPUT`?",
+    "in.jsonl out.jsonl": "No such command 'in.jsonl'; `ruler --help` lists what there is",
     "batch zebra": "No such command 'zebra'; `ruler batch --help` lists what there is",
 }
 """Mistakes that typer reports."""
@@ -134,7 +123,7 @@ def test_secrets(ruler: Ruler) -> None:
         done = ruler(*line.split())
         assert done.returncode == 2
         assert "secret" not in done.stderr
-    assert "--api-key-env VAR" in ruler(*lines[0].split()).stderr
+    assert "did you mean --api-key-env?" in ruler(*lines[0].split()).stderr
 
 
 KEY = "sk-proj-0123456789abcdefGHIJ"
@@ -278,26 +267,6 @@ def test_other_errors(
     monkeypatch.setattr(cli, "app", broken)
     with pytest.raises(ValueError, match="a bug"):
         cli.main()
-
-
-def test_words_of_other_tools(ruler: Ruler) -> None:
-    """Each word of another tool leads to an existing option or command."""
-    root: Any = typer.main.get_command(app)
-    inner = [
-        one
-        for sub in root.commands.values()
-        for one in getattr(sub, "commands", {}).values()
-    ]
-    own = [
-        {o for p in one.params for o in p.opts}
-        for one in (root, *root.commands.values(), *inner)
-    ]
-    for word, several in usage_errors.OPTIONS_OF_OTHERS.items():
-        for instead in several.split(" | "):
-            name = instead.split(" ")[0].rstrip(";")
-            assert any(name in options and word not in options for options in own), word
-    for instead in usage_errors.COMMANDS_OF_OTHERS.values():
-        assert ruler(*instead.split(), "--help").returncode == 0
 
 
 TYPED = """score check prompt agree ledger stats clear path help version a.jsonl b.jsonl - -- -m -p -c -y -x

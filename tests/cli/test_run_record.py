@@ -101,7 +101,7 @@ def test_refused_with_a_variable(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler(*line, RULER_SUMMARY="sum.json").returncode == 2
     assert summary_of(tmp_path / "sum.json")["exit_code"] == 2
     for done in (ruler(*line, "--summary="), ruler(*line, RULER_SUMMARY="")):
-        assert (done.returncode, "No such option" in done.stderr) == (2, True)
+        assert (done.returncode, "no such option" in done.stderr) == (2, True)
     assert [one.name for one in tmp_path.iterdir()] == ["sum.json"]
 
 

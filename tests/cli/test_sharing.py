@@ -199,7 +199,7 @@ def test_variable(
     assert ruler(*run, RULER_LEDGER="").returncode == 0
     assert server.stats()["requests"] == 27
     for command in ("score", "check"):
-        assert "a variable, RULER_ and its name" in " ".join(
+        assert "as a variable (RULER_" in " ".join(
             ruler(command, "--help").stdout.split()
         )
 

@@ -81,9 +81,7 @@ def test_atomic(tmp_path: Path) -> None:
 def test_full_disk(tmp_path: Path, size: int) -> None:
     """A full disk ends the run with an error, and the partial file with a whole record."""
     path = tmp_path / "out"
-    error = pytest.raises(
-        OutputError, match="File too large; what is whole so far is kept"
-    )
+    error = pytest.raises(OutputError, match="File too large; finished groups are kept")
     with disk_of(size), error, Output(str(path)) as output:
         for n in range(1000):
             output.write([(n, b"%0400d" % n)])
