@@ -43,9 +43,8 @@ $(VENV)/.stamp: $(VENV)/.run-stamp constraints.txt
 # Many tests wait for a process of their own: one worker more than there are cores keeps these busy.
 WORKERS := $(shell cores=$$(getconf _NPROCESSORS_ONLN || echo 2); echo $$((cores < 7 ? cores + 1 : 8)))
 
-# COVERAGE=--cov measures coverage as well, in twice the time.
 test: venv ## install what the tests need, and run them
-	$(BIN)/python -m pytest $(COVERAGE) --numprocesses $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 # LONG and IN choose among them: make test-long LONG=long IN=tests/browser
 LONG := long or hypothesis
@@ -121,9 +120,10 @@ simulate: venv ## reproduce the tables on passes, panels and windows with the si
 bench: venv ## run the benchmarks
 	$(BIN)/python -m benchmarks
 
-# Versions that still fit are kept; `make lock UPGRADE=--upgrade` takes the newest.
+# Versions that still fit are kept; `make lock UPGRADE=--upgrade` takes the newest. Extras stay, since pip
+# takes `name==1` for no pin of `name[extra]`.
 # constraints-run.txt has the versions of constraints.txt, for `make demo` and `make test` share .venv.
-COMPILE := build/lock-venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes \
+COMPILE := build/lock-venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras \
   --no-emit-index-url --no-config --custom-compile-command "make lock" --quiet
 
 lock: ## write constraints*.txt anew from pyproject.toml
@@ -147,7 +147,7 @@ vendor: ## bundle the report's JavaScript libraries anew, with npm
 	@cp build/vendor/package-lock.json build/vendor/lib.js build/vendor/LICENSES.txt build/vendor/manifest.json $(VENDOR)
 
 clean: ## remove everything that the other targets made
-	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find ruler_cli tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 define require_python
