@@ -229,20 +229,6 @@ def test_kept_replies_fit(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> 
     ]
 
 
-def test_kept_directory(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """The files of a directory OUTPUT are left as they were, too."""
-    for name in ("in", "out"):
-        (tmp_path / name).mkdir()
-    write(tmp_path / "in" / "a.jsonl", GROUPS)
-    (tmp_path / "out" / "a.jsonl").write_bytes(YESTERDAY)
-    result = ruler(
-        "score", "in", "out", "-m", "openai/not-json", "--api-base", server.base
-    )
-    assert result.returncode == 1
-    assert "nothing was scored: out stays as it was" in result.stderr
-    assert (tmp_path / "out" / "a.jsonl").read_bytes() == YESTERDAY
-
-
 MANY = [group(f"g{i:02}", 0.1, 0.9) for i in range(40)]
 
 

@@ -16,11 +16,15 @@ def text_of(name: str) -> str:
 
 
 def pins(name: str) -> set[tuple[str, str]]:
-    """Return each package of a lock, as `name==version`, with its hashes."""
+    """Return each package of a lock, as `name==version` without extras, with its hashes."""
     entries = re.findall(
-        r"^([\w.-]+==\S+).*\n((?: +--hash=.*\n)+)", text_of(name), re.MULTILINE
+        r"^([\w.-]+)(?:\[.*\])?(==\S+).*\n((?: +--hash=.*\n)+)",
+        text_of(name),
+        re.MULTILINE,
     )
-    return {(package, hashes.rstrip()) for package, hashes in entries}
+    return {
+        (package + version, hashes.rstrip()) for package, version, hashes in entries
+    }
 
 
 def test_one_environment() -> None:
