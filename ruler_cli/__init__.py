@@ -24,13 +24,13 @@ if TYPE_CHECKING:
         score_group,
         score_groups,
     )
-    from ruler_cli.runs.load_settings import load_settings
     from ruler_cli.runs.object_groups import (
         GroupWithoutScores,
         GroupWithScores,
         JudgedGroup,
     )
     from ruler_cli.runs.scorer import Scorer
+    from ruler_cli.settings.load import load_settings
     from ruler_cli.settings.models import (
         AskSettings,
         CombineSettings,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         PoolSettings,
         ScoreSettings,
     )
-    from ruler_cli.settings.options import SettingsOptions
+    from ruler_cli.settings.options import ScoreOptions
     from ruler_cli.types import JudgeRequest, Kind, Observer, Problem, Status, Summary
 
 __version__ = "0.1.0"
@@ -64,9 +64,9 @@ __all__ = [
     "Problem",
     "RefusedError",
     "RulerError",
+    "ScoreOptions",
     "ScoreSettings",
     "Scorer",
-    "SettingsOptions",
     "Status",
     "Summary",
     "TooManyFailures",
@@ -90,7 +90,7 @@ _MODULES = (
     "formats.output_fields",
     "runs.object_groups",
     "runs.scorer",
-    "runs.load_settings",
+    "settings.load",
     "runs.api",
 )
 """The modules that define these names: the ones that import little come first."""

@@ -37,10 +37,6 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-_PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-"""Settings of a command whose arguments are another command line."""
-
-
 class _Commands(MutableMapping[str, Any]):
     """The commands by name; a command is imported when it is used, and `ruler --help` uses none."""
 
@@ -50,21 +46,15 @@ class _Commands(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if self._made[name] is None:
             module = import_module(f"ruler_cli.cli.{name}")
-            from ruler_cli.cli.command import PanelCommand
+            from ruler_cli.cli.help import SectionedCommand
 
             one = typer.Typer(add_completion=False, **_SETTINGS)
             if hasattr(module, "app"):
                 one.add_typer(module.app, name=name)
             else:
-                more = _SETTINGS["context_settings"] | (
-                    _PASS_ON if name == "config" else {}
-                )
-                one.command(name, cls=PanelCommand, context_settings=more)(
-                    module.command
-                )
-            made: Any = typer.main.get_command(
-                one
-            )  # a single command, or a group of one group
+                one.command(name, cls=SectionedCommand)(module.command)
+            # a single command, or a group of one group
+            made: Any = typer.main.get_command(one)
             self._made[name] = made.commands[name] if hasattr(module, "app") else made
         return self._made[name]
 
@@ -141,8 +131,4 @@ def main() -> None:
         if code is None:
             hide_keys_of_tracebacks()
             raise
-        if sys.argv[1:2] == ["score"]:
-            from ruler_cli.cli.summary import record_refusal
-
-            record_refusal(sys.argv[2:], error, code)
     sys.exit(code)

@@ -10,15 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ruler_cli.cli.arguments import Scored, Second
-from ruler_cli.cli.command import with_options
+from ruler_cli.cli.command import run_command
 from ruler_cli.cli.messages import command_words, one_line, print_note, safe
+from ruler_cli.cli.options import (
+    AsJson,
+    Config,
+    Format,
+    GroupBy,
+    Grouping,
+    Labels,
+    MaxRecord,
+    Messages,
+    Prompt,
+    Scored,
+    Second,
+)
 from ruler_cli.cli.progress import Problems, UnlikeGroups
 from ruler_cli.cli.report_sentences import given, pair_counts
 from ruler_cli.cli.units import columns, count, shorten
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.runs.load_settings import scored_input
+from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
@@ -68,8 +80,20 @@ _FEW = 100
 """Mixed groups below which the expected width of an interval is shown."""
 
 
-@with_options("agree")
-def command(source: Scored, options: Options, second: Second = None) -> int:
+def command(
+    ctx: typer.Context,
+    source: Scored,
+    second: Second = None,
+    labels: Labels = None,
+    format: Format = "auto",
+    group_by: GroupBy = None,
+    grouping: Grouping = "auto",
+    messages: Messages = None,
+    prompt: Prompt = None,
+    max_record: MaxRecord = 512,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> int:
     """Compare scores with labels, or two judges with one another.
 
     The judges have scored the same rollouts. Intervals are bootstrapped over groups. Judges that chance
@@ -80,6 +104,10 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
     Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or stand in one
     file only; 2 bad usage, unreadable input, or nothing to compare.
     """
+    return run_command(ctx, _run, source, second)
+
+
+def _run(options: Options, source: str, second: str | None) -> int:
     from ruler_cli.cli.report import print_json
     from ruler_cli.results.agree import measure
     from ruler_cli.results.compare import compare_files

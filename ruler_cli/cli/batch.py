@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing
@@ -12,24 +11,58 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ruler_cli.cli.arguments import Source
-from ruler_cli.cli.command import PanelCommand, with_options
+from ruler_cli.cli.command import ledger_command, run_command, score_command
+from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.ledger import required_ledger_path
 from ruler_cli.cli.messages import (
-    collect_command,
     command_words,
-    ledger_options,
     one_line,
     print_note,
     safe,
-    score_command,
+)
+from ruler_cli.cli.notes import print_file_note
+from ruler_cli.cli.options import (
+    Adaptive,
+    AllBatches,
+    ApiBase,
+    ApiKeyEnv,
+    AsJson,
+    Config,
+    Escalate,
+    Fallback,
+    Forget,
+    Format,
+    GroupBy,
+    Grouping,
+    GroupSize,
+    JudgeModel,
+    Limit,
+    MaxCost,
+    MaxRecord,
+    Messages,
+    OneLedger,
+    Order,
+    Outcome,
+    Param,
+    Passes,
+    Price,
+    Prompt,
+    RetryFailed,
+    Reward,
+    Rubric,
+    Seed,
+    Settle,
+    Single,
+    Source,
+    Wait,
+    WaitTimeout,
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import not_rendered
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import columns, count, counts, iso, rounded, size
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.runs.load_settings import file_note, score_settings
+from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import ledger_path
 from ruler_cli.settings.options import Options
 
@@ -54,13 +87,41 @@ Example:
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 
 
-@app.command("submit", cls=PanelCommand)
-@with_options(
-    "batch submit",
-    resumes=True,
-    max_cost="Submit nothing if all of it could cost more, by the high estimate.",
-)
-def submit(source: Source, options: Options) -> int:
+@app.command("submit", cls=SectionedCommand)
+def submit(
+    ctx: typer.Context,
+    source: Source,
+    model: JudgeModel = None,
+    api_base: ApiBase = None,
+    passes: Passes = 1,
+    rubric: Rubric = None,
+    param: Param = None,
+    fallback: Fallback = False,
+    escalate: Escalate = None,
+    adaptive: Adaptive = False,
+    order: Order = "random",
+    seed: Seed = 0,
+    group_size: GroupSize = 32,
+    single: Single = "flag",
+    limit: Limit = None,
+    format: Format = "auto",
+    group_by: GroupBy = None,
+    grouping: Grouping = "auto",
+    messages: Messages = None,
+    prompt: Prompt = None,
+    reward: Reward = None,
+    outcome: Outcome = None,
+    max_record: MaxRecord = 512,
+    api_key_env: ApiKeyEnv = None,
+    max_cost: MaxCost = None,
+    price: Price = None,
+    ledger: OneLedger = None,
+    retry_failed: RetryFailed = False,
+    wait: Wait = False,
+    wait_timeout: WaitTimeout = 93600,
+    settle: Settle = 120,
+    config: Config = None,
+) -> int:
     """Submit what `score` would ask and the ledger lacks.
 
     Requests that an open batch holds are left out. The options are those of `score`. Each judge has batches
@@ -73,16 +134,19 @@ def submit(source: Source, options: Options) -> int:
     known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 the cost
     could be more than --max-cost; 130 and 143 interrupted. Run it again to resume.
     """
+    return run_command(ctx, _submit, source, resumes=True)
+
+
+def _submit(options: Options, source: str) -> int:
     from ruler_cli.runs.batch import submit as submitting
     from ruler_cli.runs.batch.collect import Batches
 
     settings = replace(
-        score_settings(options, source), ledger=ledger_path(options.one_ledger)
+        score_settings(options, source), ledger=ledger_path(options.ledger_name)
     )
-    if note := file_note(options, settings):
-        print_note(note)
+    print_file_note(options, settings)
     source = settings.input.source
-    again = score_command(sys.argv[3:], source)
+    again = score_command(options, source)
 
     async def main(api: Providers, console: Console, stop: StopSignal) -> int:
         try:
@@ -94,7 +158,7 @@ def submit(source: Source, options: Options) -> int:
         ) as error:  # without advice to repeat the same command
             print_note(error)
             return error.exit_code
-        code, path = _say_submitted(result, again, wait=options.wait), settings.ledger
+        code, path = _say_submitted(result, again, options), settings.ledger
         if (
             not options.wait
             or path is None
@@ -110,21 +174,32 @@ def submit(source: Source, options: Options) -> int:
     return _run(main, source=source)
 
 
-@app.command("status", cls=PanelCommand)
-@with_options("batch status", every="Those that are closed, too.")
-def status(options: Options) -> int:
+@app.command("status", cls=SectionedCommand)
+def status(
+    ctx: typer.Context,
+    ledger: OneLedger = None,
+    api_key_env: ApiKeyEnv = None,
+    all_batches: AllBatches = False,
+    as_json: AsJson = False,
+    settle: Settle = 120,
+    config: Config = None,
+) -> int:
     """List the batches that are out, and their state at the provider.
 
     Example: ruler batch status
 
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not be asked about all of them.
     """
+    return run_command(ctx, _status)
+
+
+def _status(options: Options) -> int:
     from ruler_cli.runs.batch.collect import Batches
 
     path = required_ledger_path(options)
     batches = _run(
         lambda api, console, _: Batches(path, api, console, options.settle).status(
-            include_closed=options.every
+            include_closed=options.all_batches
         ),
         options,
     )
@@ -142,14 +217,21 @@ def status(options: Options) -> int:
         each.remote is not None and each.remote.state != "running" for each in batches
     ):
         print_note(
-            f"{count(ended, 'batch')} ended; `{collect_command()}` takes the answers in"
+            f"{count(ended, 'batch')} ended; `{ledger_command(options, 'batch collect')}` takes the answers in"
         )
     return 3 if any(each.error for each in batches) else 0
 
 
-@app.command("collect", cls=PanelCommand)
-@with_options("batch collect", resumes=True)
-def collect(options: Options) -> int:
+@app.command("collect", cls=SectionedCommand)
+def collect(
+    ctx: typer.Context,
+    ledger: OneLedger = None,
+    api_key_env: ApiKeyEnv = None,
+    wait: Wait = False,
+    wait_timeout: WaitTimeout = 93600,
+    settle: Settle = 120,
+    config: Config = None,
+) -> int:
     """Take the answers of every batch that has ended into the ledger.
 
     What came back without an answer, expired or canceled or failed for now, is free: the next
@@ -160,6 +242,10 @@ def collect(options: Options) -> int:
     Exit codes: 0 everything is in; 1 some batches are still out, or some requests are to be submitted
     again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
+    return run_command(ctx, _collect, resumes=True)
+
+
+def _collect(options: Options) -> int:
     from ruler_cli.runs.batch.collect import Batches
 
     path, seconds = (
@@ -176,19 +262,24 @@ def collect(options: Options) -> int:
         options,
     )
     _say_collected(
-        result, f"ruler score INPUT OUTPUT --cached-only{ledger_options(sys.argv)}"
+        result, f"{ledger_command(options, 'score', 'INPUT', 'OUTPUT')} --cached-only"
     )
     return result.exit_code
 
 
-@app.command("cancel", cls=PanelCommand)
-@with_options("batch cancel")
+@app.command("cancel", cls=SectionedCommand)
 def cancel(
-    options: Options,
+    ctx: typer.Context,
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TAG|ID]...", help="Batches as `status` names them."),
     ] = None,
+    all_batches: AllBatches = False,
+    forget: Forget = False,
+    ledger: OneLedger = None,
+    api_key_env: ApiKeyEnv = None,
+    settle: Settle = 120,
+    config: Config = None,
 ) -> int:
     """Call batches off; what is done by then is paid for.
 
@@ -198,10 +289,14 @@ def cancel(
 
     Exit codes: 0 called off; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
+    return run_command(ctx, _cancel, names)
+
+
+def _cancel(options: Options, names: list[str] | None) -> int:
     from ruler_cli.runs.batch.collect import Batches
 
     path = required_ledger_path(options)
-    if bool(names) == options.every:
+    if bool(names) == options.all_batches:
         raise UsageError(
             "name the batches to call off, or give --all; `ruler batch status` lists them"
         )
@@ -211,7 +306,7 @@ def cancel(
         ),
         options,
     )
-    return _say_canceled(batches)
+    return _say_canceled(batches, options)
 
 
 def _run(
@@ -251,11 +346,13 @@ def _print_submitted(batch: BatchRecord) -> None:
     typer.echo(f"batch {_name(batch)}: {safe(batch.model)}, {inside}, {cost}")
 
 
-def _say_submitted(result: SubmitResult, again: str, *, wait: bool) -> int:
+def _say_submitted(result: SubmitResult, again: str, options: Options) -> int:
     """Report a submission; return the exit code. `again` is the command that writes the output."""
     missing, then = (
         result.missing,
-        "" if wait else f"; `{collect_command()}` takes the answers in",
+        ""
+        if wait
+        else f"; `{ledger_command(options, 'batch collect')}` takes the answers in",
     )
     parts = (
         *not_rendered(missing),
@@ -341,7 +438,7 @@ def _say_collected(result: CollectResult, again: str) -> None:
         print_note("no batch is out")
 
 
-def _say_canceled(batches: Sequence[BatchStatus]) -> int:
+def _say_canceled(batches: Sequence[BatchStatus], options: Options) -> int:
     """Report canceled batches and return the exit code."""
     if not batches:
         print_note("no batch is out")
@@ -352,7 +449,9 @@ def _say_canceled(batches: Sequence[BatchStatus]) -> int:
                 f"batch {_name(batch)} is given up; {count(batch.requests, 'request')} free"
             )
         elif remote is not None:
-            collected = f"`{collect_command()}` takes in what is done"
+            collected = (
+                f"`{ledger_command(options, 'batch collect')}` takes in what is done"
+            )
             typer.echo(f"batch {_name(batch)}: {safe(remote.label)}; {collected}")
     _say_errors(batches)
     if any(

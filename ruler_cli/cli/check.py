@@ -10,13 +10,45 @@ from typing import IO, TYPE_CHECKING, Any
 import orjson
 import typer
 
-from ruler_cli.cli.arguments import Source
-from ruler_cli.cli.command import with_options
+from ruler_cli.cli.command import run_command
 from ruler_cli.cli.messages import command_words, safe_value
+from ruler_cli.cli.notes import name_judges
+from ruler_cli.cli.options import (
+    Adaptive,
+    ApiBase,
+    ApiKeyEnv,
+    AsJson,
+    Batch,
+    Config,
+    Escalate,
+    Fallback,
+    Format,
+    GroupBy,
+    Grouping,
+    GroupSize,
+    JudgeModel,
+    Ledgers,
+    Limit,
+    MaxRecord,
+    Messages,
+    NoCache,
+    Order,
+    Outcome,
+    Param,
+    Passes,
+    Price,
+    Prompt,
+    Reward,
+    Rubric,
+    Seed,
+    Single,
+    Source,
+    ViaWay,
+)
 from ruler_cli.cli.progress import Console
 from ruler_cli.errors import UsageError
 from ruler_cli.files.parse import dump
-from ruler_cli.runs.load_settings import score_settings, with_named_judges
+from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.settings.options import Options
 
@@ -25,8 +57,39 @@ if TYPE_CHECKING:
     from ruler_cli.types import Problem
 
 
-@with_options("check")
-def command(source: Source, options: Options) -> int:
+def command(
+    ctx: typer.Context,
+    source: Source,
+    model: JudgeModel = None,
+    api_base: ApiBase = None,
+    passes: Passes = 1,
+    rubric: Rubric = None,
+    param: Param = None,
+    fallback: Fallback = False,
+    escalate: Escalate = None,
+    adaptive: Adaptive = False,
+    order: Order = "random",
+    seed: Seed = 0,
+    group_size: GroupSize = 32,
+    single: Single = "flag",
+    limit: Limit = None,
+    format: Format = "auto",
+    group_by: GroupBy = None,
+    grouping: Grouping = "auto",
+    messages: Messages = None,
+    prompt: Prompt = None,
+    reward: Reward = None,
+    outcome: Outcome = None,
+    max_record: MaxRecord = 512,
+    api_key_env: ApiKeyEnv = None,
+    via: ViaWay = "auto",
+    price: Price = None,
+    ledger: Ledgers = None,
+    no_cache: NoCache = False,
+    batch: Batch = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> int:
     """Read INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
     The first line says if `score` is ready to run. Requests that the ledger answers are not counted.
@@ -38,6 +101,10 @@ def command(source: Source, options: Options) -> int:
     Exit codes: 0 ready; 1 some lines or groups cannot be scored, or there is nothing to compare; 2 bad
     usage, unreadable input, or a judge that `score` refuses. A missing key is named, and is none of these.
     """
+    return run_command(ctx, _run, source)
+
+
+def _run(options: Options, source: str) -> int:
     return check(score_settings(options, source), options)
 
 
@@ -53,7 +120,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
 
     console = Console("log", settings.input.source)
     with ExitStack() as stack:
-        errors = [with_named_judges(error, options) for error in judge_errors(settings)]
+        errors = [name_judges(error, options) for error in judge_errors(settings)]
         missing = [
             error for error in errors if isinstance(error, MissingCredentialsError)
         ]

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.command import PanelCommand, with_options
+from ruler_cli.cli.command import run_command
+from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
+from ruler_cli.cli.options import AsJson, Config, JudgeModel, OlderThan, OneLedger, Yes
 from ruler_cli.cli.units import columns, count, iso, size
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.models import ledger_path
@@ -43,36 +45,51 @@ _KINDS = {
 }
 
 
-@app.command("path", cls=PanelCommand)
-@with_options("ledger path")
-def path(options: Options) -> int:
+@app.command("path", cls=SectionedCommand)
+def path(
+    ctx: typer.Context,
+    ledger: OneLedger = None,
+    config: Config = None,
+) -> int:
     """Print the path of the ledger, even if it does not exist yet.
 
     Example: du -h "$(ruler ledger path)"
 
     Exit codes: 0 printed; 2 bad usage.
     """
+    return run_command(ctx, _path)
+
+
+def _path(options: Options) -> int:
     typer.echo(
         os.fsencode(required_ledger_path(options))
     )  # byte for byte: a script reads it
     return 0
 
 
-@app.command("stats", cls=PanelCommand)
-@with_options("ledger stats")
-def stats(options: Options) -> int:
+@app.command("stats", cls=SectionedCommand)
+def stats(
+    ctx: typer.Context,
+    ledger: OneLedger = None,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> int:
     """Show the number, tokens and price of the replies by model.
 
     Example: ruler ledger stats
 
     Exit codes: 0 shown; 1 the ledger cannot be read; 2 bad usage, or no ledger of this program.
     """
+    return run_command(ctx, _stats)
+
+
+def _stats(options: Options) -> int:
     from ruler_cli.ledger.reply_cache import Ledger
 
     file = required_ledger_path(options)
     with Ledger(file, make=False) as opened:
         totals = opened.stats()
-    stats_json = options.stats_json
+    stats_json = options.as_json
     typer.echo(
         json.dumps(_as_json(file, totals))
         if stats_json
@@ -81,9 +98,14 @@ def stats(options: Options) -> int:
     return 0
 
 
-@app.command("clear", cls=PanelCommand)
-@with_options("ledger clear")
-def clear(options: Options) -> int:
+@app.command("clear", cls=SectionedCommand)
+def clear(
+    ctx: typer.Context,
+    ledger: OneLedger = None,
+    older_than: OlderThan = None,
+    yes: Yes = False,
+    config: Config = None,
+) -> int:
     """Remove replies; a request whose reply is gone is paid for again.
 
     It asks first. If stdin is no terminal, it removes nothing without --yes.
@@ -93,6 +115,10 @@ def clear(options: Options) -> int:
     Exit codes: 0 removed; 1 not confirmed, or the ledger cannot be written; 2 bad usage, or no --yes where
     stdin is no terminal.
     """
+    return run_command(ctx, _clear)
+
+
+def _clear(options: Options) -> int:
     from ruler_cli.ledger.reply_cache import Ledger, is_there
 
     file, days = required_ledger_path(options), options.older_than
@@ -123,9 +149,9 @@ def clear(options: Options) -> int:
     return 0
 
 
-@app.command("import", cls=PanelCommand)
-@with_options("ledger import")
+@app.command("import", cls=SectionedCommand)
 def import_(
+    ctx: typer.Context,
     replies: Annotated[
         list[str],
         typer.Argument(
@@ -134,7 +160,10 @@ def import_(
             "`-` is stdin.",
         ),
     ],
-    options: Options,
+    ledger: OneLedger = None,
+    model: JudgeModel = None,
+    as_json: AsJson = False,
+    config: Config = None,
 ) -> int:
     """Take replies that a batch API or another engine wrote.
 
@@ -147,6 +176,10 @@ def import_(
     Exit codes: 0 all of it is in the ledger; 1 some failed, are to be asked again or could not be read;
     2 bad usage, or no such file.
     """
+    return run_command(ctx, _import, replies)
+
+
+def _import(options: Options, replies: list[str]) -> int:
     from ruler_cli.ledger.reply_cache import Ledger
     from ruler_cli.runs.batch.import_replies import Importer, reply_files
 
@@ -165,13 +198,14 @@ def import_(
 
 def _model(options: Options) -> str | None:
     """Return the model of the judge that answered, also of one with a name in the file."""
-    name, tables = options.imported_model, options.file.judges if options.file else {}
-    return name if name is None or name not in tables else tables[name].model
+    name = next(iter(options.model), None)
+    table = options.file.judges.get(name) if options.file and name else None
+    return name if table is None else str(table["model"])
 
 
 def required_ledger_path(options: Options) -> Path:
     """Return the path of the ledger that `--ledger` names; UsageError if it names none."""
-    file = ledger_path(options.one_ledger)
+    file: Path | None = ledger_path(options.ledger_name)
     if file is None:
         remedy = "give its path, or leave the option out"
         raise UsageError(

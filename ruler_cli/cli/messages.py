@@ -8,11 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
@@ -21,10 +20,8 @@ import typer
 
 from ruler_cli.cli.units import wrap
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError, named
-from ruler_cli.files.location import Location
 from ruler_cli.settings.keys import secrets_among, without_keys
-from ruler_cli.settings.models import LEDGER_VARIABLE
-from ruler_cli.settings.options import FIELDS, option_names
+from ruler_cli.settings.options import ALIASES, NAMES
 
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -41,11 +38,8 @@ _ESCAPED = re.compile(
 _PREFIX = "ruler: "
 _LEAST = 20
 """Columns of the narrowest row of a sentence."""
-_SHORT = {"model": "-m", "param": "-p"}
-"""Options that are named by their short name in sentences."""
-_OWN_OPTIONS = frozenset({"--target", "--timeout", "--settle"})
-_OWN_FLAGS = frozenset({"--wait", "--no-cache"})
-"""Options, with and without a value, of `batch submit` and `render` that are left out of the next `score`."""
+_NAMES = {"model": "-m", "param": "-p", "wait_timeout": "--timeout"}
+"""Options that have another name than their field, or are named by a short one."""
 
 
 def print_stderr(text: str) -> None:
@@ -59,9 +53,13 @@ def command_words(sentence: object) -> str:
     return named(sentence, _option_words)
 
 
+def option_name(field: str) -> str:
+    """Return an option as a command line names it, by its field."""
+    return _NAMES.get(field, f"--{NAMES.get(field, field).replace('_', '-')}")
+
+
 def _option_words(field: str, value: str) -> str:
-    name = option_names(field)[0] if field in FIELDS else field
-    name = _SHORT.get(field, name)
+    name = option_name(ALIASES.get(field, field))
     return name if value in ("", "yes") else f"{name} {value}"
 
 
@@ -137,10 +135,10 @@ def exit_code_of(error: BaseException) -> int:
 
 
 @contextmanager
-def report_errors(resume: Callable[[], str | None] = lambda: None) -> Iterator[None]:
+def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
     """Print an error of a command as one sentence and exit with its code.
 
-    `resume` returns the sentence with the command that continues the run.
+    `resume` returns the sentence with the command that continues the run, or an empty one.
     """
     try:
         yield
@@ -182,102 +180,6 @@ def report_errors(resume: Callable[[], str | None] = lambda: None) -> Iterator[N
             f"{file}{error.strerror or error}{hint if error.errno == errno.ENOSPC else ''}"
         )
         raise typer.Exit(exit_code_of(error)) from None
-
-
-def same_command(*addresses: str) -> str:
-    """Return the command line that runs, without the passwords in its `addresses`."""
-    return shlex.join(
-        [
-            "ruler",
-            *(
-                Location(word).public if word in addresses else word
-                for word in with_ledger(sys.argv[1:])
-            ),
-        ]
-    )
-
-
-def with_ledger(words: Sequence[str]) -> list[str]:
-    """Return the words of a command, with the ledger that a variable names.
-
-    The variable may be set for this command alone, and the next one needs the same ledger.
-    """
-    options = ("--ledger", "--no-cache")
-    path = os.environ.get(LEDGER_VARIABLE, "")
-    if not path or any(word.partition("=")[0] in options for word in words):
-        return [*words]
-    return [*words, "--ledger", path]
-
-
-def debug_command(source: str, output: str, *more: str) -> str:
-    """Return the command line that runs, with `more` options, and stdout in the place of OUTPUT.
-
-    The file of `--summary` stays as it is, and nothing is hidden.
-    """
-    words, rest = list[str](), iter(with_ledger(sys.argv[1:]))
-    for word in rest:
-        if word == "--summary":
-            next(rest, None)
-        elif word not in ("-q", "--quiet") and not word.startswith("--summary="):
-            words.append(Location(word).public if word == source else word)
-    if output in words:
-        words[len(words) - 1 - words[::-1].index(output)] = "-"
-    return shlex.join(["ruler", *words, *more])
-
-
-def resume_sentence(ledgers: Sequence[str] | None, *addresses: str) -> str:
-    """Return the sentence with the command that goes on with this one, or with one without a ledger."""
-    kept = ledgers is None or [*ledgers] != ["none"]
-    how = "to go on" if kept else "no reply is kept; to begin anew, at the full cost"
-    return f"{how}: {same_command(*addresses)}"
-
-
-def ledger_options(words: Sequence[str]) -> str:
-    """Return `--ledger PATH` and `--config FILE` of a command line, for the next command, with a space first.
-
-    Without them it is empty; `--ledger none` is left out, as the next command needs a ledger.
-    """
-    given, rest = dict[str, str](), iter(with_ledger(words))
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name in ("--ledger", "--config"):
-            value = value if equals else next(rest, "")
-            given.setdefault(name, value)
-    if given.get("--ledger") == "none":
-        del given["--ledger"]
-    return "".join(f" {name} {shlex.quote(value)}" for name, value in given.items())
-
-
-def collect_command() -> str:
-    """Return the command that takes in the answers of batches, for the ledger of this command."""
-    return f"ruler batch collect{ledger_options(sys.argv)}"
-
-
-def score_command(
-    words: Sequence[str], source: str, requests: str | None = None
-) -> str:
-    """Return the `ruler score …` that follows a `ruler batch submit` or `ruler render`; OUTPUT is a word.
-
-    `words` are those behind the command, `requests` is the argument in OUTPUT's position, if there is one.
-    """
-    out, arguments = list[str](), [source, requests]
-    rest = iter(with_ledger(words))
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name in _OWN_OPTIONS and not equals:
-            next(rest, None)
-        elif name == "--ledger":
-            value = value if equals else next(rest, "")
-            out += [] if value == "none" else [name, shlex.quote(value)]
-        elif arguments and word == arguments[0]:
-            out.append(
-                shlex.quote(Location(word).public) if len(arguments) > 1 else "OUTPUT"
-            )
-            arguments = arguments[1:]
-            out += ["OUTPUT"] if arguments == [None] else []
-        elif name not in _OWN_OPTIONS | _OWN_FLAGS:
-            out.append(shlex.quote(word))
-    return f"ruler score {' '.join(out)} --cached-only"
 
 
 def safe(text: str) -> str:

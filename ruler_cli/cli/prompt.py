@@ -8,15 +8,36 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ruler_cli.cli.arguments import Source
-from ruler_cli.cli.command import with_options
+from ruler_cli.cli.command import run_command
 from ruler_cli.cli.group_keys import KeySearch, unknown_group
 from ruler_cli.cli.messages import print_note, safe
+from ruler_cli.cli.options import (
+    ApiBase,
+    Config,
+    Format,
+    GroupBy,
+    Grouping,
+    GroupKey,
+    GroupSize,
+    JudgeModel,
+    Limit,
+    MaxRecord,
+    Messages,
+    Order,
+    Pass,
+    Passes,
+    Prompt,
+    Rubric,
+    Seed,
+    Single,
+    Source,
+    Window,
+)
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.runs.load_settings import score_settings
+from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.options import Options
 
@@ -24,8 +45,29 @@ if TYPE_CHECKING:
     from ruler_cli.types import Group
 
 
-@with_options("prompt")
-def command(source: Source, options: Options) -> int:
+def command(
+    ctx: typer.Context,
+    source: Source,
+    group: GroupKey = None,
+    pass_: Pass = 1,
+    window: Window = 1,
+    model: JudgeModel = None,
+    api_base: ApiBase = None,
+    passes: Passes = 1,
+    rubric: Rubric = None,
+    order: Order = "random",
+    seed: Seed = 0,
+    group_size: GroupSize = 32,
+    single: Single = "flag",
+    limit: Limit = None,
+    format: Format = "auto",
+    group_by: GroupBy = None,
+    grouping: Grouping = "auto",
+    messages: Messages = None,
+    prompt: Prompt = None,
+    max_record: MaxRecord = 512,
+    config: Config = None,
+) -> int:
     """Print the exact request that `score` would send for a group. Nothing is sent.
 
     For a panel this is the request to the first judge. If a group takes more than one request, stderr says
@@ -35,6 +77,10 @@ def command(source: Source, options: Options) -> int:
 
     Exit codes: 0 printed; 2 bad usage or unreadable input.
     """
+    return run_command(ctx, _run, source)
+
+
+def _run(options: Options, source: str) -> int:
     from ruler_cli.judges.chat_completions import messages as request_messages
     from ruler_cli.judges.resolve import answer_format_of, model_of
     from ruler_cli.prompting.prompt import (

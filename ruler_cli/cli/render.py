@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.arguments import Source
-from ruler_cli.cli.command import with_options
-from ruler_cli.cli.messages import ledger_options, print_note, score_command
+from ruler_cli.cli.command import ledger_command, run_command, score_command
+from ruler_cli.cli.messages import print_note
+from ruler_cli.cli.options import (
+    Adaptive,
+    ApiBase,
+    Config,
+    Escalate,
+    Fallback,
+    Format,
+    GroupBy,
+    Grouping,
+    GroupSize,
+    JudgeModel,
+    Ledgers,
+    Limit,
+    MaxRecord,
+    Messages,
+    NoCache,
+    Order,
+    Outcome,
+    Param,
+    Passes,
+    Prompt,
+    RetryFailed,
+    Reward,
+    Rubric,
+    Seed,
+    ShardOf,
+    Single,
+    Source,
+    Target,
+)
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import count, counts, size
-from ruler_cli.runs.load_settings import score_settings
+from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import Options
 
@@ -24,11 +52,8 @@ if TYPE_CHECKING:
     from ruler_cli.types import Request
 
 
-@with_options(
-    "render",
-    shard="Write only the requests for the groups of shard I of N; the first is 1.",
-)
 def command(
+    ctx: typer.Context,
     source: Source,
     requests: Annotated[
         str,
@@ -37,7 +62,33 @@ def command(
             help="A file of requests, or the name of several: requests-0001.jsonl, …; `-` is stdout.",
         ),
     ],
-    options: Options,
+    target: Target = "auto",
+    model: JudgeModel = None,
+    api_base: ApiBase = None,
+    passes: Passes = 1,
+    rubric: Rubric = None,
+    param: Param = None,
+    fallback: Fallback = False,
+    escalate: Escalate = None,
+    adaptive: Adaptive = False,
+    order: Order = "random",
+    seed: Seed = 0,
+    group_size: GroupSize = 32,
+    single: Single = "flag",
+    limit: Limit = None,
+    format: Format = "auto",
+    group_by: GroupBy = None,
+    grouping: Grouping = "auto",
+    messages: Messages = None,
+    prompt: Prompt = None,
+    reward: Reward = None,
+    outcome: Outcome = None,
+    max_record: MaxRecord = 512,
+    shard: ShardOf = None,
+    ledger: Ledgers = None,
+    no_cache: NoCache = False,
+    retry_failed: RetryFailed = False,
+    config: Config = None,
 ) -> int:
     """Write the requests that `score` would send to a file. Nothing is sent.
 
@@ -51,6 +102,10 @@ def command(
     Exit codes: 0 written, or nothing is lacking; 1 some lines cannot be read or some groups not be asked
     about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
+    return run_command(ctx, _run, source, requests)
+
+
+def _run(options: Options, source: str, requests: str) -> int:
     from ruler_cli.files.file_names import refuse_output_name
     from ruler_cli.files.output import refuse_clashes
     from ruler_cli.judges.resolve import cached_only
@@ -98,7 +153,7 @@ def command(
                 f"{count(number, 'request')} not written: larger than the {most:.0f} MB that {name} "
                 "takes; show fewer rollouts at once, with --group-size"
             )
-    _print_rendered(rendered, written, settings)
+    _print_rendered(rendered, written, settings, options)
     return 1 if rendered.unreadable or rendered.unaskable or any(too_large) else 0
 
 
@@ -117,11 +172,12 @@ def _print_rendered(
     rendered: MissingRequests,
     written: Sequence[tuple[str, int, int]],
     settings: ScoreSettings,
+    options: Options,
 ) -> None:
     """Report what was rendered and the files: name, requests and bytes of each."""
     from ruler_cli.prompting.layout import BYTES_PER_TOKEN
 
-    score = score_command(sys.argv[2:], settings.input.source, settings.output)
+    score = score_command(options, settings.input.source)
     lacking = rendered.groups - rendered.answered - sum(rendered.failed.values())
     print_note(*counts(not_rendered(rendered)))
     if not lacking:
@@ -138,5 +194,5 @@ def _print_rendered(
     for name, requests, length in written:
         file = "stdout" if name == "-" else name
         print_note(f"{file}: {count(requests, 'request')}, {size(length)}")
-    take_in = f"ruler ledger import REPLIES{ledger_options(sys.argv)}"
+    take_in = ledger_command(options, "ledger import", "REPLIES")
     print_note(f"once they are answered: `{take_in}`, then `{score}`")

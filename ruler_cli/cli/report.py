@@ -12,17 +12,34 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
-from ruler_cli.cli.arguments import Scored, Second
-from ruler_cli.cli.command import with_options
+from ruler_cli.cli.command import run_command, text_lookup
 from ruler_cli.cli.group_keys import SAME_KEY, KeySearch
 from ruler_cli.cli.messages import UNSAFE, UNSEEN, command_words, print_note
+from ruler_cli.cli.options import (
+    AsJson,
+    Config,
+    Format,
+    GroupBy,
+    Grouping,
+    GroupKey,
+    Labels,
+    MaxGroups,
+    MaxRecord,
+    Messages,
+    OneLedger,
+    OpenPage,
+    Output,
+    Prompt,
+    Scored,
+    Second,
+)
 from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.runs.load_settings import scored_input, text_lookup
+from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.options import Options
 
@@ -40,13 +57,25 @@ _Views = tuple[Callable[[], dict[str, Any]], Callable[[Terminal], None]]
 """Makes the object for a program, and shows the same to a person."""
 
 
-@with_options(
-    "report",
-    group="Show one group as its judge read it.",
-    one_ledger="Where the texts of rubrics and parameters are looked up; `none` for nowhere.  [default: "
-    "ruler/ledger.sqlite in the user's cache directory]",
-)
-def command(source: Scored, options: Options, second: Second = None) -> int:
+def command(
+    ctx: typer.Context,
+    source: Scored,
+    second: Second = None,
+    output: Output = None,
+    open_page: OpenPage = False,
+    group: GroupKey = None,
+    as_json: AsJson = False,
+    max_groups: MaxGroups = None,
+    ledger: OneLedger = None,
+    labels: Labels = None,
+    format: Format = "auto",
+    group_by: GroupBy = None,
+    grouping: Grouping = "auto",
+    messages: Messages = None,
+    prompt: Prompt = None,
+    max_record: MaxRecord = 512,
+    config: Config = None,
+) -> int:
     """Look at a scored file: on a terminal, or as a page.
 
     The run's figures with the worst and the most disputed groups, or one group in full, shown with $PAGER.
@@ -64,6 +93,10 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
     Exit codes: 0 looked at; 1 some lines could not be read, or groups stand in one of two files only;
     2 bad usage, unreadable input, no annotations of ruler in it, or nothing in common.
     """
+    return run_command(ctx, _report, source, second)
+
+
+def _report(options: Options, source: str, second: str | None) -> int:
     with unwind_on_signal():
         _refuse(options, source, second)
         settings = [

@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ruler_cli.cli.command import text_lookup
 from ruler_cli.cli.group_keys import KeySearch
 from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
 from ruler_cli.cli.units import count
 from ruler_cli.files.location import Location
-from ruler_cli.runs.load_settings import text_lookup
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.options import Options
 

@@ -3,32 +3,84 @@
 from __future__ import annotations
 
 import os
-import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.arguments import Source
 from ruler_cli.cli.check import check
-from ruler_cli.cli.command import with_options
-from ruler_cli.cli.messages import (
-    collect_command,
-    debug_command,
-    print_note,
-    print_wrapped,
-    same_command,
+from ruler_cli.cli.command import command_line, run_command
+from ruler_cli.cli.messages import print_note, print_wrapped
+from ruler_cli.cli.notes import print_file_note
+from ruler_cli.cli.options import (
+    Adaptive,
+    ApiBase,
+    ApiKeyEnv,
+    Blend,
+    CachedOnly,
+    Concurrency,
+    Config,
+    Debias,
+    Debug,
+    DryRun,
+    Engine,
+    Escalate,
+    Failed,
+    Fallback,
+    Format,
+    GroupBy,
+    Grouping,
+    GroupSize,
+    Hedge,
+    JudgeModel,
+    Ledgers,
+    Limit,
+    MaxCost,
+    MaxFailures,
+    MaxOutage,
+    MaxRecord,
+    Messages,
+    MinPasses,
+    NoCache,
+    OnFailure,
+    Order,
+    OrderByOutcome,
+    Outcome,
+    Param,
+    Passes,
+    Price,
+    Progress,
+    Prompt,
+    Quiet,
+    RayAddress,
+    RayWorkers,
+    Retries,
+    RetryFailed,
+    Reward,
+    Rpm,
+    Rubric,
+    Seed,
+    ShardOf,
+    Single,
+    Source,
+    Spend,
+    Standardize,
+    SummaryFile,
+    Timeout,
+    Tpm,
+    ViaWay,
+    WaitForJudge,
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.signals import run_interruptible
-from ruler_cli.cli.summary import RunRecord, summary_lines
+from ruler_cli.cli.summary import RunRecord, record_refusal, summary_lines
 from ruler_cli.cli.units import count
 from ruler_cli.errors import (
     NoUsableReply,
@@ -38,22 +90,24 @@ from ruler_cli.errors import (
     UsageError,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.runs.load_settings import file_note, score_settings
+from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import ScoreSettings, default_path
-from ruler_cli.settings.options import Options
+from ruler_cli.settings.options import FILE, Options
+from ruler_cli.settings.suggestions import suggest_file
 
 if TYPE_CHECKING:
     from ruler_cli.runs.file import RunResult
-    from ruler_cli.types import Summary
 
 _PATIENCE = 10.0
 """Seconds in which a Ray cluster must answer at its address."""
 _WORKERS = 2
 """Workers of Ray by default."""
+_ASKED_AGAIN = ("reply", "transport", "refused")
+"""Kinds of failure that another run may mend."""
 
 
-@with_options("score", resumes=True, record=RunRecord)
 def command(
+    ctx: typer.Context,
     source: Source,
     output: Annotated[
         str,
@@ -62,8 +116,62 @@ def command(
             help="JSON lines; a list as .json, a table as .parquet; .gz and .zst compress; `-` is stdout.",
         ),
     ],
-    options: Options,
-    record: RunRecord,
+    model: JudgeModel = None,
+    api_base: ApiBase = None,
+    passes: Passes = 1,
+    max_cost: MaxCost = None,
+    rubric: Rubric = None,
+    param: Param = None,
+    api_key_env: ApiKeyEnv = None,
+    via: ViaWay = "auto",
+    fallback: Fallback = False,
+    escalate: Escalate = None,
+    adaptive: Adaptive = False,
+    order: Order = "random",
+    seed: Seed = 0,
+    group_size: GroupSize = 32,
+    single: Single = "flag",
+    min_passes: MinPasses = 1,
+    debias: Debias = False,
+    standardize: Standardize = False,
+    blend: Blend = None,
+    order_by_outcome: OrderByOutcome = False,
+    dry_run: DryRun = False,
+    concurrency: Concurrency = None,
+    rpm: Rpm = None,
+    tpm: Tpm = None,
+    timeout: Timeout = 600,
+    retries: Retries = 6,
+    spend: Spend = "first",
+    max_outage: MaxOutage = 900,
+    wait_for_judge: WaitForJudge = 0,
+    hedge: Hedge = False,
+    max_failures: MaxFailures = None,
+    price: Price = None,
+    ledger: Ledgers = None,
+    no_cache: NoCache = False,
+    retry_failed: RetryFailed = False,
+    cached_only: CachedOnly = False,
+    limit: Limit = None,
+    format: Format = "auto",
+    group_by: GroupBy = None,
+    grouping: Grouping = "auto",
+    messages: Messages = None,
+    prompt: Prompt = None,
+    reward: Reward = None,
+    outcome: Outcome = None,
+    max_record: MaxRecord = 512,
+    on_failure: OnFailure = "null",
+    failed: Failed = None,
+    summary: SummaryFile = None,
+    progress: Progress = "auto",
+    quiet: Quiet = False,
+    debug: Debug = False,
+    shard: ShardOf = None,
+    engine: Engine = "here",
+    ray_address: RayAddress = None,
+    ray_workers: RayWorkers = None,
+    config: Config = None,
 ) -> int:
     """Score each group with a judge, and write the records annotated.
 
@@ -76,71 +184,68 @@ def command(
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. Run it again to resume.
     """
+    return run_command(ctx, _run, source, output, resumes=True, refused=record_refusal)
+
+
+def _run(options: Options, source: str, output: str) -> int:
     _refuse_swapped(source, output)
-    settings = score_settings(options, source, output)
-    if options.dry_run:
-        _refuse_run(settings)
-        return check(settings, options)
-    _refuse_engine(settings, options)
-    quiet = options.progress == "none"
-    if note := file_note(options, settings, quiet=quiet):
-        print_note(note)
-    _print_warnings(settings, quiet=quiet)
-    result = (_run if options.engine == "here" else _run_on_ray)(
-        settings, options, record
-    )
-    record.result = result
-    if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
-        print_wrapped(
-            *summary_lines(
-                result.summary, debug=options.debug or settings.ledger is None
-            )
-        )
-        _print_next(settings, options, result)
-    if result.stopped is not None:
+    with RunRecord(options, source, output) as record:
+        settings = score_settings(options, source, output)
+        if options.dry_run:
+            _refuse_run(settings)
+            return check(settings, options)
+        _refuse_engine(settings, options)
+        print_file_note(options, settings)
+        print_note(*_warnings(settings, quiet=options.progress == "none"))
+        judge = _judge_here if options.engine == "here" else _judge_on_ray
+        record.result = judge(settings, options, record)
+        return _report(settings, options, record.result)
+
+
+def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int:
+    """Print the result of a run, and raise the error that stopped it; return the exit code."""
+    summary, stopped = result.summary, result.stopped
+    if options.progress != "none" and not isinstance(stopped, ReaderGone):
+        debug = options.debug or settings.ledger is None
+        print_wrapped(*summary_lines(summary, debug=debug))
+        print_note(*_endings(settings, result))
+        if stopped is None and (following := _next_command(settings, options, result)):
+            print_note(f"next: {following}")  # not wrapped: it is copied
+    if stopped is not None:
         if not result.whole:
-            _print_partial_output(settings)
-        if isinstance(result.stopped, NoUsableReply):
-            raise _with_debug_command(settings, result.stopped)
-        raise result.stopped
-    empty = (
-        not result.summary.groups and settings.input.shard is None
-    )  # a shard may have no group
-    return 0 if result.summary.complete and not empty else 1
+            print_note(*_partial_output(settings))
+        if isinstance(stopped, NoUsableReply):
+            stopped.set(
+                remedy=f"to see a reply: {_debug_command(settings, options, stopped)}"
+            )
+        raise stopped
+    # a shard may have no group
+    empty = not summary.groups and settings.input.shard is None
+    return 0 if summary.complete and not empty else 1
 
 
-def _with_debug_command(settings: ScoreSettings, error: NoUsableReply) -> RefusedError:
-    """Return the error with the command that shows the reply to the first group that failed."""
+def _debug_command(
+    settings: ScoreSettings, options: Options, error: NoUsableReply
+) -> str:
+    """Return the command that shows the reply to the first group that failed."""
     in_order = settings.input.shard is None and settings.draw is None
-    more = [
-        "--debug",
-        *(["--limit", str(error.first)] if in_order else ["--max-failures", "0"]),
-    ]
-    more += ["--on-failure", "null"] * (
-        settings.on_failure == "drop"
-    )  # dropped records need a file
-    words = debug_command(settings.input.source, settings.output, *more)
-    error.set(remedy=f"to see a reply: {words}")
-    return error
+    more: dict[str, Any] = {"limit": error.first} if in_order else {"max_failures": 0}
+    if settings.on_failure == "drop":  # dropped records need a file
+        more["on_failure"] = "null"
+    leave = ("summary", "progress")
+    source = settings.input.source
+    return command_line(options, "score", source, "-", leave=leave, debug=True, **more)
 
 
 def _refuse_swapped(source: str, output: str) -> None:
-    """Raise UsageError if INPUT does not exist and OUTPUT does, with a name that is near, if there is one."""
-    if (
-        not Location(source).local
-        or not Path(output).is_file()
-        or Location(source).many
-    ):
+    """Raise UsageError if INPUT does not exist and OUTPUT does, with the name that is nearest."""
+    location = Location(source)
+    swapped = location.local and not location.many and Path(output).is_file()
+    if not swapped or Path(source).exists():
         return
-    from ruler_cli.settings.suggestions import suggest_file
-
-    if Path(source).exists():
-        return
-    if near := suggest_file(source, output):
-        raise UsageError(f"{source}: no such file; did you mean {near}?")
-    raise UsageError(
-        f"{source}: no such file, but OUTPUT {output} is one; INPUT comes first: are they swapped?"
-    )
+    near = suggest_file(source, output)
+    remedy = f"did you mean {near}?" if near else "are INPUT and OUTPUT swapped?"
+    raise UsageError("no such file", remedy, place=source)
 
 
 def _refuse_run(settings: ScoreSettings) -> None:
@@ -154,130 +259,106 @@ def _refuse_run(settings: ScoreSettings) -> None:
 
 
 def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
-    """Refuse a run that Ray cannot do, and options of Ray without `--engine ray`.
+    """Raise UsageError for a run that Ray cannot do, and for options of Ray without it.
 
-    UsageError, or RefusedError if no Ray answers at the address.
+    RefusedError if no Ray answers at the address.
     """
     if options.engine != "ray":
         for option in ("ray_address", "ray_workers"):
-            # a line in ruler.toml is for the runs that use Ray
-            if option in options.origins and options.origins[option].rank > 1:
-                raise UsageError(
-                    "is for workers of Ray",
-                    Sentence("give {engine:ray} too, or leave it out"),
-                    option=option,
-                )
+            if (
+                options.rank(option) > FILE
+            ):  # a line of the file is for the runs that use Ray
+                raise UsageError("needs {engine:ray}", "add it", option=option)
         return
-    if settings.input.shard is not None:
-        raise UsageError(
-            "workers of Ray share the whole input already",
-            "leave it out, or --engine ray",
-            option="shard",
-        )
+    wrong = partial(UsageError, option="engine", value="ray")
     source = settings.input.source
-    if (
-        source == "-"
-        or source.startswith(("/dev/", "/proc/"))
-        or Path(source).is_fifo()
-    ):
-        remedy = "give the input as a file, or leave out --engine"
-        raise UsageError(
-            "stdin cannot be read by other processes",
-            remedy,
-            option="engine",
-            value="ray",
+    if settings.input.shard is not None:
+        raise wrong(
+            "shares all of INPUT among its workers", Sentence("leave out {shard}")
+        )
+    special = source == "-" or source.startswith(("/dev/", "/proc/"))
+    if special or Path(source).is_fifo():
+        raise wrong("its workers cannot read stdin", "give INPUT as a file")
+    if settings.ledger is None:
+        raise wrong(
+            "its workers keep replies in the ledger",
+            Sentence("leave out {ledger:none}"),
         )
     if find_spec("ray") is None:
-        raise UsageError(
-            "ray is not installed",
-            "install it with: pip install ray",
-            option="engine",
-            value="ray",
-        )
+        raise wrong("Ray is not installed", "pip install ray")
     address = options.ray_address or os.environ.get("RAY_ADDRESS") or ""
-    if address.startswith("ray://"):
-        remedy = "give host:port of the cluster and run there, or hand the command to it: ray job submit"
-        raise UsageError(
-            "ray:// leads to Ray Client", remedy, **_address_from(options, address)
-        )
-    _refuse_unreachable(options, address)
-
-
-def _address_from(options: Options, address: str) -> dict[str, str]:
-    """Return the option, or the variable, that gives the address of Ray, for an error."""
+    place: dict[str, Any] = {"place": f"RAY_ADDRESS {address}"}
     if options.ray_address:
-        return {"option": "ray_address", "value": address}
-    return {"place": f"RAY_ADDRESS {address}"}
+        place = {"option": "ray_address", "value": address}
+    if address.startswith("ray://"):
+        remedy = "give host:port on a machine of the cluster, or use `ray job submit`"
+        raise UsageError("is an address of Ray Client", remedy, **place)
+    if not _answers(address):
+        remedy = "`ray status` tells the address; without one a cluster is started here"
+        raise RefusedError("no Ray answers there", remedy, **place)
 
 
-def _refuse_unreachable(options: Options, address: str) -> None:
-    """Raise RefusedError if no Ray answers at an address.
+def _answers(address: str) -> bool:
+    """Tell if a Ray cluster answers at an address; `auto` and the like are Ray's.
 
-    Ray itself tries for minutes, in C++ code that cannot be stopped: so another process asks, with a timeout.
+    Ray itself tries for minutes, in C++ code that cannot be stopped, so another process asks.
     """
     host, _, port = address.rpartition(":")
-    if (
-        not host or not port.isdecimal() or not 0 < int(port) < 65536
-    ):  # `auto` and the like are Ray's
-        return
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        return True
+    command = (
+        sys.executable,
+        "-m",
+        "ray.scripts.scripts",
+        "health-check",
+        "--address",
+        address,
+    )
     try:
         socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
-        health_check = [
-            sys.executable,
-            "-m",
-            "ray.scripts.scripts",
-            "health-check",
-            "--address",
-            address,
-        ]
-        subprocess.run(  # noqa: S603 - Ray's own
-            health_check, capture_output=True, check=True, timeout=2 * _PATIENCE
-        )
+        subprocess.run(command, capture_output=True, check=True, timeout=2 * _PATIENCE)  # noqa: S603 - Ray's own
     except (OSError, subprocess.SubprocessError):
-        told = "`ray status` on a machine of the cluster tells the address, or leave it out to start one here"
-        raise RefusedError(
-            "no Ray answers there", told, **_address_from(options, address)
-        ) from None
+        return False
+    return True
 
 
-def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
-    """Warn of options that mislead, and say which figures rest on a shard only."""
+def _warnings(settings: ScoreSettings, *, quiet: bool) -> Iterator[str]:
+    """Yield a sentence for each option that misleads, and what rests on a shard only."""
     from ruler_cli.judges.resolve import address_note
 
     if not quiet:
-        print_note(
-            *dict.fromkeys(
-                note for judge in settings.judges if (note := address_note(judge))
-            )
-        )
+        notes = [address_note(judge) for judge in settings.judges]
+        yield from dict.fromkeys(note for note in notes if note)
     if settings.spend == "spread" and settings.draw is None and not quiet:
-        print_note(
-            "--spend spread: has an effect with --max-cost only; here all groups are asked about"
-        )
+        yield "--spend spread has an effect only with --max-cost"
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
     if settings.ask.order == "input" and repeated:
-        print_note(
-            "warning: --order input: every pass shows the same order, so what a judge gives a "
-            "position for itself counts as reliability and weight; leave it out to have that cancel"
+        yield (
+            "warning: with --order input every pass has the same order, so position bias counts as "
+            "reliability and weight"
         )
     ledger = settings.ledger if settings.cached_only and not settings.ledgers else None
     if ledger is not None and ledger != default_path() and not ledger.exists():
-        print_note(
-            f"warning: --cached-only: there is no ledger at {ledger} yet, so nothing is answered; "
-            "check --ledger"
-        )
+        yield f"warning: there is no ledger at {ledger}, so --cached-only finds no reply"
     if settings.input.shard is not None and repeated and not quiet:
-        print_note(
-            f"{settings.input.shard}: reliability and weight rest on this shard's groups here, scores "
-            "do not; the last run, over the whole file, writes those of the whole"
+        yield (
+            f"{settings.input.shard}: reliability and weight are those of this shard; the last run, over "
+            "the whole file, writes them for all"
         )
-    if not settings.cached_only and (clause := _requests_in_batches(settings)):
-        print_note(
-            f"warning: {clause}: those of this input are asked, and paid for, once more"
-        )
+    open_requests = 0 if settings.cached_only else _open_requests(settings)
+    if open_requests:
+        are = f"{count(open_requests, 'request')} of this ledger"
+        yield f"warning: {are} are out in batches; those of INPUT are asked, and paid for, again"
 
 
-def _run(
+def _open_requests(settings: ScoreSettings) -> int:
+    """Return the number of requests that open batches of the ledger hold."""
+    from ruler_cli.runs.batch.journal import count_open_requests
+
+    return 0 if settings.ledger is None else count_open_requests(settings.ledger)
+
+
+def _judge_here(
     settings: ScoreSettings,
     options: Options,
     record: RunRecord,
@@ -287,144 +368,100 @@ def _run(
     from ruler_cli.runs.file import score
 
     progress = options.progress
-    if (
-        progress == "auto"
-        and settings.output == "-"
-        and sys.stdout is not None
-        and sys.stdout.isatty()
-    ):
-        progress = "log"  # records are printed on the same terminal
+    shared = settings.output == "-" and sys.stdout is not None and sys.stdout.isatty()
+    if progress == "auto" and shared:  # records are printed on the same terminal
+        progress = "log"
     with closing(Console(progress, settings.input.source)) as console:
         record.begin(settings, console)
-        return run_interruptible(
-            partial(run or score, settings, console), record.interrupted
-        )
+        main = partial(run or score, settings, console)
+        return run_interruptible(main, record.interrupted)
 
 
-def _run_on_ray(
+def _judge_on_ray(
     settings: ScoreSettings, options: Options, record: RunRecord
 ) -> RunResult:
+    from ruler_cli.files.output import open_output
     from ruler_cli.judges.resolve import ResolvedJudge
+    from ruler_cli.runs.cluster import ray_session, score_on_ray
     from ruler_cli.runs.file import resolve_judges
 
     judges = resolve_judges(settings)
-    if settings.cached_only or all(
-        isinstance(judge, ResolvedJudge) and judge.embedded for judge in judges
-    ):
-        return _run(
-            settings, options, record
-        )  # there is no call that a worker could make
-    if settings.ledger is None:
-        raise UsageError(
-            "workers keep replies in the ledger",
-            "leave out --ledger none",
-            option="engine",
-            value="ray",
-        )
-    from ruler_cli.files.output import open_output
-    from ruler_cli.runs.cluster import ray_session, score_on_ray
-
+    embedded = (isinstance(judge, ResolvedJudge) and judge.embedded for judge in judges)
+    if settings.cached_only or all(embedded):  # there is no call for a worker to make
+        return _judge_here(settings, options, record)
     with open_output(settings.input.source, settings.output):
         pass  # fails now if it cannot be written
     workers = options.ray_workers or _WORKERS
     with ray_session(options.ray_address, workers) as ray:
-        return _run(
-            settings, options, record, partial(score_on_ray, ray=ray, workers=workers)
-        )
+        run = partial(score_on_ray, ray=ray, workers=workers)
+        return _judge_here(settings, options, record, run)
 
 
-def _requests_in_batches(settings: ScoreSettings) -> str | None:
-    """Return a clause on requests of the ledger in open batches, None if there are none."""
-    from ruler_cli.runs.batch.journal import count_open_requests
-
-    number = 0 if settings.ledger is None else count_open_requests(settings.ledger)
-    are = "is" if number == 1 else "are"
-    return (
-        f"{count(number, 'request')} of this ledger {are} out in batches"
-        if number
-        else None
-    )
-
-
-def _print_next(settings: ScoreSettings, options: Options, result: RunResult) -> None:
-    """Name OUTPUT, and the command that follows; if the run was stopped its error names the command."""
+def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
+    """Yield sentences on the files of a run."""
     from ruler_cli.files.output import failed_path
 
-    clauses, failed, summary = list[str](), failed_path(settings), result.summary
+    summary, output, failed = (
+        result.summary,
+        Location(settings.output),
+        failed_path(settings),
+    )
     dropped = settings.on_failure == "drop" and summary.failed
+    if failed is not None and (summary.unreadable or dropped) and failed.exists():
+        what = "dropped records and unreadable lines" if dropped else "unreadable lines"
+        again = ""
+        if _replaced(settings, result):
+            again = "; INPUT no longer has them, so score that file with --retry-failed"
+        yield f"{what} are in {failed}{again}"
+    there = output.remote or output.real.exists()
+    if not (result.whole or summary.scored or output.stream) and there:
+        yield f"nothing was scored; {output.shown} is unchanged"
+        if result.stopped is None:
+            yield from _partial_output(settings)
+    if result.whole and not output.stream:
+        yield f"written to {output.shown}"
+
+
+def _replaced(settings: ScoreSettings, result: RunResult) -> bool:
+    """Tell if OUTPUT took the place of INPUT, without the records that were dropped."""
     output = Location(settings.output)
-    lost = (
+    dropped = settings.on_failure == "drop" and result.summary.failed
+    return bool(
         dropped
         and result.whole
         and not output.stream
         and output.same(settings.input.source)
     )
-    if failed is not None and (summary.unreadable or dropped) and failed.exists():
-        what = (
-            "dropped records and what is not readable are"
-            if dropped
-            else "what is not readable is"
-        )
-        gone = (
-            "; INPUT has them no more, so score that file, with --retry-failed"
-            if lost
-            else ""
-        )
-        print_note(f"{what} in {failed}{gone}")
-    if not (result.whole or summary.scored or output.stream) and (
-        output.remote or output.real.exists()
-    ):
-        print_note(f"nothing was scored: {output.shown} stays as it was")
-        if result.stopped is None:
-            _print_partial_output(settings)
-    if result.whole and not output.stream:
-        clauses.append(f"written to {output.shown}")
-    following = (
-        None
-        if result.stopped
-        else _next_command(settings, options, summary, again=not lost)
-    )
-    if following:
-        clauses.append(f"next: {following}")
-    if clauses:
-        print_note("; ".join(clauses))  # not wrapped: a command is copied
 
 
-def _next_command(
-    settings: ScoreSettings, options: Options, summary: Summary, *, again: bool
-) -> str | None:
-    """Return the command that helps after a run: one for its failures, else `ruler report`.
-
-    `again` tells if the same command finds in INPUT what failed.
-    """
-    if summary.unanswered and (clause := _requests_in_batches(settings)):
-        print_note(f"{clause}; `{collect_command()}` takes in what is answered by now")
-        return collect_command()
-    if any(summary.failed.get(kind) for kind in ("reply", "transport", "refused")):
+def _next_command(settings: ScoreSettings, options: Options, result: RunResult) -> str:
+    """Return the command that helps after a run: one for its failures, else `ruler report`; or nothing."""
+    summary, files = result.summary, (settings.input.source, settings.output)
+    if summary.unanswered and (number := _open_requests(settings)):
+        print_note(f"{count(number, 'request')} of this ledger are out in batches")
+        leave = {*options.origins} - {"ledger", "config"}
+        return command_line(options, "batch collect", leave=leave)
+    if any(summary.failed.get(kind) for kind in _ASKED_AGAIN):
         if settings.ledger is None:
             print_note(
                 "no reply is kept: another run asks about all groups, at the full cost"
             )
-        elif again:
-            same = same_command(settings.input.source, settings.output)
+        elif not _replaced(settings, result):
             if summary.failed.get("reply") and not options.debug:
-                return f"{same} --debug"
+                return command_line(options, "score", *files, debug=True)
             if not summary.unanswered:
-                return same if options.retry_failed else f"{same} --retry-failed"
+                return command_line(options, "score", *files, retry_failed=True)
     target = Path(settings.output)
     local = Location(settings.output).local and target.is_file()
     if not summary.scored or settings.input.shard is not None or not local:
-        return None
-    return shlex.join(["ruler", "report", settings.output])
+        return ""
+    return command_line(Options(), "report", settings.output)
 
 
-def _print_partial_output(settings: ScoreSettings) -> None:
-    """Name the files of a run that was stopped before its end."""
-    output = settings.output
-    if Location(output).remote:
-        public = Location(output).public
-        print_note(f"{public} is as it was: it is written when the run is at its end")
-        return
-    partial_file = Path(output + ".partial")
-    if output != "-" and partial_file.exists():
-        print_note(f"finished groups are in {partial_file}")
+def _partial_output(settings: ScoreSettings) -> Iterator[str]:
+    """Yield where the groups of a run are that stopped before its end."""
+    output = Location(settings.output)
+    if output.remote:
+        yield f"{output.public} is unchanged: it is written at the end of a run"
+    elif not output.stream and Path(settings.output + ".partial").exists():
+        yield f"finished groups are in {settings.output}.partial"

@@ -6,13 +6,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.arguments import Scored
-from ruler_cli.cli.command import with_options
+from ruler_cli.cli.command import run_command
+from ruler_cli.cli.options import (
+    Answer,
+    By,
+    Config,
+    Format,
+    GroupBy,
+    Grouping,
+    KeepMost,
+    Labels,
+    MaxRecord,
+    Messages,
+    Prompt,
+    Scored,
+    Where,
+)
 from ruler_cli.cli.progress import Console, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count, counts
 from ruler_cli.errors import UsageError
-from ruler_cli.runs.load_settings import scored_input
+from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
@@ -20,8 +34,8 @@ if TYPE_CHECKING:
     from ruler_cli.results.select import Keep
 
 
-@with_options("select")
 def command(
+    ctx: typer.Context,
     source: Scored,
     output: Annotated[
         str,
@@ -30,7 +44,18 @@ def command(
             help="JSON lines; a list as .json, a table as .parquet; `-` is stdout.",
         ),
     ],
-    options: Options,
+    where: Where = None,
+    keep: KeepMost = None,
+    by: By = None,
+    answer: Answer = None,
+    labels: Labels = None,
+    format: Format = "auto",
+    group_by: GroupBy = None,
+    grouping: Grouping = "auto",
+    messages: Messages = None,
+    prompt: Prompt = None,
+    max_record: MaxRecord = 512,
+    config: Config = None,
 ) -> int:
     """Keep groups and rollouts of a scored file by their scores.
 
@@ -48,6 +73,10 @@ def command(
     Exit codes: 0 written, also when nothing is left; 1 written, but some lines could not be read; 2 bad
     usage, unreadable input, no group with the figure of a condition, or nothing left of SCORED in its place.
     """
+    return run_command(ctx, _run, source, output)
+
+
+def _run(options: Options, source: str, output: str) -> int:
     with unwind_on_signal():
         from ruler_cli.results.conditions import parse_condition
         from ruler_cli.results.select import select

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,8 +17,12 @@ import typer
 
 from ruler_cli import __version__
 from ruler_cli.cli.config import judge_facts, public_value
-from ruler_cli.cli.messages import command_words, exit_code_of, hide_keys, print_note
-from ruler_cli.cli.parse_options import readable_options
+from ruler_cli.cli.messages import (
+    command_words,
+    exit_code_of,
+    hide_keys,
+    print_note,
+)
 from ruler_cli.cli.report_sentences import (
     FEW,
     given,
@@ -31,7 +35,6 @@ from ruler_cli.cli.report_sentences import (
 )
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count, counts, iso, seconds, short, shorten, usd
-from ruler_cli.cli.usage_errors import usage_sentence
 from ruler_cli.errors import (
     InterruptedRun,
     OutputError,
@@ -42,14 +45,13 @@ from ruler_cli.errors import (
 from ruler_cli.files.atomic import LocalFile
 from ruler_cli.files.file_names import FOREIGN, TEXT
 from ruler_cli.files.location import Location
-from ruler_cli.settings.options import long_names
+from ruler_cli.settings.options import NAMES, Options
 from ruler_cli.types import BatchFigures, Summary
 
 if TYPE_CHECKING:
     from ruler_cli.cli.progress import Console
     from ruler_cli.runs.file import RunResult
     from ruler_cli.settings.models import ScoreSettings
-    from ruler_cli.settings.options import Options
 
 _NAMED = 3
 """Rollouts, and pairs of judges, that are named; `--summary` lists more."""
@@ -253,7 +255,7 @@ class RunRecord:
             files = (
                 output + ".partial",
                 *([options.failed] if options.failed else []),
-                *(options.ledger or []),
+                *options.ledgers,
             )
             refuse_summary(options.summary, source, output, map(str, files))
         self._path = None if options.dry_run else options.summary
@@ -275,12 +277,11 @@ class RunRecord:
             "ended_at": None,
             "exit_code": None,
             "settings": {
-                long_names(field)[0].removeprefix("--"): {
-                    "value": public_value(field, value),
+                NAMES.get(name, name): {
+                    "value": public_value(name, origin.given),
                     "from": origin.place,
                 }
-                for field, origin in options.origins.items()
-                if (value := getattr(options, field)) is not None
+                for name, origin in options.origins.items()
             },
             "judges": [],
         }
@@ -488,19 +489,11 @@ def refuse_summary(path: Path, source: str, output: str, files: Iterable[str]) -
         )
 
 
-def record_refusal(words: Sequence[str], error: Exception, code: int) -> None:
-    """Write the summary of a refused command line of `score`, if `--summary` or its variable names a file.
-
-    An argument that is missing makes another its value, so no file is replaced but a summary.
-    """
-    options, arguments = readable_options("score", words)
-    given = options.summary or os.environ.get("RULER_SUMMARY")
-    if not given:
+def record_refusal(words: Mapping[str, Any], error: RulerError) -> None:
+    """Write the summary of a command line of `score` that is refused, given the words of its options."""
+    if words.get("summary") is None:
         return
-    path, (source, output) = Path(given), (*arguments, "", "")[:2]
-    if path.is_file() and not path.read_bytes()[:20].startswith(b'{\n  "version":'):
-        return
+    source, output = words["source"], words["output"]
     with suppress(RulerError, OSError):
-        RunRecord(replace(options, summary=path), source, output).end(
-            code, usage_sentence(error)
-        )
+        record = RunRecord(Options(summary=words["summary"]), source, output)
+        record.end(error.exit_code, command_words(error))

@@ -231,7 +231,7 @@ class GroupRun:
         settings = self.runner.settings
         if settings.input.outcome is not None:
             return passed(rollout.outcome)
-        return passed(rollout.reward) if settings.combine.by_outcome else None
+        return passed(rollout.reward) if settings.combine.order_by_outcome else None
 
     @property
     def _tokens(self) -> float:

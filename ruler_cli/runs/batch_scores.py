@@ -100,7 +100,7 @@ class BatchScores:
 
     def figures(self) -> BatchFigures:
         """Return the figures of the batch so far."""
-        checked = self._how.by_outcome or self._input.outcome is not None
+        checked = self._how.order_by_outcome or self._input.outcome is not None
         return self._batch.figures(debias=self._how.debias, checked=checked)
 
     @cached_property

@@ -251,7 +251,7 @@ def _by_rewards(
 
     Scores that become equal by that are no signal; equal ones that then differ are no signal of the judges.
     """
-    by_outcome = how.by_outcome and result.outcomes
+    by_outcome = how.order_by_outcome and result.outcomes
     if how.blend is None and not by_outcome:
         return scores
     values = scores.scores

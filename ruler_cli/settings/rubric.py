@@ -1,4 +1,4 @@
-"""Rubrics: another scale than 0 to 1 in the grading standards, found before a judge is asked.
+"""Rubrics: read from a file, and refused if they name another scale than 0 to 1.
 
 A judge that follows such a rubric answers 85, which is no score, or means by 1 the worst of 1 to 5.
 """
@@ -6,7 +6,15 @@ A judge that follows such a rubric answers 85, which is no score, or means by 1 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from ruler_cli.errors import UsageError
+from ruler_cli.settings.suggestions import other_file
+
+_FILE_NAME = re.compile(r"\S*/\S*|[^\s.]\S*\.[A-Za-z]\w{0,7}")
+"""One word that is a path, or that ends as a file's name does: it is no rubric."""
 
 _HIGH = r"(?:[2-9]|[1-9]\d+)(?:\.0+)?(?![\d.]*\d)"
 _TO = r" ?%? ?(?:to|through|and|-|–|—|\.\.) ?"
@@ -42,6 +50,39 @@ _UNIT = rf"(?<![\d.])0(?:\.0+)?(?:(?:{_TO}| or )1(?:\.0+)?(?![\d.]*\d|%)|, 0?\.\
 _BEGINNING = 400
 """Characters of a sentence that are searched: more than any of `_SENTENCES` spans."""
 _END = r"[\n;!?]|\. "
+
+
+def read_rubric(value: Any) -> Any:
+    """Return a rubric that is given as text or as `@FILE`; UsageError if it is empty, or names a file only."""
+    if not isinstance(value, str):
+        return value
+    wrong = partial(UsageError, option="rubric", value=value)
+    if value.startswith("@"):
+        return _text_of(value[1:], wrong)
+    if not value.strip():
+        remedy = "give a text or @FILE, or leave it out for the built-in one"
+        raise UsageError("is empty", remedy, option="rubric")
+    if _FILE_NAME.fullmatch(value.strip()):
+        raise wrong("names a file", other_file(value, f"write @{value}", before="@"))
+    return value
+
+
+def _text_of(name: str, wrong: Any) -> str:
+    """Return the text of a rubric's file."""
+    try:
+        text = Path(name).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        raise wrong(
+            "no such file", other_file(name, "check the path", before="@")
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise wrong(f"cannot be read: {reason}") from None
+    if not text or text.startswith("@"):
+        raise wrong(
+            "the file is empty" if not text else "the file's text begins with @"
+        )
+    return text
 
 
 @lru_cache(64)  # a rubric is that of many groups

@@ -1,0 +1,271 @@
+"""Command line, `RULER_*` and `ruler.toml` → options → the settings of a run."""
+
+from __future__ import annotations
+
+import glob
+import inspect
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.settings.base import unknown_option
+from ruler_cli.settings.file import ConfigFile, read_config
+from ruler_cli.settings.judges import judges_of
+from ruler_cli.settings.models import (
+    LEDGER_VARIABLE,
+    AskSettings,
+    CombineSettings,
+    InputSettings,
+    PoolSettings,
+    ScoreSettings,
+    expand_home,
+    ledger_path,
+)
+from ruler_cli.settings.options import (
+    ALIASES,
+    COMMAND_LINE,
+    COMMANDS,
+    FIELDS,
+    FILE,
+    PER_RUN,
+    VARIABLE,
+    Options,
+    Origin,
+    ScoreOptions,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_PAIR = ("api_base", "api_key_env")
+"""Options that are of one table."""
+Layer = dict[str, Origin]
+"""The values of one source, by the fields of their options."""
+
+
+def read_options(
+    command: str, names: Collection[str], given: Mapping[str, Any], config: str | None
+) -> Options:
+    """Return the options of a command: those given, else variables, else the file, else defaults.
+
+    `names` are the fields of the command's options. UsageError for a wrong value, with its source.
+    """
+    file = read_config(config or os.environ.get("RULER_CONFIG") or None, COMMANDS)
+    layers = [*_file_layers(command, names, file), _variables(names)]
+    typed = {
+        name: Origin("command line", COMMAND_LINE, value)
+        for name, value in given.items()
+    }
+    origins: Layer = {}
+    for layer in (*layers, typed):
+        origins |= _without_short_forms(layer)
+    values = {name: origin.given for name, origin in origins.items()}
+    with named_sources(origins):
+        return Options(
+            **values, command=command, config=config, file=file, origins=origins
+        )
+
+
+@contextmanager
+def named_sources(origins: Mapping[str, Origin]) -> Iterator[None]:
+    """Name the variable or the table in a UsageError on an option that nobody typed."""
+    try:
+        yield
+    except UsageError as error:
+        origin = origins.get(error.option, Origin())
+        if origin.rank == FILE:
+            error.set(place=f"{origin.place} {error.option}", option="")
+        elif origin.rank == VARIABLE:
+            error.set(place=origin.place, option="")
+        raise
+
+
+def _file_layers(
+    command: str, names: Collection[str], file: ConfigFile | None
+) -> list[Layer]:
+    """Return what `[score]` and the command's own table set.
+
+    `[score]` holds for other commands with the same options, so that they agree with the run; but endpoint and
+    key are of one table, and a price goes with its model. A command without judges takes no key of the run's.
+    """
+    if file is None:
+        return []
+    shared, own = (_table(file, name) for name in ("score", command))
+    for name in own:
+        if name not in names:
+            place = own[name].place
+            raise UsageError(f"`ruler {command}` has no option {name}", place=place)
+    left = {*_PAIR} if {*_PAIR} & own.keys() else set()
+    left |= {"price"} if "model" in own else set()
+    left |= set() if "model" in names else {"api_key_env"}
+    kept = {
+        name: value
+        for name, value in shared.items()
+        if name in names and name not in left
+    }
+    return [kept, own]
+
+
+def _table(file: ConfigFile, command: str) -> Layer:
+    place = f"{file.name} [{command.replace(' ', '.')}]"
+    layer: Layer = {}
+    for key, value in file.tables.get(command, {}).items():
+        plain = key.replace("-", "_")
+        name = ALIASES.get(plain, plain)
+        if name not in FIELDS:
+            error = unknown_option(key, (*FIELDS, *ALIASES))
+            error.set(place=place)
+            raise error
+        if name in layer:
+            raise UsageError(f"{key} sets {name} again; leave one out", place=place)
+        layer[name] = Origin(place, FILE, value)
+    return layer
+
+
+def _variables(names: Collection[str]) -> Layer:
+    """Return what variables set; an empty one sets nothing."""
+    if not any(name.startswith("RULER_") for name in os.environ):
+        return {}
+    from pydantic import create_model
+    from pydantic_settings import BaseSettings, EnvSettingsSource
+
+    known = variables_of(names)
+    fields: dict[str, Any] = {name.lower(): (Any, None) for name in known}
+    model = create_model("Variables", __base__=BaseSettings, **fields)
+    found = EnvSettingsSource(model, env_ignore_empty=True)()
+    return {
+        known[name.upper()]: Origin(name.upper(), VARIABLE, value)
+        for name, value in found.items()
+    }
+
+
+def variables_of(names: Collection[str]) -> dict[str, str]:
+    """Return the variables of options, each with the field that it sets."""
+    own = {name: name for name in names if name not in PER_RUN}
+    second = {alias: name for alias, name in ALIASES.items() if name in own}
+    return {f"RULER_{name.upper()}": field for name, field in (own | second).items()}
+
+
+def _without_short_forms(layer: Layer) -> Layer:
+    """Write `quiet` and `no_cache` as what they stand for."""
+    layer = dict(layer)
+    quiet = layer.pop("quiet", Origin())
+    if quiet.given:
+        layer["progress"] = replace(quiet, given="none")
+    no_cache = layer.pop("no_cache", Origin())
+    if no_cache.given:
+        if layer.get("ledger", no_cache).given not in (True, "none", ["none"]):
+            problem = Sentence("keeps nothing, so it cannot be with {ledger}")
+            raise UsageError(problem, "leave one out", option="no_cache")
+        layer["ledger"] = replace(no_cache, given="none")
+    return layer
+
+
+def score_settings(
+    options: Options, source: str = "-", output: str = "-"
+) -> ScoreSettings:
+    """Return the settings of a run; UsageError if an option is wrong or contradicts another one."""
+    with named_sources(options.origins):
+        judges = judges_of(options)
+        stronger = None if options.escalate is None else judges.pop()
+        ledger, others = _ledgers(options.ledgers)
+        return _part(
+            ScoreSettings,
+            options,
+            input=input_settings(options, source),
+            output=output,
+            judge=judges[0],
+            panel=tuple(judges[1:]),
+            escalate=stronger,
+            ask=_part(AskSettings, options),
+            pool=_part(PoolSettings, options),
+            combine=_part(CombineSettings, options),
+            ledger=ledger,
+            ledgers=others,
+        )
+
+
+def input_settings(options: Options, source: str) -> InputSettings:
+    """Return how the records of INPUT are read."""
+    return _part(InputSettings, options, source=source)
+
+
+def scored_input(options: Options, source: str) -> InputSettings:
+    """Return how the records of a scored file are read; its outcome is what `labels` names."""
+    read = input_settings(options, source)
+    return replace(read, outcome=options.labels, outcome_option="labels")
+
+
+def _part(kind: Callable[..., T], options: Options, **others: Any) -> T:
+    """Return settings of a kind: `others`, and the options with the names of its fields."""
+    names = {one.name for one in fields(kind)} & FIELDS - others.keys()  # type: ignore[arg-type]
+    return kind(**{name: getattr(options, name) for name in names}, **others)
+
+
+def _ledgers(names: list[str]) -> tuple[Path | None, tuple[Path, ...]]:
+    """Return the ledger that is written, None for none, and the others, which are only read."""
+    first, others = (names or [os.environ.get(LEDGER_VARIABLE, "")])[0], names[1:]
+    wrong = {"option": "ledger"}
+    if _is_pattern(first):
+        remedy = "name the ledger that is written before the pattern"
+        raise UsageError("is a pattern", remedy, **wrong, value=first)
+    if others and ("none" in names or "" in names):
+        raise UsageError(
+            "stands beside other ledgers", "leave it out", **wrong, value="none"
+        )
+    paths = [path for other in others for path in _matches(other)]
+    return ledger_path(first), tuple(paths)
+
+
+def _is_pattern(name: str) -> bool:
+    """Tell if a name is a pattern; the name of a file that exists is none."""
+    return glob.has_magic(name) and not expand_home(name).exists()
+
+
+def _matches(name: str) -> list[Path]:
+    """Return the ledgers that a name or a pattern matches, sorted."""
+    if not _is_pattern(name):
+        return [expand_home(name)]
+    paths = sorted(map(Path, glob.glob(str(expand_home(name)))))  # noqa: PTH207 - a pattern may begin at the root
+    if not paths:
+        raise UsageError(
+            "no file matches", "check the path", option="ledger", value=name
+        )
+    return paths
+
+
+def _typed_as(
+    model: Callable[P, object],
+) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """Give a function of options the parameters of their model, for type checkers and editors."""
+
+    def typed(function: Callable[..., T]) -> Callable[P, T]:
+        function.__signature__ = inspect.signature(model)  # type: ignore[attr-defined]
+        return function
+
+    return typed
+
+
+@_typed_as(ScoreOptions)
+def load_settings(**options: Any) -> ScoreSettings:
+    """Return the settings of a run from options of `ruler score`, named as on the command line.
+
+    `load_settings(model=["fast", "strong"], passes=4, max_cost=20)`. An option that is not given, or None,
+    has the value of its variable, else of `ruler.toml` in the working directory, else its default; but
+    `ledger=None` keeps no replies. `config` names another file, or "none". UsageError if an option is wrong
+    or contradicts another one; nothing is printed.
+    """
+    names = [one.name for one in fields(ScoreOptions)]
+    given = {}
+    for key, value in options.items():
+        name = ALIASES.get(key, key)
+        if name not in names:
+            raise unknown_option(key, names)
+        if value is not None or name == "ledger":
+            given[name] = "none" if value is None else value
+    config = given.pop("config", None)
+    config = config if config is None else str(config)
+    return score_settings(read_options("score", names, given, config))
