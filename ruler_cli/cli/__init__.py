@@ -52,7 +52,12 @@ class _Commands(MutableMapping[str, Any]):
             if hasattr(module, "app"):
                 one.add_typer(module.app, name=name)
             else:
-                one.command(name, cls=SectionedCommand)(module.command)
+                settings = _SETTINGS["context_settings"] | getattr(
+                    module, "SETTINGS", {}
+                )
+                one.command(name, cls=SectionedCommand, context_settings=settings)(
+                    module.command
+                )
             # a single command, or a group of one group
             made: Any = typer.main.get_command(one)
             self._made[name] = made.commands[name] if hasattr(module, "app") else made

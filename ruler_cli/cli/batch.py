@@ -351,7 +351,7 @@ def _say_submitted(result: SubmitResult, again: str, options: Options) -> int:
     missing, then = (
         result.missing,
         ""
-        if wait
+        if options.wait
         else f"; `{ledger_command(options, 'batch collect')}` takes the answers in",
     )
     parts = (

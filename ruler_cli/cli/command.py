@@ -38,11 +38,6 @@ def run_command(
     """
     command = ctx.command_path.partition(" ")[2]
     words = ctx.params
-    typed = {
-        name: value
-        for name, value in words.items()
-        if name in FIELDS and _is_typed(ctx, name)
-    }
     options: Options | None = None
 
     def resume() -> str:
@@ -58,9 +53,7 @@ def run_command(
     with report_errors(resume):
         warn_of_variables()
         try:
-            options = read_options(
-                command, FIELDS & words.keys(), typed, words["config"]
-            )
+            options = options_of(ctx, command)
         except RulerError as error:
             if refused is not None:
                 refused(words, error)
@@ -69,10 +62,16 @@ def run_command(
             return main(options, *arguments)
 
 
-def _is_typed(ctx: typer.Context, name: str) -> bool:
-    """Tell if an option stands on the command line."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+def options_of(ctx: typer.Context, command: str) -> Options:
+    """Return the options of a command: those that were typed, and what variables and the file set."""
+    typed = {}
+    for name in FIELDS & ctx.params.keys():
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            typed[name] = ctx.params[name]
+    return read_options(
+        command, FIELDS & ctx.params.keys(), typed, ctx.params["config"]
+    )
 
 
 def warn_of_variables() -> None:

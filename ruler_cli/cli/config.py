@@ -11,15 +11,15 @@ from typing import Annotated, Any
 
 import typer
 
-from ruler_cli.cli.command import run_command
-from ruler_cli.cli.messages import hide_keys, one_line
-from ruler_cli.cli.options import AsJson, Config, JudgeModel
+from ruler_cli.cli.command import options_of, warn_of_variables
+from ruler_cli.cli.messages import hide_keys, one_line, report_errors
+from ruler_cli.cli.options import AsJson, Config
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.judges import judges_of, other_judges
 from ruler_cli.settings.keys import HIDDEN, looks_like_key, without_keys
-from ruler_cli.settings.load import read_options, score_settings
+from ruler_cli.settings.load import named_sources, score_settings
 from ruler_cli.settings.models import JudgeSettings, ledger_path
 from ruler_cli.settings.options import COMMANDS, FIELDS, NAMES, Options, Origin
 from ruler_cli.settings.suggestions import nearest, question
@@ -30,16 +30,23 @@ _SECRET = re.compile(
     r"key|token$|secret|auth|password|header|credential|cookie", re.IGNORECASE
 )
 """Names of parameters whose values may be keys."""
+_LONG = {"model": "judge_model", "wait_timeout": "timeout"}
 _JUDGE_FACTS = ("via", "price", "rpm", "tpm", "concurrency", "max_outage", "timeout")
+
+
+SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+"""The words are another command line, which is read by its own command."""
 
 
 def command(
     ctx: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[COMMAND]", help="A command; `score` by default."),
+        typer.Argument(
+            metavar="[COMMAND] [OPTION]...",
+            help="A command line to explain; `score` by default.",
+        ),
     ] = None,
-    model: JudgeModel = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> int:
@@ -51,56 +58,62 @@ def command(
     \b
     Example:
       ruler config
-      ruler config batch submit -m strong
+      ruler config check -m offline --passes 4
 
     Exit codes: 0 printed; 2 bad usage, or a mistake in ruler.toml.
     """
-    return run_command(ctx, _run, " ".join(words or ["score"]))
-
-
-def _run(own: Options, command: str) -> int:
-    if command not in COMMANDS:
-        near = question(nearest(command, COMMANDS))
-        raise UsageError(f"no command with options: {command}{near}")
-    names = option_fields(command)
-    given = {
-        name: origin.given
-        for name, origin in own.origins.items()
-        if origin.rank == 3 and name in names
-    }
-    given.pop("as_json", None)
-    path = None if own.config is None else str(own.config)
-    options = read_options(command, names, given, path)
-    facts = _facts(command, names, options)
-    if own.as_json:
-        typer.echo(hide_keys(json.dumps(facts, indent=2, default=str)))
-    else:
-        typer.echo("\n".join(one_line(hide_keys(line)) for line in _page(facts)))
-    if facts["judges"]:
-        score_settings(options)  # says what the command would refuse
+    with report_errors():
+        warn_of_variables()
+        given = [word for word in words or () if word != "--json"]
+        name, rest = _split(given)
+        file = [] if config is None else ["--config", config]
+        found = _context(name, [*file, *rest])
+        options = options_of(found, name)
+        with named_sources(options.origins):
+            facts = _facts(name, found, options)
+            if as_json or given != [*(words or ())]:
+                typer.echo(hide_keys(json.dumps(facts, indent=2, default=str)))
+            else:
+                lines = map(hide_keys, _page(facts))
+                typer.echo("\n".join(map(one_line, lines)))
+            if facts["judges"]:
+                score_settings(options)  # says what the command would refuse
     return 0
 
 
-def option_fields(command: str) -> list[str]:
-    """Return the fields of a command's options, in the order of its help."""
-    from typer.main import get_command
+def _split(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the command that the words begin with, `score` for none, and the words after it."""
+    for length in (2, 1):
+        if (name := " ".join(words[:length])) in COMMANDS:
+            return name, list(words[length:])
+    if words and not words[0].startswith("-"):
+        near = question(nearest(words[0], COMMANDS))
+        raise UsageError(f"no command with options: {words[0]}{near}")
+    return "score", list(words)
 
+
+def _context(name: str, words: Sequence[str]) -> Any:
+    """Return what typer reads of a command line, with `-` for arguments that are left out."""
     from ruler_cli.cli import app
 
-    found: Any = get_command(app)
-    for word in command.split():
+    found: Any = typer.main.get_command(app)
+    for word in name.split():
         found = found.commands[word]
-    return [one.name for one in found.params if one.name in FIELDS]
+    required = [one for one in found.params if one.param_type_name == "argument"]
+    return found.make_context(f"ruler {name}", [*words, *("-" for _ in required)])
 
 
-def _facts(command: str, names: Sequence[str], options: Options) -> dict[str, Any]:
+def _facts(command: str, ctx: Any, options: Options) -> dict[str, Any]:
     """Return what `--json` prints."""
-    shown = {}
-    for name in names:
-        value = public_value(name, _value(name, options))
-        if value not in (None, False, (), [], {}):
-            origin = options.origins.get(name, Origin())
-            shown[NAMES.get(name, name)] = {"value": value, "from": origin.place}
+    names = [one.name for one in ctx.command.params if one.name in FIELDS]
+    shown = {
+        long_name(name): {
+            "value": value,
+            "from": options.origins.get(name, Origin()).place,
+        }
+        for name in names
+        if (value := public_value(name, options)) not in (None, False, [])
+    }
     judges = judges_of(options) if "model" in names else []
     others = other_judges(options, judges) if judges else []
     file = options.file
@@ -116,29 +129,29 @@ def _facts(command: str, names: Sequence[str], options: Options) -> dict[str, An
     }
 
 
-def _value(name: str, options: Options) -> Any:
-    """Return the value of an option as it was given, else what is used without it."""
-    if name in options.origins:
-        return options.origins[name].given
+def long_name(name: str) -> str:
+    """Return the long name of an option, by its field."""
+    return _LONG.get(name, NAMES.get(name, name)).replace("_", "-")
+
+
+def public_value(name: str, options: Options) -> Any:
+    """Return the value of an option, or what is used without it, but for what may be a key or a password."""
+    value = getattr(options, name)
     if name == "model":
-        return [JudgeSettings().model]
+        return [without_keys(one) for one in value or [JudgeSettings().model]]
     if name == "ledger":
-        return str(ledger_path(""))
-    return getattr(options, name)
-
-
-def public_value(name: str, value: Any) -> Any:
-    """Return a value without what may be a key or a password."""
+        return [*options.ledgers] or [str(ledger_path(""))]
+    if name == "param":
+        return [_public_param(key, json.dumps(own)) for key, own in value.items()]
+    if name == "price":
+        return [f"{prompt:g},{completion:g}" for prompt, completion in value]
     if name == "api_base" and value:
         return Location(value).public
-    if name == "param" and isinstance(value, Mapping):
-        return [_public_param(key, json.dumps(own)) for key, own in value.items()]
-    if name == "param" and value:
-        texts = value.split() if isinstance(value, str) else value
-        return [_public_param(*text.partition("=")[::2]) for text in texts]
-    if isinstance(value, list | tuple):
+    if isinstance(value, tuple):
         return [without_keys(str(one)) for one in value]
-    return without_keys(str(value)) if isinstance(value, str | Path) else value
+    if name in options.origins and not isinstance(value, bool | int | float | None):
+        return without_keys(str(options.origins[name].given))
+    return value
 
 
 def _public_param(name: str, value: str) -> str:
@@ -186,7 +199,7 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
     rows = [[facts["command"], "value", "from"]]
     for name, option in facts["options"].items():
         value = option["value"]
-        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        text = ", ".join(value) if isinstance(value, list) else _text(value)
         rows.append([name, shorten(one_line(text), _VALUE), option["from"]])
     yield ""
     yield from columns(rows)
@@ -194,6 +207,12 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
         yield from _judge_lines(judge)
     for judge in facts["others"]:
         yield from _judge_lines(judge, ", not used")
+
+
+def _text(value: Any) -> str:
+    if value is True:
+        return "yes"
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 def _judge_lines(judge: Mapping[str, Any], more: str = "") -> Iterator[str]:
@@ -212,4 +231,4 @@ def _judge_lines(judge: Mapping[str, Any], more: str = "") -> Iterator[str]:
     }
     for name, value in rows.items():
         if value:
-            yield f"  {name:<12}{value}"
+            yield f"  {name:<12}{_text(value)}"

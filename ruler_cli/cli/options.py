@@ -433,7 +433,7 @@ GroupKey = Annotated[
 ]
 Pass = Annotated[int, _option("--pass", metavar="P", help="Which pass over the group.")]
 Window = Annotated[int, _option(metavar="W", help="Which window of that pass.")]
-Output = Annotated[
+Page = Annotated[
     str | None,
     _option(
         "--output",

@@ -28,7 +28,7 @@ from ruler_cli.cli.options import (
     Messages,
     OneLedger,
     OpenPage,
-    Output,
+    Page,
     Prompt,
     Scored,
     Second,
@@ -61,7 +61,7 @@ def command(
     ctx: typer.Context,
     source: Scored,
     second: Second = None,
-    output: Output = None,
+    page: Page = None,
     open_page: OpenPage = False,
     group: GroupKey = None,
     as_json: AsJson = False,
@@ -103,7 +103,7 @@ def _report(options: Options, source: str, second: str | None) -> int:
             scored_input(options, one) for one in (source, second) if one is not None
         ]
         problems = Problems(quiet=options.as_json)
-        if options.output is None and not options.open_page:
+        if options.page is None and not options.open_page:
             _show(settings, problems, options)
         else:
             from ruler_cli.cli.report_page import write_page
@@ -114,11 +114,10 @@ def _report(options: Options, source: str, second: str | None) -> int:
 
 def _refuse(options: Options, source: str, second: str | None) -> None:
     """Raise UsageError for options that do not go together, and for two files that are one."""
-    page = options.output is not None or options.open_page
+    page = options.page is not None or options.open_page
     wrong = {
         "--json and a page: leave one of them out": options.as_json and page,
-        "-o - and --open: give -o FILE.html": options.open_page
-        and options.output == "-",
+        "-o - and --open: give -o FILE.html": options.open_page and options.page == "-",
         "--group and -o: add --open to open the page at the group": options.group
         is not None
         and page

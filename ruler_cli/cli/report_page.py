@@ -37,7 +37,7 @@ def write_page(
     search = KeySearch(
         " and ".join(Location(one.source).shown for one in files), options.group
     )
-    with page_name(options.output) as output, group_counter() as tick:
+    with page_name(options.page) as output, group_counter() as tick:
 
         def is_asked(key: str) -> bool:
             tick()

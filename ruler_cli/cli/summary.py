@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from ruler_cli import __version__
-from ruler_cli.cli.config import judge_facts, public_value
+from ruler_cli.cli.config import judge_facts, long_name, public_value
 from ruler_cli.cli.messages import (
     command_words,
     exit_code_of,
@@ -45,7 +45,7 @@ from ruler_cli.errors import (
 from ruler_cli.files.atomic import LocalFile
 from ruler_cli.files.file_names import FOREIGN, TEXT
 from ruler_cli.files.location import Location
-from ruler_cli.settings.options import NAMES, Options
+from ruler_cli.settings.options import Options
 from ruler_cli.types import BatchFigures, Summary
 
 if TYPE_CHECKING:
@@ -277,8 +277,8 @@ class RunRecord:
             "ended_at": None,
             "exit_code": None,
             "settings": {
-                NAMES.get(name, name): {
-                    "value": public_value(name, origin.given),
+                long_name(name): {
+                    "value": public_value(name, options),
                     "from": origin.place,
                 }
                 for name, origin in options.origins.items()

@@ -46,11 +46,22 @@ _NOUNS: dict[Any, str] = {
 }
 
 
+_CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+
 @dataclass_transform(field_specifiers=(Field,), frozen_default=True)
 def frozen(cls: type[T]) -> type[T]:
     """Make a class a kind of settings."""
-    config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-    made: Any = dataclass(frozen=True, config=config)(cls)
+    made: Any = dataclass(frozen=True, config=_CONFIG)(cls)
+    return cast("type[T]", made)
+
+
+@dataclass_transform(
+    field_specifiers=(Field,), frozen_default=True, kw_only_default=True
+)
+def frozen_options(cls: type[T]) -> type[T]:
+    """Make a class a kind of settings that are given by their names."""
+    made: Any = dataclass(frozen=True, kw_only=True, config=_CONFIG)(cls)
     return cast("type[T]", made)
 
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from ruler_cli.errors import Sentence, UsageError, WrongShapeError
-from ruler_cli.settings.base import Number, Settings, Whole, frozen
+from ruler_cli.settings.base import Number, Settings, Whole, frozen, frozen_options
 from ruler_cli.settings.contradictions import refuse_contradictions
 from ruler_cli.settings.keys import is_key_name, refuse_key, refuse_no_variable
 from ruler_cli.settings.rubric import read_rubric
@@ -273,7 +273,7 @@ class PoolSettings(Settings):
         )
 
 
-@frozen
+@frozen_options
 class AskOptions(Settings):
     """The requests about a group: its passes, windows and order.
 
@@ -315,7 +315,7 @@ class CombineSettings(Settings):
     order_by_outcome: bool = False
 
 
-@frozen
+@frozen_options
 class InputOptions(Settings):
     """The grouping of records, and the dotted paths that the user gave.
 
@@ -344,7 +344,7 @@ class InputSettings(InputOptions):
     outcome_option: str = "outcome"
 
 
-@frozen
+@frozen_options
 class RunOptions(Settings):
     """What a run does as a whole.
 
@@ -384,14 +384,14 @@ class ScoreSettings(RunOptions):
     input: InputSettings = InputSettings()
     output: str = "-"
     judge: JudgeSettings = JudgeSettings()
-    panel: tuple[JudgeSettings, ...] = ()
-    escalate: JudgeSettings | None = None
     ask: AskSettings = AskSettings()
     pool: PoolSettings = PoolSettings()
     combine: CombineSettings = CombineSettings()
     ledger: Annotated[Path | None, BeforeValidator(ledger_path)] = field(
         default_factory=_default_ledger
     )
+    panel: tuple[JudgeSettings, ...] = ()
+    escalate: JudgeSettings | None = None
     ledgers: tuple[Annotated[Path, BeforeValidator(ledger_path)], ...] = ()
     grace: Annotated[Number, Field(ge=0)] = 60.0
 

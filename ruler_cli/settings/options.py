@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.settings.base import Number, Settings, Whole, frozen
+from ruler_cli.settings.base import Number, Settings, Whole, frozen, frozen_options
 from ruler_cli.settings.file import ConfigFile
 from ruler_cli.settings.models import (
     AskOptions,
@@ -71,7 +71,7 @@ Days = Annotated[Number | None, Field(ge=0)]
 Seconds = Annotated[Number, Field(ge=0, allow_inf_nan=False)]
 
 
-@frozen
+@frozen_options
 class ScoreOptions(AskOptions, PoolSettings, CombineSettings, InputOptions, RunOptions):
     """The options of a run; `model` and `price` have a value for each judge of the panel.
 
@@ -109,7 +109,7 @@ class Origin(Settings):
     given: Any = None
 
 
-@frozen
+@frozen_options
 class Options(ScoreOptions):
     """The options of all commands; one that a command does not take has its default.
 
@@ -134,7 +134,7 @@ class Options(ScoreOptions):
     group: str | None = None
     pass_: Annotated[Whole, Field(ge=1)] = 1
     window: Annotated[Whole, Field(ge=1)] = 1
-    output: str | None = None
+    page: str | None = None
     open_page: bool = False
     max_groups: Limit = None
     where: tuple[str, ...] = ()
@@ -172,7 +172,13 @@ COMMANDS = (
     "batch submit", "batch status", "batch collect", "batch cancel",
 )  # fmt: skip
 """Commands that take options, and so may have a table in the file."""
-NAMES = {"as_json": "json", "pass_": "pass", "open_page": "open", "all_batches": "all"}
+NAMES = {
+    "page": "output",
+    "as_json": "json",
+    "pass_": "pass",
+    "open_page": "open",
+    "all_batches": "all",
+}
 """Fields whose option has another name."""
 ALIASES = {"judge_model": "model", **{name: own for own, name in NAMES.items()}}
 """Names of options that are not those of their fields."""
@@ -184,7 +190,7 @@ FIELDS = frozenset(
 """All options, by their fields."""
 PER_RUN = frozenset(
     (
-        "dry_run", "no_cache", "limit", "failed", "summary", "group", "pass_", "window", "output",
+        "dry_run", "no_cache", "limit", "failed", "summary", "group", "pass_", "window", "page",
         "open_page", "where", "keep", "by", "all_batches", "forget", "older_than", "yes",
     )
 )  # fmt: skip
