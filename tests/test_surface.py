@@ -7,12 +7,12 @@ import inspect
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,19 +26,11 @@ from ruler_cli import (
     PoolSettings,
     ScoreSettings,
 )
-from ruler_cli.cli.parse_options import read_options
+from ruler_cli.cli.command import options_of
+from ruler_cli.cli.config import read_words
 from ruler_cli.errors import UsageError
-from ruler_cli.runs.load_settings import score_settings
-from ruler_cli.settings.contradictions import refuse_contradictions
-from ruler_cli.settings.options import (
-    COMMAND_ONLY,
-    COMMANDS,
-    HINTS,
-    SettingsOptions,
-    long_names,
-    variables_of,
-    without_aliases,
-)
+from ruler_cli.settings.load import score_settings, variables_of
+from ruler_cli.settings.options import COMMANDS, FIELDS, Options, ScoreOptions
 from tests.conftest import ROOT
 
 PROGRAM = """
@@ -120,50 +112,37 @@ def read(reading: Callable[[], ScoreSettings]) -> object:
 
 def of_command() -> ScoreSettings:
     """Return the settings of `ruler score - -`."""
-    return score_settings(without_aliases(read_options("score", [])), "-", "-")
+    return score_settings(options_of(read_words("score", []), "score"))
 
 
 def test_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Python reads every variable, and refuses the same texts, as the command does."""
     monkeypatch.chdir(tmp_path)
-    for field in COMMANDS["score"].split():
-        for variable in ["RULER_LEDGER"] if field == "ledger" else variables_of(field):
-            for text in TEXTS:
-                with monkeypatch.context() as patch:
-                    patch.setenv(variable, text)
-                    assert read(ruler_cli.load_settings) == read(of_command), (
-                        variable,
-                        text,
-                    )
+    for variable in variables_of({one.name for one in fields(ScoreOptions)}):
+        for text in TEXTS:
+            with monkeypatch.context() as patch:
+                patch.setenv(variable, text)
+                read_both = read(ruler_cli.load_settings), read(of_command)
+                assert read_both[0] == read_both[1], (variable, text)
 
 
-FORMS = {
-    "param": Mapping[str, Any] | Sequence[str] | str,
-    "model": str | Sequence[str],
-    "judge_model": str | Sequence[str],
-    "price": tuple[float, float] | Sequence[tuple[float, float] | str] | str,
-    "ledger": str | Path | Sequence[str | Path],
-    "max_failures": float | str,
-    "failed": str | Path,
-}
-"""Options that Python takes in more forms than a command line, by their names there."""
+def test_signatures() -> None:
+    """Each option of a command is one of the settings, with the same default, and each has a command."""
+    taken, defaults = set[str](), Options()
+    for command in COMMANDS:
+        for param in read_words(command, []).command.params:
+            if param.param_type_name != "option" or param.name in ("config", "help"):
+                continue
+            taken.add(param.name)
+            own = getattr(defaults, param.name)
+            assert (param.default or None) == (own or None), (command, param.name)
+    assert taken == FIELDS
 
 
-def test_signature() -> None:
-    """Type checkers and `help` know every option of `settings`, with its type; None is not given."""
-    types = {
-        long.removeprefix("--").replace("-", "_"): HINTS[field]
-        for field in COMMANDS["score"].split()
-        for long in long_names(field)
-    }
-    for name in COMMAND_ONLY:
-        del types[name]
-    expected = {name: FORMS.get(name, hint) | None for name, hint in types.items()}
-    assert get_type_hints(SettingsOptions) == expected | {"config": str | Path | None}
+def test_python_signature() -> None:
+    """Type checkers, editors and `help` know every option of `load_settings`."""
     shown = inspect.signature(ruler_cli.load_settings).parameters
-    assert {name: each.annotation for name, each in shown.items()} == get_type_hints(
-        SettingsOptions
-    )
+    assert {*shown} == {one.name for one in fields(ScoreOptions)}
 
 
 VALUES: dict[str, tuple[Any, ...]] = {
@@ -213,15 +192,15 @@ VALUES: dict[str, tuple[Any, ...]] = {
 }
 """Values of each option that is one field of the settings; pairs of others are beside it."""
 WRONG: dict[str, tuple[Any, ...]] = {
-    "passes": (0, 1.5, "3", True),
+    "passes": (0, 1.5, "three", True),
     "max_failures": (-1, 1.5, "5x", "101%", True, math.nan),
     "price": ((2,), "2", "2,-8", (2, -8)),
     "shard": ("5/3", "x"),
     "rubric": (" ", "@missing.txt", "missing.txt"),
-    "rpm": (0, math.nan, "60"),
+    "rpm": (0, math.nan, "fast"),
     "max_outage": (-1, math.nan),
     "order": ("reverse",),
-    "debias": (1,),
+    "debias": (3,),
 }
 HOMES = {
     "pool": PoolSettings,  # before the judge, which has some of these limits for itself
@@ -230,10 +209,11 @@ HOMES = {
     "combine": CombineSettings,
     "input": InputSettings,
 }
-NAMES = {"param": "params", "order_by_outcome": "by_outcome"}
+NAMES = {"param": "params"}
 """Fields that are not named as their options are."""
 OTHER_FORM = {
-    "judge_model",
+    "context_tokens",
+    "dry_run",
     "fallback",
     "escalate",
     "adaptive",
@@ -253,7 +233,6 @@ def made_with(option: str, value: Any) -> ScoreSettings:
             break
     else:
         made = ScoreSettings(**{name: value})
-    refuse_contradictions(made)
     return made
 
 
@@ -261,7 +240,7 @@ def test_one_rule(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A field of the settings takes each value that `settings` takes for its option, and refuses the same."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rubric.txt").write_text("Be fair.\n")
-    assert VALUES.keys() | OTHER_FORM == SettingsOptions.__annotations__.keys()
+    assert VALUES.keys() | OTHER_FORM >= {one.name for one in fields(ScoreOptions)}
     options: Any = ruler_cli.load_settings
     for option, values in VALUES.items():
         for value in values:

@@ -13,7 +13,8 @@ from typing import Any
 import typer
 
 from ruler_cli.cli.messages import option_name, print_note, report_errors
-from ruler_cli.errors import RulerError
+from ruler_cli.cli.notes import name_judges
+from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import named_sources, read_options, variables_of
 from ruler_cli.settings.models import ledger_path
@@ -58,8 +59,11 @@ def run_command(
             if refused is not None:
                 refused(words, error)
             raise
-        with named_sources(options.origins):
-            return main(options, *arguments)
+        try:
+            with named_sources(options.origins):
+                return main(options, *arguments)
+        except UsageError as error:
+            raise name_judges(error, options) from None
 
 
 def options_of(ctx: typer.Context, command: str) -> Options:

@@ -67,7 +67,7 @@ def command(
         given = [word for word in words or () if word != "--json"]
         name, rest = _split(given)
         file = [] if config is None else ["--config", config]
-        found = _context(name, [*file, *rest])
+        found = read_words(name, [*file, *rest])
         options = options_of(found, name)
         with named_sources(options.origins):
             facts = _facts(name, found, options)
@@ -92,15 +92,20 @@ def _split(words: Sequence[str]) -> tuple[str, list[str]]:
     return "score", list(words)
 
 
-def _context(name: str, words: Sequence[str]) -> Any:
+def read_words(name: str, words: Sequence[str]) -> Any:
     """Return what typer reads of a command line, with `-` for arguments that are left out."""
     from ruler_cli.cli import app
 
     found: Any = typer.main.get_command(app)
     for word in name.split():
         found = found.commands[word]
-    required = [one for one in found.params if one.param_type_name == "argument"]
-    return found.make_context(f"ruler {name}", [*words, *("-" for _ in required)])
+    for missing in range(len(found.params)):
+        try:
+            return found.make_context(f"ruler {name}", [*words, *["-"] * missing])
+        except Exception as error:
+            if type(error).__name__ != "MissingParameter":  # typer does not export it
+                raise
+    return None
 
 
 def _facts(command: str, ctx: Any, options: Options) -> dict[str, Any]:

@@ -5,7 +5,7 @@ A mistake is a UsageError that names the setting by its field, whoever made the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import (
@@ -31,7 +31,7 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import ErrorDetails
 
 from ruler_cli.errors import Sentence, UsageError, WrongShapeError
-from ruler_cli.settings.keys import is_key_name
+from ruler_cli.settings.keys import HIDDEN, is_key_name, looks_like_key
 from ruler_cli.settings.suggestions import nearest, question
 
 T = TypeVar("T")
@@ -43,6 +43,8 @@ _NOUNS: dict[Any, str] = {
     float: "a number",
     str: "text",
     Path: "a path",
+    Mapping: "a table",
+    Sequence: "a list",
 }
 
 
@@ -102,7 +104,9 @@ class Settings:
         field = fields[name]
         kind = WrongShapeError if error["type"].endswith("_type") else UsageError
         value = repr(error["input"])
-        if len(value) > _LONGEST:
+        if looks_like_key(str(error["input"])):
+            value = HIDDEN
+        elif len(value) > _LONGEST:
             value = f"{value[:_LONGEST]}…"
         noun = _noun(field.annotation, field.metadata)
         return kind(f"{value} is not {noun}", option=name)
@@ -126,6 +130,7 @@ def _noun(annotation: Any, metadata: Iterable[Any]) -> str:
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(repr, get_args(kind)))}"
+    kind = get_origin(kind) or kind
     noun = _NOUNS.get(kind, f"of type {getattr(kind, '__name__', kind)}")
     least = next((one.ge for one in metadata if hasattr(one, "ge")), None)
     most = next((one.le for one in metadata if hasattr(one, "le")), None)

@@ -127,14 +127,16 @@ def _table(file: ConfigFile, command: str) -> Layer:
 
 def _variables(names: Collection[str]) -> Layer:
     """Return what variables set; an empty one sets nothing."""
-    if not any(name.startswith("RULER_") for name in os.environ):
+    known = variables_of(names)
+    set_now: dict[str, Any] = {
+        name.lower(): (Any, None) for name in known if name in os.environ
+    }
+    if not set_now:
         return {}
     from pydantic import create_model
     from pydantic_settings import BaseSettings, EnvSettingsSource
 
-    known = variables_of(names)
-    fields: dict[str, Any] = {name.lower(): (Any, None) for name in known}
-    model = create_model("Variables", __base__=BaseSettings, **fields)
+    model = create_model("Variables", __base__=BaseSettings, **set_now)
     found = EnvSettingsSource(model, env_ignore_empty=True)()
     return {
         known[name.upper()]: Origin(name.upper(), VARIABLE, value)
@@ -268,4 +270,7 @@ def load_settings(**options: Any) -> ScoreSettings:
             given[name] = "none" if value is None else value
     config = given.pop("config", None)
     config = config if config is None else str(config)
-    return score_settings(read_options("score", names, given, config))
+    read = read_options("score", FIELDS, given, config)
+    if read.dry_run:  # what else it is set for would be sent
+        raise UsageError("is for the command line", "leave it out", option="dry_run")
+    return score_settings(read)

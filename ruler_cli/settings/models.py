@@ -70,8 +70,8 @@ def shard_of(value: Any) -> Any:
     match = re.fullmatch(r"([0-9]{1,18})/([0-9]{1,18})", value.strip())
     number, of = map(int, match.groups()) if match else (0, 0)
     if not 1 <= number <= of:
-        problem = "is no I/N with I from 1 to N, e.g. 1/16 for the first of 16 shards"
-        raise UsageError(problem, option="shard", value=value)
+        problem = f"{value!r} is not I/N with I from 1 to N, e.g. 1/16"
+        raise UsageError(problem, option="shard")
     return Shard(number, of) if of > 1 else None
 
 
@@ -105,8 +105,8 @@ def max_failures_of(value: Any) -> Any:
     bounded = 0 <= number <= (100 if percent else _MOST)  # nan is not
     whole = bounded and (percent or number.is_integer())
     if isinstance(value, bool) or not whole:
-        problem = "is neither a whole number, e.g. 20, nor a share, e.g. 5%"
-        raise UsageError(problem, option="max_failures", value=text)
+        problem = f"{text!r} is neither a whole number, e.g. 20, nor a share, e.g. 5%"
+        raise UsageError(problem, option="max_failures")
     return MaxFailures(number, percent)
 
 
@@ -121,9 +121,9 @@ def price_of(value: Any) -> Any:
         prompt = completion = math.nan
     if not (0 <= prompt < math.inf and 0 <= completion < math.inf):
         problem = (
-            "is no price; give USD per million prompt and completion tokens, e.g. 2,8"
+            f"{value!r} is not USD per million prompt and completion tokens, e.g. 2,8"
         )
-        raise UsageError(problem, option="price", value=str(value))
+        raise UsageError(problem, option="price")
     return prompt, completion
 
 

@@ -57,8 +57,8 @@ def _params(value: Any) -> Any:
     for text in _texts(value):
         key, equals, own = text.partition("=")
         if not (key and equals):
-            remedy = Sentence("write {param:temperature=0.2}, say")
-            raise UsageError("is no KEY=VALUE", remedy, option="param", value=text)
+            remedy = Sentence("e.g. {param:temperature=0.2}")
+            raise UsageError(f"{text!r} is not KEY=VALUE", remedy, option="param")
         try:
             params[key] = json.loads(own)
         except ValueError:
@@ -90,6 +90,7 @@ class ScoreOptions(AskOptions, PoolSettings, CombineSettings, InputOptions, RunO
     escalate: str | None = None
     ledger: Annotated[Sequence[str | Path] | str | Path, BeforeValidator(_paths)] = ()
     no_cache: bool = False
+    dry_run: bool = False
     config: str | Path | None = None
 
 

