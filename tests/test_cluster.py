@@ -300,7 +300,7 @@ def test_stopped_driver(
     until(lambda: not workers_of(parent))
     assert not (tmp_path / "ray.jsonl").exists()
     if stop_signal == signal.SIGINT:
-        assert "to go on: ruler score" in stderr
+        assert "to resume: ruler score" in stderr
         assert server.stats()["books"]["abandoned"]["calls"] == 0
     server.configure(latency=0.0)
     done = process(*arguments(server, "ray.jsonl", *ray_options(*address)))

@@ -28,9 +28,10 @@ from ruler_cli import (
     ScoreSettings,
     UsageError,
 )
-from ruler_cli.cli.messages import command_words
+from ruler_cli.cli.messages import command_words, option_name
 from ruler_cli.errors import CapReached, Sentence, TooManyFailures
-from ruler_cli.settings.options import FIELDS, option_names
+from ruler_cli.settings.names import ALIASES
+from ruler_cli.settings.options import FIELDS
 from tests.conftest import ROOT, group, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -106,7 +107,13 @@ def test_templates() -> None:
         values = {one.arg for one in call.keywords}
         for _, name, spec, _ in string.Formatter().parse(template):
             inner = {part[1] for part in string.Formatter().parse(spec or "")} - {None}
-            unknown = {name, *inner} - {None} - values - FIELDS.keys()
+            unknown = (
+                {name, *inner}
+                - {None}
+                - values
+                - FIELDS
+                - {*ALIASES, "config", "format_"}
+            )
             assert not unknown or None in values, f"{path.name}: {template}"
 
 
@@ -150,74 +157,60 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
     art = ruler_cli.score_group
     calls: dict[str, Callable[[], Any]] = {
         # settings, from options and by themselves
-        "passe: is no option; did you mean passes?": partial(options, passe=3),
-        "give JudgeSettings(api_key=…)": partial(
+        "no such option: passe; did you mean passes?": partial(options, passe=3),
+        "name the variable that holds the key": partial(
             options, api_key="sk-0123456789abcdef"
         ),
-        "quiet: is for the command": partial(options, quiet=True),
-        "param: api_key": partial(options, param={"api_key": "x"}),
+        "no such option: quiet": partial(options, quiet=True),
+        "params['api_key']": partial(options, param={"api_key": "x"}),
         "a key is no parameter": partial(options, param="api_key=x"),
-        "write it as KEY=VALUE, e.g. params={'temperature': 0.2}": partial(
+        "is not KEY=VALUE; e.g. params={'temperature': 0.2}": partial(
             options, param="temperature"
         ),
         "name the endpoint with": partial(options, param="api_base=x"),
-        "config='no.toml': no such file": partial(options, config="no.toml"),
-        "price: write two numbers": partial(options, price="5"),
-        "is given 2 times for 1 judge": partial(options, price=["1,2", "1,2"]),
-        "first ledger is written": partial(options, ledger="*.sqlite"),
-        "no other ledger goes with it": partial(options, ledger=["none", "a"]),
+        "no.toml: no such file": partial(options, config="no.toml"),
+        "price: '5' is not USD per million": partial(options, price="5"),
+        "has 2 values for 1 judge": partial(options, price=["1,2", "1,2"]),
+        "is a pattern": partial(options, ledger="*.sqlite"),
+        "stands beside other ledgers": partial(options, ledger=["none", "a"]),
         "no file matches": partial(options, ledger=["a", "*.none"]),
-        "no ledger='a' goes with it": partial(options, no_cache=True, ledger="a"),
-        "answers of cached_only are in the ledger": partial(
+        "cannot be with ledger": partial(options, no_cache=True, ledger="a"),
+        "cached_only: needs a ledger": partial(
             options, no_cache=True, cached_only=True
         ),
-        "answers are in the ledger": partial(
-            of_file, file, {"cached_only": True, "ledger": None}
-        ),
-        "model='a,b': is no one name": partial(options, model="a,b"),
+        "model='a,b': names one judge": partial(options, model="a,b"),
         "looks like a key": partial(JudgeSettings, "sk-0123456789abcdef"),
         "takes the name of a variable": partial(
             JudgeSettings, api_key_env="sk-0123456789abcdef"
         ),
-        "max_failures='5x'": partial(ScoreSettings, max_failures="5x"),
-        "price=2": lambda: JudgeSettings(price="2"),  # type: ignore[arg-type]  # as one may
+        "max_failures: '5x'": partial(ScoreSettings, max_failures="5x"),
+        "price: '2'": lambda: JudgeSettings(price="2"),  # type: ignore[arg-type]  # as one may
         "rubric='@no.txt': no such file": partial(AskSettings, rubric="@no.txt"),
-        "shard='3/2'": lambda: of_file(file, shard="3/2"),
-        "passes=0: give a number": partial(
-            Scorer, ScoreSettings(ask=AskSettings(passes=0))
-        ),
-        "adaptive spends 2 passes": partial(Scorer, ScoreSettings(adaptive=True)),
-        "no other judge to fall back on": partial(Scorer, ScoreSettings(fallback=True)),
+        "shard: '3/2'": partial(InputSettings, shard="3/2"),
+        "passes: 0 is not a whole number": partial(AskSettings, passes=0),
+        "adaptive: starts with 2 passes": partial(ScoreSettings, adaptive=True),
+        "fallback: needs several judges": partial(ScoreSettings, fallback=True),
         "standardize: ": partial(
-            Scorer, ScoreSettings(combine=CombineSettings(standardize=True))
+            ScoreSettings, combine=CombineSettings(standardize=True)
         ),
         "is more than passes=1": partial(
-            Scorer, ScoreSettings(combine=CombineSettings(min_passes=2))
+            ScoreSettings, combine=CombineSettings(min_passes=2)
         ),
         "leave out order='input'": partial(
-            Scorer,
-            ScoreSettings(
-                ask=AskSettings(order="input"), combine=CombineSettings(debias=True)
-            ),
+            ScoreSettings,
+            ask=AskSettings(order="input"),
+            combine=CombineSettings(debias=True),
         ),
-        "is named twice": partial(Scorer, ScoreSettings(panel=(JudgeSettings(),))),
-        "the judge has no name": partial(
-            Scorer, ScoreSettings(judge=JudgeSettings(" "))
+        "is named twice": partial(ScoreSettings, panel=(JudgeSettings(),)),
+        "model: needs a value": partial(ScoreSettings, judge=JudgeSettings(" ")),
+        "cannot be with adaptive": partial(
+            ScoreSettings,
+            adaptive=True,
+            ask=AskSettings(passes=3),
+            spend="spread",
+            pool=PoolSettings(max_cost=1),
         ),
-        "`api_key` is no parameter": partial(
-            Scorer, ScoreSettings(judge=JudgeSettings(params={"api_key": 1}))
-        ),
-        "decides over groups": partial(
-            of_file,
-            file,
-            {
-                "adaptive": True,
-                "ask": AskSettings(passes=3),
-                "spend": "spread",
-                "pool": PoolSettings(max_cost=1),
-            },
-        ),
-        "needs the replies to all groups": partial(
+        "needs all groups, and a shard has some": partial(
             of_file, file, {"combine": CombineSettings(debias=True)}, shard="1/2"
         ),
         "says how a file is read": partial(
@@ -422,12 +415,8 @@ def literals(tree: ast.Module) -> set[str]:
 
 def test_no_option_below_the_command_line() -> None:
     """No sentence below the command line names an option by itself: a sentence names its field."""
-    names = {
-        name
-        for field in FIELDS
-        for name in option_names(field)
-        if name.startswith("--")
-    }
+    names = {f"--{name.replace('_', '-')}" for name in (*FIELDS, *ALIASES)}
+    names |= {option_name(field) for field in FIELDS}
     named_there = [
         f"{path.name}: {text}"
         for path in (ROOT / "ruler_cli").rglob("*.py")

@@ -40,7 +40,7 @@ def asking(server: JudgeServer) -> tuple[str, ...]:
 def test_nothing_to_compare(
     ruler: Ruler, tmp_path: Path, server: JudgeServer, where: str
 ) -> None:
-    """Groups of one rollout, or of rollouts that are all alike, cost no call, and OUTPUT stays as it was."""
+    """Groups of one rollout, or of rollouts that are all alike, cost no call, and OUTPUT is unchanged."""
     records = [*ALONE, *ALIKE, {"group_id": "empty", "trajectories": []}]
     write(tmp_path / "in.jsonl", records)
     (tmp_path / "out.jsonl").write_text("yesterday's\n")
@@ -198,7 +198,7 @@ def test_no_call_fits(
     )
     (tmp_path / "out.jsonl").write_bytes(YESTERDAY)
     result = ruler("score", "in.jsonl", "out.jsonl", *priced, "--max-cost", "0.000001")
-    assert "nothing was scored: out.jsonl stays as it was" in result.stderr
+    assert "nothing was scored: out.jsonl is unchanged" in result.stderr
     assert (tmp_path / "out.jsonl").read_bytes() == YESTERDAY
     assert server.requests() == []
 
@@ -243,7 +243,7 @@ def test_no_usable_reply(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
     assert (
         "none of the first 20 groups that were asked about got a score" in result.stderr
     )
-    assert "to go on" not in result.stderr
+    assert "to resume" not in result.stderr
     assert not (tmp_path / "out.jsonl").exists()
     calls = server.stats()["requests"]
     assert 4 * 20 <= calls <= 4 * 24

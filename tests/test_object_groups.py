@@ -483,7 +483,7 @@ async def test_no_copy(server: JudgeServer, given: Any) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", [dict, collections.OrderedDict, collections.UserDict])
 async def test_kinds_of_dicts(kind: Callable[..., Any]) -> None:
-    """A dict of its own kind comes back as that kind, and the one that was given stays as it was."""
+    """A dict of its own kind comes back as that kind, and the one that was given is unchanged."""
     given = kind(trajectories=[kind(talk("Done."))])
     async with Scorer(OFFLINE) as scorer:
         judged = await scorer.score(given)

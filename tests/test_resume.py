@@ -135,7 +135,7 @@ def test_drains(
     output = process.communicate(timeout=30)[1]
     assert process.returncode == code
     assert "4 calls in flight" in output
-    assert "to go on: ruler score in.jsonl" in output
+    assert "to resume: ruler score in.jsonl" in output
     assert (
         server.stats()["requests"] == server.stats()["books"]["answered"]["calls"] == 4
     )

@@ -334,7 +334,7 @@ def test_command_with_an_input_that_changes(
         in done.stderr
     )
     assert (
-        "to go on: ruler score in.jsonl out.jsonl" in done.stderr
+        "to resume: ruler score in.jsonl out.jsonl" in done.stderr
         or "begin anew" in done.stderr
     )
     assert not (tmp_path / "out.jsonl").exists()

@@ -397,7 +397,7 @@ async def test_paths(server: JudgeServer) -> None:
     settings = at(
         server,
         input=InputSettings(outcome="metadata.passed", reward="own.0"),
-        combine=CombineSettings(by_outcome=True, blend=0.5),
+        combine=CombineSettings(order_by_outcome=True, blend=0.5),
     )
     async with Scorer(settings) as scorer:
         first = await scorer.score(one)

@@ -124,6 +124,8 @@ def main() -> None:
         "_RULER_COMPLETE" in os.environ
     ):  # typer would load rich, which takes longer than all the rest
         sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None: the module cannot be imported
+    # its plugins, of which ruler has none, are looked for in every installed package
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         code = app(prog_name="ruler", standalone_mode=False)
     except KeyboardInterrupt:  # before a run has set its handlers of signals

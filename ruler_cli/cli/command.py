@@ -6,7 +6,6 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,8 @@ from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import named_sources, read_options, variables_of
 from ruler_cli.settings.models import ledger_path
-from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, PER_RUN, Options
+from ruler_cli.settings.names import PER_RUN
+from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, Options
 from ruler_cli.settings.suggestions import nearest
 
 _NOT_SCORED = ("target", "wait", "wait_timeout", "settle", "retry_failed", "ledger")
@@ -69,7 +69,7 @@ def run_command(
 def options_of(ctx: typer.Context, command: str) -> Options:
     """Return the options of a command: those that were typed, and what variables and the file set."""
     typed = {}
-    for name in FIELDS & ctx.params.keys():
+    for name in [name for name in ctx.params if name in FIELDS]:
         source = ctx.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             typed[name] = ctx.params[name]
@@ -116,9 +116,8 @@ def command_line(
     if options.config is not None:
         values["config"] = options.config
     values = {name: value for name, value in values.items() if name not in leave} | more
-    for field in fields(Options):
-        if field.name in values:
-            words += _words(field.name, values[field.name])
+    for name, value in values.items():
+        words += _words(name, value)
     return shlex.join(words)
 
 

@@ -11,8 +11,10 @@ from typing import Any
 from typer.core import TyperCommand
 
 from ruler_cli.cli.options import OTHER, PANELS
-from ruler_cli.settings.options import FIELDS, PER_RUN
+from ruler_cli.settings.names import PER_RUN
 
+_ALWAYS = ("help", "config", "as_json")
+"""Options that are no example of one that is set elsewhere."""
 _FEW = 12
 """Options of a command that need no sections."""
 _NAMES_WIDTH = 28
@@ -56,13 +58,18 @@ class SectionedCommand(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Tell how options are set without the command line."""
-        names = [one.name for one in self.get_params(ctx) if one.name in FIELDS]
-        per_run = next((name for name in names if name in PER_RUN), "config")
-        variable = next((name for name in names if name not in PER_RUN), "")
-        self.epilog = _RULE.format(
-            per_run=f"--{per_run.strip('_').replace('_', '-')}",
-            variable=f"RULER_{variable.upper()}",
-        )
+        names = [
+            one.name
+            for one in self.get_params(ctx)
+            if one.param_type_name == "option" and one.name not in _ALWAYS
+        ]
+        variable = next((name for name in names if name not in PER_RUN), None)
+        if variable is not None:
+            per_run = next((name for name in names if name in PER_RUN), "config")
+            self.epilog = _RULE.format(
+                per_run=f"--{per_run.strip('_').replace('_', '-')}",
+                variable=f"RULER_{variable.upper()}",
+            )
         super().format_epilog(ctx, formatter)
 
 

@@ -21,7 +21,7 @@ import typer
 from ruler_cli.cli.units import wrap
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError, named
 from ruler_cli.settings.keys import secrets_among, without_keys
-from ruler_cli.settings.options import ALIASES, NAMES
+from ruler_cli.settings.names import ALIASES, NAMES
 
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -55,7 +55,8 @@ def command_words(sentence: object) -> str:
 
 def option_name(field: str) -> str:
     """Return an option as a command line names it, by its field."""
-    return _NAMES.get(field, f"--{NAMES.get(field, field).replace('_', '-')}")
+    name = NAMES.get(field, field).rstrip("_").replace("_", "-")
+    return _NAMES.get(field, f"--{name}")
 
 
 def _option_words(field: str, value: str) -> str:

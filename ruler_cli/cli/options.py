@@ -372,7 +372,7 @@ ShardOf = Annotated[
     _scale(
         "--shard",
         metavar="I/N",
-        help="Judge only shard I of N; the first is 1. Limits and cost cap hold for this process.",
+        help="Only the groups of shard I of N; the first is 1.",
     ),
 ]
 Engine = Annotated[

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ruler_cli.cli.check import check
-from ruler_cli.cli.command import command_line, run_command
+from ruler_cli.cli.command import command_line, ledger_command, run_command
 from ruler_cli.cli.messages import print_note, print_wrapped
 from ruler_cli.cli.notes import print_file_note
 from ruler_cli.cli.options import (
@@ -199,7 +199,9 @@ def _run(options: Options, source: str, output: str) -> int:
         print_note(*_warnings(settings, quiet=options.progress == "none"))
         judge = _judge_here if options.engine == "here" else _judge_on_ray
         record.result = judge(settings, options, record)
-        return _report(settings, options, record.result)
+        code = _report(settings, options, record.result)
+        record.end(code)
+        return code
 
 
 def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int:
@@ -209,8 +211,12 @@ def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int
         debug = options.debug or settings.ledger is None
         print_wrapped(*summary_lines(summary, debug=debug))
         print_note(*_endings(settings, result))
+        written = result.whole and not Location(settings.output).stream
+        parts = [f"written to {Location(settings.output).shown}"] if written else []
         if stopped is None and (following := _next_command(settings, options, result)):
-            print_note(f"next: {following}")  # not wrapped: it is copied
+            parts.append(f"next: {following}")
+        if parts:
+            print_note("; ".join(parts))  # not wrapped: a command is copied
     if stopped is not None:
         if not result.whole:
             print_note(*_partial_output(settings))
@@ -418,8 +424,6 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
         yield f"nothing was scored; {output.shown} is unchanged"
         if result.stopped is None:
             yield from _partial_output(settings)
-    if result.whole and not output.stream:
-        yield f"written to {output.shown}"
 
 
 def _replaced(settings: ScoreSettings, result: RunResult) -> bool:
@@ -439,8 +443,7 @@ def _next_command(settings: ScoreSettings, options: Options, result: RunResult) 
     summary, files = result.summary, (settings.input.source, settings.output)
     if summary.unanswered and (number := _open_requests(settings)):
         print_note(f"{count(number, 'request')} of this ledger are out in batches")
-        leave = {*options.origins} - {"ledger", "config"}
-        return command_line(options, "batch collect", leave=leave)
+        return ledger_command(options, "batch collect")
     if any(summary.failed.get(kind) for kind in _ASKED_AGAIN):
         if settings.ledger is None:
             print_note(

@@ -24,6 +24,9 @@ def refuse_contradictions(settings: ScoreSettings) -> None:
     _refuse_panel(settings)
     _refuse_passes(settings)
     _refuse_parts_of_input(settings)
+    if settings.cached_only and settings.ledger is None:
+        remedy = Sentence("leave out {ledger:none}")
+        raise UsageError("needs a ledger", remedy, option="cached_only")
     if mistake := scale_mistake(settings.ask.rubric):
         raise UsageError(mistake, option="rubric")
     if settings.combine.debias and settings.ask.order == "input":

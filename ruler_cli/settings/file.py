@@ -62,7 +62,7 @@ def _content(path: Path) -> dict[str, Any] | None:
         if ours and b"ruler" not in path.read_bytes():
             return None  # most have no table of ours, and are another program's to read
         if not path.exists():
-            remedy = other_file(place, "check the path, or leave out {config}")
+            remedy = other_file(place, "check the path")
             raise UsageError("no such file", remedy, place=place)
         source = TomlConfigSettingsSource(BaseSettings, path, ours)
     except KeyError:

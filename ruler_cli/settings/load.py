@@ -25,13 +25,11 @@ from ruler_cli.settings.models import (
     expand_home,
     ledger_path,
 )
+from ruler_cli.settings.names import ALIASES, COMMANDS, PER_RUN
 from ruler_cli.settings.options import (
-    ALIASES,
     COMMAND_LINE,
-    COMMANDS,
     FIELDS,
     FILE,
-    PER_RUN,
     VARIABLE,
     Options,
     Origin,

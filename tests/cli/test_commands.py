@@ -249,7 +249,7 @@ def test_signals(server: JudgeServer, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     stderr = process.communicate(timeout=20)[1]
     assert process.returncode == 130
-    assert "to go on: ruler score in.jsonl" in stderr
+    assert "to resume: ruler score in.jsonl" in stderr
     assert read(tmp_path / "out.jsonl.partial")
     assert not (tmp_path / "out.jsonl").exists()
 
@@ -414,4 +414,7 @@ def test_words_of_an_option_in_a_text(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler(*words, "--rubric", "--ray-workers matter")
     assert done.returncode == 0, done.stderr
     refused = ruler(*words, RULER_RAY_WORKERS="3")
-    assert (refused.returncode, "give --engine ray too" in refused.stderr) == (2, True)
+    assert (
+        refused.returncode,
+        "RULER_RAY_WORKERS: needs --engine ray" in refused.stderr,
+    ) == (2, True)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-HEAVY = ("aiohttp", "anyio", "litellm", "pydantic", "rich", "sqlite3", "tqdm")
+HEAVY = ("aiohttp", "anyio", "litellm", "rich", "sqlite3", "tqdm")
 _LONGEST = 60
 """Seconds after which a shell without an answer fails the test."""
 

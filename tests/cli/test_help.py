@@ -17,6 +17,8 @@ import typer.main
 import ruler_cli
 from ruler_cli import cli
 from ruler_cli.cli import app
+from ruler_cli.settings.load import variables_of
+from ruler_cli.settings.options import FIELDS
 from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
@@ -180,7 +182,7 @@ def test_shard_of_render(ruler: Ruler) -> None:
     """The help of `--shard` mentions no limits in a command that sends nothing."""
     lines = ruler("render", "--help").stdout.partition("--shard")[2]
     text = " ".join(lines.split("--ledger")[0].split())
-    assert "requests for the groups of shard I of N" in text
+    assert "Only the groups of shard I of N" in text
     assert "cost cap" not in text
 
 
@@ -202,7 +204,7 @@ def test_panels(ruler: Ruler) -> None:
     first = text.partition("\nOptions:\n")[2].partition("\n\n")[0]
     long = re.findall(r"^  (?:-\w, )?(--[\w-]+)", first, re.MULTILINE)
     assert long == ["--judge-model", "--api-base", "--passes", "--max-cost", "--rubric"]
-    other = text.partition("\nOther:\n")[2]
+    other = text.partition("\nOther:\n")[2].partition("\n\n")[0]
     assert re.findall(r"^  (-\S*)", other, re.MULTILINE) == ["--config", "-h,"]
 
 
@@ -226,24 +228,13 @@ def test_summaries_of_commands(ruler: Ruler) -> None:
 
 
 def test_variables(ruler: Ruler) -> None:
-    """The help says once that options have variables; what is for one run has none."""
+    """The help says once how options are set beside the command line; what is for one run has no variable."""
     for names in EVERY[1:]:
         text = " ".join(ruler(*names, "--help").stdout.split())
         without = names in {("batch",), ("ledger",), ("config",)}
-        assert ("as a variable (RULER_" in text) == (not without), names
-    root: Any = typer.main.get_command(app)
-    score, select = (root.commands[name].params for name in ("score", "select"))
-    variables = {one.name: one.envvar for one in (*select, *score)}
-    assert variables["max_cost"] == "RULER_MAX_COST"
-    assert variables["model"] == ["RULER_JUDGE_MODEL", "RULER_MODEL"]
-    for name in (
-        "source",
-        "output",
-        "keep",
-        "where",
-        "failed",
-        "summary",
-        "limit",
-        "dry_run",
-    ):
-        assert variables[name] is None, name
+        assert ("can be set in ruler.toml" in text) == (not without), names
+    variables = variables_of(FIELDS)
+    assert variables["RULER_MAX_COST"] == "max_cost"
+    assert variables["RULER_JUDGE_MODEL"] == variables["RULER_MODEL"] == "model"
+    per_run = {"keep", "where", "failed", "summary", "limit", "dry_run"}
+    assert not per_run & {*variables.values()}

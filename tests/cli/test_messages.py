@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.cli.messages import (
-    ledger_options,
-    parse_key,
-    printable_key,
-    score_command,
-)
+from ruler_cli.cli.command import command_line, ledger_command, score_command
+from ruler_cli.cli.messages import parse_key, printable_key
+from ruler_cli.settings.load import read_options
+from ruler_cli.settings.options import FIELDS
 from tests.on_terminal import RAW
 
 TEXT = st.text(
@@ -56,33 +56,29 @@ def test_plain_key() -> None:
 
 def test_next_command() -> None:
     """OUTPUT follows INPUT, no option is left that `score` refuses, and no secret is printed."""
-    lines = {
-        (
-            "--wait --timeout 5 --settle=1 in.jsonl -m openai/o3",
-            None,
-        ): "in.jsonl OUTPUT -m openai/o3",
-        (
-            "--passes 3 in.jsonl r.jsonl --target vllm",
-            "r.jsonl",
-        ): "--passes 3 in.jsonl OUTPUT",
-        ("in.jsonl in.jsonl --ledger l", "in.jsonl"): "in.jsonl OUTPUT --ledger l",
-        ("in.jsonl --no-cache r.jsonl --ledger=none", "r.jsonl"): "in.jsonl OUTPUT",
-        ("in.jsonl --config lab.toml", None): "in.jsonl OUTPUT --config lab.toml",
+    lines: dict[str, dict[str, Any]] = {
+        "-m openai/o3": {"wait": True, "settle": "1", "model": ["openai/o3"]},
+        "--passes 3": {"passes": "3", "target": "vllm"},
+        "--ledger l": {"ledger": "l"},
+        "": {"ledger": ["none"]},
     }
-    for (words, requests), message in lines.items():
-        assert (
-            score_command(words.split(), "in.jsonl", requests)
-            == f"ruler score {message} --cached-only"
-        )
-    address = "https://host/in.jsonl?token=secret"
-    printed = score_command([address, "--rubric", "be kind; rm -r x"], address)
+    for message, typed in lines.items():
+        options = read_options("render", FIELDS, typed, "none")
+        line = f"ruler score in.jsonl OUTPUT {message} --config none --cached-only"
+        assert score_command(options, "in.jsonl") == " ".join(line.split())
+    options = read_options("render", FIELDS, {"rubric": "be kind; rm -r x"}, None)
+    printed = score_command(options, "https://host/in.jsonl?token=secret")
     assert "--rubric 'be kind; rm -r x'" in printed
     assert "secret" not in printed
-    assert (
-        ledger_options(["collect", "--ledger=l.sqlite", "--ledger", "second"])
-        == " --ledger l.sqlite"
-    )
-    assert (
-        ledger_options(["collect", "--config=f", "--ledger", "none"]) == " --config f"
-    )
-    assert ledger_options(["collect"]) == ""
+    options = read_options("batch collect", FIELDS, {"ledger": "l", "wait": True}, None)
+    assert ledger_command(options, "batch collect") == "ruler batch collect --ledger l"
+    options = read_options("batch collect", FIELDS, {"ledger": "none"}, None)
+    assert ledger_command(options, "batch collect") == "ruler batch collect"
+
+
+def test_ledger_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is printed names the ledger of a variable: it may be set for this command alone."""
+    monkeypatch.setenv("RULER_LEDGER", "my ledger")
+    options = read_options("score", FIELDS, {"passes": "2"}, None)
+    line = command_line(options, "score", "a", "b", debug=True)
+    assert line == "ruler score a b --ledger 'my ledger' --passes 2 --debug"

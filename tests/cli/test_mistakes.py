@@ -22,43 +22,43 @@ from tests.on_terminal import on_terminal
 S = "score in.jsonl out.jsonl"
 """A command line to which each case adds a mistake."""
 TYPER = {
-    f"{S} --max_cost 3": "no such option: --max_cost (did you mean --max-cost?)",
-    f"{S} --passs 3": "no such option: --passs (did you mean --passes?)",
-    f"{S} --stand": "no such option: --stand (did you mean --standardize?)",
-    f"{S} --qqq": "no such option: --qqq; `ruler score --help` lists what there is",
+    f"{S} --max_cost 3": "no such option: --max_cost; did you mean --max-cost?",
+    f"{S} --passs 3": "no such option: --passs; did you mean --passes?",
+    f"{S} --stand": "no such option: --stand; did you mean --standardize?",
+    f"{S} --qqq": "no such option: --qqq; `ruler score --help` lists what it takes",
     "ledger clear --force": "no such option: --force; `ruler ledger clear --help` lists what",
-    f"--passes 3 {S}": "no such option: --passes; `ruler --help` lists what there is",
-    f"{S} --passes": "Option '--passes' requires an argument; ",
-    f"{S} --debug=1": "Option '--debug' does not take a value; ",
+    f"--passes 3 {S}": "no such option: --passes; `ruler --help` lists what it takes",
+    f"{S} --passes": "Option '--passes' requires an argument",
+    f"{S} --debug=1": "Option '--debug' does not take a value",
     f"{S} --passes=two": "--passes: 'two' is not a whole number of 1 or more\n",
     f"{S} --passes 0": "--passes: '0' is not a whole number of 1 or more\n",
     f"{S} --max-cost $5": "--max-cost: '$5' is not a number of 0 or more\n",
     f"{S} --max-cost nan": "--max-cost: 'nan' is not a number of 0 or more\n",
     f"{S} --blend 2": "--blend: '2' is not a number from 0 to 1\n",
-    f"{S} --order rand": "--order: 'rand' is not one of 'random', 'input'\n",
-    "score": "Missing argument 'INPUT'; write `ruler score INPUT OUTPUT`",
-    f"{S} b.jsonl": "(b.jsonl); write `ruler score INPUT OUTPUT`",
-    "ledger stats x": "(x); write `ruler ledger stats`",
+    f"{S} --order rand": "Invalid value for '--order': 'rand' is not one of",
+    "score": "Missing argument 'INPUT'; `ruler score --help` lists",
+    f"{S} b.jsonl": "(b.jsonl); `ruler score --help` lists",
+    "ledger stats x": "(x); `ruler ledger stats --help` lists",
     "scroe in.jsonl": "No such command 'scroe'. Did you mean 'score'?",
-    "in.jsonl out.jsonl": "No such command 'in.jsonl'; `ruler --help` lists what there is",
-    "batch zebra": "No such command 'zebra'; `ruler batch --help` lists what there is",
+    "in.jsonl out.jsonl": "No such command 'in.jsonl'; `ruler --help` lists what it takes",
+    "batch zebra": "No such command 'zebra'; `ruler batch --help` lists what it takes",
 }
 """Mistakes that typer reports."""
 OURS = {
-    f"{S} -m --zebra": "-m: its value is missing in front of --zebra",
-    f"{S} -m openai/": "-m openai/: the model's own name is missing behind its provider",
-    f"{S} -p temperature:0.2": "-p temperature:0.2: write it as KEY=VALUE, e.g. -p temperature=0.2",
-    f"{S} --price 1": "--price 1: write two numbers, USD per million",
+    f"{S} -m --zebra": "-m: needs a value",
+    f"{S} -m openai/": "-m openai/: the model's name is missing after the provider",
+    f"{S} -p temperature:0.2": "-p: 'temperature:0.2' is not KEY=VALUE; e.g. -p temperature=0.2",
+    f"{S} --price 1": "--price: '1' is not USD per million",
     f"{S} --rubric @rubic.txt": "--rubric @rubic.txt: no such file; did you mean @rubric.txt?",
-    f"{S} --rubric name.md": "--rubric name.md: there is no such file; write @FILE to have one read, or",
-    f"{S} --rubric rubic.txt": "--rubric rubic.txt: there is no such file; did you mean @rubric.txt?",
-    f"{S} --rubric rubrics/strict": "--rubric rubrics/strict: there is no such file",
-    f"{S} --rubric @": "--rubric: is empty; give a text or @FILE, or leave it out",
-    f"{S} --rubric rubric.txt": "--rubric rubric.txt: is a file; write @rubric.txt to have it read",
+    f"{S} --rubric name.md": "--rubric name.md: names a file; write @name.md",
+    f"{S} --rubric rubic.txt": "--rubric rubic.txt: names a file; did you mean @rubric.txt?",
+    f"{S} --rubric rubrics/strict": "--rubric rubrics/strict: names a file",
+    f"{S} --rubric @": "--rubric @: cannot be read",
+    f"{S} --rubric rubric.txt": "--rubric rubric.txt: names a file; write @rubric.txt",
     f"{S} -m offline --format artt": "--format artt: there is no such format; did you mean art?",
     f"{S} -m offline --group-by group-id": "group-id: none of the first records has it (did you mean ",
     f"{S} -m offlin": "judge offlin: no provider is known by that name; did you mean `offline`? ",
-    f"{S} -m a,b": "-m a,b: is no one name; write -m a -m b",
+    f"{S} -m a,b": "-m a,b: names one judge; repeat it for a panel",
     f"{S} -m http://h/v1": "is an address; give it as --api-base URL, and the model's name there as -m",
     f"{S} -m ./model.gguf": "judge ./model.gguf: is a file; serve it (llama-server, vllm serve) and give ",
     f"{S} -m openai": "judge openai: is a provider; write its model behind it, as openai/NAME",
@@ -80,7 +80,7 @@ OURS = {
     "report in.jsonl --group task-17 -o a.html": "add --open to open the page at the group",
     "check in.json": "in.json: no such file; did you mean in.jsonl?",
     "check nothing.txt": "nothing.txt: no such file; check the path, or give `-` for stdin",
-    "score new.txt in.jsonl": "new.txt: no such file, but OUTPUT in.jsonl is one; INPUT comes first: ",
+    "score new.txt in.jsonl": "new.txt: no such file; are INPUT and OUTPUT swapped?",
 }
 """Mistakes that the commands report."""
 
@@ -184,7 +184,7 @@ def test_key_in_the_next_command(
         "s.json",
     )
     done = ruler(*S.split(), "-m", "401", *options)
-    assert (done.returncode, "to go on: " in done.stderr) == (3, True)
+    assert (done.returncode, "to resume: " in done.stderr) == (3, True)
     assert KEY not in done.stdout + done.stderr + (tmp_path / "s.json").read_text()
 
 
@@ -228,7 +228,7 @@ def test_terminal_as_input(tmp_path: Path) -> None:
     )
     assert (
         code,
-        out.startswith("ruler: INPUT is the terminal: give it records and then Ctrl-D"),
+        out.startswith("ruler: INPUT is the terminal: type records, then Ctrl-D"),
     ) == (
         0,
         True,

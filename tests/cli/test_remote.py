@@ -288,9 +288,9 @@ def test_s3_stopped(
         "score", "s3://bucket/a", "s3://bucket/b", *more, **environment(store)
     )
     assert done.returncode == 1
-    assert "s3://bucket/b is as it was" in done.stderr
+    assert "s3://bucket/b is unchanged" in done.stderr
     assert ".partial" not in done.stderr
-    assert "to go on: ruler score s3://bucket/a s3://bucket/b" in done.stderr
+    assert "to resume: ruler score s3://bucket/a s3://bucket/b" in done.stderr
     assert set(store.objects) == {"/bucket/a"}
     assert not store.uploads
     assert not list(tmp_path.iterdir())

@@ -236,7 +236,7 @@ def test_next_command_twice(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
         (
             "401",
             "--no-cache",
-            "no reply is kept; to begin anew, at the full cost: ruler score in.jsonl",
+            "no reply is kept; to start again: ruler score in.jsonl",
         ),
     ],
 )
@@ -261,7 +261,7 @@ def test_without_ledger(
     )
     done = ruler(*run, *options.split())
     assert sentence in done.stderr
-    for advice in ("to go on", "--debug", "--retry-failed", "scores the rest"):
+    for advice in ("to resume", "--debug", "--retry-failed", "scores the rest"):
         assert advice not in done.stderr
 
 
@@ -273,7 +273,7 @@ def test_dropped_from_input(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
     )
     judge = ("-m", "openai/good", "--api-base", server.base)
     done = ruler("score", "in.jsonl", "in.jsonl", *judge, "--on-failure", "drop")
-    gone = "in in.jsonl.failed.jsonl; INPUT has them no more, so score that file, with --retry-failed"
+    gone = "in in.jsonl.failed.jsonl; INPUT no longer has them, so score that file with --retry-failed"
     assert (gone in done.stderr, "next: ruler score" in done.stderr) == (True, False)
     ruler("score", "in.jsonl.failed.jsonl", "out.jsonl", *judge, "--retry-failed")
     assert server.stats()["requests"] == 1
@@ -289,7 +289,7 @@ def test_dropped_from_input(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
         "f.jsonl",
         stdin=line,
     )
-    assert ("are in f.jsonl\n" in done.stderr, "no more" in done.stderr) == (
+    assert ("are in f.jsonl\n" in done.stderr, "no longer" in done.stderr) == (
         True,
         False,
     )
@@ -313,7 +313,7 @@ def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
         "1,2",
     )
     done = ruler(*run, "-c", "1", "--max-cost", "0.0001")
-    assert (done.returncode, "to go on" in done.stderr) == (4, False)
+    assert (done.returncode, "to resume" in done.stderr) == (4, False)
     assert (
         "--max-cost 0.0001 is less than one call may cost: 2 groups are not scored; "
         in done.stderr
@@ -322,7 +322,7 @@ def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
     enough = done.stderr.rpartition("give ")[2].partition(" or more")[0]
     done = ruler(*run, "-c", "1", "--max-cost", enough)
     assert server.stats()["requests"] >= 1
-    assert (done.returncode, "to go on" in done.stderr) in ((0, False), (4, True))
+    assert (done.returncode, "to resume" in done.stderr) in ((0, False), (4, True))
 
 
 def test_output_named(ruler: Ruler, tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_output_named(ruler: Ruler, tmp_path: Path) -> None:
     path.write_text(path.read_text() + "{broken\n")
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
     assert (
-        "ruler: what is not readable is in out.jsonl.failed.jsonl"
+        "ruler: unreadable lines are in out.jsonl.failed.jsonl"
         in done.stderr.splitlines()
     )
     assert (

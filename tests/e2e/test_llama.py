@@ -143,7 +143,7 @@ def test_interrupted(
     process.send_signal(signal.SIGINT)
     output = process.communicate(timeout=120)[1]
     assert process.returncode == 130, output
-    assert "to go on: ruler score" in output
+    assert "to resume: ruler score" in output
     before = len(judge.answered)
     assert 0 < before < 4
 

@@ -153,7 +153,7 @@ def test_refused(
     assert time.monotonic() - began < 20
     reported, go_on = done.stderr.splitlines()
     assert sentence in reported
-    assert "to go on" in go_on
+    assert "to resume" in go_on
     assert key not in done.stdout + done.stderr
     assert asked.stats()["requests"] == 0
     assert summary(tmp_path)["retried"] == {}

@@ -509,7 +509,7 @@ def test_judge_score() -> None:
     result = group_result(
         one_pass([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(False, True, None)
     )
-    annotations, _ = fields(result, by_outcome=True)
+    annotations, _ = fields(result, order_by_outcome=True)
     assert [annotation["score"] for annotation in annotations] == pytest.approx(
         [0.55, 0.55, 0.1]
     )

@@ -103,7 +103,12 @@ def test_more_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(judge.passes_asked) == len(set(judge.passes_asked))
     stage.forget()
     stage.run(
-        passes=4, adaptive=True, blend=0.5, by_outcome=True, debias=True, min_passes=2
+        passes=4,
+        adaptive=True,
+        blend=0.5,
+        order_by_outcome=True,
+        debias=True,
+        min_passes=2,
     )
     assert stage.asked == 0
 

@@ -278,7 +278,7 @@ def test_reward_and_outcome_of_parts() -> None:
     for check in ("outcome", "reward", None):
         where = InputSettings("-", outcome="outcome" if check == "outcome" else None)
         settings = ScoreSettings(
-            where, "-", combine=CombineSettings(by_outcome=check == "reward")
+            where, "-", combine=CombineSettings(order_by_outcome=check == "reward")
         )
         result = anyio.run(JudgeRunner(settings, [StubJudge(call)]).start(made).judge)
         assert result.rewards == (1.0, 3.0, 1.0, 1.0, None)

@@ -311,7 +311,7 @@ def test_blend_uses_the_first_reward(
         stage.records("again.jsonl")[0]["trajectories"][0]["ruler"]["judge_score"]
         == 0.9
     )
-    stage.run(source="again.jsonl", output="again.jsonl", by_outcome=True)
+    stage.run(source="again.jsonl", output="again.jsonl", order_by_outcome=True)
     assert stage.rewards("again.jsonl") == [[0.5, 0.5], [0.2, 0.8]]
     stage.run(source="again.jsonl", output="again.jsonl")
     assert stage.rewards("again.jsonl") == stage.rewards()

@@ -51,7 +51,7 @@ def test_an_empty_batch() -> None:
 @given(groups())
 def test_figures_are_json(group: GroupResult) -> None:
     """The figures of any batch are finite numbers and can be written as JSON."""
-    text = orjson.dumps(asdict(run(group, group, by_outcome=True)))
+    text = orjson.dumps(asdict(run(group, group, order_by_outcome=True)))
     assert b"NaN" not in text
     assert orjson.loads(text)["groups"] == 2
 
@@ -121,7 +121,7 @@ def test_contradictions_of_outcomes_are_listed() -> None:
         faults=("", "no messages", "", ""),
         outcomes=(True, True, False, None),
     )
-    figures = run(one, two, by_outcome=True)
+    figures = run(one, two, order_by_outcome=True)
     assert (figures.flawed, figures.near_misses, figures.without_outcome) == (2, 3, 1)
     assert [(o.group, o.rollout, o.score) for o in figures.flawed_listed] == [
         ("g1", 1, 0.05),

@@ -127,7 +127,7 @@ def test_order_of_replies(group: GroupResult, rng: random.Random, order: bool) -
         pass_scores=tuple(rng.sample(group.pass_scores, len(group.pass_scores))),
         failed_calls=tuple(rng.sample(failed, len(failed))),
     )
-    how = CombineSettings(by_outcome=order, min_passes=3)
+    how = CombineSettings(order_by_outcome=order, min_passes=3)
     assert combine(group, how, BatchStatistics()) == combine(
         other, how, BatchStatistics()
     )
@@ -397,7 +397,7 @@ def test_blend_mixes_no_scales(reward: float) -> None:
 @given(groups(), st.none() | st.floats(0, 1))
 def test_order_by_outcome(group: GroupResult, blend: float | None) -> None:
     """With --order-by-outcome no failed rollout is above a passed one, even with --blend."""
-    result = scores_of(group, by_outcome=True, blend=blend)
+    result = scores_of(group, order_by_outcome=True, blend=blend)
     pairs = list(zip(result.scores, group.outcomes, strict=True))
     for (one, good), (other, bad) in [
         *combinations(pairs, 2),
@@ -413,14 +413,16 @@ def test_tie_by_outcome(passes: int) -> None:
     """Scores that the outcome makes equal are no signal, although the judge gave different ones."""
     replies = [one_pass([0.1, 0.9], t) for t in range(passes)]
     group = group_result(*replies, outcomes=(True, False))
-    result = scores_of(group, by_outcome=True)
+    result = scores_of(group, order_by_outcome=True)
     assert (result.tied, result.one_score, result.weight) == (True, False, 0.0)
     assert not scores_of(group).tied
     assert not scores_of(
-        group_result(*replies, outcomes=(False, True)), by_outcome=True
+        group_result(*replies, outcomes=(False, True)), order_by_outcome=True
     ).tied
     same = group_result(one_pass([0.4]), owner=(0, 0), outcomes=(True, False))
-    scored = combine(same, CombineSettings(by_outcome=True), BatchStatistics(), "score")
+    scored = combine(
+        same, CombineSettings(order_by_outcome=True), BatchStatistics(), "score"
+    )
     assert isinstance(scored, GroupScores)
     assert not scored.tied
 
