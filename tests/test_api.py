@@ -173,11 +173,11 @@ async def test_failures(
     ("params", "problem"),
     [
         ({"timeout": "soon"}, "timeout: 'soon' is no number"),
-        ({"timeout": -1}, "timeout=-1: give a number"),
+        ({"timeout": -1}, "timeout: -1.0 is not a number of 0.001 or more"),
         ({"num_retries": [1]}, r"num_retries: \[1\] is no number"),
         ({"num_retries": math.inf}, "num_retries: inf is no number"),
-        ({"api_base": 5}, "api_base: is of type int"),
-        ({"api_key": 5}, "api_key: is of type int"),
+        ({"api_base": 5}, "api_base: 5 is not text"),
+        ({"api_key": 5}, "api_key: 5 is not text"),
         ("timeout=5", "extra_litellm_params: is of type str; give a dict"),
     ],
 )
@@ -193,7 +193,7 @@ async def test_swallowed_errors(caplog: pytest.LogCaptureFixture) -> None:
     for given, model, params, cause in (
         (one, "openai/o3", None, "OPENAI_API_KEY"),
         (one, "offline", {"timeout": "soon"}, "timeout: 'soon'"),
-        (one, 5, None, "is of type int"),
+        (one, 5, None, "model: 5 is not text"),
     ):
         caplog.clear()
         model_name: Any = model

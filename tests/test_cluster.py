@@ -399,16 +399,16 @@ def test_refused_key(
 
 
 _REFUSED = (
-    ("-", ("--engine", "ray"), "stdin cannot be read by other processes"),
-    ("in.fifo", ("--engine", "ray"), "stdin cannot be read by other processes"),
+    ("-", ("--engine", "ray"), "its workers cannot read stdin"),
+    ("in.fifo", ("--engine", "ray"), "its workers cannot read stdin"),
     ("in.jsonl", ray_options("--ray-address", "ray://head:10001"), "ray job submit"),
     (
         "in.jsonl",
         ray_options("--shard", "1/2"),
-        "workers of Ray share the whole input already",
+        "shares all of INPUT among its workers",
     ),
     ("in.jsonl", ray_options("--ledger", "none"), "leave out --ledger none"),
-    ("in.jsonl", ("--ray-workers", "4"), "give --engine ray too"),
+    ("in.jsonl", ("--ray-workers", "4"), "needs --engine ray"),
 )
 
 

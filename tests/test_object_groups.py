@@ -7,6 +7,7 @@ import collections
 import copy
 import enum
 import json
+import math
 import pickle
 import types
 from collections.abc import Callable
@@ -45,74 +46,35 @@ OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "sentence"),
+    ("kind", "values", "sentence"),
     [
         *(
-            ({"judge": {"price": price}}, sentence)
-            for price, sentence in (
-                ((-5, -5), "price=-5: give a number of 0 or more"),
-                ((1, float("nan")), "price=nan"),
-                ((0.0, float("inf")), "price=inf"),
-                (
-                    (1,),
-                    r"settings.judge.price: is of type tuple\[int\]; give tuple\[float, float\] | None",
-                ),
-                (5, "settings.judge.price: is of type int"),
-            )
+            (JudgeSettings, {"price": price}, "is not USD per million")
+            for price in ((-5, -5), (1, math.nan), (0.0, math.inf), (1,), 5)
         ),
-        (
-            {"judge": {"via": "https"}},
-            "settings.judge.via: is none of 'auto', 'http', 'litellm'",
-        ),
-        (
-            {"judge": {"timeout": None}},
-            "settings.judge.timeout: is of type NoneType; give float",
-        ),
-        (
-            {"judge": {"params": None}},
-            "settings.judge.params: is of type NoneType; give Mapping",
-        ),
-        (
-            {"panel": ("openai/x",)},
-            r"panel: is of type tuple\[str\]; give tuple\[JudgeSettings, ...\]",
-        ),
-        (
-            {"pool": {"concurrency": 3}},
-            "settings.pool: is of type dict; give PoolSettings",
-        ),
-        (
-            {"pool": PoolSettings(retries=2.5)},  # type: ignore[arg-type]
-            "settings.pool.retries: is of type float",
-        ),
-        ({"grace": None}, "settings.grace: is of type NoneType; give float"),
-        ({"grace": -1.0}, "grace=-1: give a number of 0 or more"),
-        (
-            {"max_failures": MaxFailures("5")},  # type: ignore[arg-type]
-            "settings.max_failures.number: is of type str",
-        ),
-        (
-            {"max_failures": MaxFailures(-1)},
-            "max_failures=-1: give a number of 0 or more",
-        ),
-        (
-            {"max_failures": MaxFailures(500, percent=True)},
-            "max_failures=500: give a number from 0 to 100",
-        ),
-        ({"ask": AskSettings(context_tokens=-5)}, "context_tokens=-5"),
-        ({"adaptive": "no"}, "settings.adaptive: is of type str; give bool"),
-        ({"ledger": 3}, r"settings.ledger: is of type int; give Path \| None"),
-        (
-            {"ledgers": "b.sqlite"},
-            r"settings.ledgers: is of type str; give tuple\[Path, ...\]",
-        ),
-        ({"input": InputSettings(outcome=5)}, "settings.input.outcome: is of type int"),  # type: ignore[arg-type]
+        (JudgeSettings, {"via": "https"}, "is not one of 'auto', 'http', 'litellm'"),
+        (JudgeSettings, {"timeout": None}, "timeout: None is not a number"),
+        (JudgeSettings, {"params": None}, "params: None is not a table"),
+        (ScoreSettings, {"panel": ("openai/x",)}, "panel: "),
+        (PoolSettings, {"retries": 2.5}, "retries: 2.5 is not a whole number"),
+        (ScoreSettings, {"grace": None}, "grace: None is not a number of 0 or more"),
+        (ScoreSettings, {"grace": -1.0}, "grace: -1.0 is not a number of 0 or more"),
+        (MaxFailures, {"number": "many"}, "number: 'many' is not a number"),
+        (ScoreSettings, {"max_failures": -1}, "max_failures: '-1' is neither"),
+        (ScoreSettings, {"max_failures": "500%"}, "max_failures: '500%' is neither"),
+        (AskSettings, {"context_tokens": -5}, "context_tokens: -5 is not a whole"),
+        (ScoreSettings, {"adaptive": "perhaps"}, "adaptive: 'perhaps' is not true"),
+        (ScoreSettings, {"ledger": 3}, "ledger: 3 is not a path"),
+        (ScoreSettings, {"ledgers": "b.sqlite"}, "ledgers: 'b.sqlite' is not "),
+        (InputSettings, {"outcome": 5}, "outcome: 5 is not text"),
     ],
 )
-def test_settings_of_wrong_values(wrong: dict[str, Any], sentence: str) -> None:
-    """A value that a setting cannot have is refused with its place, before a judge is asked."""
-    judge = JudgeSettings("offline", **wrong.get("judge", {}))
+def test_settings_of_wrong_values(
+    kind: Any, values: dict[str, Any], sentence: str
+) -> None:
+    """A value that a setting cannot have is refused with its name when the settings are made."""
     with pytest.raises(UsageError, match=sentence):
-        Scorer(ScoreSettings(**{"ledger": None, **wrong, "judge": judge}))
+        kind(**values)
 
 
 def test_home_of_a_ledger(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -380,7 +380,7 @@ async def test_input_that_changes(
         {},
         {"ask": AskSettings(passes=3)},
         {"panel": (JudgeSettings("offline"),)},
-        {"adaptive": True},
+        {"adaptive": True, "ask": AskSettings(passes=2)},
     ],
     ids=["one pass", "three passes", "two judges", "further passes"],
 )

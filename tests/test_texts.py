@@ -112,7 +112,11 @@ def test_secrets_are_in_no_text(
             "proxy": f"http://me:{key}@host/",
             "max_tokens": 7,
         }
-        params = {"api_key": key, "extra_headers": {"X-Auth-Token": other}, **more}
+        params = {
+            "aws_secret_access_key": key,
+            "extra_headers": {"X-Auth-Token": other},
+            **more,
+        }
         judge = JudgeSettings("openai/good", api_key_env="MY_KEY", params=params)
         rubric = f"Ask {other}; the key is {key}."
         with Ledger(tmp_path / "ledger.sqlite") as ledger:

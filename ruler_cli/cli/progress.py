@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ruler_cli.cli.messages import (
     command_words,
@@ -20,7 +20,7 @@ from ruler_cli.cli.messages import (
     print_wrapped,
     stderr_columns,
 )
-from ruler_cli.cli.units import cells, count, rounded, short, wrap
+from ruler_cli.cli.units import cells, count, rounded, short
 from ruler_cli.files.location import Location
 from ruler_cli.types import (
     Observer,
@@ -32,6 +32,8 @@ from ruler_cli.types import (
 )
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from ruler_cli.results.pairing import LeftOutGroup
 
 Progress = Literal["auto", "bar", "log", "none"]
@@ -45,8 +47,8 @@ _REDRAW_INTERVAL = 0.1
 """Seconds between two drawings of the lines on a terminal, at least."""
 _SMOOTHING = 60.0
 """Seconds after which a group counts a third in the rate."""
-_LEAST_BAR = 10
-"""Columns of the bar, at least."""
+_LEAST_BAR = 18
+"""Columns of the bar, and of the percentage before it, at least."""
 _COUNTER_DELAY = 1.0
 """Seconds before `group_counter` shows anything."""
 
@@ -66,12 +68,11 @@ class Console(Observer):
             self._mode = "none"
         self._source, self._named = Location(source).shown, named
         self.problems = self._failures = 0
-        self._printed = set[str]()
-        self._lines: _TwoLines | None = None
+        self._printed, self._waits_for = set[str](), set[str]()
+        self._bars: tuple[tqdm[Any], tqdm[Any]] | None = None
         self._began = self._drawn = self._last = time.monotonic()
         self._total: int | None = None
-        self._facts, self._waits, self._rate = list[str](), False, _Rate()
-        self._waits_for = set[str]()
+        self._facts, self._rate = list[str](), _Rate()
         self.summary = Summary()
         """The counts of the run, as they are known by now."""
 
@@ -88,9 +89,8 @@ class Console(Observer):
         """Name a line or trajectory that cannot be read."""
         self.problems += 1
         if self.problems <= self._named:
-            self._print(
-                f"{self._source}: {problem.where} {command_words(problem.reason)}"
-            )
+            reason = command_words(problem.reason)
+            self._print(f"{self._source}: {problem.where} {reason}")
 
     def failed(self, group: str, kind: str, reason: str) -> None:
         """Name a group that could not be scored; not those that the cap left out, which the end counts."""
@@ -104,42 +104,49 @@ class Console(Observer):
         """Note the number of groups, and draw the lines in mode `bar`."""
         self._total, self._began = groups, time.monotonic()
         self._rate = _Rate(self._began)
-        if self._mode == "bar":
-            self._lines = self._lines or _TwoLines()
-            self._draw(Summary(), self._began)
+        if self._mode == "bar" and self._bars is None:
+            from tqdm import tqdm
+
+            first, second = (
+                tqdm(
+                    total=groups,
+                    file=_Terminal(),
+                    position=i,
+                    leave=False,
+                    ncols=_columns(),
+                )
+                for i in range(2)
+            )
+            self._bars = first, second
+            self._draw(self._began)
 
     def advanced(self, summary: Summary) -> None:
         """Move the bar, a few times a second at most."""
         self.summary = summary
-        if self._lines is not None:
-            now = time.monotonic()
-            if now - self._drawn >= _REDRAW_INTERVAL:
-                self._draw(summary, now)
+        now = time.monotonic()
+        if self._bars is not None and now - self._drawn >= _REDRAW_INTERVAL:
+            self._draw(now)
 
     def tick(self, summary: Summary, status: Status) -> None:
         """Draw the lines again, or print one every 30 seconds."""
         self.summary = summary
         now, asked = time.monotonic(), summary.groups - summary.kept
-        if (
-            asked or status.requests_per_minute
-        ):  # the time of cached groups before the first call is no rate
+        if asked or status.requests_per_minute:
             self._rate.update(now, asked)
-        else:
+        else:  # the time of cached groups before the first call is no rate
             self._rate = _Rate(now)
-        self._facts, self._waits = (
-            _parts(summary, status, self._total),
-            bool(status.why),
-        )
-        if self._lines is not None:
-            self._draw(summary, now)
+        self._facts = _parts(summary, status, self._total)
+        if self._bars is not None:
+            self._draw(now)
         elif self._mode == "log" and now - self._last >= _LOG_INTERVAL:
             self._last = now
-            done = ", ".join(
-                _amounts(
-                    summary.groups, self._total, self._left(summary), self._rate.value
+            print_note(
+                "; ".join(
+                    filter(
+                        None, (", ".join(self._amounts(now)), ", ".join(self._facts))
+                    )
                 )
             )
-            print_note("; ".join(filter(None, (done, ", ".join(self._facts)))))
 
     def waiting(self, judge: str, why: str, seconds: float) -> None:
         """Warn of a wait for a judge when it begins; the progress lines have it later."""
@@ -162,43 +169,62 @@ class Console(Observer):
 
     def replied(self, group: str, text: str) -> None:
         """Show a judge's reply."""
-        self._print(
-            f"judge on group {group}: {text or '(an empty reply)'}", print_stderr
-        )
+        reply = text or "(an empty reply)"
+        self._print(f"judge on group {group}: {reply}", print_stderr)
 
     def close(self) -> None:
         """Remove the lines and print how many problems were not named."""
-        if self._lines is not None:
-            self._lines.clear()
-            self._lines = None
+        for bar in reversed(self._bars or ()):
+            bar.close()
+        self._bars = None
         totals = (
-            (self.problems, "lines that cannot be read"),
+            (self.problems, "unreadable lines"),
             (self._failures, "groups not scored"),
         )
         for number, what in totals:
             if number > self._named:
                 print_note(f"… and {number - self._named:.0f} more {what}")
 
-    def _draw(self, summary: Summary, now: float) -> None:
+    def _draw(self, now: float) -> None:
+        """Draw both lines."""
+        if self._bars is None:
+            return
         self._drawn = now
-        if self._lines is not None:
-            width = (stderr_columns() or shutil.get_terminal_size().columns) - 1
-            left, elapsed = self._left(summary), now - self._began
-            first = bar_line(
-                summary.groups, self._total, left, self._rate.value, elapsed, width
-            )
-            waits = [
-                next(wrap(fact, width)) for fact in self._facts[: self._waits]
-            ]  # a cause may be long
-            self._lines.draw(
-                first, fitting([*waits, *self._facts[self._waits :]], width)
-            )
+        (first, second), width = self._bars, _columns()
+        first.ncols = second.ncols = width
+        amounts = self._amounts(now)
+        if self._total:
+            first.n = min(self.summary.groups, self._total)
+            room = width - _LEAST_BAR
+            first.bar_format = "{percentage:3.0f}%|{bar}| " + fitting(amounts, room)
+        else:
+            first.bar_format = fitting(amounts, width)
+        second.bar_format = (
+            fitting(self._facts, width).replace("{", "{{").replace("}", "}}")
+        )
+        first.refresh()
+        second.refresh()
 
-    def _left(self, summary: Summary) -> float | None:
-        """Return the seconds until the end, None if they are not known."""
-        if self._total is None or not self._rate.value:
-            return None
-        return max(0, self._total - summary.groups) / self._rate.value
+    def _amounts(self, now: float) -> list[str]:
+        """Return the groups that are done, the time that is left or gone, and the rate; the first most."""
+        from tqdm import tqdm
+
+        done, total, rate = self.summary.groups, self._total, self._rate.value
+        amounts = [
+            f"{done} of {count(total, 'group')}" if total else count(done, "group")
+        ]
+        if not total or not rate:
+            amounts.append(f"{tqdm.format_interval(now - self._began)} elapsed")
+        elif done < total:
+            amounts.append(
+                f"{tqdm.format_interval(math.ceil((total - done) / rate))} left"
+            )
+        if rate:
+            minute = rate < 1
+            amounts.append(
+                f"{60 * rate:.1f} groups/min" if minute else f"{rate:.1f} groups/s"
+            )
+        return amounts
 
     def _print_once(self, text: str) -> None:
         """Print a line, unless it was printed before: a run on Ray reads INPUT twice."""
@@ -208,41 +234,35 @@ class Console(Observer):
 
     def _print(self, text: str, print_: Callable[[str], None] = print_wrapped) -> None:
         """Print a sentence above the two lines."""
-        if self._lines is None:
-            print_(text)
-        else:
-            self._lines.clear()
-            print_(text)
-            self._lines.draw_again()
+        for bar in self._bars or ():
+            bar.clear()
+        print_(text)
+        for bar in self._bars or ():
+            bar.refresh()
 
 
-class _TwoLines:
-    """Two lines at the end of what is printed on a terminal, drawn over themselves.
+class _Terminal:
+    """stderr for the lines: a terminal that is gone must not end the run."""
 
-    The cursor stays at their beginning: if the terminal becomes narrower and breaks them anew, the next
-    drawing covers all of it.
-    """
-
-    def __init__(self) -> None:
-        self._text = ""
-
-    def draw(self, first: str, second: str) -> None:
-        """Draw the lines, which must be narrower than the terminal."""
-        self._text = f"\r{first}\x1b[K\n{second}\x1b[J\r\x1b[A"
-        self.draw_again()
-
-    def draw_again(self) -> None:
-        """Draw the same lines once more."""
-        self._write(self._text)
-
-    def clear(self) -> None:
-        """Remove the lines."""
-        self._write("\r\x1b[J")
-
-    def _write(self, text: str) -> None:
-        with suppress(OSError):  # a terminal that is gone must not end the run
+    def write(self, text: str) -> None:
+        """Write a text."""
+        with suppress(OSError):
             sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        with suppress(OSError):
             sys.stderr.flush()
+
+    @property
+    def encoding(self) -> str:
+        """The encoding, by which tqdm chooses the characters of the bar."""
+        return sys.stderr.encoding
+
+
+def _columns() -> int:
+    """Return the columns that a line of the terminal may take."""
+    return (stderr_columns() or shutil.get_terminal_size().columns) - 1
 
 
 class _Rate:
@@ -265,65 +285,6 @@ class _Rate:
         return (
             self._groups / self._seconds if self._done and self._seconds > 0 else None
         )
-
-
-def bar_line(
-    done: int,
-    total: int | None,
-    left: float | None,
-    rate: float | None,
-    elapsed: float,
-    width: int,
-) -> str:
-    """Return the first line: the bar and what fits beside it in `width` columns; `left`, `elapsed` in s."""
-    from tqdm import tqdm
-
-    amounts = _amounts(done, total, left, rate)
-    if not total or rate is None:
-        amounts.insert(1, f"{tqdm.format_interval(elapsed)} elapsed")
-    if not total:
-        return fitting(amounts, width)
-    bar = width - len("100% || ")
-    while len(amounts) > 1 and len(", ".join(amounts)) > bar - _LEAST_BAR:
-        amounts.pop()
-    beside = ", ".join(amounts)
-    if len(beside) > bar - _LEAST_BAR // 2:
-        return fitting([f"{min(done, total) / total:.0%} of {total}"], width)
-    form = "{percentage:3.0f}% |{bar}| " + beside
-    return str(
-        tqdm.format_meter(
-            min(done, total),
-            total,
-            elapsed,
-            ncols=width,
-            bar_format=form,
-            ascii=_ascii(),
-        )
-    )
-
-
-def _amounts(
-    done: int, total: int | None, left: float | None, rate: float | None
-) -> list[str]:
-    """Return the groups that are done, the time that is left, and the groups per second; the first most."""
-    from tqdm import tqdm
-
-    amounts = [f"{done} of {count(total, 'group')}" if total else count(done, "group")]
-    if left is not None and done < (total or 0):
-        amounts.append(f"{tqdm.format_interval(math.ceil(left))} left")
-    if rate is not None:
-        amounts.append(
-            f"{rate:.1f} groups/s" if rate >= 1 else f"{60 * rate:.1f} groups/min"
-        )
-    return amounts
-
-
-def _ascii() -> bool:
-    try:
-        "█▏".encode(sys.stderr.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return True
-    return False
 
 
 def _parts(summary: Summary, status: Status, total: int | None) -> list[str]:

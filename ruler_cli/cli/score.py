@@ -274,7 +274,8 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
             if (
                 options.rank(option) > FILE
             ):  # a line of the file is for the runs that use Ray
-                raise UsageError("needs {engine:ray}", "add it", option=option)
+                needed = Sentence("needs {engine:ray}")
+                raise UsageError(needed, "add it, or leave it out", option=option)
         return
     wrong = partial(UsageError, option="engine", value="ray")
     source = settings.input.source

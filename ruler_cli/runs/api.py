@@ -23,13 +23,13 @@ from ruler_cli.runs.object_groups import GroupWithScores, JudgedGroup, read_grou
 from ruler_cli.runs.object_values import G
 from ruler_cli.runs.open_scorer import Groups, GroupStream
 from ruler_cli.runs.scorer import Log, Scorer, guarded
-from ruler_cli.settings.contradictions import refuse_contradictions
 from ruler_cli.settings.models import (
     AskSettings,
     InputSettings,
     JudgeSettings,
     PoolSettings,
     ScoreSettings,
+    refuse_no_settings,
 )
 from ruler_cli.types import Observer, Summary
 
@@ -50,7 +50,7 @@ async def score_file(
     if something stopped the run: the same call goes on where it stopped, for replies are in the ledger.
     """
     settings = ScoreSettings() if settings is None else settings
-    refuse_contradictions(settings)
+    refuse_no_settings(settings)
     for name, path in (("input", input), ("output", output)):
         if not isinstance(path, str | os.PathLike):
             raise WrongShapeError(

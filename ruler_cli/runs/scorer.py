@@ -29,8 +29,7 @@ from ruler_cli.runs.open_scorer import (
     OpenScorer,
     list_groups,
 )
-from ruler_cli.settings.contradictions import refuse_contradictions
-from ruler_cli.settings.models import ScoreSettings
+from ruler_cli.settings.models import ScoreSettings, refuse_no_settings
 from ruler_cli.types import Observer, Problem, Summary
 
 T = TypeVar("T")
@@ -452,7 +451,7 @@ async def _scored(parts: OpenScorer, groups: Sequence[G]) -> list[JudgedGroup[G]
 def _checked(settings: ScoreSettings | None) -> ScoreSettings:
     """Return the settings for groups from Python; UsageError if a file is needed for them."""
     settings = ScoreSettings() if settings is None else settings
-    refuse_contradictions(settings)
+    refuse_no_settings(settings)
     for name, usual in _FILES:
         if getattr(settings.input, name) != usual:
             raise UsageError(

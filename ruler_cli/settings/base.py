@@ -98,7 +98,9 @@ class Settings:
     def _mistake(cls, error: ErrorDetails) -> UsageError:
         """Return an error of pydantic as one of ours."""
         fields: dict[str, Any] = cls.__pydantic_fields__  # type: ignore[attr-defined]  # pydantic adds it
-        name = str(error["loc"][0])
+        first = error["loc"][0]
+        positional = isinstance(first, int) and first < len(fields)
+        name = [*fields][int(first)] if positional else str(first)
         if name not in fields:
             return unknown_option(name, fields)
         field = fields[name]

@@ -88,7 +88,9 @@ class ScoreOptions(AskOptions, PoolSettings, CombineSettings, InputOptions, RunO
     timeout: Timeout = 600.0
     price: Annotated[Price | Sequence[Price], BeforeValidator(_prices)] = ()
     escalate: str | None = None
-    ledger: Annotated[Sequence[str | Path] | str | Path, BeforeValidator(_paths)] = ()
+    ledger: Annotated[
+        Sequence[str | Path] | str | Path | None, BeforeValidator(_paths)
+    ] = ()
     no_cache: bool = False
     dry_run: bool = False
     config: str | Path | None = None
@@ -155,7 +157,7 @@ class Options(ScoreOptions):
     def ledgers(self) -> list[str]:
         """The ledgers as they were given, the one that is written first."""
         names = [self.ledger] if isinstance(self.ledger, str | Path) else self.ledger
-        return [str(name) for name in names]
+        return [str(name) for name in names or ()]
 
     @property
     def ledger_name(self) -> str:

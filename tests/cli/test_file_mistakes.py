@@ -65,7 +65,7 @@ ASKED = "-m openai/gpt-4o"
 PATH, STDIN = "check the path", "check the path, or give `-` for stdin"
 NEAR = "did you mean in.jsonl?"
 MISSING = {
-    f"{OUT} {J} --config no.toml": "--config no.toml: no such file; check the path, or leave it out",
+    f"{OUT} {J} --config no.toml": "no.toml: no such file; check the path",
     f"{OUT} {J} --config rubic.txt": "--config rubic.txt: no such file; did you mean rubric.txt?",
     f"{OUT} {J} --config in.jsonl/x": "--config in.jsonl/x: no such file; check the path, or leave it out",
     f"{OUT} {J} --failed no/f.jsonl": "--failed no/f.jsonl: its directory does not exist; create it",
@@ -97,7 +97,7 @@ MISSING = {
     "select scored.jsonl no/out.jsonl --where live": "create it with: mkdir -p no",
     "ledger import inn.jsonl --ledger own.db": NEAR,
     f"batch submit inn.jsonl {ASKED} --ledger own.db": NEAR,
-    "config --config no.toml": "--config no.toml: no such file; check the path, or leave it out",
+    "config --config no.toml": "no.toml: no such file; check the path",
 }
 """Files that do not exist, in every command and option that takes one, with the way out."""
 

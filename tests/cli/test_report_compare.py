@@ -359,7 +359,7 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
         ("a.jsonl a.jsonl", "a.jsonl: is SCORED itself; give a file that another judge scored"),
         ("a.jsonl ./a.jsonl", "./a.jsonl: is SCORED itself; give a file that another judge scored"),
         ("- -", "only one of SCORED and SCORED2 can be stdin"),
-        ("a.jsonl b.jsonl a.jsonl", "Got unexpected extra argument(s) (a.jsonl); `rulerruler report"),
+        ("a.jsonl b.jsonl a.jsonl", "Got unexpected extra argument(s) (a.jsonl); `ruler report"),
         ("a.jsonl raw.jsonl", "raw.jsonl: no rollout has an annotation of ruler; score it first"),
         ("a.jsonl alien.jsonl", "a.jsonl and alien.jsonl: no group in common; give two scored files of"),
         ("a.jsonl others.jsonl", "a.jsonl and others.jsonl: no group is the same in both, although 2 keys "

@@ -294,16 +294,21 @@ def sync(request: JudgeRequest) -> str:
             "mine",
             {},
             WrongShapeError,
-            "settings.judge.ask: is of type str; give Callable",
+            "ask: 'mine' is not ",
         ),
         (
             Asked(),
             {"api_base": "http://x/v1"},
             UsageError,
-            "leave `api_base` out, or `ask`",
+            "a function calls its model itself",
         ),
-        (Asked(), {"api_key": "secret"}, UsageError, "leave `api_key` out, or `ask`"),
-        (Asked(), {"via": "http"}, UsageError, "leave `via` out, or `ask`"),
+        (
+            Asked(),
+            {"api_key": "secret"},
+            UsageError,
+            "a function calls its model itself",
+        ),
+        (Asked(), {"via": "http"}, UsageError, "a function calls its model itself"),
     ],
 )
 def test_refused(

@@ -240,7 +240,7 @@ def test_changed_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     stage.forget()
     everything: dict[str, Any] = {
         "blend": 0.2,
-        "by_outcome": True,
+        "order_by_outcome": True,
         "debias": True,
         "min_passes": 2,
     }

@@ -529,9 +529,8 @@ def test_input_order(passes: str, ruler: Ruler, tmp_path: Path) -> None:
         "--summary",
         "run.json",
     )
-    assert (
-        "position bias" not in ruler("score", "in.jsonl", "out.jsonl", *options).stderr
-    )
+    errors = ruler("score", "in.jsonl", "out.jsonl", *options).stderr
+    assert "position bias: " not in errors
     figures = json.loads((tmp_path / "run.json").read_text())["figures"]
     assert (figures["slot_curve"], figures["slot_groups"]) == ([], 0)
     page = json.loads(ruler("report", "out.jsonl", "--json").stdout)["figures"]
