@@ -322,7 +322,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
             scored, ScoreSettings(judge=offline, ledger=None), {}
         ),
         "the Scorer is not open": lambda: asyncio.run(scorer.score(one)),
-        "timeout=-1": lambda: asyncio.run(art(one, "offline", {"timeout": -1})),
+        "timeout: -1": lambda: asyncio.run(art(one, "offline", {"timeout": -1})),
         "message_lists: is of type str": lambda: asyncio.run(ruler_cli.ruler("text")),
         "not scored (refused)": lambda: asyncio.run(
             art(one, "openai/401", {"api_base": server.base})

@@ -204,7 +204,7 @@ def test_refused(ruler: Ruler, tmp_path: Path) -> None:
     uncapped = ruler(
         "score", "in.jsonl", "out.jsonl", "-m", "offline", "--spend", "spread"
     )
-    assert (uncapped.returncode, "with --max-cost only" in uncapped.stderr) == (0, True)
+    assert (uncapped.returncode, "only with --max-cost" in uncapped.stderr) == (0, True)
     assert ruler("score", "in.jsonl", "out.jsonl", *run[3:]).returncode == 0
     assert (
         ruler("score", "in.jsonl", "s.jsonl", *run[3:], "--shard", "1/1").returncode

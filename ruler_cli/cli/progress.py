@@ -196,7 +196,7 @@ class Console(Observer):
         if self._total:
             first.n = min(self.summary.groups, self._total)
             room = width - _LEAST_BAR
-            first.bar_format = "{percentage:3.0f}%|{bar}| " + fitting(amounts, room)
+            first.bar_format = "{percentage:3.0f}% |{bar}| " + fitting(amounts, room)
         else:
             first.bar_format = fitting(amounts, width)
         second.bar_format = (

@@ -71,7 +71,7 @@ def _text_of(name: str, wrong: Any) -> str:
     """Return the text of a rubric's file."""
     try:
         text = Path(name).read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise wrong(
             "no such file", other_file(name, "check the path", before="@")
         ) from None

@@ -66,14 +66,14 @@ PATH, STDIN = "check the path", "check the path, or give `-` for stdin"
 NEAR = "did you mean in.jsonl?"
 MISSING = {
     f"{OUT} {J} --config no.toml": "no.toml: no such file; check the path",
-    f"{OUT} {J} --config rubic.txt": "--config rubic.txt: no such file; did you mean rubric.txt?",
-    f"{OUT} {J} --config in.jsonl/x": "--config in.jsonl/x: no such file; check the path, or leave it out",
+    f"{OUT} {J} --config rubic.txt": "rubic.txt: no such file; did you mean rubric.txt?",
+    f"{OUT} {J} --config in.jsonl/x": "in.jsonl/x: no such file; check the path",
     f"{OUT} {J} --failed no/f.jsonl": "--failed no/f.jsonl: its directory does not exist; create it",
     f"{OUT} {J} --summary no/s.json": "--summary no/s.json: its directory does not exist; create it",
     f"{OUT} {J} --rubric @strict.md": f"--rubric @strict.md: no such file; {PATH}",
     f"{OUT} {J} --rubric @in.jsonl/x": f"--rubric @in.jsonl/x: no such file; {PATH}",
     f"{OUT} {J} --rubric @rubic.txt": "--rubric @rubic.txt: no such file; did you mean @rubric.txt?",
-    f"{OUT} {J} --rubric strict.md": "--rubric strict.md: there is no such file; write @FILE to have",
+    f"{OUT} {J} --rubric strict.md": "--rubric strict.md: names a file; write @strict.md",
     f"{OUT} {ASKED} --ledger own.db --ledger b.db": f"only the first is created; {PATH}",
     f"{OUT} {ASKED} --ledger own.db --ledger rubic.txt": "is created; did you mean rubric.txt?",
     f"{OUT} {ASKED} --ledger own.db --ledger no*.db": f"no*.db: no file matches this pattern; {PATH}",
@@ -131,10 +131,7 @@ def test_typo_beside_output(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
     for name in ("run2.jsonl", "dump", "b.jsonl"):
         swapped = ruler("score", name, "run_2.jsonl", "-m", "offline")
-        assert (
-            f"{name}: no such file, but OUTPUT run_2.jsonl is one; INPUT comes first: are"
-            in swapped.stderr
-        )
+        assert f"{name}: no such file; are INPUT and OUTPUT swapped?" in swapped.stderr
 
 
 def test_own_ending(ruler: Ruler, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.cli import progress
-from ruler_cli.cli.progress import Console, bar_line, fitting
+from ruler_cli.cli.progress import Console, fitting
 from ruler_cli.types import JudgeWait, Status, Summary, WaitReports
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
@@ -57,36 +57,6 @@ def test_closed_stderr(tmp_path: Path) -> None:
         timeout=60,
     )
     assert (done.returncode, (tmp_path / "out.jsonl").exists()) == (0, True)
-
-
-def test_first_line() -> None:
-    """The bar takes the room beside the facts; in a narrow terminal the last of these go first."""
-    assert bar_line(2140, 6000, 1205, 3.2, 700, 79) == (
-        " 36% |█████████▎                | 2140 of 6000 groups, 20:05 left, 3.2 groups/s"
-    )
-    assert BAR.match(bar_line(2140, 6000, 1205, 0.05, 700, 79).rstrip())
-    assert bar_line(2140, 6000, 1205, 0.05, 700, 79).endswith(
-        "20:05 left, 3.0 groups/min"
-    )
-    assert bar_line(0, 40, None, None, 5, 79).endswith(
-        "| 0 of 40 groups, 00:05 elapsed"
-    )
-    assert bar_line(40, 40, 0.0, 3.0, 5, 79).endswith("| 40 of 40 groups, 3.0 groups/s")
-    assert bar_line(2140, 6000, 1205, 3.2, 700, 59).endswith(
-        "| 2140 of 6000 groups, 20:05 left"
-    )
-    assert bar_line(2140, 6000, 1205, 3.2, 700, 20) == "36% of 6000"
-    assert (
-        bar_line(12, None, None, 3.2, 7, 79) == "12 groups, 00:07 elapsed, 3.2 groups/s"
-    )
-    for width in range(1, 200):
-        for total, left, rate in (
-            (6000, 1e5, 0.01),
-            (6000, None, None),
-            (None, None, 900.0),
-            (10**9, 9e9, 1.0),
-        ):
-            assert len(bar_line(2140, total, left, rate, 1e5, width)) <= width
 
 
 def test_second_line() -> None:
@@ -383,23 +353,6 @@ def test_stream(server: JudgeServer, tmp_path: Path) -> None:
     assert (
         screens[-1][-1] == "ruler: written to out.jsonl; next: ruler report out.jsonl"
     )
-
-
-def test_resized_terminal(server: JudgeServer, tmp_path: Path) -> None:
-    """If the terminal becomes narrower, the next drawing fits it."""
-    write(tmp_path / "in.jsonl", GROUPS[:24])
-    server.configure(latency=1.2)
-    code, screens = watched(
-        tmp_path,
-        *run(server, "-c", "8"),
-        columns=100,
-        stop=shows("in flight"),
-        resize=50,
-    )
-    assert code == 0
-    widths = [max(map(len, lines)) for lines in seen(screens)]
-    assert max(widths) > 80
-    assert widths[-1] < 50
 
 
 def test_dumb_terminal(server: JudgeServer, tmp_path: Path) -> None:
