@@ -186,7 +186,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "max_failures: '5x'": partial(ScoreSettings, max_failures="5x"),
         "price: '2'": lambda: JudgeSettings(price="2"),  # type: ignore[arg-type]  # as one may
         "rubric='@no.txt': no such file": partial(AskSettings, rubric="@no.txt"),
-        "shard: '3/2'": partial(InputSettings, shard="3/2"),
+        "shard: '3/2'": partial(InputSettings, shard="3/2"),  # type: ignore[arg-type]  # as one may
         "passes: 0 is not a whole number": partial(AskSettings, passes=0),
         "adaptive: starts with 2 passes": partial(ScoreSettings, adaptive=True),
         "fallback: needs several judges": partial(ScoreSettings, fallback=True),

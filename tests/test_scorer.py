@@ -377,7 +377,7 @@ async def test_settings_that_cannot_be(
         (CombineSettings, {"blend": 2.0}),
     ]
     for kind, values in parts:
-        with subtests.test(values), pytest.raises(UsageError):
+        with subtests.test(str(values)), pytest.raises(UsageError):
             kind(**values)
     with pytest.raises(UsageError, match="score_groups"):
         async with Scorer(at(server, combine=CombineSettings(debias=True))) as scorer:

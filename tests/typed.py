@@ -49,7 +49,7 @@ def options() -> None:
         max_failures="5%",
     )
     load_settings(
-        judge_model=["fast", "strong"],
+        model=["fast", "strong"],
         price=["2,8", (1, 2)],
         format="trl",
         config="none",

@@ -86,7 +86,7 @@ class ScoreOptions(AskOptions, PoolSettings, CombineSettings, InputOptions, RunO
         Mapping[str, Any] | Sequence[str] | str, BeforeValidator(_params)
     ] = field(default_factory=dict)
     timeout: Timeout = 600.0
-    price: Annotated[Price | Sequence[Price], BeforeValidator(_prices)] = ()
+    price: Annotated[Price | str | Sequence[Price | str], BeforeValidator(_prices)] = ()
     escalate: str | None = None
     ledger: Annotated[
         Sequence[str | Path] | str | Path | None, BeforeValidator(_paths)

@@ -883,7 +883,7 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     )
     assert result.combine.debias
     alone = ruler_cli.load_settings(
-        judge_model="openai/o3", config="none", price=(2, 8), rpm=None
+        model="openai/o3", config="none", price=(2, 8), rpm=None
     )
     assert (alone.judge.model, alone.judge.price, alone.panel, alone.ask.passes) == (
         "openai/o3",
