@@ -79,8 +79,9 @@ from ruler_cli.cli.options import (
     WaitForJudge,
 )
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.run_record import RunRecord, record_refusal
 from ruler_cli.cli.signals import run_interruptible
-from ruler_cli.cli.summary import RunRecord, record_refusal, summary_lines
+from ruler_cli.cli.summary import summary_lines
 from ruler_cli.cli.units import count
 from ruler_cli.errors import (
     NoUsableReply,

@@ -13,7 +13,7 @@ import pytest
 
 import ruler_cli.runs.file
 from ruler_cli import __version__
-from ruler_cli.cli.summary import RunRecord
+from ruler_cli.cli.run_record import RunRecord
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
 
