@@ -38,7 +38,7 @@ class SectionedCommand(TyperCommand):
         given: list[Any] = self.get_params(ctx)
         options = [one for one in given if one.param_type_name == "option"]
         arguments = [
-            (one.make_metavar(ctx=ctx), one.help or "")
+            (one.metavar, one.help or "")
             for one in given
             if one.param_type_name == "argument"
         ]
@@ -50,7 +50,7 @@ class SectionedCommand(TyperCommand):
         for option in options:
             panel = OTHER if option.name == "help" else option.rich_help_panel
             few = len(options) <= _FEW
-            sections["Options" if few or not panel else panel].append(_row(option, ctx))
+            sections["Options" if few or not panel else panel].append(_row(option))
         for title, rows in sections.items():
             if rows:
                 with formatter.section(title):
@@ -73,14 +73,13 @@ class SectionedCommand(TyperCommand):
         super().format_epilog(ctx, formatter)
 
 
-def _row(option: Any, ctx: Any) -> tuple[str, str]:
+def _row(option: Any) -> tuple[str, str]:
     """Return the names of an option, the short and the first long one, and its text with the default."""
     short = [name for name in option.opts if not name.startswith("--")]
     long = [name for name in option.opts if name.startswith("--")]
     names = ", ".join([*short, *long[:1]])
     if not option.is_flag:
-        choices = "|".join(getattr(option.type, "choices", ()))
-        names += f" {option.metavar or choices or option.make_metavar(ctx=ctx)}"
+        names += f" {option.metavar}"
     default = option.default
     if option.multiple or option.is_flag or default is None:
         return names, option.help or ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import tomllib
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -65,7 +66,18 @@ def _option(*names: str, **more: Any) -> Any:
     """Declare an option whose text is checked by the settings; a flag has no metavar."""
     if "metavar" in more:
         more["parser"] = str
+    if "|" in more.get("metavar", "") and "autocompletion" not in more:
+        more["autocompletion"] = _completion(more["metavar"].split("|"))
     return typer.Option(*names, **more)
+
+
+def _completion(words: Sequence[str]) -> Callable[[str], list[str]]:
+    """Return a completion of a few words."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
 
 
 _judge, _quality, _limits, _input, _output, _scale = (
@@ -133,7 +145,8 @@ Param = Annotated[
     ),
 ]
 ViaWay = Annotated[
-    Literal["auto", "http", "litellm"], _judge(help="How the judge is reached.")
+    Literal["auto", "http", "litellm"],
+    _judge(metavar="auto|http|litellm", help="How the judge is reached."),
 ]
 Fallback = Annotated[
     bool,
@@ -163,7 +176,9 @@ Adaptive = Annotated[
 ]
 Order = Annotated[
     Literal["random", "input"],
-    _quality(help="Order in which the judge sees the rollouts."),
+    _quality(
+        metavar="random|input", help="Order in which the judge sees the rollouts."
+    ),
 ]
 Seed = Annotated[int, _quality(metavar="N", help="Seed of order and labels.")]
 GroupSize = Annotated[
@@ -176,7 +191,8 @@ GroupSize = Annotated[
 Single = Annotated[
     Literal["flag", "score"],
     _quality(
-        help="How to score a group with one distinct rollout: once and flagged, or in every pass."
+        metavar="flag|score",
+        help="How to score a group with one distinct rollout: once and flagged, or in every pass.",
     ),
 ]
 MinPasses = Annotated[
@@ -235,7 +251,8 @@ Retries = Annotated[
 Spend = Annotated[
     Literal["first", "spread"],
     _limits(
-        help="Groups that --max-cost pays for: the first of INPUT, or a fair sample drawn by --seed."
+        metavar="first|spread",
+        help="Groups that --max-cost pays for: the first of INPUT, or a fair sample drawn by --seed.",
     ),
 ]
 MaxOutage = Annotated[
@@ -304,7 +321,10 @@ GroupBy = Annotated[
 ]
 Grouping = Annotated[
     Literal["auto", "line", "consecutive", "scattered"],
-    _input(help="How the records of a group are arranged."),
+    _input(
+        metavar="auto|line|consecutive|scattered",
+        help="How the records of a group are arranged.",
+    ),
 ]
 Messages = Annotated[
     str | None,
@@ -344,7 +364,8 @@ MaxRecord = Annotated[
 OnFailure = Annotated[
     Literal["null", "drop", "keep"],
     _output(
-        help="A group that cannot be scored: reward null, record left out, or reward kept."
+        metavar="null|drop|keep",
+        help="A group that cannot be scored: reward null, record left out, or reward kept.",
     ),
 ]
 Failed = Annotated[
@@ -358,7 +379,8 @@ SummaryFile = Annotated[
     Path | None, _output(metavar="FILE", help="Write the run's summary as JSON.")
 ]
 Progress = Annotated[
-    Literal["auto", "bar", "log", "none"], _output(help="Progress on stderr.")
+    Literal["auto", "bar", "log", "none"],
+    _output(metavar="auto|bar|log|none", help="Progress on stderr."),
 ]
 Quiet = Annotated[
     bool, _output("--quiet", "-q", help="No progress and no summary: --progress none.")
@@ -377,7 +399,10 @@ ShardOf = Annotated[
 ]
 Engine = Annotated[
     Literal["here", "ray"],
-    _scale(help="Judge in this process, or in workers of Ray; OUTPUT is the same."),
+    _scale(
+        metavar="here|ray",
+        help="Judge in this process, or in workers of Ray; OUTPUT is the same.",
+    ),
 ]
 RayAddress = Annotated[
     str | None,
@@ -419,7 +444,8 @@ KeepMost = Annotated[
 By = Annotated[
     Literal["variance", "score", "majority"] | None,
     _option(
-        help="Those whose scores have the greatest variance, the best, or the best of the majority."
+        metavar="variance|score|majority",
+        help="Those whose scores have the greatest variance, the best, or the best of the majority.",
     ),
 ]
 Answer = Annotated[
@@ -458,7 +484,10 @@ MaxGroups = Annotated[
 ]
 Target = Annotated[
     Literal["auto", "openai", "anthropic", "vllm"],
-    _option(help="Format of the requests; auto goes by the judge's name."),
+    _option(
+        metavar="auto|openai|anthropic|vllm",
+        help="Format of the requests; auto goes by the judge's name.",
+    ),
 ]
 Batch = Annotated[
     bool, _option(help="Show cost and time in a provider's batch API, too.")

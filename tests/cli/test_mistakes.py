@@ -35,7 +35,7 @@ TYPER = {
     f"{S} --max-cost $5": "--max-cost: '$5' is not a number of 0 or more\n",
     f"{S} --max-cost nan": "--max-cost: 'nan' is not a number of 0 or more\n",
     f"{S} --blend 2": "--blend: '2' is not a number from 0 to 1\n",
-    f"{S} --order rand": "Invalid value for '--order': 'rand' is not one of",
+    f"{S} --order rand": "--order: 'rand' is not one of 'random', 'input'",
     "score": "Missing argument 'INPUT'; `ruler score --help` lists",
     f"{S} b.jsonl": "(b.jsonl); `ruler score --help` lists",
     "ledger stats x": "(x); `ruler ledger stats --help` lists",
