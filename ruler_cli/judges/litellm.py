@@ -31,11 +31,11 @@ from ruler_cli.judges.chat_completions import (
 )
 from ruler_cli.judges.provider_errors import ErrorResponse, error_of, with_left
 from ruler_cli.judges.providers import (
-    PROVIDERS,
     Credentials,
     MissingKeyError,
     UnknownJudgeError,
     finds_itself,
+    is_listed,
     missing,
     provider_of,
     refuse,
@@ -239,29 +239,35 @@ class LitellmJudge(ChatJudge):
     def check(self) -> None:
         """Raise UsageError if no provider has the name, or if the provider has unmet needs.
 
-        litellm is imported, which takes seconds, only if it may know more.
+        litellm is imported, which takes seconds, only if it may know more: of a provider that is not
+        listed, or of keys that are in no variable yet.
         """
         provider, given = self._provider, self._credentials()
-        if provider is None or (missing(provider, self.model, given) and knows_more()):
-            litellm = _litellm()
-            if getattr(litellm, "secret_manager_client", None) is not None:
-                return
-            provider = provider or _resolved(self.model)
-            keyed = any(
-                v
-                for name, v in vars(litellm).items()
-                if name.endswith("_key") and not callable(v)
-            )
-            given = self._credentials(keyed=keyed, addressed=bool(litellm.api_base))
-            if provider not in PROVIDERS and not (
-                given.has_key or given.has_address
-            ):  # in a newer litellm
-                keys = (
-                    litellm.validate_environment(self.model).get("missing_keys") or []
-                )
-                if len(keys) == 1 and keys[0].endswith("_API_KEY"):
-                    raise MissingKeyError(self.name, keys[0])
-        refuse(self.name, missing(provider, self.model, given))
+        unmet = missing(provider, given) if provider else ()
+        if provider and not unmet:
+            return
+        if is_listed(provider) and not knows_more():
+            refuse(self.name, unmet, given)
+        litellm = _litellm()
+        if getattr(litellm, "secret_manager_client", None) is not None:
+            return
+        provider = provider or _read_name(self.model)[1]
+        if provider is None:
+            models = () if "/" in self.model else litellm.model_cost
+            raise UnknownJudgeError(self.model, models)
+        keyed = any(
+            value
+            for name, value in vars(litellm).items()
+            if name.endswith("_key") and not callable(value)
+        )
+        given = self._credentials(keyed=keyed, addressed=bool(litellm.api_base))
+        unmet = missing(provider, given)
+        if is_listed(provider):
+            refuse(self.name, unmet, given)
+        elif unmet:
+            keys = litellm.validate_environment(self.model).get("missing_keys") or []
+            if len(keys) == 1 and keys[0].endswith("_API_KEY"):
+                raise MissingKeyError(self.name, keys[0])
 
     @property
     def _provider(self) -> str | None:
@@ -272,23 +278,18 @@ class LitellmJudge(ChatJudge):
         self, *, keyed: bool = False, addressed: bool = False
     ) -> Credentials:
         """The judge's own credentials; `keyed` and `addressed` tell of litellm's in Python."""
-        key = self.key or self.params.get("api_key") or keyed
-        address = (
-            self.base
-            or self.params.get("api_base")
-            or self.params.get("base_url")
-            or addressed
-        )
+        given = self.params.get
+        key = self.key or given("api_key") or keyed
+        address = self.base or given("api_base") or given("base_url") or addressed
         return Credentials(self.params, bool(key), bool(address))
 
     async def __aenter__(self) -> Self:
-        """Import litellm, which takes seconds; UsageError if an old one lacks the provider."""
-        provider, litellm = self._provider, _litellm()
-        if provider not in {
-            getattr(each, "value", each) for each in litellm.provider_list
-        }:
-            _resolved(self.model)
-        self._litellm, self.secret = litellm, self.key or secret(provider)
+        """Import litellm, which takes seconds; UsageError if it has no provider of that name."""
+        self._litellm, provider = _litellm(), self._provider
+        _, known, found = _read_name(self.model)
+        if provider is None and known is None:
+            raise UnknownJudgeError(self.model)
+        self.secret = self.key or secret(provider or known) or found
         self._finds = provider is not None and finds_itself(
             provider, self._credentials()
         )
@@ -422,31 +423,18 @@ def knows_more() -> bool:
     )
 
 
-def _read_name(name: str) -> tuple[str, str | None]:
-    """(model, provider) of a name, as litellm reads it; (name, None) if it knows no provider for it."""
-    litellm = _litellm()
+def _read_name(name: str) -> tuple[str, str | None, str | None]:
+    """(model, provider, key) of a name, as litellm reads it; no provider and no key if it knows none."""
     try:
-        model, provider, *_ = litellm.get_llm_provider(name)
+        model, provider, key, _ = _litellm().get_llm_provider(name)
     except Exception:  # noqa: BLE001 - litellm's errors share no base class
-        return name, None
-    return str(model), str(provider)
+        return name, None, None
+    return str(model), str(provider), key
 
 
 def model_at_provider(name: str) -> str:
     """A model's name without its provider, if litellm knows that provider."""
     return _read_name(name)[0]
-
-
-def _resolved(name: str) -> str:
-    """litellm's provider of a name; UsageError if it has none."""
-    if known := _read_name(name)[1]:
-        return known
-    provider, slash, _ = name.partition("/")
-    if slash and provider in PROVIDERS:
-        raise UsageError(
-            f"judge {name}: the litellm that is installed is too old for it; pip install -U litellm"
-        )
-    raise UnknownJudgeError(name, () if slash else _litellm().model_cost)
 
 
 def _reply(answer: Any, key: str | None) -> Reply | CallError:

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 import orjson
 
 from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.files.location import Location
 from ruler_cli.judges.chat_completions import OWN_ENGINES, AnswerFormat, first_format
 from ruler_cli.judges.pricing import ModelInfo, Price, model_info, stated_price
 from ruler_cli.judges.providers import (
@@ -21,7 +20,6 @@ from ruler_cli.judges.providers import (
     provider_of,
     variables,
 )
-from ruler_cli.settings.keys import looks_like_key
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Judge
@@ -57,23 +55,17 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
             "where is it? Give {api_base:URL} (it usually ends in /v1){hint}", hint=hint
         )
         raise UsageError(where, place=f"judge {settings.label}")
-    _check_endpoint(base)
+    check_address(base, query=False)
     return Endpoint(base, key_for(settings, key_variable), model_at_endpoint(settings))
-
-
-def _check_endpoint(base: str) -> None:
-    check_address(base)
-    if "?" in base or "#" in base:
-        problem = "what follows `?` or `#` is no part of an endpoint's address"
-        remedy = Sentence("leave it out, and name a key with {api_key_env}")
-        raise UsageError(problem, remedy, option="api_base")
 
 
 def check_own_address(settings: JudgeSettings) -> None:
     """Raise UsageError unless a judge can be called at the address that is given for it."""
-    if settings.api_base is not None and _is_direct(settings):
-        _check_endpoint(cut_address(settings.api_base))
-    elif settings.api_base is not None:
+    if settings.api_base is None:
+        return
+    if _is_direct(settings):
+        check_address(cut_address(settings.api_base), query=False)
+    else:
         check_address(settings.api_base)
 
 
@@ -127,12 +119,6 @@ _PATHS = re.compile(
     r"/(chat/completions|completions|responses|messages|embeddings)$|(?<=/v1)/(chat|models)$"
 )
 """Ends of an address that belong to one call, and not to the endpoint."""
-_NO_SCHEME = re.compile(r"[\w.-]+(:\d+)?(/[\w./-]*)?")
-_DEPLOYMENT = re.compile(
-    r"https://(?P<host>[\w.-]+\.azure\.com)/openai/deployments/(?P<name>[\w.-]+)(?=[/?])"
-    r"(?:/[\w/-]*)?(?:\?api-version=(?P<version>[\w.-]+))?"
-)
-"""Address of a call to a deployment at Azure, as its portal shows it."""
 
 
 def cut_address(address: str) -> str:
@@ -148,47 +134,30 @@ def cut_address(address: str) -> str:
     )
 
 
-def check_address(base: str) -> None:
-    """Raise UsageError unless an endpoint can be called; the message omits all that may hold a password."""
-    deployment = _DEPLOYMENT.fullmatch(base)
-    if deployment:
-        version = deployment["version"] or "VERSION"
-        whole = Sentence(
-            "write {model:azure/{name}} {api_base:https://{host}} {param:api_version={version}}",
-            name=deployment["name"],
-            host=deployment["host"],
-            version=version,
-        )
-        raise UsageError("is the address of one deployment", whole, option="api_base")
+def check_address(base: str, *, query: bool = True) -> None:
+    """Raise UsageError unless an address can be called; the message omits all that may hold a password.
+
+    `query`: it may have one.
+    """
     try:
         parts = urlsplit(base)
-        fine = (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and parts.port != 0
+        callable_ = (
+            parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         )
     except ValueError:
-        fine = False
-    if not fine:
+        callable_ = False
+    if not callable_:
         problem = "is no http:// or https:// address with a host"
-        remedy = f"write {_with_scheme(base) or 'one such as http://localhost:8000/v1'}"
-        raise UsageError(problem, remedy, option="api_base")
-    if parts.username or parts.password:
-        instead = Sentence("name a key with {api_key_env} instead")
-        raise UsageError("holds a name or password", instead, option="api_base")
-
-
-def _with_scheme(base: str) -> str | None:
-    """The address that is meant by `localhost`, `8000` or `host:8000/v1`; None if it may hold a secret."""
-    if not _NO_SCHEME.fullmatch(base) or looks_like_key(base):
-        return None
-    host, _, path = base.partition("/")
-    if host.isdecimal():
-        host = f"localhost:{host}"
-    own = ":" in host or host == "localhost"
-    if not own and "." not in host:
-        return None
-    return f"{'http' if own else 'https'}://{host}/{path or 'v1'}"
+    elif parts.username or parts.password:
+        problem = "holds a name or password"
+    elif not query and ("?" in base or "#" in base):
+        problem = "holds more than the address of an endpoint, from `?` or `#` on"
+    else:
+        return
+    remedy = Sentence(
+        "write one such as http://localhost:8000/v1, and name a key with {api_key_env}"
+    )
+    raise UsageError(problem, remedy, option="api_base")
 
 
 _PREFIXES = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
@@ -261,28 +230,12 @@ def resolve(settings: JudgeSettings) -> ResolvedJudge:
 
 
 def refuse_judge(settings: JudgeSettings) -> None:
-    """Raise the UsageError with which `resolve` refuses a judge, without the import of a client."""
+    """Raise the UsageError with which `resolve` refuses a judge, without the import of an HTTP client."""
     model_of(settings)
-    if not is_embedded(settings) and _is_direct(settings):
+    if _is_direct(settings):
         endpoint_of(settings)
     else:
         _judge(settings)
-
-
-def address_note(settings: JudgeSettings) -> str | None:
-    """A sentence if the address that is given is cut before it is used; None if it is used as it stands."""
-    given = settings.api_base
-    if given is None or is_embedded(settings) or not _is_direct(settings):
-        return None
-    cut = cut_address(given)
-    if cut == given.strip().rstrip("/"):
-        return None
-    what = "the endpoint of judge {judge}" if settings.name else "{api_base}"
-    return Sentence(
-        f"{what} is taken as {{address}}",
-        judge=settings.name,
-        address=Location(cut).public,
-    )
 
 
 def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
@@ -312,13 +265,7 @@ def _judge(settings: JudgeSettings) -> Judge:
         from ruler_cli.judges.offline import Offline
 
         if params:
-            named = (
-                {"place": f"judge {settings.name}"}
-                if settings.name
-                else {"option": "param"}
-            )
-            value = "" if settings.name else next(iter(params))
-            raise UsageError("judge offline takes no parameters", value=value, **named)
+            raise UsageError("takes no parameters", place=f"judge {settings.label}")
         return Offline()
     if name == "simulated":
         from ruler_cli.judges.simulated import Simulated, SimulatedModel
@@ -348,7 +295,7 @@ def _is_direct(settings: JudgeSettings) -> bool:
 
     At an endpoint of one's own, a first word that is no provider's is a part of the model's name.
     """
-    if settings.ask is not None:
+    if settings.ask is not None or settings.model in EMBEDDED:
         return False
     provider = provider_of(settings.model, settings.params)
     if settings.via != "auto" or provider in DIRECT:

@@ -13,6 +13,7 @@ from itertools import combinations
 from math import fsum, sqrt
 from operator import attrgetter
 
+from ruler_cli.formats.interface import printable
 from ruler_cli.formats.rewards import PASSING
 from ruler_cli.scoring import window_shifts
 from ruler_cli.scoring.position_bias import PositionBias
@@ -79,27 +80,21 @@ def _table(
 ) -> ScoreTable:
     windows = [(one.distinct, correct(one)) for one in pass_scores]
     cells: Sequence[Sequence[float]]
-    scores: list[float | None]
     fit = None
     if result.windows > 1:
         fit = window_shifts.fit(windows, len(result.sizes))
         cells = fit.adjusted
-        scores = [
-            None if score is None else round(score, _DIGITS) for score in fit.scores
-        ]
+        scores = [None if x is None else round(x, _DIGITS) for x in fit.scores]
     else:
         rows: list[list[float]] = [[] for _ in result.sizes]
         for distinct, given in windows:
             for rollout, score in zip(distinct, given, strict=True):
                 rows[rollout].append(score)
-        cells, scores = rows, [mean(row) if row else None for row in rows]
-    within = [
-        score if score is None or 0 <= score <= 1 else float(score > 0)
-        for score in scores
-    ]
-    return ScoreTable(
-        judge, pass_scores, windows, cells, within, min(map(len, cells), default=0), fit
-    )
+        cells = rows
+        scores = [mean(row) if row else None for row in rows]
+    within = [None if x is None else min(1.0, max(0.0, x)) for x in scores]
+    passes = min(map(len, cells))
+    return ScoreTable(judge, pass_scores, windows, cells, within, passes, fit)
 
 
 def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
@@ -164,7 +159,7 @@ class BatchStatistics:
         # by the outcome of the rollouts, which their scores contradict
         self._contradictions: Counter[bool] = Counter()
         self._listed: dict[bool, list[Contradiction]] = {True: [], False: []}
-        self._with_outcome = self._without_outcome = 0
+        self._outcomes: Counter[bool | None] = Counter()
 
     def add(self, result: GroupResult) -> None:
         """Count a group's replies: scores by position, the noise between passes, the scale of each judge."""
@@ -236,24 +231,20 @@ class BatchStatistics:
         self._scores.add(score for score in scores.scores if score is not None)
         if scores.reliability is not None:
             self._reliability[round(scores.reliability * _STEPS)] += 1
-        first: dict[
-            int, int
-        ] = {}  # distinct rollout → its first number in the group, if it has a score
+        # the first number in the group of each distinct rollout with a score
+        numbers: dict[int, int] = {}
         judged: list[float] = []
         for i, (distinct, rollout) in enumerate(
             zip(result.owner, scores.rollouts, strict=True)
         ):
-            if (
-                distinct is not None
-                and distinct not in first
-                and rollout.judge_score is not None
-            ):
-                first[distinct] = i
-                judged.append(rollout.judge_score)
-        if len(first) > 1:
-            self._length.add([result.sizes[distinct] for distinct in first], judged)
+            score = rollout.judge_score
+            if distinct is not None and distinct not in numbers and score is not None:
+                numbers[distinct] = i
+                judged.append(score)
+        if len(numbers) > 1:
+            self._length.add([result.sizes[distinct] for distinct in numbers], judged)
             self._add_pairs(
-                result, [(scores.rollouts[i].by_judge, i) for i in first.values()]
+                result, [(scores.rollouts[i].by_judge, i) for i in numbers.values()]
             )
         self._add_outcomes(key, result, scores)
 
@@ -277,32 +268,19 @@ class BatchStatistics:
 
     def _add_outcomes(self, key: str, result: GroupResult, scores: GroupScores) -> None:
         """Count the rollouts with and without a verifier's outcome, and those whose score contradicts it."""
-        for i, (rollout, passed) in enumerate(
-            zip(scores.rollouts, result.outcomes, strict=False), 1
-        ):
+        outcomes = zip(scores.rollouts, result.outcomes, strict=False)
+        for i, (rollout, passed) in enumerate(outcomes, 1):
             score = rollout.judge_score
             if score is None:
                 continue
-            if passed is None:
-                self._without_outcome += 1
-                continue
-            self._with_outcome += 1
-            if passed == (score < PASSING):
+            self._outcomes[passed] += 1
+            if passed is not None and passed == (score < PASSING):
                 self._contradictions[passed] += 1
-                printable = "".join(
-                    c if c.isprintable() else "\ufffd" for c in key[:_KEY]
-                )  # for reports
                 listed = self._listed[passed]
-                listed.append(
-                    Contradiction(printable + "…" * (len(key) > _KEY), i, score)
-                )
-                if len(listed) > 2 * _LISTED:
-                    self._listed[passed] = self._most_extreme(passed)
-
-    def _most_extreme(self, passed: bool) -> list[Contradiction]:
-        """The lowest scores of rollouts that passed, or the highest of others; of equal ones the first."""
-        sign = 1 if passed else -1
-        return sorted(self._listed[passed], key=lambda odd: sign * odd.score)[:_LISTED]
+                listed.append(Contradiction(printable(key, _KEY), i, score))
+                # of equal scores the first
+                listed.sort(key=lambda odd: odd.score, reverse=not passed)
+                del listed[_LISTED:]
 
     def figures(self, *, debias: bool = False, checked: bool = False) -> BatchFigures:
         """The figures of the batch.
@@ -310,7 +288,8 @@ class BatchStatistics:
         `debias`: the position bias was to be corrected. `checked`: outcomes were asked for, so rollouts
         without one are counted even if none has one.
         """
-        tenths, prior = [0] * 10, self.prior
+        tenths, prior, outcomes = [0] * 10, self.prior, self._outcomes
+        checked |= bool(outcomes[True] or outcomes[False])
         for step, groups in self._reliability.items():
             tenths[min(9, step * 10 // _STEPS)] += groups
         median = (
@@ -330,19 +309,15 @@ class BatchStatistics:
             reliability_median=median,
             noise=sqrt(prior.variance) if prior.df > 0 else None,
             flawed=self._contradictions[True],
-            flawed_listed=tuple(self._most_extreme(True)),
+            flawed_listed=tuple(self._listed[True]),
             near_misses=self._contradictions[False],
-            near_misses_listed=tuple(self._most_extreme(False)),
-            without_outcome=self._without_outcome
-            if self._with_outcome or checked
-            else 0,
+            near_misses_listed=tuple(self._listed[False]),
+            without_outcome=outcomes[None] if checked else 0,
         )
 
     def _pair(self, pair: tuple[int, int]) -> Pair:
         """The figures of two judges; their errors need enough rewards."""
-        one, other = (
-            self._names[n] if n < len(self._names) else f"judge {n + 1}" for n in pair
-        )
+        one, other = (self._names[number] for number in pair)
         sums = self._pairs[pair]
         scores, errors = (of(sums[kind]) for kind, of in CORRELATIONS.items())
         rollouts, rewarded = int(sums["scores"]["n"]), int(sums["errors"]["n"])

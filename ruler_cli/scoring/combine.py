@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, fsum, sqrt
@@ -62,19 +62,13 @@ def combine(
     one_pass = result.alone and single != "score"
     least = 1 if one_pass else max(1, how.min_passes)
     counted = [table for table in every if table.passes >= least]
-    # one pass of a stronger judge, its reverse cut off by the cap, is no better than two of the others
-    final = [
-        table
-        for table in counted
-        if table.judge == result.escalated_to and table.passes >= _BALANCED
-    ]
-    used = (
-        final
-        or [table for table in counted if table.judge != result.escalated_to]
-        or counted
-    )
-    if not used:
+    if not counted:
         return _error(result, every, failed_calls, least)
+    panel = [table for table in counted if table.judge != result.escalated_to]
+    stronger = [table for table in counted if table.judge == result.escalated_to]
+    # one pass of a stronger judge, its reverse cut off by the cap, is no better than two of the others
+    whole = any(table.passes >= _BALANCED for table in stronger)
+    used = stronger if whole or not panel else panel
     scores = GroupScores(
         _rollouts(result, used, counted),
         used=tuple([table.judge for table in used]),
@@ -89,50 +83,6 @@ def _rollouts(
     result: GroupResult, used: Sequence[ScoreTable], counted: Sequence[ScoreTable]
 ) -> tuple[RolloutScore, ...]:
     """The score of each rollout in input order; an unreadable one has its reason for an explanation."""
-    one_request = len(counted) == 1 and len(counted[0].pass_scores) == 1
-    scores = (
-        _of_one_request(result, counted[0])
-        if one_request
-        else _of_requests(result, used, counted)
-    )
-    return tuple(
-        [
-            RolloutScore(None, result.faults[i])
-            if distinct is None
-            else scores[distinct]
-            for i, distinct in enumerate(result.owner)
-        ]
-    )
-
-
-def _of_one_request(
-    result: GroupResult, table: ScoreTable
-) -> Mapping[int, RolloutScore]:
-    """The score of each distinct rollout by its number, if one request showed them all."""
-    one = table.pass_scores[0]
-    last = max(1, len(one.distinct) - 1)
-    scores: dict[int, RolloutScore] = {}
-    in_order = zip(one.distinct, one.scores, one.explanations, strict=True)
-    for position, (distinct, given, explanation) in enumerate(in_order):
-        score, suspect = table.scores[distinct], distinct in result.suspects
-        by_judge = {} if score is None else {table.judge: score}
-        scores[distinct] = RolloutScore(
-            score,
-            explanation,
-            score,
-            None,
-            by_judge,
-            (position / last,),
-            (given,),
-            suspect,
-        )
-    return scores
-
-
-def _of_requests(
-    result: GroupResult, used: Sequence[ScoreTable], counted: Sequence[ScoreTable]
-) -> Mapping[int, RolloutScore]:
-    """The score of each distinct rollout by its number, from all requests that showed it."""
     shown: list[list[_Shown]] = [[] for _ in result.sizes]
     for table in used:
         cells = list(map(iter, table.cells))
@@ -145,10 +95,18 @@ def _of_requests(
                 shown[distinct].append(
                     _Shown(position / last, score, corrected, order, explanation)
                 )
-    return {
-        i: _score(i, own, used, counted, i in result.suspects)
+    scores = [
+        _score(i, own, used, counted, i in result.suspects)
         for i, own in enumerate(shown)
-    }
+    ]
+    return tuple(
+        [
+            RolloutScore(None, result.faults[i])
+            if distinct is None
+            else scores[distinct]
+            for i, distinct in enumerate(result.owner)
+        ]
+    )
 
 
 def _score(
@@ -166,19 +124,21 @@ def _score(
     }
     score = mean([by_judge[table.judge] for table in used if table.judge in by_judge])
     nearest = shown[0]
+    spread = None
     if len(shown) > 1:  # equal distances may differ by rounding
         nearest = min(
             shown, key=lambda one: (round(abs(one.corrected - score), 9), one.order)
         )
+        spread = _deviation([one.corrected for one in shown])
     return RolloutScore(
-        score=score,
-        explanation=nearest.explanation,
-        judge_score=score,
-        spread=_deviation([one.corrected for one in shown]) if len(shown) > 1 else None,
-        by_judge=by_judge,
-        positions=tuple([one.position for one in shown]),
-        pass_scores=tuple([one.given for one in shown]),
-        suspect=suspect,
+        score,
+        nearest.explanation,
+        score,
+        spread,
+        by_judge,
+        tuple([one.position for one in shown]),
+        tuple([one.given for one in shown]),
+        suspect,
     )
 
 

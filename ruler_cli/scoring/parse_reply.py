@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +15,12 @@ from ruler_cli.types import readable_text
 _KEY = "scores"
 _END = "</think>"
 _FENCE = r"```[\w-]*[ \t\r]*"
-_FRACTION = r"([0-9]*\.?[0-9]+)\s*/\s*([0-9]*\.?[0-9]+)"
-_PERCENT = r"([0-9]*\.?[0-9]+)\s*%"
-_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_PLAIN = r"[0-9]*\.?[0-9]+"
+_NUMBER = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+    rf"|({_PLAIN})\s*(?:%|/\s*({_PLAIN}))"
+)
+"""A number, or one that names its own scale: `80%` and `8/10`."""
 _OPENED = re.compile(r'"scores"\s*:\s*\{')
 _MEMBER = re.compile(r'[\s,]*"([^"\\]*)"\s*:\s*(?=\{)')
 """Beginnings of an object of entries and of a member of it; no id needs an escape."""
@@ -27,6 +30,8 @@ _NEAR = 1e-6 + 1e-12
 """Distance up to which a score is the bound of its scale: 1.0000001 is 1, and -0.0000001 is 0."""
 _TRIES = 60
 _HUGE = 10**9
+_WIDEST = 40
+"""Characters of the longest number in a string."""
 _LONGEST = 1_000_000
 """Characters of a reply that are parsed, from its end; no answer is longer."""
 
@@ -69,18 +74,19 @@ def parse(text: str, labels: Sequence[str]) -> ParsedReply:
 def parse_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, str]]:
     """The complete entries of a reply that was cut off, by label; none if any of them is doubtful."""
     bare = _bare(text)
-    at = -1 if "<think>" in bare else max(0, bare.rfind(f'"{_KEY}"'))
-    keyed = _OPENED.match(bare, at) if at >= 0 else None
-    entries = _members_from(bare, keyed.end()) if keyed else _items_from(bare, at)
+    if "<think>" in bare:
+        return {}
+    at = max(0, bare.rfind(f'"{_KEY}"'))
+    opened = _OPENED.match(bare, at)
+    entries = _members_from(bare, opened.end()) if opened else _items_from(bare, at)
     complete = [
-        one
-        for one in entries
-        if isinstance(one, dict) and one.get("trajectory_id") in labels
+        entry
+        for entry in entries
+        if isinstance(entry, dict) and entry.get("trajectory_id") in labels
     ]
+    answered = dict.fromkeys(entry["trajectory_id"] for entry in complete)
     try:
-        parsed = _checked(
-            complete, list(dict.fromkeys(one["trajectory_id"] for one in complete))
-        )
+        parsed = _checked(complete, list(answered))
     except DefectError:
         return {}
     return {} if parsed.rescaled else parsed.entries
@@ -88,7 +94,7 @@ def parse_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, s
 
 def _items_from(text: str, at: int) -> Iterator[Any]:
     """The objects of a list that may have no end."""
-    at = text.find("[", at) if at >= 0 else -1
+    at = text.find("[", at)
     while at >= 0 and (at := text.find("{", at)) >= 0:
         try:
             entry, at = _DECODER.raw_decode(text, at)
@@ -109,7 +115,8 @@ def _members_from(text: str, at: int) -> Iterator[Any]:
 
 def _checked(entries: list[Any], labels: Sequence[str]) -> ParsedReply:
     """The entries with scores from 0 to 1; DefectError unless there is one for each label."""
-    chosen: dict[str, tuple[Any, str]] = {}
+    scores: dict[str, Any] = {}
+    explanations: dict[str, str] = {}
     unknown = 0
     for entry in entries:
         if not isinstance(entry, dict):
@@ -119,25 +126,18 @@ def _checked(entries: list[Any], labels: Sequence[str]) -> ParsedReply:
         if label not in labels:
             unknown += 1
             continue
-        value, explanation = entry.get("score"), entry.get("explanation")
-        if label in chosen and _number(chosen[label][0]) != _number(value):
+        score, explanation = entry.get("score"), entry.get("explanation")
+        if label in scores and _number(scores[label]) != _number(score):
             raise DefectError("one id had two different scores")
-        chosen[label] = (
-            value,
-            readable_text(explanation) if isinstance(explanation, str) else "",
-        )
-    missing = len(labels) - len(chosen)
+        scores[label] = score
+        text = explanation if isinstance(explanation, str) else ""
+        explanations[label] = readable_text(text)
+    missing = len(labels) - len(scores)
     if missing:
         raise DefectError(f"{missing} of {len(labels)} ids had no score")
-    scores, rescaled = _scores([value for value, _ in chosen.values()])
-    return ParsedReply(
-        {
-            label: (score, text)
-            for (label, (_, text)), score in zip(chosen.items(), scores, strict=True)
-        },
-        rescaled,
-        unknown,
-    )
+    shares, rescaled = _shares(list(scores.values()))
+    in_order = zip(shares, explanations.values(), strict=True)
+    return ParsedReply(dict(zip(scores, in_order, strict=True)), rescaled, unknown)
 
 
 def _bare(text: str) -> str:
@@ -158,11 +158,11 @@ def _unfenced(text: str) -> str:
 
 def _entries(text: str) -> list[Any]:
     """The entries of `scores` in the whole answer, or in the last balanced object that has that key."""
-    bare = _bare(text)
-    if not bare:
-        raise DefectError("the answer was empty")
     whole = next(_wholes(text), None)
     if whole is None:
+        bare = _bare(text)
+        if not bare:
+            raise DefectError("the answer was empty")
         whole = _last_object(bare)
     if isinstance(whole, dict):
         whole = whole.get(_KEY)
@@ -222,54 +222,53 @@ def _last_object(text: str) -> dict[str, Any] | None:
     return None
 
 
-def _scores(values: Iterable[Any]) -> tuple[list[float], bool]:
+def _shares(values: Sequence[Any]) -> tuple[list[float], bool]:
     """Scores in [0, 1], and True if plain numbers on a scale to 10 were rescaled; else DefectError."""
     numbers = [_number(value) for value in values]
-    bare: list[float] = []
     for value, (number, scaled) in zip(values, numbers, strict=True):
-        if number is None or not math.isfinite(number):
+        if not math.isfinite(number):
             raise DefectError(f"a score was no number ({_show(value)})")
         if number < -_NEAR:
             raise DefectError(f"a score was negative ({_show(value)})")
         if number > (1 if scaled else 10) + _NEAR:
             raise DefectError(f"a score was out of range ({_show(value)})")
-        if not scaled:
-            bare.append(number)
-    if not any(number > 1 + _NEAR for number in bare):
-        return [_share(number, 1) for number, _ in numbers], False
-    if max(bare) < _CLEARLY_TEN:
-        raise DefectError(f"a score was out of range ({max(bare):g})")
-    if any(_NEAR < number < 1 for number in bare):
+    plain = [number for number, scaled in numbers if not scaled]
+    best = max(plain, default=0.0)
+    rescaled = best > 1 + _NEAR
+    if rescaled and best < _CLEARLY_TEN:
+        raise DefectError(f"a score was out of range ({best:g})")
+    if rescaled and any(_NEAR < number < 1 for number in plain):
         raise DefectError(
             "scores stood on mixed scales, some from 0 to 1 and some from 0 to 10"
         )
-    return [_share(number, 1 if scaled else 10) for number, scaled in numbers], True
+    return [
+        _share(number, 10 if rescaled and not scaled else 1)
+        for number, scaled in numbers
+    ], rescaled
 
 
-def _share(number: float | None, top: int) -> float:
+def _share(number: float, top: int) -> float:
     """The score in [0, 1] of a number on a scale to `top`; next to a bound it is that bound."""
-    if number is None or number <= _NEAR:
+    if number <= _NEAR:
         return 0.0
     return 1.0 if number >= top - _NEAR else number / top
 
 
-def _number(value: Any) -> tuple[float | None, bool]:
-    """A score as written, 0.8, "0.8", "8/10" or "80%" → (number, True if it names its own scale)."""
-    if isinstance(value, bool):
-        return None, False
-    if isinstance(value, int | float):
+def _number(value: Any) -> tuple[float, bool]:
+    """A score as written, 0.8, "0.8", "8/10" or "80%" → (number, True if it names its own scale).
+
+    NaN if it is no number.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return (float(value) if abs(value) < _HUGE else math.inf), False
-    if not isinstance(value, str):
-        return None, False
-    text = value.strip()
-    if len(text) > 40:
-        return None, False
-    if fraction := re.fullmatch(_FRACTION, text):
-        whole = float(fraction[2])
-        return (float(fraction[1]) / whole if whole else None), True
-    if percent := re.fullmatch(_PERCENT, text):
-        return float(percent[1]) / 100, True
-    return (float(text) if re.fullmatch(_NUMBER, text) else None), False
+    text = value.strip() if isinstance(value, str) else ""
+    match = _NUMBER.fullmatch(text) if len(text) <= _WIDEST else None
+    if match is None:
+        return math.nan, False
+    if match[1]:
+        return float(match[1]), False
+    whole = float(match[3] or 100)
+    return (float(match[2]) / whole if whole else math.nan), True
 
 
 def _show(value: Any) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, groupby
 from math import fsum, log2, sqrt
+from typing import Any
 
 from ruler_cli.types import Length
 
@@ -220,16 +221,14 @@ def pair_products(
     A row has the two scores of a rollout, and its label or reward. `n` counts the rows of each kind. A kind
     is left out with fewer than two.
     """
-    labelled = [(a, b, y) for a, b, y in rows if y is not None and abs(y) <= _LARGEST]
+    labelled = [row for row in rows if row[2] is not None and abs(row[2]) <= _LARGEST]
     found = {}
-    if len(rows) > 1:
-        found["scores"] = {
-            "n": len(rows),
-            **products(a=[a for a, _, _ in rows], b=[b for _, b, _ in rows]),
-        }
-    if len(labelled) > 1:
-        a, b, y = zip(*labelled, strict=True)
-        found["errors"] = {"n": len(labelled), **products(a=a, b=b, y=y)}
+    for kind, columns, chosen in (("scores", "ab", rows), ("errors", "aby", labelled)):
+        if len(chosen) > 1:
+            by_name: dict[str, Any] = dict(
+                zip(columns, zip(*chosen, strict=True), strict=False)
+            )
+            found[kind] = {"n": len(chosen), **products(**by_name)}
     return found
 
 

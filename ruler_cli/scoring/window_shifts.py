@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import fsum
-from operator import add, itemgetter, mul
+from operator import mul
 
 from ruler_cli.scoring.reliability import Anova
 
@@ -25,7 +25,7 @@ those that vary less, and a λ estimated from the group is no better, since it h
 """
 
 _PROBED = 15_000
-"""Observations that one efficiency may pass over, each some tens of times: a twentieth of a second.
+"""Observations that one efficiency may pass over, each some tens of times: a tenth of a second.
 
 For groups of up to about 150 in windows of 8 the efficiency is exact, for 2,000 it is right to 1 %.
 """
@@ -50,48 +50,34 @@ class WindowFit:
 class _Design:
     """The rollouts of each window. Rollouts are eliminated, so the equations have one unknown per window.
 
-    `seen[i]` counts the windows that show rollout i.
+    `inverse[i]` is one over the number of windows that show rollout i, 0 if none does.
     """
 
     def __init__(self, windows: Sequence[Sequence[int]], rollouts: int) -> None:
         self.windows = windows
-        counts = Counter(chain.from_iterable(windows))
-        self.seen = [counts[rollout] for rollout in range(rollouts)]
-        self.inverse = [1 / k if k else 0.0 for k in self.seen]
-        # the equations are passed over many times, so values are picked by index at the speed of C
-        self._in_window = [_picker(window) for window in windows]
-        self._nth_window = [_picker(nth) for nth in self._windows_of_rollouts()]
-
-    def _windows_of_rollouts(self) -> list[list[int]]:
-        """The first window of each rollout, its second one, and so on; the number of windows for none."""
-        none = len(self.windows)
-        nth = [[none] * len(self.seen) for _ in range(max(self.seen, default=0))]
-        known = [0] * len(self.seen)
-        for number, window in enumerate(self.windows):
-            for rollout in window:
-                nth[known[rollout]][rollout] = number
-                known[rollout] += 1
-        return nth
+        seen = Counter(chain.from_iterable(windows))
+        self.observations = seen.total()
+        self.inverse = [1 / seen[i] if seen[i] else 0.0 for i in range(rollouts)]
 
     def means(self, ys: Sequence[Sequence[float]]) -> list[float]:
         """The mean of each rollout's observations, given by window; 0 without any."""
-        total = [0.0] * len(self.seen)
+        total = [0.0] * len(self.inverse)
         for window, scores in zip(self.windows, ys, strict=True):
             for rollout, y in zip(window, scores, strict=True):
                 total[rollout] += y
-        return [t * i for t, i in zip(total, self.inverse, strict=True)]
+        return list(map(mul, total, self.inverse))
 
     def by_rollout(self, levels: Sequence[float]) -> list[float]:
         """The mean of the windows' levels over the windows of each rollout."""
-        padded = [*levels, 0.0]
-        total: Iterable[float] = [0.0] * len(self.seen)
-        for pick in self._nth_window:
-            total = map(add, total, pick(padded))
+        total = [0.0] * len(self.inverse)
+        for window, level in zip(self.windows, levels, strict=True):
+            for rollout in window:
+                total[rollout] += level
         return list(map(mul, total, self.inverse))
 
     def by_window(self, values: Sequence[float]) -> list[float]:
         """The sum over each window of its rollouts' values."""
-        return [fsum(pick(values)) for pick in self._in_window]
+        return [fsum(map(values.__getitem__, window)) for window in self.windows]
 
     def times(self, levels: Sequence[float], ridge: float) -> list[float]:
         """(D + λ − Nᵀ K⁻¹ N) levels: the normal equations after the rollouts are eliminated."""
@@ -104,15 +90,13 @@ class _Design:
     def levels(self, ys: Sequence[Sequence[float]], ridge: float) -> list[float]:
         """The windows' effects that minimise the squared residuals plus `ridge` times their own squares."""
         sums = self.by_window(self.means(ys))
-        return self.solve(
-            [fsum(window) - s for window, s in zip(ys, sums, strict=True)], ridge
-        )
+        right = [fsum(window) - s for window, s in zip(ys, sums, strict=True)]
+        return self.solve(right, ridge)
 
     def solve(self, right: Sequence[float], ridge: float) -> list[float]:
         """Solve by conjugate gradients (Hestenes & Stiefel 1952); without ridge, the least-norm solution."""
         x = [0.0] * len(right)
-        r = list(right)
-        p = r
+        r = p = list(right)
         rr = _dot(r, r)
         enough = rr * 1e-26
         for _ in range(2 * len(right) + 20):
@@ -123,15 +107,15 @@ class _Design:
             if curvature <= 0:
                 break
             step = rr / curvature
-            x = [a + step * b for a, b in zip(x, p, strict=True)]
-            r = [a - step * b for a, b in zip(r, ap, strict=True)]
+            x = _plus(x, step, p)
+            r = _plus(r, -step, ap)
             before, rr = rr, _dot(r, r)
-            p = [a + rr / before * b for a, b in zip(r, p, strict=True)]
+            p = _plus(r, rr / before, p)
         return x
 
     def parts(self) -> list[list[int]]:
         """The rollouts that were shown, by the parts of the table that no window connects."""
-        parent = list(range(len(self.seen)))
+        parent = list(range(len(self.inverse)))
 
         def root(rollout: int) -> int:
             while parent[rollout] != rollout:
@@ -143,7 +127,7 @@ class _Design:
             for other in others:
                 parent[root(other)] = root(first)
         parts: dict[int, list[int]] = {}
-        for rollout, seen in enumerate(self.seen):
+        for rollout, seen in enumerate(self.inverse):
             if seen:
                 parts.setdefault(root(rollout), []).append(rollout)
         return list(parts.values())
@@ -157,12 +141,12 @@ class _Design:
         over its trace, by tr C/df. The second term's trace is exact, window by window, or for large tables
         estimated from a few random sign vectors (Hutchinson 1990).
         """
+        size = len(self.windows)
         df = sum(len(part) - 1 for part in parts)
-        information = sum(self.seen) - len(self.windows)
+        information = self.observations - size
         if df < 1 or information < 1:
             return 1.0
-        size = len(self.windows)
-        affordable = max(-(-_FEWEST // size), _PROBED // sum(self.seen))
+        affordable = max(-(-_FEWEST // size), _PROBED // self.observations)
         if size <= affordable:
             probes = [[float(i == j) for j in range(size)] for i in range(size)]
             share = 1.0
@@ -190,11 +174,9 @@ def _dot(a: Sequence[float], b: Sequence[float]) -> float:
     return fsum(map(mul, a, b))
 
 
-def _picker(indices: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
-    """A function that takes the values at these indices out of a list."""
-    if len(indices) > 1:
-        return itemgetter(*indices)
-    return lambda values: [values[index] for index in indices]
+def _plus(a: Sequence[float], factor: float, b: Sequence[float]) -> list[float]:
+    """`a` plus `factor` times `b`."""
+    return [x + factor * y for x, y in zip(a, b, strict=True)]
 
 
 def fit(
@@ -206,23 +188,15 @@ def fit(
     of all observations. If a score would leave the range of the observations, all are drawn towards the
     mean by one factor, which keeps their order and the ratios of their gaps.
     """
-    windows = [window for window in windows if window[0]]
-    if not windows:
-        return WindowFit(
-            (None,) * rollouts, ((),) * rollouts, Anova(0.0, 0.0, 0.0, 0, 0)
-        )
     design = _Design([shown for shown, _ in windows], rollouts)
     everything = [y for _, scores in windows for y in scores]
     mean = fsum(everything) / len(everything)
-    low, high = min(everything), max(everything)
     ys = [[y - mean for y in scores] for _, scores in windows]
     off, adjusted = _adjusted(design, ys)
     known = [x for x in off if x is not None]
-    least, most = min(known), max(known)
-    # both are 0 but for rounding if all are equal
-    below = (low - mean) / least if least < low - mean < 0 else 1.0
-    above = (high - mean) / most if most > high - mean > 0 else 1.0
-    scale = min(below, above)
+    low, high = min(everything), max(everything)
+    # the extremes are 0 but for rounding if all observations are equal
+    scale = min(_factor(min(known), low - mean), _factor(-max(known), mean - high))
     rest, between = _squares(design, ys)
     parts = design.parts()
     df_item = len(known) - len(parts)
@@ -242,16 +216,29 @@ def fit(
     )
 
 
+def _factor(value: float, bound: float) -> float:
+    """The factor that takes a value down to its bound if it is below; both are at most 0."""
+    return bound / value if value < bound < 0 else 1.0
+
+
+def _without(
+    ys: Sequence[Sequence[float]], levels: Sequence[float]
+) -> list[list[float]]:
+    """Observations by window, less the level of each window."""
+    return [
+        [y - level for y in window] for window, level in zip(ys, levels, strict=True)
+    ]
+
+
 def _adjusted(
     design: _Design, ys: Sequence[Sequence[float]]
 ) -> tuple[list[float | None], list[list[float]]]:
     """The rollouts' means and observations less their windows' levels, about the centre of the means."""
-    adjusted: list[list[float]] = [[] for _ in design.seen]
-    for window, scores, level in zip(
-        design.windows, ys, design.levels(ys, RIDGE), strict=True
-    ):
+    adjusted: list[list[float]] = [[] for _ in design.inverse]
+    net = _without(ys, design.levels(ys, RIDGE))
+    for window, scores in zip(design.windows, net, strict=True):
         for rollout, y in zip(window, scores, strict=True):
-            adjusted[rollout].append(y - level)
+            adjusted[rollout].append(y)
     means = [fsum(own) / len(own) if own else None for own in adjusted]
     known = [x for x in means if x is not None]
     centre = fsum(known) / len(known)
@@ -268,15 +255,8 @@ def _squares(design: _Design, ys: Sequence[Sequence[float]]) -> tuple[float, flo
     the ratio of the mean squares is F if all rollouts are alike.
     """
     centres = [fsum(window) / len(window) for window in ys]
-    alone = fsum(
-        (y - centre) ** 2
-        for window, centre in zip(ys, centres, strict=True)
-        for y in window
-    )
-    net = [
-        [y - level for y in window]
-        for window, level in zip(ys, design.levels(ys, 0.0), strict=True)
-    ]
+    alone = fsum(y * y for window in _without(ys, centres) for y in window)
+    net = _without(ys, design.levels(ys, 0.0))
     means = design.means(net)
     rest = fsum(
         (y - means[rollout]) ** 2

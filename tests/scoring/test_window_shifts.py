@@ -21,10 +21,11 @@ GRID = st.integers(0, 20).map(lambda i: i / 20)
 
 @st.composite
 def seen(draw: st.DrawFn) -> tuple[Windows, int]:
-    """A group in windows of any size, some empty; some rollouts may be in none."""
+    """A group in windows of any size; some rollouts may be in none."""
     rollouts = draw(st.integers(1, 9))
-    subsets = st.lists(st.integers(0, rollouts - 1), unique=True, max_size=rollouts)
-    windows = draw(st.lists(subsets, max_size=6))
+    ids = st.integers(0, rollouts - 1)
+    subsets = st.lists(ids, unique=True, min_size=1, max_size=rollouts)
+    windows = draw(st.lists(subsets, min_size=1, max_size=6))
     scored = [
         (w, draw(st.lists(GRID, min_size=len(w), max_size=len(w)))) for w in windows
     ]
