@@ -226,10 +226,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "needs a key (ANTHROPIC": partial(
             scored, ScoreSettings(judge=JudgeSettings("anthropic/x"))
         ),
-        "no provider is known": partial(
-            scored, ScoreSettings(judge=JudgeSettings("gpt"))
-        ),
-        "is a file; serve it": partial(
+        "no provider and model of that name": partial(
             scored, ScoreSettings(judge=JudgeSettings("a.gguf"))
         ),
         "where is it? Give api_base=URL": partial(

@@ -332,11 +332,6 @@ def _answers(address: str) -> bool:
 
 def _warnings(settings: ScoreSettings, *, quiet: bool) -> Iterator[str]:
     """Yield a sentence for each option that misleads, and what rests on a shard only."""
-    from ruler_cli.judges.resolve import address_note
-
-    if not quiet:
-        notes = [address_note(judge) for judge in settings.judges]
-        yield from dict.fromkeys(note for note in notes if note)
     if settings.spend == "spread" and settings.draw is None and not quiet:
         yield "--spend spread has an effect only with --max-cost"
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)

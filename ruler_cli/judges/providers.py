@@ -48,7 +48,7 @@ class MissingKeyError(MissingCredentialsError):
 
 
 class UnknownJudgeError(UsageError):
-    """A judge's name is that of no provider; the message has a similar one if there is one."""
+    """A judge's name is that of no provider and model; the message has a similar one if there is one."""
 
     def __init__(self, name: str, models: Iterable[str] = ()) -> None:
         """`models` are names of models without a provider."""
@@ -60,11 +60,11 @@ class UnknownJudgeError(UsageError):
             similar = nearest(name, (*EMBEDDED, *models))
         hint = f"did you mean `{similar}`? Else write" if similar else "write"
         remedy = Sentence(
-            "{hint} it as provider/name, e.g. anthropic/…, or give {api_base} for an endpoint of your own",
+            "{hint} provider/model, e.g. anthropic/…, or give {api_base} for an endpoint of your own",
             hint=hint,
         )
         super().__init__(
-            "no provider is known by that name", remedy, place=f"judge {name}"
+            "no provider and model of that name", remedy, place=f"judge {name}"
         )
         self.name = name
 
@@ -92,6 +92,8 @@ cohere cohere_chat: COHERE_API_KEY | CO_API_KEY | api_key
 featherless_ai: FEATHERLESS_AI_API_KEY | FEATHERLESS_API_KEY | api_key
 fireworks_ai: FIREWORKS_API_KEY | FIREWORKS_AI_API_KEY | api_key | FIREWORKSAI_API_KEY | FIREWORKS_AI_TOKEN
 gemini: GEMINI_API_KEY | GOOGLE_API_KEY | api_key | PALM_API_KEY
+hosted_vllm lm_studio: *_API_BASE | api_base
+vllm: api_base
 huggingface: HF_TOKEN | HUGGINGFACE_API_KEY | api_key
 mistral: MISTRAL_API_KEY | MISTRAL_AZURE_API_KEY | api_key
 openrouter: OPENROUTER_API_KEY | OR_API_KEY | api_key
@@ -158,10 +160,10 @@ def is_listed(provider: str | None) -> bool:
     return provider in _TABLE
 
 
-def needs_of(provider: str) -> tuple[Need, ...]:
+def needs_of(provider: str | None) -> tuple[Need, ...]:
     """The needs of a provider; of one that is not listed a key, in a variable named for the provider."""
-    if provider in _TABLE:
-        return _TABLE[provider]
+    if provider is None or provider in _TABLE:
+        return _TABLE.get(provider or "", ())
     word = provider.upper().replace("-", "_")
     begin = (f"{word}_", f"{word}AI_")
     keys = [
@@ -174,17 +176,17 @@ def needs_of(provider: str) -> tuple[Need, ...]:
 
 def variables(provider: str | None) -> list[str]:
     """The variables that may be read for a provider; those of its key first."""
-    needs = needs_of(provider) if provider else ()
-    return [
-        word for need in needs for words in need for word in words if word.isupper()
-    ]
+    return [word for word in _words(needs_of(provider)) if word.isupper()]
 
 
 def secret(provider: str | None) -> str | None:
     """The key that litellm finds by itself; it is to be removed from every message."""
-    key = needs_of(provider)[0] if provider else ()
-    values = (os.environ.get(word) for words in key for word in words)
-    return next(filter(None, values), None)
+    keys = [need for need in needs_of(provider) if ("api_key",) in need]
+    return next(filter(None, map(os.environ.get, _words(keys))), None)
+
+
+def _words(needs: Iterable[Need]) -> Iterator[str]:
+    return (word for need in needs for words in need for word in words)
 
 
 _FREE = (
