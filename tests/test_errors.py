@@ -238,15 +238,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "holds a name or password": partial(
             scored, ScoreSettings(judge=JudgeSettings("x", "http://a:b@c/v1"))
         ),
-        "one deployment; write model='azure/b'": partial(
-            scored,
-            ScoreSettings(
-                judge=JudgeSettings(
-                    "x", "https://a.azure.com/openai/deployments/b?api-version=1"
-                )
-            ),
-        ),
-        "judge offline takes no": partial(
+        "judge offline: takes no parameters": partial(
             scored, ScoreSettings(judge=JudgeSettings("offline", params={"a": 1}))
         ),
         "the price of": partial(

@@ -67,7 +67,7 @@ OURS = {
     f"{S} --api-key-env $MY_KEY": "takes the name of a variable, without `$`: --api-key-env MY_KEY",
     f"{S} --api-key-env sk-secret": "takes the name of a variable, and the value (not shown) is none; put",
     f"{S} -m offline --format jsonl": "the kind of file is found by itself: leave it out",
-    f"{S} -m mine --api-base localhost:8000": "with a host; write http://localhost:8000/v1",
+    f"{S} -m mine --api-base localhost:8000": "with a host; write one such as http://localhost:8000/v1",
     "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; the nearest is `task-17`",
     "ledger clear --ledger in.jsonl": "give another file with --ledger PATH; a run can keep no replies",
     "report in.jsonl --json -o a.html": "--json and a page: leave one of them out",
