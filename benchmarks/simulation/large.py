@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from benchmarks.simulation.measures import spearman
 from benchmarks.simulation.schemes import MEAN, by_rollout, scores_of, standardised
-from benchmarks.simulation.worlds import HIGHEST, LOWEST, Case
-from ruler_cli.judges.simulated import SimulatedModel
+from benchmarks.simulation.worlds import HIGHEST, LOWEST, Case, Model
 from ruler_cli.prompting.layout import balanced
 from ruler_cli.prompting.windows import Windows, partition
 from ruler_cli.scoring import window_shifts
@@ -18,7 +17,7 @@ from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.types import PassScores
 
 SIZE, WINDOW, STEP = 64, 8, 4
-MODEL = SimulatedModel(noise=0.09, level=0.10, stretch=0.35, gain=0.25, shared=1.0)
+MODEL = Model(noise=0.09, level=0.10, stretch=0.35, gain=0.25, shared=1.0)
 NOISIER = replace(MODEL, noise=1.5 * MODEL.noise)
 
 

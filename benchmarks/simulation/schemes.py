@@ -7,14 +7,20 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from benchmarks.simulation.measures import Measured, deviation, measured, ranks
-from benchmarks.simulation.worlds import BalancedCase, Case, Kind, cases, renumbered
-from ruler_cli.judges.simulated import SimulatedModel
+from benchmarks.simulation.worlds import (
+    BalancedCase,
+    Case,
+    Kind,
+    Model,
+    cases,
+    renumbered,
+)
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import GroupResult, GroupScores, PassScores
 
-WEAK = SimulatedModel(persistent=0.12, slot=0.10, noise=0.12)
+WEAK = Model(persistent=0.12, slot=0.10, noise=0.12)
 MEAN = CombineSettings()
 MeasuredRows = dict[str, Measured]
 

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Literal
 
 from ruler_cli.judges.simulated import NOISE_SPREAD, SimulatedModel, answers
@@ -20,13 +20,43 @@ TIE = 0.02
 """Groups whose true scores deviate less than this count as tied."""
 
 
+RANGE = 0.22
+"""Standard deviation of a judge's scores if it stretches them to its own range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model(SimulatedModel):
+    """A simulated judge that may use its range anew for each request, and share errors with other judges.
+
+    With z the standardised values of one request, `stretch` makes (1 − stretch) · x + stretch · (.5 + .22 · z)
+    of them; then `gain`, a log-sd, multiplies their distance from .5 by a log-normal factor. `shared` is the
+    correlation of the persistent errors of two judges.
+    """
+
+    stretch: float = 0.0
+    gain: float = 0.0
+    shared: float = 0.0
+
+    def in_its_range(self, values: Sequence[float], gain: float) -> Sequence[float]:
+        """Return values as the judge uses its range for them; `gain` is standard normal."""
+        if self.stretch:
+            centre, spread = fmean(values), pstdev(values)
+            standard = [(v - centre) / spread if spread else 0.0 for v in values]
+            values = [
+                (1 - self.stretch) * v + self.stretch * (0.5 + RANGE * z)
+                for v, z in zip(values, standard, strict=True)
+            ]
+        factor = math.exp(self.gain * gain)
+        return [0.5 + factor * (v - 0.5) for v in values] if self.gain else values
+
+
 @dataclass(slots=True)
 class Case:
     """One group: its truth, and the persistent errors and the deviation of the noise of each judge."""
 
     truths: list[float]
     rng: random.Random
-    models: tuple[SimulatedModel, ...] = (SimulatedModel(),)
+    models: tuple[Model, ...] = (Model(),)
     errors: list[list[float]] = field(default_factory=list)
     noises: list[float] = field(default_factory=list)
 
@@ -61,7 +91,8 @@ class Case:
             [self.truths[i] + errors[i] for i in order],
             [spread * gauss() for _ in order],
         )
-        scores = answers(model, values, noise, gauss(), gauss() if model.gain else 0.0)
+        level, gain = gauss(), gauss() if model.gain else 0.0
+        scores = answers(model, model.in_its_range(values, gain), noise, level)
         return PassScores(
             judge, pass_index, window, tuple(order), tuple(scores), ("",) * len(order)
         )
@@ -112,7 +143,7 @@ def cases(
     seed: int,
     kind: Kind,
     number: int,
-    models: tuple[SimulatedModel, ...] = (SimulatedModel(),),
+    models: tuple[Model, ...] = (Model(),),
 ) -> list[Case]:
     """Draw groups of eight, the same for the same seed."""
     result = []

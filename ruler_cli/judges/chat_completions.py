@@ -75,25 +75,15 @@ class AnswerFormat:
 
     def max_tokens(self, request: Request, params: Mapping[str, Any]) -> int | None:
         """The tokens that an answer may have, never more than the user's own limit; None: do not send any."""
-        own = stated_limit(params)
-        if own is None and limit_name(params):
+        own, asked = stated_limit(params), request.max_output_tokens
+        if own is None and (limit_name(params) or not self.limit):
             return None  # the user's value is sent as it is, even `null`
-        usual = (
-            _ANSWER + _PER_ROLLOUT * len(request.labels) + self.thinking
-            if self.limit
-            else None
-        )
-        tokens = max(filter(None, (request.max_output_tokens, usual)), default=None)
-        if request.max_output_tokens and request.fitted:
-            tokens = request.max_output_tokens
+        tokens = asked or 0
+        if self.limit and not (asked and request.fitted):
+            usual = _ANSWER + _PER_ROLLOUT * len(request.labels) + self.thinking
+            tokens = max(tokens, usual)
         if own is not None:
-            return (
-                own
-                if request.max_output_tokens is None or tokens is None
-                else min(tokens, own)
-            )
-        if not self.limit or tokens is None:
-            return None
+            return own if asked is None else min(tokens, own)
         return tokens if self.max_output is None else min(tokens, self.max_output)
 
     def after_refusal(

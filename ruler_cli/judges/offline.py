@@ -194,15 +194,10 @@ def _rated(
     signals: RolloutSignals, long: bool, late: float, overlap: float | None
 ) -> tuple[float, str]:
     """(score, one sentence) of a rollout; `overlap` is None for fewer than two siblings."""
+    errors, repeats = signals.errors, signals.repeats
     defects = [
-        (
-            min(signals.errors, MOST),
-            f"{signals.errors} tool error{'s' * (signals.errors > 1)}",
-        ),
-        (
-            min(signals.repeats, MOST),
-            f"{signals.repeats} repeated call{'s' * (signals.repeats > 1)}",
-        ),
+        (min(errors, MOST), f"{errors} tool error{'s' * (errors > 1)}"),
+        (min(repeats, MOST), f"{repeats} repeated call{'s' * (repeats > 1)}"),
         (signals.handed_off, "ended by handing off"),
         (signals.refused, "refused without trying a tool"),
         (
@@ -219,10 +214,9 @@ def _rated(
     if overlap is not None:
         points += SHARE * (1 - overlap)
         phrases.append(f"{overlap:.0%} of its state changes shared with siblings")
+    score = round(min(1.0, BEST * math.exp(-points)), 3)
     listed = ", ".join(phrases) or "nothing amiss"
-    return round(
-        min(1.0, BEST * math.exp(-points)), 3
-    ), f"No LLM judged this: {listed}; rule of thumb."
+    return score, f"No LLM judged this: {listed}; rule of thumb."
 
 
 def _canonical(arguments: str) -> str:
@@ -242,13 +236,10 @@ class Offline(Judge):
     name: str = "offline"
 
     async def ask(self, request: Request) -> Reply:
-        """Score the labels from the rollouts in the prompt; a label without a rollout has an empty one."""
+        """Score the labels from the rollouts in the prompt."""
         shown = blocks(request.user)
-        by_label = {label: shown.get(label, "") for label in request.labels}
-        ratings = rate([*shown.values(), *by_label.values()])
-        return reply_with(
-            {label: ratings[rollout] for label, rollout in by_label.items()}
-        )
+        ratings = rate(shown.values())
+        return reply_with({label: ratings[shown[label]] for label in request.labels})
 
 
 def reply_with(ratings: Mapping[str, tuple[float, str]]) -> Reply:

@@ -143,6 +143,8 @@ and OpenRouter 403 for content, so such rules stand before their status's own. G
 per minute is OpenAI's for an empty account.
 """
 
+_AGAIN = ErrorRule("", _ANY, "transport", "call")
+
 
 class ErrorResponse(NamedTuple):
     """An error as the endpoint sent it.
@@ -170,30 +172,19 @@ def classify(
 
     `codes` are the body's short codes (see `error_of`), `headers` those of the response.
     """
-    message, headers = message[:READ], headers or {}
+    message = message[:READ]
+    low = {name.lower(): value for name, value in (headers or {}).items()}
     text = f"{codes[:READ]} {message}"
-    again = ErrorRule("", "", "transport", "call")
-    rule = next((rule for rule in TABLE if rule.applies(status, text)), again)
+    rule = next((rule for rule in TABLE if rule.applies(status, text)), _AGAIN)
     rate = rule.scope == "rate"
     scope: Scope = "call" if rule.scope == "rate" else rule.scope
     # the server's own header on another try
-    retry = next(
-        (
-            v.strip().lower()
-            for n, v in headers.items()
-            if n.lower() == "x-should-retry"
-        ),
-        "",
-    )
+    retry = low.get("x-should-retry", "").strip().lower()
     if scope == "call" and retry == "false":
         scope = "group"
     elif scope == "group" and retry == "true" and status >= 400:
         scope = "call"
-    location = (
-        next((v for n, v in headers.items() if n.lower() == "location"), "")
-        if status < 400
-        else ""
-    )
+    location = low.get("location", "") if status < 400 else ""
     said = (
         message or codes or location.removesuffix("/chat/completions") or "no message"
     )
@@ -205,7 +196,7 @@ def classify(
         rule.kind,
         advice if rule.remedy else reason,
         scope,
-        retry_after=retry_after(headers, text, rate) if scope == "call" else None,
+        retry_after=retry_after(low, text, rate) if scope == "call" else None,
         context=context_of(text) if rule.kind == "too_long" else None,
         billed=False,
         rate=rate,

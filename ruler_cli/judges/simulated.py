@@ -3,11 +3,9 @@
     s = level + (truth + persistent error) + position bias + noise      clipped to [0, 1], rounded to .05
 
 A persistent error belongs to the rollout and does not average out over passes; position bias, noise and level
-belong to the pass and do. A judge may also use its range anew for the rollouts of each request: with z the
-standardised values of one request, `stretch` makes (1 − stretch) · x + stretch · (.5 + .22 · z) of them, and
-then `gain` multiplies their distance from .5 by a log-normal factor. The default deviations are working
-assumptions of this project, not measured on any judge. Every draw is a normal deviate from a keyed hash, so
-the same request has the same answer in any process.
+belong to the pass and do. The default deviations are working assumptions of this project, not measured on
+any judge. Every draw is a normal deviate from a keyed hash, so the same request has the same answer in any
+process.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from hashlib import blake2b
 from statistics import NormalDist, fmean, pstdev
@@ -27,8 +25,6 @@ from ruler_cli.types import Judge, Reply, Request
 
 NOISE_SPREAD = 0.5
 """Log-sd of a group's noise about its median, `SimulatedModel.noise`."""
-RANGE = 0.22
-"""Standard deviation of a judge's scores if it stretches them to its own range."""
 
 _TRUTH = re.compile(r"truth=([0-9]{0,3}\.[0-9]{1,17}|[0-9]{1,3})")
 _NORMAL = NormalDist()
@@ -39,18 +35,13 @@ _EXPLANATION = "Simulated: a known truth with drawn errors; no LLM read this."
 class SimulatedModel:
     """Standard deviations on the scale from 0 to 1, and the seed of every draw.
 
-    `slot` is the deviation of the position bias. `stretch` is the share from 0 to 1 of the judge's own
-    range; `gain` is a log-sd. `shared` is the correlation of persistent errors between judges of different
-    seeds, as in a panel.
+    `slot` is the deviation of the position bias.
     """
 
     persistent: float = 0.08
     slot: float = 0.05
     noise: float = 0.075
     level: float = 0.03
-    stretch: float = 0.0
-    gain: float = 0.0
-    shared: float = 0.0
     seed: int = 0
 
     @classmethod
@@ -58,19 +49,14 @@ class SimulatedModel:
         """A model of a judge's parameters; UsageError for an unknown key or a wrong value."""
         known = [field.name for field in fields(cls)]
         for key, value in params.items():
-            if key not in known:
+            kinds = int if key == "seed" else int | float
+            number = isinstance(value, kinds) and not isinstance(value, bool)
+            inside = number and (key == "seed" or 0 <= value <= 1)
+            if key not in known or not inside:
                 raise UsageError(
-                    f"the simulated judge has no parameter {key!r}; it has {', '.join(known)}"
-                )
-            right = (
-                isinstance(value, int)
-                if key == "seed"
-                else isinstance(value, int | float) and 0 <= value <= 1
-            )
-            if isinstance(value, bool) or not right:
-                what = "a whole number" if key == "seed" else "a number from 0 to 1"
-                raise UsageError(
-                    f"the simulated judge's {key} must be {what}, not {value!r}"
+                    f"{key}={value!r}: it takes {', '.join(known)}; seed is a whole number, the others are "
+                    "from 0 to 1",
+                    place="judge simulated",
                 )
         return cls(**params)
 
@@ -83,7 +69,7 @@ class Simulated(Judge):
     name: str = "simulated"
 
     async def ask(self, request: Request) -> Reply:
-        """Score the labels from the rollouts in the prompt; a label without a rollout has an empty one."""
+        """Score the labels from the rollouts in the prompt."""
         scores = score(self.model, request)
         return reply_with(
             {label: (score, _EXPLANATION) for label, score in scores.items()}
@@ -114,63 +100,34 @@ def answers(
     values: Sequence[float],
     noise: Sequence[float],
     level: float,
-    gain: float,
 ) -> list[float]:
     """Scores for values (truth plus persistent error) in the order shown, by the formula above.
 
-    `noise` is what each position draws, on the scale of the scores; `level` and `gain` are standard normal.
+    `noise` is what each position draws, on the scale of the scores; `level` is standard normal.
     """
-    shown = values
-    if model.stretch and values:
-        centre, spread = fmean(values), pstdev(values)
-        own = [0.5 + RANGE * (v - centre) / spread if spread else 0.5 for v in values]
-        shown = [
-            (1 - model.stretch) * v + model.stretch * o
-            for v, o in zip(values, own, strict=True)
-        ]
-    if model.gain:
-        factor = math.exp(model.gain * gain)
-        shown = [0.5 + factor * (v - 0.5) for v in shown]
     shift = model.level * level
     return [
         round(min(1.0, max(0.0, v + shift + model.slot * b + e)) * 20) / 20
-        for v, b, e in zip(shown, position_bias(len(values)), noise, strict=True)
+        for v, b, e in zip(values, position_bias(len(values)), noise, strict=True)
     ]
 
 
 def score(model: SimulatedModel, request: Request) -> dict[str, float]:
     """Label → the judge's score, in the order of `request.labels`; positions are those in the prompt."""
     rollouts = blocks(request.user)
-    absent = {label: "" for label in request.labels if label not in rollouts}
     whole = _hash(model.seed, "request", request.system, request.user).hex()
     group = _hash(model.seed, "group", *sorted(rollouts.values())).hex()
     sd = model.noise * math.exp(NOISE_SPREAD * _normal(model.seed, "spread", group))
-    level, gain = (
-        _normal(model.seed, "level", whole),
-        _normal(model.seed, "gain", whole),
-    )
-
-    def scored(shown: Mapping[str, str], judge: SimulatedModel) -> dict[str, float]:
-        values = [
-            truth(rollout) + _persistent(model, rollout) for rollout in shown.values()
-        ]
-        noise = [
-            sd * _normal(model.seed, "noise", rollout, whole)
-            for rollout in shown.values()
-        ]
-        return dict(zip(shown, answers(judge, values, noise, level, gain), strict=True))
-
-    every = scored(rollouts, model) | scored(absent, replace(model, slot=0, stretch=0))
-    return {label: every[label] for label in request.labels}
-
-
-def _persistent(model: SimulatedModel, rollout: str) -> float:
-    """The judge's persistent error in a rollout; judges of other seeds share a part of it."""
-    own = _normal(model.seed, "persistent", rollout)
-    common = _normal(0, "shared", rollout) if model.shared else 0.0
-    return model.persistent * (
-        math.sqrt(model.shared) * common + math.sqrt(1 - model.shared) * own
-    )
+    values = [
+        truth(text) + model.persistent * _normal(model.seed, "persistent", text)
+        for text in rollouts.values()
+    ]
+    noise = [
+        sd * _normal(model.seed, "noise", text, whole) for text in rollouts.values()
+    ]
+    shown = answers(model, values, noise, _normal(model.seed, "level", whole))
+    by_label = dict(zip(rollouts, shown, strict=True))
+    return {label: by_label[label] for label in request.labels}
 
 
 def _normal(seed: int, *parts: str) -> float:

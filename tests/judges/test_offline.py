@@ -110,12 +110,6 @@ def test_any_text(messages: list[dict[str, Any]]) -> None:
 
 
 @settings(deadline=None)
-@given(st.text())
-def test_any_prompt(user: str) -> None:
-    """A prompt without readable rollouts is answered for each label, too."""
-    assert set(_ask(Request("", user, ("bcdf", "ghjk")))) == {"bcdf", "ghjk"}
-
-
 DEFECTS = [
     ('tool get_x: "Error: no such x"', "1 tool error,"),
     ('call get_x: {}\ntool get_x: {"x":1}', "1 repeated call"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from statistics import correlation, fmean, pstdev
+from statistics import fmean, pstdev
 from typing import Any
 
 import pytest
@@ -48,21 +48,14 @@ def _spread(model: SimulatedModel, passes: int = 400) -> list[list[float]]:
 
 
 @settings(deadline=None)
-@given(
-    st.text(), st.text(), st.lists(st.text(alphabet="ab \nt=", max_size=20), max_size=6)
-)
-def test_any_request(system: str, user: str, rollouts: list[str]) -> None:
+@given(st.text(), st.lists(st.text(alphabet="ab \nt=", max_size=20), max_size=6))
+def test_any_request(system: str, rollouts: list[str]) -> None:
     """Every label has a score in [0, 1] on the grid of .05, the same each time."""
-    for request in (
-        _request(rollouts, system),
-        Request(system, user, ("bcdf", "ghjk")),
-    ):
-        scores = score(SimulatedModel(), request)
-        assert tuple(scores) == request.labels
-        assert all(
-            0 <= s <= 1 and round(s * 20, 9).is_integer() for s in scores.values()
-        )
-        assert score(SimulatedModel(), request) == scores
+    request = _request(rollouts, system)
+    scores = score(SimulatedModel(), request)
+    assert tuple(scores) == request.labels
+    assert all(0 <= s <= 1 and round(s * 20, 9).is_integer() for s in scores.values())
+    assert score(SimulatedModel(), request) == scores
 
 
 def test_reply() -> None:
@@ -152,49 +145,9 @@ def test_errors_over_passes() -> None:
     )
 
 
-def _quiet(**params: float) -> SimulatedModel:
-    return SimulatedModel.of(
-        {"persistent": 0, "slot": 0, "noise": 0, "level": 0, **params}
-    )
-
-
-def test_stretch() -> None:
-    """With stretch 1 the scores are .5 + .22 · z of the values in one request, for any range of them."""
-    for truths in ([0.5, 0.52, 0.54], [0.1, 0.5, 0.9]):
-        scores = score(_quiet(stretch=1), _request([f"truth={t}" for t in truths]))
-        assert list(scores.values()) == [0.25, 0.5, 0.75]
-    assert set(
-        score(_quiet(stretch=1), _request(["truth=0.9 a", "truth=0.9 b"])).values()
-    ) == {0.5}
-
-
-def test_gain() -> None:
-    """A gain multiplies every distance from .5 alike within a request, and another gain in the next."""
-    request = [
-        _request(["truth=0.4", "truth=0.5", "truth=0.6"], f"pass {n}")
-        for n in range(60)
-    ]
-    rows = [list(score(_quiet(gain=0.9), r).values()) for r in request]
-    assert all(
-        low + high == pytest.approx(1) and middle == 0.5 for low, middle, high in rows
-    )
-    assert len({high for _, _, high in rows}) > 3
-    assert all(high >= 0.5 for _, _, high in rows)
-
-
-def test_shared_errors() -> None:
-    """Persistent errors of two seeds correlate by `shared`, and keep their deviation."""
-    request = _request([f"truth=0.5 {n}" for n in range(1500)])
-    for shared in (0.0, 0.7, 1.0):
-        models = [_quiet(persistent=0.12, shared=shared, seed=seed) for seed in (1, 2)]
-        seen = [list(score(model, request).values()) for model in models]
-        assert correlation(*seen) == pytest.approx(shared, abs=0.08)
-        assert pstdev(seen[0]) == pytest.approx(0.12, abs=0.01)
-
-
 def test_formula() -> None:
     """Without draws `answers` is truth plus position bias, clipped and rounded to .05."""
-    draws = [0.0] * 4, 0.0, 0.0
+    draws = [0.0] * 4, 0.0
     assert answers(SimulatedModel(slot=0), [0.02, 0.52, 0.53, 1.2], *draws) == [
         0.0,
         0.5,
@@ -204,15 +157,15 @@ def test_formula() -> None:
     biased = answers(SimulatedModel(slot=0.1), [0.5] * 4, *draws)
     assert biased == sorted(biased, reverse=True)
     assert biased[0] > 0.5 > biased[-1]
-    assert answers(SimulatedModel(), [], [], 0.0, 0.0) == []
+    assert answers(SimulatedModel(), [], [], 0.0) == []
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"temperature": 1}, "level, stretch, gain, shared, seed"),
-    ({"noise": "much"}, "noise must be a number"),
-    ({"noise": float("nan")}, "noise must be a number"),
-    ({"level": True}, "level must be a number"),
-    ({"seed": 0.5}, "seed must be a whole number"),
+    ({"temperature": 1}, "level, seed"),
+    ({"noise": "much"}, "noise='much': it takes .*, the others are from 0 to 1"),
+    ({"noise": float("nan")}, "noise=nan"),
+    ({"level": True}, "level=True"),
+    ({"seed": 0.5}, "seed=0.5"),
 ]
 
 
