@@ -109,7 +109,6 @@ def test_any_text(messages: list[dict[str, Any]]) -> None:
     assert all(0 <= score <= 1 for score, _ in entries.values())
 
 
-@settings(deadline=None)
 DEFECTS = [
     ('tool get_x: "Error: no such x"', "1 tool error,"),
     ('call get_x: {}\ntool get_x: {"x":1}', "1 repeated call"),
