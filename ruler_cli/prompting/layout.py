@@ -58,11 +58,8 @@ def salt(digest: bytes, *, seed: int, pass_index: int, attempt: int) -> bytes:
 
 def keyed(*parts: bytes) -> bytes:
     """16 bytes that no other parts have, however they are cut."""
-    digest = blake2b(digest_size=16)
-    for part in parts:
-        digest.update(len(part).to_bytes(8))
-        digest.update(part)
-    return digest.digest()
+    framed = [piece for part in parts for piece in (len(part).to_bytes(8), part)]
+    return blake2b(b"".join(framed), digest_size=16).digest()
 
 
 BYTES_PER_TOKEN = 3.8
@@ -123,10 +120,56 @@ class PromptLayout:
         )
 
 
-def render_group(
-    group: Group, ask: AskSettings
-) -> tuple[PromptLayout, list[Rollout], list[int], int, bool]:
-    """Render everything; return the arguments of a `Shortener`, of which the layout is all that most need."""
+@dataclass(slots=True)
+class RenderedGroup:
+    """A group that was rendered whole, and may be rendered again with less of some rollouts.
+
+    `texts` are those of the distinct rollouts in UTF-8. `example[d]` is an input rollout that looks like
+    distinct rollout d. `shared` counts the first messages that are the context; `own_tools`: rollouts show
+    tools of their own.
+    """
+
+    layout: PromptLayout
+    texts: list[bytes]
+    rollouts: list[Rollout]
+    example: list[int]
+    shared: int
+    own_tools: bool
+
+    def shorten(
+        self, keep: Shortening, rollouts: Sequence[int], *, context: bool
+    ) -> None:
+        """Show less of these distinct rollouts, and of the context if asked; never more than before."""
+        shown = list(self.layout.distinct)
+        for at in rollouts:
+            rollout = self.rollouts[self.example[at]]
+            lines = render(rollout.messages, keep)
+            text = _text_of(rollout, lines, self.shared, keep, tools=self.own_tools)
+            data = text.encode()
+            if len(data) < len(self.texts[at]):
+                shown[at], self.texts[at] = text, data
+        prefix = self.layout.context
+        if context and self.example:
+            messages = self.rollouts[self.example[0]].messages[: self.shared]
+            less = "\n".join(render(messages, keep))
+            prefix = min(prefix, less, key=lambda text: len(text.encode()))
+        self.layout = replace(
+            self.layout,
+            context=prefix,
+            distinct=tuple(shown),
+            sizes=tuple(map(len, self.texts)),
+        )
+
+    def finished(self, shortening: int) -> PromptLayout:
+        """Return the layout with the rollouts whose text addresses a judge, which are looked for only now."""
+        suspects = injection.suspects(self.layout.distinct, self.texts)
+        if not suspects and not shortening:
+            return self.layout
+        return replace(self.layout, shortening=shortening, suspects=suspects)
+
+
+def render_group(group: Group, ask: AskSettings) -> RenderedGroup:
+    """Render all of a group."""
     given = group.rollouts
     rollouts, place = _joined(given)
     shown = not scale_mistake(group.rubric)
@@ -137,98 +180,45 @@ def render_group(
     tools, own_tools = _tools(group, [rollouts[i] for i in readable])
     shared = _shared_prefix(rollouts, lines)
     context = "\n".join(lines[readable[0]][:shared]) if readable else ""
-    texts: dict[str, int] = {}
-    example: list[int] = []
+    distinct: dict[str, int] = {}
+    example: dict[int, int] = {}
     which: dict[int, int] = {}
     for i in readable:
         text = _text_of(rollouts[i], lines[i], shared, WHOLE, tools=own_tools)
-        which[i] = texts.setdefault(text, len(texts))
-        if len(example) < len(texts):
-            example.append(i)
-    owner = [
-        None if r.error is not None else which.get(place[i])
-        for i, r in enumerate(given)
-    ]
+        which[i] = distinct.setdefault(text, len(distinct))
+        example.setdefault(which[i], i)
+    texts = [text.encode() for text in distinct]
+    digests = tuple(map(keyed, texts))
     rubric = shown_rubric(group, ask.rubric)
-    raws = [text.encode() for text in texts]
-    digests = tuple([keyed(raw) for raw in raws])
-    digest = keyed(
-        b"group", rubric.encode(), tools.encode(), context.encode(), *sorted(digests)
-    )
-    sizes = tuple([len(raw) for raw in raws])
-    places = tuple([i + 1 for i in example])
+    common = (rubric.encode(), tools.encode(), context.encode())
     layout = PromptLayout(
         context,
         tools,
-        tuple(texts),
-        tuple(owner),
-        rubric,
-        digests,
-        digest,
-        sizes,
-        places=places,
+        tuple(distinct),
+        owner=tuple(
+            [
+                None if r.error is not None else which.get(place[i])
+                for i, r in enumerate(given)
+            ]
+        ),
+        rubric=rubric,
+        digests=digests,
+        digest=keyed(b"group", *common, *sorted(digests)),
+        sizes=tuple(map(len, texts)),
+        places=tuple([i + 1 for i in example.values()]),
     )
-    return layout, rollouts, example, shared, own_tools
+    examples = list(example.values())
+    return RenderedGroup(layout, texts, rollouts, examples, shared, own_tools)
 
 
 def distinct_rollouts(group: Group, ask: AskSettings) -> int:
     """Count the rollouts of a group that a judge can tell apart: with less than two nothing is compared."""
-    return len(render_group(group, ask)[0].distinct)
+    return len(render_group(group, ask).layout.distinct)
 
 
 def shown_rubric(group: Group, usual: str | None) -> str:
     """Return the rubric that a judge is shown: the group's own, else the usual one, else the built-in one."""
     return readable_text(group.rubric or usual or templates.DEFAULT_RUBRIC)
-
-
-@dataclass(slots=True)
-class Shortener:
-    """A group that was rendered whole, and is rendered again with less of some rollouts.
-
-    `example[d]` is an input rollout that looks like distinct rollout d; `shared` counts the first messages
-    that are the context.
-    """
-
-    layout: PromptLayout
-    rollouts: list[Rollout]
-    example: list[int]
-    shared: int
-    own_tools: bool
-
-    def shorten(
-        self, keep: Shortening, rollouts: Sequence[int], *, context: bool
-    ) -> None:
-        """Show less of these distinct rollouts, and of the context if asked; never more than before."""
-        texts, sizes = list(self.layout.distinct), list(self.layout.sizes)
-        for at in rollouts:
-            rollout = self.rollouts[self.example[at]]
-            text = _text_of(
-                rollout,
-                render(rollout.messages, keep),
-                self.shared,
-                keep,
-                tools=self.own_tools,
-            )
-            size = len(text.encode())
-            if size < sizes[at]:
-                texts[at], sizes[at] = text, size
-        shown = self.layout.context
-        if context and self.example:
-            less = render(self.rollouts[self.example[0]].messages[: self.shared], keep)
-            shown = min(shown, "\n".join(less), key=lambda text: len(text.encode()))
-        self.layout = replace(
-            self.layout, context=shown, distinct=tuple(texts), sizes=tuple(sizes)
-        )
-
-
-def finished(layout: PromptLayout, shortening: int) -> PromptLayout:
-    """Return a layout with the rollouts whose text addresses a judge, which were not looked for before."""
-    suspects = injection.suspects(
-        layout.distinct, [text.encode() for text in layout.distinct]
-    )
-    if not suspects and not shortening:
-        return layout
-    return replace(layout, shortening=shortening, suspects=suspects)
 
 
 def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:
@@ -243,11 +233,9 @@ def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:
     seen: dict[str, int] = {}
     place = []
     for rollout in rollouts:
-        at = (
-            len(out)
-            if rollout.member is None
-            else seen.setdefault(rollout.member, len(out))
-        )
+        at = len(out)
+        if rollout.member is not None:
+            at = seen.setdefault(rollout.member, at)
         place.append(at)
         if at == len(out):
             out.append(rollout)
@@ -309,11 +297,10 @@ def _shared_prefix(rollouts: list[Rollout], lines: dict[int, list[str]]) -> int:
 def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
     """Return the tools that all rollouts share; True if rollouts show tools of their own instead."""
     own = {render_tools(r.tools) for r in rollouts if r.tools}
-    if group.tools and (not own or own == {render_tools(group.tools)}):
-        return render_tools(group.tools), False
     if len(own) == 1 and all(r.tools for r in rollouts):
         return own.pop(), False
-    return (render_tools(group.tools) if group.tools else ""), bool(own)
+    common = render_tools(group.tools) if group.tools else ""
+    return common, bool(own - {common})
 
 
 def _text_of(

@@ -18,9 +18,7 @@ from ruler_cli.prompting import templates
 from ruler_cli.prompting.layout import (
     ENTRY_BYTES,
     PromptLayout,
-    Shortener,
     drawn,
-    finished,
     keyed,
     order_of,
     render_group,
@@ -56,27 +54,23 @@ def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
 
     If even the whole ladder is not enough, no request shows the layout: `requests_of_pass` is empty.
     """
-    rendered = render_group(group, ask)
-    layout = rendered[0]
-    if ask.context_tokens is None or not layout.distinct or _at_once(layout, ask):
-        return finished(layout, 0)
-    shortener, highest = Shortener(*rendered), 0
+    rendered, highest = render_group(group, ask), 0
+    if ask.context_tokens is None or not rendered.layout.distinct:
+        return rendered.finished(0)
     for bar in (_even_bar, _low_bar):
         for step, keep in enumerate(LADDER, 1):
-            if _at_once(shortener.layout, ask) or _plan(shortener.layout, ask, (WIDE,)):
-                return finished(shortener.layout, highest)
-            before = shortener.layout
+            before = rendered.layout
+            if _at_once(before, ask) or _plan(before, ask, (WIDE,)):
+                return rendered.finished(highest)
             most = bar(before, ask)
             long = [
                 at for at, size in enumerate(before.sizes) if size + ENTRY_BYTES > most
             ]
-            shortener.shorten(keep, long, context=len(before.context.encode()) > most)
-            if (shortener.layout.distinct, shortener.layout.context) != (
-                before.distinct,
-                before.context,
-            ):
+            rendered.shorten(keep, long, context=len(before.context.encode()) > most)
+            after = rendered.layout
+            if (after.distinct, after.context) != (before.distinct, before.context):
                 highest = max(highest, step)
-    return finished(shortener.layout, highest)
+    return rendered.finished(highest)
 
 
 def _even_bar(layout: PromptLayout, ask: AskSettings) -> int:

@@ -10,16 +10,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import orjson
 
-from ruler_cli.formats.chat import CALL_KEYS, RESULT_KINDS, TEXT_KEYS, other_text
+from ruler_cli.formats.chat import (
+    CALL_KEYS,
+    RESULT_KINDS,
+    TEXT_KEYS,
+    other_text,
+)
 from ruler_cli.types import readable_text
 
-_SAFE_NAME = r"[A-Za-z0-9_.\-]{1,80}"
+_LONGEST_NAME = 80
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 _INVISIBLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _DIGITS = bytes.maketrans(b"123456789E+-", b"000000000e00")
 _LONG_RUN, _LONG_EXPONENT = b"0" * 16, b"0e000"
@@ -31,6 +38,8 @@ _CUT_NOTE = "[… {} characters left out by ruler …]"
 _Call = tuple[str, str, Any]
 """Id, name and arguments of a tool call."""
 _CALL_KINDS = ("tool_call", "tool-call", "toolCall", "toolUse")
+_MEDIA = ("image", "audio", "video", "file", "document")
+"""Parts that a text judge cannot read: their kinds hold one of these words."""
 _THOUGHTS = ("thinking", "reasoning", "think")
 _NAMES = ("name", "toolName")
 _CALL_IDS = ("id", "tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id")
@@ -84,9 +93,8 @@ def _message(
             and len(message) == 3 + ("name" in message)
         ):
             called = names.get(str(message["tool_call_id"] or None))
-            return _result_line(
-                _text(message.get("name") or None) or called, content, shortening
-            )
+            name = _text(message.get("name") or None) or called
+            return _result_line(name, content, shortening)
     elif (
         role == "assistant"
         and content is None
@@ -97,47 +105,57 @@ def _message(
         return "\n".join([_call_line(call, names) for call in calls])
     if role is None and isinstance(message.get("type"), str):
         role, message = _from_responses(message)
-        content = message.get("content")
-    role, out = str(role or "assistant"), []
-    text, thought, calls, results = _split_content(content)
+    return "\n".join(_lines(str(role or "assistant"), message, names, shortening))
+
+
+def _lines(
+    role: str, message: Mapping[str, Any], names: dict[str, str], shortening: Shortening
+) -> Iterator[str]:
+    """Yield the lines of a message of any shape: thought, results, text, calls."""
+    text, thought, calls, results = _split_content(message.get("content"))
     stated = (
         message.get("reasoning_content")
         or message.get("reasoning")
         or message.get("thinking")
     )
-    if thought := _text(stated) or thought:
-        out.append(
-            f"{_name(role)} thinking: {quoted(_without_middle(thought, shortening.reasoning))}"
-        )
+    thought = _text(stated) or thought
+    if thought:
+        shown = _without_middle(thought, shortening.reasoning)
+        yield f"{_name(role)} thinking: {quoted(shown)}"
     if role in ("tool", "function"):
-        name = message.get("name") or message.get("function")
-        called = names.get(str(message.get("tool_call_id") or message.get("call_id")))
         calls = _calls(message)
-        text = (
-            text
-            or "\n".join(map(_returned, results))
-            or _other_text(message, alone=not calls)
-        )
-        if text or not calls:
-            out.append(_result_line(_text(name) or called, text, shortening))
-        return "\n".join([*out, *(_call_line(call, names) for call in calls)])
-    for block in results:
-        name = names.get(str(_first(block, _CALL_IDS[1:]))) or _text(
-            block.get("toolName")
-        )
-        out.append(_result_line(name, _returned(block), shortening))
-    calls += _calls(message)
-    alone = not (calls or results or out)
-    text = text or _text(message.get("refusal")) or _other_text(message, alone=alone)
+        alone = not calls
+        text = text or "\n".join(map(_returned, results))
+    else:
+        for block in results:
+            called = names.get(str(_first(block, _CALL_IDS[1:])))
+            name = called or _text(block.get("toolName"))
+            yield _result_line(name, _returned(block), shortening)
+        calls += _calls(message)
+        alone = not (calls or results or thought)
+        text = text or _text(message.get("refusal"))
+    text = text or _other_text(message, alone=alone)
     if text or alone:
-        who = (
-            f"{_name(role)} {_name(str(message['name']))}"
-            if message.get("name")
-            else _name(role)
-        )
-        out.append(f"{who}: {quoted(text)}")
-    out += [_call_line(call, names) for call in calls]
-    return "\n".join(out)
+        yield _text_line(role, message, text, names, shortening)
+    for call in calls:
+        yield _call_line(call, names)
+
+
+def _text_line(
+    role: str,
+    message: Mapping[str, Any],
+    text: str,
+    names: dict[str, str],
+    shortening: Shortening,
+) -> str:
+    """Render the text of a message; that of a tool is the result of a call."""
+    name = message.get("name")
+    if role in ("tool", "function"):
+        called = names.get(str(message.get("tool_call_id") or message.get("call_id")))
+        stated = _text(name or message.get("function"))
+        return _result_line(stated or called, text, shortening)
+    who = f"{_name(role)} {_name(str(name))}" if name else _name(role)
+    return f"{who}: {quoted(text)}"
 
 
 def _call_line(call: _Call, names: dict[str, str]) -> str:
@@ -161,46 +179,38 @@ def _split_content(
     content: Any,
 ) -> tuple[str, str, list[_Call], list[Mapping[str, Any]]]:
     """Split content into text, thought, and the tool calls and tool results among its parts."""
+    if isinstance(content, dict) and len(content) == 1:  # an object around a text
+        texts = (content[k] for k in _WRAPPERS if isinstance(content.get(k), str))
+        content = next(texts, content)
     if not isinstance(content, list):
-        if isinstance(content, dict) and len(content) == 1:  # an object around a text
-            content = next(
-                (content[k] for k in _WRAPPERS if isinstance(content.get(k), str)),
-                content,
-            )
-        text = (
-            content
-            if isinstance(content, str)
-            else ""
-            if content is None
-            else _json(content)
-        )
-        return text, "", [], []
-    texts, thoughts, calls, results = [], [], [], []
+        return _text(content), "", [], []
+    shown, thoughts, calls, results = [], [], [], []
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
-        if isinstance(part, str):
-            texts.append(part)
-        elif kind == "tool_use" or (kind in _CALL_KINDS and _first(part, _NAMES)):
-            calls.append(
-                (
-                    str(_first(part, _CALL_IDS)),
-                    str(_first(part, _NAMES)),
-                    _first(part, _ARGUMENTS),
-                )
-            )
+        if kind == "tool_use" or (kind in _CALL_KINDS and _first(part, _NAMES)):
+            name = str(_first(part, _NAMES))
+            arguments = _first(part, _ARGUMENTS)
+            calls.append((str(_first(part, _CALL_IDS)), name, arguments))
         elif kind in RESULT_KINDS:
             results.append(part)
         elif kind in _THOUGHTS:
             thoughts.append(_text(_first(part, (*_THOUGHTS, "text", "value"))))
-        elif isinstance(part, dict) and isinstance(part.get("text"), str):
-            texts.append(part["text"])
-        elif kind == "text" and isinstance(part.get("value"), str):
-            texts.append(part["value"])
-        elif isinstance(part, dict) and isinstance(part.get("refusal"), str):
-            texts.append(part["refusal"])
         else:
-            texts.append(_placeholder(kind, part))
-    return "\n".join(texts), "\n".join(thoughts), calls, results
+            shown.append(part if isinstance(part, str) else _part_text(kind, part))
+    return "\n".join(shown), "\n".join(thoughts), calls, results
+
+
+def _part_text(kind: Any, part: Any) -> str:
+    """Return the text of a part, the kind of a medium in brackets, or the part as JSON."""
+    if isinstance(part, dict):
+        keys = ("text", "value", "refusal") if kind == "text" else ("text", "refusal")
+        for key in keys:
+            if isinstance(part.get(key), str):
+                return str(part[key])
+    for medium in _MEDIA:
+        if medium in str(kind) and not _is_text(part):
+            return f"[{medium}]"
+    return _json(part)
 
 
 def _other_text(message: Mapping[str, Any], *, alone: bool) -> str:
@@ -220,14 +230,6 @@ def _other_text(message: Mapping[str, Any], *, alone: bool) -> str:
     return _BINARY.sub('"[data]"', _json(fields))
 
 
-def _placeholder(kind: Any, part: Any) -> str:
-    """Return the kind of a medium in brackets, since a text judge cannot read it; other parts as JSON."""
-    for medium in ("image", "audio", "video", "file", "document"):
-        if medium in str(kind) and not _is_text(part):
-            return f"[{medium}]"
-    return _json(part)
-
-
 def _is_text(part: Any) -> bool:
     """Tell if a document, or an attached file, holds its text."""
     source = part.get("source") if isinstance(part, dict) else None
@@ -242,41 +244,34 @@ def _is_text(part: Any) -> bool:
 
 def _calls(message: Mapping[str, Any]) -> list[_Call]:
     """Return the tool calls of a message, in all dialects: nested, flat, as JSON text, the old single one."""
-    out: list[_Call] = []
-    listed = message.get("tool_calls") or next(
-        (message[k] for k in CALL_KEYS if message.get(k)), None
-    )
+    listed = next(filter(None, map(message.get, CALL_KEYS)), None)
     if isinstance(listed, str):
         listed = _loads(listed)
-    listed = listed if isinstance(listed, list) else [listed] if listed else []
-    single = message.get("function_call")
-    for call in [*listed, *([single] if single else [])]:
-        call = _loads(call) if isinstance(call, str) else call  # noqa: PLW2901 - same call, parsed
-        if not isinstance(call, dict):
-            out.append(("", "unknown", call))
-            continue
-        function = call.get("function")
-        if (
-            isinstance(function, dict)
-            and "id" in call
-            and "arguments" in function
-            and function.get("name")
-        ):
-            out.append((str(call["id"]), str(function["name"]), function["arguments"]))
-            continue  # as in most dumps, without a search for other names
-        inner = function if isinstance(function, dict) else call
-        name = inner.get("name") or (
-            function if isinstance(function, str) else call.get("toolName")
-        )
-        given = [
+    calls = listed if isinstance(listed, list) else [listed] if listed else []
+    if single := message.get("function_call"):
+        calls = [*calls, single]
+    return [_call(_loads(one) if isinstance(one, str) else one) for one in calls]
+
+
+def _call(call: Any) -> _Call:
+    """Return a tool call of any dialect; one that is no object is shown as it is."""
+    if not isinstance(call, dict):
+        return "", "unknown", call
+    function = call.get("function")
+    inner = function if isinstance(function, dict) else call
+    stated = function if isinstance(function, str) else call.get("toolName")
+    name = inner.get("name") or stated
+    if "arguments" in inner:
+        arguments = inner["arguments"]
+    else:
+        given = (
             holder[key]
             for key in _ARGUMENTS
             for holder in (inner, call)
             if key in holder
-        ]
-        arguments = given[0] if given else None if name else call
-        out.append((str(_first(call, _CALL_IDS)), str(name or "unknown"), arguments))
-    return out
+        )
+        arguments = next(given, None if name else call)
+    return str(_first(call, _CALL_IDS)), str(name or "unknown"), arguments
 
 
 def _result_line(name: str | None, text: str, shortening: Shortening) -> str:
@@ -286,39 +281,34 @@ def _result_line(name: str | None, text: str, shortening: Shortening) -> str:
 
 
 def _json_or_quoted(value: Any) -> str:
-    """Return JSON text as compact JSON; other text, or JSON with numbers beyond a double, as a string."""
+    """Return JSON text as compact JSON; other text, or JSON with numbers beyond a double, as a string.
+
+    To find such numbers every digit becomes a 0, in C: then a search for runs of digits is nearly free.
+    """
     if not isinstance(value, str):
         return _json(value)
-    if value[:1] not in ("{", "[") or _may_be_inexact(value):
-        return quoted(value)
-    try:
-        return _visible(orjson.dumps(orjson.loads(value)).decode())
-    except (ValueError, TypeError):  # no JSON; nested too deeply
-        return quoted(value)
-
-
-def _may_be_inexact(text: str) -> bool:
-    """Tell if JSON text may hold a number that a double rounds or overflows.
-
-    Every digit becomes a 0 first, in C: then a search for runs of digits is nearly free.
-    """
-    try:
-        runs = text.encode().translate(_DIGITS)
-    except UnicodeEncodeError:
-        return True
-    return _LONG_RUN in runs or _LONG_EXPONENT in runs
+    if value[:1] in ("{", "["):
+        try:
+            data = value.encode()
+            runs = data.translate(_DIGITS)
+            if _LONG_RUN not in runs and _LONG_EXPONENT not in runs:
+                return _visible(orjson.dumps(orjson.loads(data)).decode())
+        except (
+            ValueError,
+            TypeError,
+        ):  # no JSON, a lone surrogate, or nested too deeply
+            pass
+    return quoted(value)
 
 
 def _name(name: str) -> str:
     """Return a role or tool name, quoted unless it is a plain word: it comes from the dump too."""
-    plain = (
-        name.isidentifier() and name.isascii() and len(name) <= 80
-    )  # most names; half the time of a regex
-    return (
-        name
-        if (plain or re.fullmatch(_SAFE_NAME, name)) and name != "call"
-        else quoted(name)
-    )
+    return _short_name(name) if len(name) <= _LONGEST_NAME else quoted(name)
+
+
+@lru_cache(4096)
+def _short_name(name: str) -> str:
+    return name if _SAFE_NAME.fullmatch(name) and name != "call" else quoted(name)
 
 
 def quoted(text: str) -> str:
@@ -344,7 +334,8 @@ def _json(value: Any) -> str:
 
 
 def _visible(text: str) -> str:
-    if text.isascii() and "\x7f" not in text:
+    # nearly every text is left as it is by one of the two tests, which are in C
+    if "\x7f" not in text if text.isascii() else text.isprintable():
         return text
     return _INVISIBLE.sub(lambda c: f"\\u{ord(c[0]):04x}", text)
 

@@ -10,7 +10,7 @@ from ruler_cli.files.scratch import digest
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.dialects import text_of
 from ruler_cli.formats.output_fields import usage_fields
-from ruler_cli.prompting.layout import render_group
+from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.results.report.bins import iso
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.settings.models import AskSettings
@@ -40,7 +40,7 @@ class GroupText:
     @classmethod
     def of(cls, group: Group, scored_group: ScoredGroup) -> GroupText:
         """Render the text that the judge saw, if nothing was shortened for its context."""
-        layout = render_group(group, AskSettings())[0]
+        layout = build_layout(group, AskSettings())
         distinct = [tuple(text.split("\n")) if text else () for text in layout.distinct]
         rollouts: list[tuple[str, ...]] = []
         identical: list[int] = []
