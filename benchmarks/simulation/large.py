@@ -11,7 +11,7 @@ from benchmarks.simulation.measures import spearman
 from benchmarks.simulation.schemes import MEAN, by_rollout, scores_of, standardised
 from benchmarks.simulation.worlds import HIGHEST, LOWEST, Case, Model
 from ruler_cli.prompting.layout import balanced
-from ruler_cli.prompting.windows import Windows, partition
+from ruler_cli.prompting.windows import Packing, Windows
 from ruler_cli.scoring import window_shifts
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.types import PassScores
@@ -44,12 +44,11 @@ def _windows(case: Case) -> list[list[PassScores]]:
     base, dealt = case.random_order(), list[Windows]()
     for pass_index in range(3):
         keys: defaultdict[tuple[int, int], float] = defaultdict(case.rng.random)
-        made = partition(
+        made = Packing([0] * SIZE).partition(
             balanced(base, pass_index),
             SIZE // WINDOW,
             lambda attempt, item, keys=keys: keys[attempt, item],  # type: ignore[misc]  # one per pass
-            [0] * SIZE,
-            before=dealt[-1] if pass_index % 2 else None,
+            dealt[-1] if pass_index % 2 else None,
         )
         assert made is not None
         dealt.append(made)

@@ -9,6 +9,7 @@ never from the input order: the same group asks the identical question however i
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,14 +26,7 @@ from ruler_cli.prompting.layout import (
     salt,
 )
 from ruler_cli.prompting.render import Shortening
-from ruler_cli.prompting.windows import (
-    LEAST,
-    WIDE,
-    Windows,
-    count_for,
-    fewest,
-    partition,
-)
+from ruler_cli.prompting.windows import LEAST, WIDE, Packing, Windows, fewest
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
 from ruler_cli.types import Group, GroupError, Request
@@ -135,12 +129,10 @@ def requests_of_pass(
             )
         ]
     elif plan := _plan(layout, ask):
-        pair, least = plan
+        pair, packing = plan
         if pass_index > 1:
-            pair = (
-                _pair(layout, ask, pass_index - pass_index % 2, len(pair[0]), least)
-                or pair
-            )
+            even = pass_index - pass_index % 2
+            pair = _pair(layout, ask, even, len(pair[0]), packing) or pair
         windows = pair[pass_index % 2]
     if ask.order == "input":
         windows = [sorted(window) for window in windows]
@@ -207,47 +199,39 @@ def _at_once(layout: PromptLayout, ask: AskSettings) -> bool:
 
 def _plan(
     layout: PromptLayout, ask: AskSettings, floors: Sequence[int] = (WIDE, LEAST)
-) -> tuple[tuple[Windows, Windows], int] | None:
-    """The windows of passes 0 and 1 and the fewest rollouts of each; None if none fit.
+) -> tuple[tuple[Windows, Windows], Packing] | None:
+    """The windows of passes 0 and 1 and how they are packed; None if none fit.
 
     They are as few as fit and are connected. Those of two and three rollouts are a last resort.
     """
     sizes = [size + ENTRY_BYTES for size in layout.sizes]
-    capacity = (
-        None if ask.context_tokens is None else layout.bytes_within(ask.context_tokens)
-    )
+    limit = math.inf
+    if ask.context_tokens is not None:
+        limit = layout.bytes_within(ask.context_tokens)
     for least in floors:
+        packing = Packing(sizes, limit, least, ask.group_size)
         count = 0
-        while count := count_for(sizes, capacity, ask.group_size, least, count + 1):
-            made = _pair(layout, ask, 0, count, least)
+        while count := packing.count(count + 1):
+            made = _pair(layout, ask, 0, count, packing)
             if made is not None:
-                return made, least
+                return made, packing
     return None
 
 
 def _pair(
-    layout: PromptLayout, ask: AskSettings, even: int, count: int, least: int
+    layout: PromptLayout, ask: AskSettings, even: int, count: int, packing: Packing
 ) -> tuple[Windows, Windows] | None:
     """The windows of two passes, from an even one on, that connect each other's windows."""
 
     def made(pass_index: int, before: Windows | None = None) -> Windows | None:
-        key = salt(layout.digest, seed=ask.seed, pass_index=pass_index, attempt=0)
-        return partition(
-            order_of(
-                layout.digest, layout.digests, seed=ask.seed, pass_index=pass_index
-            ),
-            count,
-            lambda attempt, item: keyed(
-                key, b"window %d" % attempt, layout.digests[item]
-            ),
-            [size + ENTRY_BYTES for size in layout.sizes],
-            limit=None
-            if ask.context_tokens is None
-            else layout.bytes_within(ask.context_tokens),
-            least=least,
-            most=ask.group_size,
-            before=before,
-        )
+        drawing = {"seed": ask.seed, "pass_index": pass_index}
+        key = salt(layout.digest, **drawing, attempt=0)
+        order = order_of(layout.digest, layout.digests, **drawing)
+
+        def draw(attempt: int, item: int) -> bytes:
+            return keyed(key, b"window %d" % attempt, layout.digests[item])
+
+        return packing.partition(order, count, draw, before)
 
     first = made(even)
     second = first and made(even + 1, first)

@@ -11,6 +11,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,206 +34,175 @@ def fewest(number: int, most: int) -> int:
     return max(1, min(-(-number // max(most, 1)), number // LEAST))
 
 
-def partition(
-    order: Sequence[int],
-    count: int,
-    draw: Draw,
-    sizes: Sequence[int],
-    *,
-    limit: int | None = None,
-    least: int = LEAST,
-    most: int | None = None,
-    before: Sequence[Sequence[int]] | None = None,
-) -> Windows | None:
-    """Partition `order` into `count` windows, each in the order shown; None if none is found.
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Items by their sizes in bytes, and what a window holds: `limit` bytes, `least` to `most` items."""
 
-    In each window the sizes, `sizes[item]` in bytes, sum to at most `limit`. Windows differ by one item at
-    most; if that does not fit, they hold `least` to `most` items. With `before`, the windows of an earlier
-    pass, the windows of both are connected through items that they have in common.
-    """
-    capacity = _Capacity(sizes, limit)
-    if count == 1:
-        return [list(order)] if capacity.fits(order) else None
-    rows = [list(order[at : at + count]) for at in range(0, len(order), count)]
-    row_of = {item: number for number, row in enumerate(rows) for item in row}
-    shares = _RANDOM_SHARES if limit is not None else _RANDOM_SHARES[:3]
-    for attempt, share in enumerate(shares):
-        made = _deal(rows, count, partial(draw, attempt), capacity, share)
-        if capacity.fits(*made) and _connect(made, before, capacity, row_of):
-            return [sorted(window, key=row_of.__getitem__) for window in made]
-    return _pack(
-        order, count, partial(draw, len(_RANDOM_SHARES)), capacity, least, most, before
-    )
+    sizes: Sequence[int]
+    limit: float = math.inf
+    least: int = LEAST
+    most: int = 1 << 30
 
-
-def count_for(
-    sizes: Sequence[int],
-    limit: int | None,
-    most: int,
-    least: int = WIDE,
-    start: int = 1,
-) -> int:
-    """Return the fewest windows, from `start` on, of at least `least` items that fit `limit`; 0 if none."""
-    number = len(sizes)
-    last = max(fewest(number, most), number // max(least, 1))
-    count = max(fewest(number, most), start)
-    if number == 0 or count > last:
-        return 0
-    if limit is None:
-        return count
-    if limit <= 0:
-        return 0
-    capacity = _Capacity(sizes, limit)
-    count = max(count, -(-sum(sizes) // limit))
-    order = sorted(range(number), key=lambda item: -sizes[item])
-    while count <= last:
-        floor = min(least, number // count)
-        if _fill(order, count, capacity, floor, max(most, -(-number // count))):
+    def count(self, start: int = 1) -> int:
+        """Return the fewest windows, from `start` on, that hold all items; 0 if none do."""
+        number = len(self.sizes)
+        last = max(fewest(number, self.most), number // max(self.least, 1))
+        count = max(fewest(number, self.most), start)
+        if number == 0 or count > last or self.limit <= 0:
+            return 0
+        if self.limit == math.inf:
             return count
-        count = (
-            min(max(count + 1, int(count * _STEP)), last) if count < last else last + 1
-        )
-    return 0
+        count = max(count, math.ceil(sum(self.sizes) / self.limit))
+        order = sorted(range(number), key=lambda item: -self.sizes[item])
+        while count <= last:
+            if self._filled(order, count):
+                return count
+            following = max(count + 1, int(count * _STEP))
+            count = min(following, last) if count < last else following
+        return 0
 
+    def partition(
+        self,
+        order: Sequence[int],
+        count: int,
+        draw: Draw,
+        before: Sequence[Sequence[int]] | None = None,
+    ) -> Windows | None:
+        """Partition `order` into `count` windows, each in the order shown; None if none is found.
 
-class _Capacity:
-    """The sizes of items, and the limit on their sum in one window."""
+        Windows differ by one item at most; if that does not fit, they hold `least` to `most` items. With
+        `before`, the windows of an earlier pass, the windows of both are connected through items that they
+        have in common.
+        """
+        if count == 1:
+            return [list(order)] if self._fits(order) else None
+        rows = [order[at : at + count] for at in range(0, len(order), count)]
+        row_of = {item: number for number, row in enumerate(rows) for item in row}
+        shares = _RANDOM_SHARES if self.limit < math.inf else _RANDOM_SHARES[:3]
+        for attempt, share in enumerate(shares):
+            made = self._dealt(rows, count, partial(draw, attempt), share)
+            if self._fits(*made) and self._connect(made, before, row_of):
+                return [sorted(window, key=row_of.__getitem__) for window in made]
+        return self._packed(order, count, partial(draw, len(_RANDOM_SHARES)), before)
 
-    def __init__(self, sizes: Sequence[int], limit: int | None) -> None:
-        self.of, self.limit = sizes.__getitem__, math.inf if limit is None else limit
+    def _load(self, window: Sequence[int]) -> int:
+        return sum(map(self.sizes.__getitem__, window))
 
-    def load(self, window: Sequence[int]) -> int:
-        return sum(map(self.of, window))
+    def _fits(self, *windows: Sequence[int]) -> bool:
+        return all(self._load(window) <= self.limit for window in windows)
 
-    def fits(self, *windows: Sequence[int]) -> bool:
-        return all(self.load(window) <= self.limit for window in windows)
+    def _dealt(
+        self,
+        rows: Sequence[Sequence[int]],
+        count: int,
+        draw: Callable[[int], Any],
+        share: float,
+    ) -> Windows:
+        """Give each window one item of each row: a share of rows at random, else the largest to the emptiest."""
+        windows: Windows = [[] for _ in range(count)]
+        loads = [0] * count
+        shuffled = [sorted(row, key=draw) for row in rows]
+        if share < 1:  # the random rows are drawn too
+            shuffled.sort(key=lambda row: draw(row[0]))
+        at_random = round(len(rows) * share)
+        for number, row in enumerate(shuffled):
+            targets = list(range(count))
+            if number >= at_random:
+                row.sort(key=self.sizes.__getitem__, reverse=True)
+                targets.sort(key=loads.__getitem__)
+            for item, target in zip(row, targets, strict=False):
+                windows[target].append(item)
+                loads[target] += self.sizes[item]
+        return windows
 
-
-def _deal(
-    rows: Sequence[Sequence[int]],
-    count: int,
-    draw: Callable[[int], Any],
-    capacity: _Capacity,
-    share: float,
-) -> Windows:
-    """Give each window one item of each row: a share of rows at random, else the largest to the emptiest."""
-    windows: Windows = [[] for _ in range(count)]
-    loads = [0] * count
-    shuffled = [sorted(row, key=draw) for row in rows]
-    if share < 1:  # the random rows are drawn too
-        shuffled.sort(key=lambda row: draw(row[0]))
-    at_random = round(len(rows) * share)
-    for number, row in enumerate(shuffled):
-        targets = list(range(count))
-        if number >= at_random:
-            row.sort(key=capacity.of, reverse=True)
-            targets.sort(key=loads.__getitem__)
-        for item, target in zip(row, targets, strict=False):
-            windows[target].append(item)
-            loads[target] += capacity.of(item)
-    return windows
-
-
-def _pack(
-    order: Sequence[int],
-    count: int,
-    draw: Callable[[int], Any],
-    capacity: _Capacity,
-    least: int,
-    most: int | None,
-    before: Sequence[Sequence[int]] | None,
-) -> Windows | None:
-    """Fill windows by size, with different numbers of items; then exchange items as far as they fit."""
-    rank = {item: number for number, item in enumerate(order)}
-    by_size = sorted(order, key=lambda item: (-capacity.of(item), rank[item]))
-    bound = max(most or len(order), -(-len(order) // count))
-    made = _fill(by_size, count, capacity, min(least, len(order) // count), bound)
-    if made is None:
-        return None
-    at = {item: number for number, window in enumerate(made) for item in window}
-    drawn = sorted(order, key=draw)
-    for one, other in zip(
-        drawn, drawn[1:] + drawn[:1], strict=True
-    ):  # each with the next one
-        here, there = at[one], at[other]
-        if here != there and _exchange(made, here, one, there, other, capacity):
-            at[one], at[other] = there, here
-    if not _connect(made, before, capacity, dict.fromkeys(order, 0)):
-        return None
-    return [sorted(window, key=rank.__getitem__) for window in made]
-
-
-def _fill(
-    by_size: Sequence[int], count: int, capacity: _Capacity, least: int, most: int
-) -> Windows | None:
-    """Put the largest items apart, each with some of the smallest, then the rest into the emptiest window."""
-    if count < 1 or least < 1 or count * least > len(by_size):
-        return None
-    rest = list(by_size)
-    windows = [[item] for item in rest[:count]]
-    del rest[:count]
-    if least > 1:
-        for window in windows:
-            window.extend(rest[1 - least :])
-            del rest[1 - least :]
-    emptiest = [
-        (capacity.load(window), at)
-        for at, window in enumerate(windows)
-        if len(window) < most
-    ]
-    heapq.heapify(emptiest)
-    for item in rest:
-        if not emptiest:
+    def _packed(
+        self,
+        order: Sequence[int],
+        count: int,
+        draw: Callable[[int], Any],
+        before: Sequence[Sequence[int]] | None,
+    ) -> Windows | None:
+        """Fill windows by size, with different numbers of items; then exchange items as far as they fit."""
+        rank = {item: number for number, item in enumerate(order)}
+        by_size = sorted(order, key=lambda item: (-self.sizes[item], rank[item]))
+        made = self._filled(by_size, count)
+        if made is None:
             return None
-        load, at = emptiest[0]
-        windows[at].append(item)
-        if len(windows[at]) < most:
-            heapq.heapreplace(emptiest, (load + capacity.of(item), at))
-        else:
-            heapq.heappop(emptiest)
-    return windows if capacity.fits(*windows) else None
+        at = {item: number for number, window in enumerate(made) for item in window}
+        drawn = sorted(order, key=draw)
+        for one, other in zip(drawn, drawn[1:] + drawn[:1], strict=True):
+            here, there = at[one], at[other]
+            if here != there and self._exchange(made, here, one, there, other):
+                at[one], at[other] = there, here
+        if not self._connect(made, before, dict.fromkeys(order, 0)):
+            return None
+        return [sorted(window, key=rank.__getitem__) for window in made]
 
+    def _filled(self, by_size: Sequence[int], count: int) -> Windows | None:
+        """Put the largest items apart, each with some of the smallest, then the rest into the emptiest window."""
+        number = len(by_size)
+        least = min(self.least, number // count)
+        most = max(self.most, -(-number // count))
+        if least < 1:
+            return None
+        rest = list(by_size)
+        windows = [[item] for item in rest[:count]]
+        del rest[:count]
+        if least > 1:
+            for window in windows:
+                window.extend(rest[1 - least :])
+                del rest[1 - least :]
+        emptiest = [
+            (self._load(window), at)
+            for at, window in enumerate(windows)
+            if len(window) < most
+        ]
+        heapq.heapify(emptiest)
+        for item in rest:
+            load, at = heapq.heappop(emptiest)
+            windows[at].append(item)
+            if len(windows[at]) < most:
+                heapq.heappush(emptiest, (load + self.sizes[item], at))
+        return windows if self._fits(*windows) else None
 
-def _exchange(
-    windows: Windows, here: int, one: int, there: int, other: int, capacity: _Capacity
-) -> bool:
-    """Exchange two items. Return False, and change nothing, if a window does not fit then."""
-    first = [other if item == one else item for item in windows[here]]
-    second = [one if item == other else item for item in windows[there]]
-    if not capacity.fits(first, second):
-        return False
-    windows[here], windows[there] = first, second
-    return True
-
-
-def _connect(
-    windows: Windows,
-    before: Sequence[Sequence[int]] | None,
-    capacity: _Capacity,
-    row_of: dict[int, int],
-) -> bool:
-    """Exchange items of one row until the windows of both passes are connected; False if that fails."""
-    if before is None:
-        return True
-    trials = _TRIALS
-    component, components = _components(before, windows)
-    while components > 1:
-        for here, one, there, other in _pairs(windows, component, row_of):
-            trials -= 1
-            if trials < 0:
-                return False
-            if not _exchange(windows, here, one, there, other, capacity):
-                continue
-            changed, number = _components(before, windows)
-            if number < components:
-                component, components = changed, number
-                break
-            _exchange(
-                windows, here, other, there, one, capacity
-            )  # back, to windows that fitted
-        else:
+    def _exchange(
+        self, windows: Windows, here: int, one: int, there: int, other: int
+    ) -> bool:
+        """Exchange two items. Return False, and change nothing, if a window does not fit then."""
+        first = [other if item == one else item for item in windows[here]]
+        second = [one if item == other else item for item in windows[there]]
+        if not self._fits(first, second):
             return False
-    return True
+        windows[here], windows[there] = first, second
+        return True
+
+    def _connect(
+        self,
+        windows: Windows,
+        before: Sequence[Sequence[int]] | None,
+        row_of: dict[int, int],
+    ) -> bool:
+        """Exchange items of one row until the windows of both passes are connected; False if that fails."""
+        if before is None:
+            return True
+        trials = _TRIALS
+        component, components = _components(before, windows)
+        while components > 1:
+            for here, one, there, other in _pairs(windows, component, row_of):
+                trials -= 1
+                if trials < 0:
+                    return False
+                if not self._exchange(windows, here, one, there, other):
+                    continue
+                changed, number = _components(before, windows)
+                if number < components:
+                    component, components = changed, number
+                    break
+                # back, to windows that fitted
+                self._exchange(windows, here, other, there, one)
+            else:
+                return False
+        return True
 
 
 def _pairs(

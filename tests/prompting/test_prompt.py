@@ -155,7 +155,7 @@ def test_labels_are_fresh(
 ) -> None:
     """Two passes, and two attempts of one, show the same rollouts under different labels.
 
-    Of 130,000 labels the same may be drawn twice by chance, so of four one may be.
+    Of 130,000 labels the same may be drawn twice by chance, so of several one may be.
     """
     layout = build_layout(group(*map(talk, given_answers)), ASK)
     one, other, corrected = (
@@ -166,7 +166,7 @@ def test_labels_are_fresh(
             (pass_index, attempt + 1),
         )
     )
-    chance = len(one.labels) // 4
+    chance = int(len(one.labels) > 1)
     assert len(set(one.labels) & set(other.labels)) <= chance
     assert len(set(one.labels) & set(corrected.labels)) <= chance
     assert (

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.prompting.windows import LEAST, WIDE, Windows, count_for, partition
+from ruler_cli.prompting.windows import LEAST, WIDE, Packing, Windows
 
 sizes_of = st.lists(st.integers(1, 100), min_size=2, max_size=60)
 
@@ -31,12 +31,11 @@ def connected(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -
 
 
 def two(
-    order: list[int], count: int, **more: object
+    packing: Packing, order: list[int], count: int
 ) -> tuple[Windows | None, Windows | None]:
     """Partition an order and its reverse into connected windows."""
-    first = partition(order, count, draw(1), **more)  # type: ignore[arg-type]  # passed on
-    second = partition(order[::-1], count, draw(2), before=first, **more)  # type: ignore[arg-type]  # same
-    return first, second
+    first = packing.partition(order, count, draw(1))
+    return first, packing.partition(order[::-1], count, draw(2), first)
 
 
 @settings(deadline=None)
@@ -46,11 +45,12 @@ def two(
 def test_by_size(sizes: list[int], limit: int, most: int, least: int) -> None:
     """Windows fit the limit and are connected, or there are none."""
     order = list(range(len(sizes)))
-    count = count_for(sizes, limit, most, least)
+    packing = Packing(sizes, limit, least, most)
+    count = packing.count()
     if not count:
         assert sum(sorted(sizes)[-least:]) > limit or sum(sizes) > limit
         return
-    first, second = two(order, count, sizes=sizes, limit=limit, least=least, most=most)
+    first, second = two(packing, order, count)
     assert first is not None
     for windows in (first, second):
         if windows is None:  # sometimes no exchange connects two passes that fit
@@ -66,8 +66,8 @@ def test_by_size(sizes: list[int], limit: int, most: int, least: int) -> None:
 
 def test_no_second_pass() -> None:
     """If no exchange fits, there is no second pass."""
-    sizes = [50, 50, 10, 90]
-    first, second = two([0, 1, 2, 3], 2, sizes=sizes, limit=100)
+    packing = Packing([50, 50, 10, 90], limit=100)
+    first, second = two(packing, [0, 1, 2, 3], 2)
     assert first is not None
     assert second is None
 
@@ -76,19 +76,13 @@ def test_many_items() -> None:
     """Thousands of items of very different sizes become connected windows, pass by pass."""
     rough = random.Random(0)
     sizes = [int(rough.lognormvariate(6, 1)) for _ in range(2000)]
-    limit = 2 * max(sizes)
-    count = count_for(sizes, limit, 32)
+    packing = Packing(sizes, 2 * max(sizes), WIDE, 32)
+    count = packing.count()
     made: list[Windows] = []
     for pass_index in range(4):
         order = rough.sample(range(2000), 2000)
-        windows = partition(
-            order,
-            count,
-            draw(pass_index),
-            sizes=sizes,
-            limit=limit,
-            before=made[-1] if made else None,
-        )
+        before = made[-1] if made else None
+        windows = packing.partition(order, count, draw(pass_index), before)
         assert windows is not None
         made.append(windows)
     assert all(connected(one, other) for one, other in pairwise(made))
