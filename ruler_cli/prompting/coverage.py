@@ -41,39 +41,23 @@ _RARE = 0.1
 """The share of the messages that may have a field that is not shown."""
 _NAMED = 3
 """Paths that a sentence names."""
-_BESIDE = frozenset((
-    "score", "scorer", "grade", "grader", "grading", "judge", "judgement", "judgment", "judged", "evaluation",
-    "evaluator", "eval", "assert", "assertion", "metric", "reward", "feedback", "rubric", "critique",
-    "review", "annotation", "annotator", "verifier", "verification", "verdict", "label", "target",
-    "reference", "truth", "gold", "golden", "expected", "solution", "note", "error", "exception", "traceback",
-    "signature", "attachment", "file", "filename", "path", "uri", "url", "id", "uuid",
-))  # fmt: skip
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_BESIDE = _words("""
+score scorer grade grader grading judge judgement judgment judged evaluation evaluator eval assert assertion
+metric reward feedback rubric critique review annotation annotator verifier verification verdict label target
+reference truth gold golden expected solution note error exception traceback signature attachment file
+filename path uri url id uuid
+""")
 """Words, in the singular, of keys with text of graders, references and errors, not of a rollout."""
-_HARNESS = frozenset(
-    (
-        "metadata",
-        "meta",
-        "config",
-        "setting",
-        "log",
-        "usage",
-        "stat",
-        "version",
-        "replay",
-    )
-)
-_TURNS = frozenset(
-    (
-        "messages",
-        "turns",
-        "steps",
-        "history",
-        "conversation",
-        "transcript",
-        "trajectory",
-    )
-)
-"""Words of keys with text of a harness, and of keys with turns, which may stand among them."""
+_HARNESS = _words("metadata meta config setting log usage stat version replay")
+"""Words of keys with text of a harness."""
+_TURNS = _words("messages turns steps history conversation transcript trajectory")
+"""Words of keys with turns, which may stand among those of a harness."""
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _ANY_KEY = re.compile(r"[0-9]+|[0-9a-fA-F-]{8,}|.{41,}", re.DOTALL)
 """Keys that are ids rather than names: in a path they all become `*`."""
@@ -174,10 +158,14 @@ class Coverage:
         return sum(size for path, size in texts.items() if not _is_beside(path, turns))
 
     @property
+    def missing(self) -> int:
+        """The bytes of the rollouts' text that are not shown."""
+        return sum(size for _, size in self.not_shown())
+
+    @property
     def share(self) -> float | None:
         """The share of the bytes that is shown; None if there is no text."""
-        missing = sum(size for _, size in self.not_shown())
-        return 1 - missing / whole if (whole := self.bytes) else None
+        return 1 - self.missing / whole if (whole := self.bytes) else None
 
     @property
     def enough(self) -> bool:
@@ -200,13 +188,11 @@ class Coverage:
 
         What it holds that is not shown is subtracted, because graders repeat the turns among words of theirs.
         """
-        lists: Counter[str] = Counter()
-        for path, size in [
-            *self.found.items(),
-            *((path, -size) for path, size in self.unseen.items()),
-        ]:
-            for end in re.finditer(r"\[\]", path):
-                lists[path[: end.end()]] += size
+        lists = Counter[str]()
+        for sign, texts in ((1, self.found), (-1, self.unseen)):
+            for path, size in texts.items():
+                for end in re.finditer(r"\[\]", path):
+                    lists[path[: end.end()]] += sign * size
         turns = max(
             lists,
             key=lambda path: (not _is_beside(path, ""), lists[path], len(path)),
@@ -229,33 +215,24 @@ class Coverage:
         """
         sentences = []
         if self.continued:
-            groups = (
-                "1 group has"
-                if self.continued == 1
-                else f"{self.continued:,} groups have"
-            )
+            number = self.continued
+            groups = "1 group has" if number == 1 else f"{number:,} groups have"
             sentences.append(
-                f"{groups} rollouts that go on where another of the group ends (first: "
-                f"{printable(self.first_continued)}), as if they were steps of one run; if they are, keep "
-                "the last step of each run"
+                f"{groups} rollouts that continue another rollout of the group (first: "
+                f"{printable(self.first_continued)}); if they are steps of one run, keep the last step of each"
             )
-        missing, whole = sum(size for _, size in self.not_shown()), self.bytes
+        missing, whole = self.missing, self.bytes
         if missing > max(_LEAST, (1 - _SHARE) * whole):
-            groups = (
-                f"the first {self.groups} groups"
-                if self.groups > 1
-                else "the first group"
-            )
+            groups = "group" if self.groups == 1 else f"{self.groups} groups"
             sentences.append(
-                f"judges are shown {1 - missing / whole:.0%} of the text in {groups}; "
+                f"judges are shown {1 - missing / whole:.0%} of the text in the first {groups}; "
                 f"not shown: {self.not_shown_text()} (`ruler check` names every path, in JSON)"
             )
-        for key, count in self.fields.most_common(_NAMED):
-            if count > _RARE * self.messages:
-                sentences.append(
-                    f"{count:,} of {self.messages:,} messages have a field `{printable(key)}`, beside their "
-                    "text or calls, that judges are not shown"
-                )
+        sentences += [
+            f"{count:,} of {self.messages:,} messages have a field `{printable(key)}` that judges are not shown"
+            for key, count in self.fields.most_common(_NAMED)
+            if count > _RARE * self.messages
+        ]
         return sentences
 
     def report(self) -> list[str]:

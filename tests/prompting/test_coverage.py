@@ -335,7 +335,7 @@ def test_steps_as_rollouts() -> None:
     longer = {"trajectories": [*grown["trajectories"], {"messages": talk("no")}]}
     coverage = coverage_of(group_of("a", "b"), grown, longer, group_of("a", "a b"))
     assert (coverage.continued, coverage.first_continued) == (2, "2")
-    assert "go on where another of the group ends (first: 2)" in coverage.warnings()[0]
+    assert "continue another rollout of the group (first: 2)" in coverage.warnings()[0]
     assert coverage_of(group_of("a", "b")).warnings() == []
 
 
