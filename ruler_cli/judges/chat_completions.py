@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -152,14 +151,15 @@ class ChatJudge(Judge):
             )
 
     async def _ask(self, request: Request) -> Reply | CallError:
-        for http_requests in itertools.count(1):
+        http_requests = 0
+        while True:
+            http_requests += 1
             sent = self.answer_format
             answer = await self._post(request, sent)
             if isinstance(answer, ErrorResponse):
-                status, codes, message, headers, format_message = answer
-                error = classify(status, codes, message, headers, self.secret)
+                error = classify(*answer, self.secret)
                 other = self.answer_format.after_refusal(
-                    sent, status or 400, format_message or message
+                    sent, answer.status or 400, answer.message
                 )
                 if error.context is None and other:
                     self.answer_format = other
@@ -167,12 +167,9 @@ class ChatJudge(Judge):
                 answer = error
             elif isinstance(answer, Reply):
                 self.answer_format = self.answer_format.after_reply(answer)
-            return (
-                replace(answer, http_requests=http_requests)
-                if http_requests > 1
-                else answer
-            )
-        raise AssertionError("a count without end")
+            if http_requests > 1:
+                return replace(answer, http_requests=http_requests)
+            return answer
 
     @abstractmethod
     async def _post(

@@ -117,28 +117,13 @@ def read_error(error: Exception, secret: str | None) -> CallError | ErrorRespons
     message = _PREFIX.sub("", text)
     if call_error := _unanswered(causes, message, secret):
         return call_error
-    body, headers = (
-        getattr(error, "body", None),
-        getattr(error, "litellm_response_headers", None),
-    )
-    codes = (
-        str(body.get("code") or body.get("type") or "")
-        if isinstance(body, Mapping)
-        else ""
-    )
-    unknown = (
-        type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in message
-    )
-    format_message = (
-        f"response_format: {message}" if unknown else ""
-    )  # litellm may name no parameter
-    return ErrorResponse(
-        status,
-        codes,
-        message,
-        dict(headers) if isinstance(headers, Mapping) else {},
-        format_message,
-    )
+    if type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in message:
+        message = f"response_format: {message}"  # litellm may name no parameter
+    body = getattr(error, "body", None)
+    headers = getattr(error, "litellm_response_headers", None)
+    codes = (body.get("code") or body.get("type")) if isinstance(body, Mapping) else ""
+    headers = dict(headers) if isinstance(headers, Mapping) else {}
+    return ErrorResponse(status, str(codes or ""), message, headers)
 
 
 def _causes(error: BaseException) -> list[BaseException]:

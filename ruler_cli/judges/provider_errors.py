@@ -149,15 +149,13 @@ _AGAIN = ErrorRule("", _ANY, "transport", "call")
 class ErrorResponse(NamedTuple):
     """An error as the endpoint sent it.
 
-    `codes` are the short codes of the body in one line. `format_message` is a message about the answer
-    format, if `message` does not name it.
+    `codes` are the short codes of the body in one line.
     """
 
     status: int
     codes: str
     message: str
     headers: Mapping[str, str]
-    format_message: str = ""
 
 
 def classify(

@@ -26,8 +26,8 @@ from ruler_cli.scoring.batch_statistics import (
     anova,
     tables,
 )
-from ruler_cli.scoring.position_bias import PositionBias
 from ruler_cli.scoring.reliability import NoiseEstimator, NoisePrior
+from ruler_cli.scoring.sums import PositionBias
 from ruler_cli.types import UNANSWERED, Group, GroupResult, PassScores
 
 FIRST = 2

@@ -220,17 +220,11 @@ def _phrases() -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
     )
 
 
-def suspects(rollouts: Sequence[str], raws: Sequence[bytes]) -> frozenset[int]:
-    """Return the numbers of the suspect ones of rendered rollouts; `raws` are the same in UTF-8."""
-    test = is_suspect if _may_be_suspect(raws, rollouts) else _is_master_key
-    return frozenset(i for i, rollout in enumerate(rollouts) if test(rollout))
-
-
 def is_suspect(rollout: str) -> bool:
     """Tell if a rendered rollout addresses a judge, or holds the form of the answer or invisible text."""
     if _is_master_key(rollout):
         return True
-    if not _may_be_suspect([rollout.encode("utf-8", "surrogatepass")], [rollout]):
+    if not _may_be_suspect(rollout):
         return False
     if _REVERSED in rollout or (not rollout.isascii() and _HIDDEN.search(rollout)):
         return True
@@ -255,29 +249,20 @@ def _is_master_key(rollout: str) -> bool:
     return last.startswith("assistant: ") and _MASTER_KEY.fullmatch(last) is not None
 
 
-def _may_be_suspect(raws: Sequence[bytes], rollouts: Sequence[str]) -> bool:
-    """Tell if any hint may stand in the texts, by their bytes. Most text needs no other search.
+def _may_be_suspect(rollout: str) -> bool:
+    """Tell if any hint may stand in a text, by its bytes. Most text needs no other search.
 
     It takes a third of the time, since lower case and normal forms of other scripts are expensive.
     """
-    foreign = b"".join(
-        [
-            raw.translate(None, _ASCII)
-            for raw, text in zip(raws, rollouts, strict=True)
-            if not text.isascii()
-        ]
-    ).decode("utf-8", "surrogatepass")
-    if foreign and (
-        any(map(_may_spell, signs := set(foreign))) or _IN_FOREIGN.search(foreign)
-    ):
-        return True
-    if (
-        foreign
-        and not signs.isdisjoint(_JOINERS)
-        and any(map(_JOINED.search, rollouts))
-    ):
-        return True
-    low = b"\n".join(raws).lower()
+    data = rollout.encode("utf-8", "surrogatepass")
+    if not rollout.isascii():
+        foreign = data.translate(None, _ASCII).decode("utf-8", "surrogatepass")
+        signs = set(foreign)
+        if any(map(_may_spell, signs)) or _IN_FOREIGN.search(foreign):
+            return True
+        if not signs.isdisjoint(_JOINERS) and _JOINED.search(rollout):
+            return True
+    low = data.lower()
     return any(rare in low and scan.search(low) for rare, scan in _IN_BYTES)
 
 

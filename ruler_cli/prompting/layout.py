@@ -14,7 +14,8 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.formats.chat import first_agent_turn
-from ruler_cli.prompting import injection, templates
+from ruler_cli.prompting import templates
+from ruler_cli.prompting.injection import is_suspect
 from ruler_cli.prompting.render import WHOLE, Shortening, render, render_tools
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
@@ -124,13 +125,11 @@ class PromptLayout:
 class RenderedGroup:
     """A group that was rendered whole, and may be rendered again with less of some rollouts.
 
-    `texts` are those of the distinct rollouts in UTF-8. `example[d]` is an input rollout that looks like
-    distinct rollout d. `shared` counts the first messages that are the context; `own_tools`: rollouts show
-    tools of their own.
+    `example[d]` is an input rollout that looks like distinct rollout d. `shared` counts the first messages
+    that are the context; `own_tools`: rollouts show tools of their own.
     """
 
     layout: PromptLayout
-    texts: list[bytes]
     rollouts: list[Rollout]
     example: list[int]
     shared: int
@@ -140,14 +139,14 @@ class RenderedGroup:
         self, keep: Shortening, rollouts: Sequence[int], *, context: bool
     ) -> None:
         """Show less of these distinct rollouts, and of the context if asked; never more than before."""
-        shown = list(self.layout.distinct)
+        texts, sizes = list(self.layout.distinct), list(self.layout.sizes)
         for at in rollouts:
             rollout = self.rollouts[self.example[at]]
             lines = render(rollout.messages, keep)
             text = _text_of(rollout, lines, self.shared, keep, tools=self.own_tools)
-            data = text.encode()
-            if len(data) < len(self.texts[at]):
-                shown[at], self.texts[at] = text, data
+            size = len(text.encode())
+            if size < sizes[at]:
+                texts[at], sizes[at] = text, size
         prefix = self.layout.context
         if context and self.example:
             messages = self.rollouts[self.example[0]].messages[: self.shared]
@@ -156,13 +155,14 @@ class RenderedGroup:
         self.layout = replace(
             self.layout,
             context=prefix,
-            distinct=tuple(shown),
-            sizes=tuple(map(len, self.texts)),
+            distinct=tuple(texts),
+            sizes=tuple(sizes),
         )
 
     def finished(self, shortening: int) -> PromptLayout:
         """Return the layout with the rollouts whose text addresses a judge, which are looked for only now."""
-        suspects = injection.suspects(self.layout.distinct, self.texts)
+        distinct = self.layout.distinct
+        suspects = frozenset([i for i, text in enumerate(distinct) if is_suspect(text)])
         if not suspects and not shortening:
             return self.layout
         return replace(self.layout, shortening=shortening, suspects=suspects)
@@ -208,7 +208,7 @@ def render_group(group: Group, ask: AskSettings) -> RenderedGroup:
         places=tuple([i + 1 for i in example.values()]),
     )
     examples = list(example.values())
-    return RenderedGroup(layout, texts, rollouts, examples, shared, own_tools)
+    return RenderedGroup(layout, rollouts, examples, shared, own_tools)
 
 
 def distinct_rollouts(group: Group, ask: AskSettings) -> int:

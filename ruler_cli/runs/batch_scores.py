@@ -73,7 +73,7 @@ class BatchScores:
 
     def complete(self, results: Iterable[GroupResult]) -> str | None:
         """Note that these are the results of all groups. Return a warning if an option has no effect."""
-        from ruler_cli.scoring.position_bias import ENOUGH
+        from ruler_cli.scoring.sums import ENOUGH_GROUPS
 
         positions = self._batch.position_bias
         self._batch.refit_noise(results, self._how)
@@ -82,7 +82,7 @@ class BatchScores:
         return Sentence(
             "{debias}: nothing is subtracted; to measure position bias takes {least} groups with something "
             "to compare, here are {groups}",
-            least=ENOUGH,
+            least=ENOUGH_GROUPS,
             groups=positions.groups,
         )
 

@@ -16,12 +16,12 @@ from operator import attrgetter
 from ruler_cli.formats.interface import printable
 from ruler_cli.formats.rewards import PASSING
 from ruler_cli.scoring import window_shifts
-from ruler_cli.scoring.position_bias import PositionBias
 from ruler_cli.scoring.reliability import Anova, NoiseEstimator, NoisePrior
 from ruler_cli.scoring.sums import (
     CORRELATIONS,
     LengthSums,
     Moments,
+    PositionBias,
     pair_products,
     quantile,
 )

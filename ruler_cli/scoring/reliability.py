@@ -20,6 +20,7 @@ _ZERO = 1e-18
 _SAME = 5e-10
 """Scores that differ by less are equal: passes were added in another order, or rounded to nine decimals."""
 _ALPHA = 0.05
+_TARGET = 0.9
 _MOST_PASSES = 1_000_000
 """Passes beyond which no number of passes is reported."""
 
@@ -182,17 +183,16 @@ def one_score(scores: Iterable[float | None]) -> bool:
     return bool(known) and max(known) - min(known) < _SAME
 
 
-def passes_for(icc_k: float, k: float, target: float = 0.9) -> int | None:
-    """The number of passes, at least 1, that raise the reliability `icc_k` of k passes to `target`.
+def passes_for(icc_k: float, k: float) -> int | None:
+    """The number of passes, at least 1, that raise the reliability `icc_k` of k passes to 0.9.
 
-    Spearman–Brown: m = k · target (1 − icc)/(icc (1 − target)). None if no number of passes does, or
-    none below a million.
+    Spearman–Brown: m = k · .9 (1 − icc)/(icc (1 − .9)). None if no number of passes does, or none below a
+    million.
     """
-    if icc_k >= 1 or target <= 0:
+    if icc_k >= 1:
         return 1
-    if icc_k <= 0 or target >= 1:
-        return None
-    passes = k * (target / (1 - target)) * ((1 - icc_k) / icc_k)
+    odds = _TARGET / (1 - _TARGET)
+    passes = k * odds * ((1 - icc_k) / icc_k) if icc_k > 0 else inf
     if passes > _MOST_PASSES:
         return None
     # k passes exactly at the target need k, despite an error in the last binary digit

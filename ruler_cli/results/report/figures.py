@@ -27,8 +27,12 @@ from ruler_cli.results.report.bins import (
 )
 from ruler_cli.results.report.made_by import MadeBy, TextLookup, no_texts
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
-from ruler_cli.scoring.position_bias import PositionBias, relative_position
-from ruler_cli.scoring.sums import LengthSums, Moments
+from ruler_cli.scoring.sums import (
+    LengthSums,
+    Moments,
+    PositionBias,
+    relative_position,
+)
 from ruler_cli.types import Usage
 
 ReportFigures = Mapping[str, Any]
