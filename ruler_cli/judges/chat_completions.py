@@ -92,23 +92,16 @@ class AnswerFormat:
         if refuses_format(status, message):
             if sent.fixed or len(sent.forms) == 1:
                 return None
-            return (
-                self
-                if self.forms != sent.forms
-                else replace(self, forms=self.forms[1:])
-            )
-        if (
-            status not in (400, 422)
-            or not sent.limit
-            or not (named := _LIMIT.findall(message))
-        ):
+            # another call may have stepped down meanwhile
+            rest = self.forms[1:] if self.forms == sent.forms else self.forms
+            return replace(self, forms=rest)
+        named = _LIMIT.findall(message) if status in (400, 422) else []
+        if not sent.limit or not named:
             return None
         if self.limit != sent.limit:
             return self
-        other = next(
-            (name for name in _NAMES if name != sent.limit and name in named), ""
-        )
-        return replace(self, limit=other if sent.limit == _NAMES[1] else "")
+        other = sent.limit == _NAMES[1] and _NAMES[0] in named
+        return replace(self, limit=_NAMES[0] if other else "")
 
     def after_reply(self, reply: Reply) -> AnswerFormat:
         """The format with more tokens for thinking, if thoughts cut the answer off."""
@@ -184,21 +177,19 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     An endpoint of one's own gets a schema with the group's ids. A provider compiles and stores each new
     schema, so it gets one for each size of a group, or one for all if it has no sizes.
     """
-    provider, forms = judge.model.partition("/")[0], _LISTS
+    provider = judge.model.partition("/")[0]
     host = (urlsplit(base).hostname or "") if base else ""
     openai = host == "openai.com" or host.endswith(".openai.com")
-    if (
-        host
-        and not openai
-        and (provider in OWN_ENGINES or (provider != "litellm_proxy" and _is_own(host)))
-    ):
-        forms = ("keyed", *_LISTS)
-    elif openai or (not host and provider in _SIZED and "claude" not in judge.model):
+    own = provider in OWN_ENGINES or (provider != "litellm_proxy" and _is_own(host))
+    sized = openai or (not host and provider in _SIZED and "claude" not in judge.model)
+    forms = _LISTS
+    if sized:
         forms = ("sized", *_LISTS)
+    elif host and own:
+        forms = ("keyed", *_LISTS)
     fixed = "response_format" in judge.params
-    listed = (
-        judge.api_base is None or base is None
-    )  # else another model may have that name
+    # else another model may have that name
+    listed = judge.api_base is None or base is None
     model = model_info(judge.model) if listed or provider == "openai" else ModelInfo()
     return AnswerFormat(
         _LISTS if fixed else forms,
@@ -244,15 +235,12 @@ def response_format(form: Form, labels: tuple[str, ...]) -> dict[str, Any] | Non
         return None
     if form == "json":
         return {"type": "json_object"}
-    schema = (
-        _keyed_schema(labels)
-        if form == "keyed"
-        else list_schema(len(labels) if form == "sized" else 0)
-    )
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": "scores", "strict": True, "schema": schema},
-    }
+    if form == "keyed":
+        schema = _keyed_schema(labels)
+    else:
+        schema = list_schema(len(labels) if form == "sized" else 0)
+    named = {"name": "scores", "strict": True, "schema": schema}
+    return {"type": "json_schema", "json_schema": named}
 
 
 _STEPS = sorted(
@@ -266,32 +254,27 @@ _SCORE = {"type": "string", "enum": _STEPS}
 Engines enforce a list of values, but not the bounds of a number. xgrammar writes a number of a list with 17
 digits, so it would forbid 0.8 and allow 0.80000000000000004; it takes strings as they are.
 """
-_ENTRY = {
-    "type": "object",
-    "properties": {
-        "explanation": {"type": "string", "maxLength": EXPLANATION},
-        "score": _SCORE,
-    },
-    "required": ["explanation", "score"],
-    "additionalProperties": False,
-}
+
+
+def _object(members: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object with exactly these members."""
+    return {
+        "type": "object",
+        "properties": members,
+        "required": list(members),
+        "additionalProperties": False,
+    }
+
+
+_EXPLANATION = {"type": "string", "maxLength": EXPLANATION}
+_ENTRY = _object({"explanation": _EXPLANATION, "score": _SCORE})
 
 
 def _keyed_schema(labels: tuple[str, ...]) -> dict[str, Any]:
     """The schema with an entry for each id, in their order: an answer cannot omit or add one."""
-    scores = {
-        "type": "object",
-        "properties": {label: {"$ref": "#/$defs/entry"} for label in labels},
-        "required": list(labels),
-        "additionalProperties": False,
-    }
-    return {
-        "type": "object",
-        "properties": {"scores": scores},
-        "required": ["scores"],
-        "additionalProperties": False,
-        "$defs": {"entry": _ENTRY},
-    }
+    entry = {"$ref": "#/$defs/entry"}
+    scores = _object(dict.fromkeys(labels, entry))
+    return {**_object({"scores": scores}), "$defs": {"entry": _ENTRY}}
 
 
 def limit_name(params: Mapping[str, Any]) -> str | None:
@@ -301,30 +284,27 @@ def limit_name(params: Mapping[str, Any]) -> str | None:
 
 def stated_limit(params: Mapping[str, Any]) -> int | None:
     """The completion tokens that the user's own parameters allow; None if they do not bound them."""
-    values = (params.get(name) for name in _NAMES)
-    return next(
-        (n for n in values if isinstance(n, int) and not isinstance(n, bool) and n > 0),
-        None,
-    )
+    for name in _NAMES:
+        value = params.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
 
 
 def _thinking(params: Mapping[str, Any], *, thinks: bool) -> int:
     """Tokens for thinking: those that the parameters ask for, else some if the model `thinks`."""
     thinking, effort = params.get("thinking"), params.get("reasoning_effort")
     if isinstance(thinking, Mapping):
+        if thinking.get("type") == "disabled":
+            return 0
         budget = thinking.get("budget_tokens")
-        return (
-            0
-            if thinking.get("type") == "disabled"
-            else budget
-            if isinstance(budget, int)
-            else _MEDIUM
-        )
-    if effort is None and isinstance(reasoning := params.get("reasoning"), Mapping):
+        return budget if isinstance(budget, int) else _MEDIUM
+    reasoning = params.get("reasoning")
+    if effort is None and isinstance(reasoning, Mapping):
         effort = reasoning.get("effort")
-    if effort is not None:
-        return _THINKING.get(str(effort), _MOST_THINKING)
-    return _MEDIUM if thinks else 0
+    if effort is None:
+        return _MEDIUM if thinks else 0
+    return _THINKING.get(str(effort), _MOST_THINKING)
 
 
 def _is_own(host: str) -> bool:

@@ -220,6 +220,13 @@ def _phrases() -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
     )
 
 
+def suspects(rollouts: Sequence[str]) -> frozenset[int]:
+    """Return the numbers of the suspect ones of rendered rollouts."""
+    # one search of all is faster than one of each, and most groups hold no hint
+    test = is_suspect if _may_be_suspect("\n".join(rollouts)) else _is_master_key
+    return frozenset([i for i, rollout in enumerate(rollouts) if test(rollout)])
+
+
 def is_suspect(rollout: str) -> bool:
     """Tell if a rendered rollout addresses a judge, or holds the form of the answer or invisible text."""
     if _is_master_key(rollout):

@@ -15,7 +15,7 @@ from typing import Any
 
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.prompting import templates
-from ruler_cli.prompting.injection import is_suspect
+from ruler_cli.prompting.injection import suspects
 from ruler_cli.prompting.render import WHOLE, Shortening, render, render_tools
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
@@ -59,8 +59,11 @@ def salt(digest: bytes, *, seed: int, pass_index: int, attempt: int) -> bytes:
 
 def keyed(*parts: bytes) -> bytes:
     """16 bytes that no other parts have, however they are cut."""
-    framed = [piece for part in parts for piece in (len(part).to_bytes(8), part)]
-    return blake2b(b"".join(framed), digest_size=16).digest()
+    digest = blake2b(digest_size=16)  # updates take a third of the time of one text
+    for part in parts:
+        digest.update(len(part).to_bytes(8))
+        digest.update(part)
+    return digest.digest()
 
 
 BYTES_PER_TOKEN = 3.8
@@ -161,11 +164,10 @@ class RenderedGroup:
 
     def finished(self, shortening: int) -> PromptLayout:
         """Return the layout with the rollouts whose text addresses a judge, which are looked for only now."""
-        distinct = self.layout.distinct
-        suspects = frozenset([i for i, text in enumerate(distinct) if is_suspect(text)])
-        if not suspects and not shortening:
+        found = suspects(self.layout.distinct)
+        if not found and not shortening:
             return self.layout
-        return replace(self.layout, shortening=shortening, suspects=suspects)
+        return replace(self.layout, shortening=shortening, suspects=found)
 
 
 def render_group(group: Group, ask: AskSettings) -> RenderedGroup:

@@ -167,7 +167,11 @@ def _call_line(call: _Call, names: dict[str, str]) -> str:
 
 def _first(part: Mapping[str, Any], names: Iterable[str]) -> Any:
     """Return the first of these fields that is not None."""
-    return next((part[name] for name in names if part.get(name) is not None), None)
+    for name in names:
+        value = part.get(name)
+        if value is not None:
+            return value
+    return None
 
 
 def _returned(block: Mapping[str, Any]) -> str:
@@ -244,7 +248,9 @@ def _is_text(part: Any) -> bool:
 
 def _calls(message: Mapping[str, Any]) -> list[_Call]:
     """Return the tool calls of a message, in all dialects: nested, flat, as JSON text, the old single one."""
-    listed = next(filter(None, map(message.get, CALL_KEYS)), None)
+    listed = message.get("tool_calls") or next(
+        filter(None, map(message.get, CALL_KEYS)), None
+    )
     if isinstance(listed, str):
         listed = _loads(listed)
     calls = listed if isinstance(listed, list) else [listed] if listed else []
@@ -259,8 +265,9 @@ def _call(call: Any) -> _Call:
         return "", "unknown", call
     function = call.get("function")
     inner = function if isinstance(function, dict) else call
-    stated = function if isinstance(function, str) else call.get("toolName")
-    name = inner.get("name") or stated
+    name = inner.get("name") or (
+        function if isinstance(function, str) else call.get("toolName")
+    )
     if "arguments" in inner:
         arguments = inner["arguments"]
     else:
