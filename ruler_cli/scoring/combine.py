@@ -211,38 +211,31 @@ def _by_rewards(
 
     Scores that become equal by that are no signal; equal ones that then differ are no signal of the judges.
     """
-    by_outcome = how.order_by_outcome and result.outcomes
-    if how.blend is None and not by_outcome:
-        return scores
     values = scores.scores
     if how.blend is not None:
         rewards = result.rewards or (None,) * len(values)
-        mixed: list[float | None] = []
         for i, (value, reward) in enumerate(zip(values, rewards, strict=True), 1):
-            if value is None:
-                mixed.append(None)
-            elif reward is None:
+            if value is not None and (reward is None or not 0 <= reward <= 1):
+                has = "no reward" if reward is None else f"the reward {reward:g}"
                 return GroupError(
                     "input",
-                    f"rollout {i} has no number for a reward to blend its score with",
+                    f"rollout {i} has {has}, and scores are blended with rewards from 0 to 1; name the path of "
+                    "such a reward",
                 )
-            elif not 0 <= reward <= 1:
-                reason = f"rollout {i} has the reward {reward:g}, and scores to blend it with go from 0 to 1"
-                return GroupError(
-                    "input", f"{reason}; name the path of a reward of that scale"
-                )
-            else:
-                mixed.append(how.blend * value + (1 - how.blend) * reward)
-        values = tuple(mixed)
-    if by_outcome:
+        share = how.blend
+        values = tuple(
+            None
+            if value is None or reward is None
+            else share * value + (1 - share) * reward
+            for value, reward in zip(values, rewards, strict=True)
+        )
+    if how.by_outcome and result.outcomes:
         values = ordered(values, result.outcomes)
     if values == scores.scores:
         return scores
     changed = zip(scores.rollouts, values, strict=True)
-    scores = replace(
-        scores,
-        rollouts=tuple(replace(rollout, score=value) for rollout, value in changed),
-    )
+    rollouts = tuple(replace(rollout, score=value) for rollout, value in changed)
+    scores = replace(scores, rollouts=rollouts)
     level = not result.alone and reliability.one_score(values)
     return replace(scores, tied=True, weight=0.0) if level else scores
 
@@ -257,24 +250,20 @@ def _error(
 
     A call that the cost cap left out goes before all others: a run with more money may score the group.
     """
-    failed_calls = sorted(failed_calls, key=lambda call: call.error.kind != "budget")
     if not every:
-        return failed_calls[0].error
+        return min(failed_calls, key=lambda call: call.error.kind != "budget").error
     best = max(every, key=lambda table: table.passes)
-    own = [call for call in failed_calls if call.judge == best.judge]
-    asked = len(
-        {one.pass_index for one in best.pass_scores} | {call.pass_index for call in own}
+    failed = sorted(
+        failed_calls,
+        key=lambda call: (call.error.kind != "budget", call.judge != best.judge),
     )
-    windowed = result.windows > 1
-    reason = (
-        f"some rollouts have scores of {best.passes}" if windowed else f"{best.passes}"
-    )
-    reason += f" of {asked} passes{'' if windowed else ' brought scores'}, and {least} are needed"
-    if not failed_calls:
+    asked = {one.pass_index for one in best.pass_scores}
+    asked |= {call.pass_index for call in failed if call.judge == best.judge}
+    counts = f"{best.passes} of {len(asked)} passes scored every rollout"
+    reason = f"{counts}, and {least} are needed"
+    if not failed:
         return GroupError("reply", reason)
-    error = (
-        failed_calls if failed_calls[0].error.kind == "budget" else own or failed_calls
-    )[0].error
+    error = failed[0].error
     return replace(error, reason=f"{reason}; the first that did not: {error.reason}")
 
 

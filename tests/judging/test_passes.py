@@ -166,7 +166,8 @@ def test_failed_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (stage.asked, done.summary.failed) == (0, {"transport": 1})
     assert stage.rewards()[3] == [None] * 4
     assert (
-        "2 of 3 passes brought scores, and 3 are needed" in stage.parts()[3]["reason"]
+        "2 of 3 passes scored every rollout, and 3 are needed"
+        in stage.parts()[3]["reason"]
     )
     stage.run(passes=3, min_passes=2)
     assert stage.asked == 0

@@ -187,7 +187,7 @@ def test_lost_window() -> None:
     )
     assert result.kind == "transport"
     assert result.reason == (
-        "some rollouts have scores of 0 of 1 passes, and 1 are needed; the first that did not: gone"
+        "0 of 1 passes scored every rollout, and 1 are needed; the first that did not: gone"
     )
 
 
@@ -390,7 +390,7 @@ def test_blend_mixes_no_scales(reward: float) -> None:
     )
     assert result.kind == "input"
     assert result.reason.startswith(
-        f"rollout 2 has the reward {reward:g}, and scores to blend it with go from 0 to 1"
+        f"rollout 2 has the reward {reward:g}, and scores are blended with rewards from 0 to 1"
     )
 
 
