@@ -44,44 +44,27 @@ from ruler_cli.judges.providers import (
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import CallError, Reply, Request, clean, reply_of
 
-_UNREACHED = {
-    "ConnectError",
-    "ClientConnectorError",
-    "ConnectionRefusedError",
-    "gaierror",
-}
-_TOO_LATE = {"Timeout", "TimeoutException", "TimeoutError", "APITimeoutError"}
-_BROKEN = {"TransportError", "ClientError", "ConnectionError"}
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_UNREACHED = _names("ConnectError ClientConnectorError ConnectionRefusedError gaierror")
+_TOO_LATE = _names("Timeout TimeoutException TimeoutError APITimeoutError")
+_BROKEN = _names("TransportError ClientError ConnectionError")
 """Names of errors without a response, in httpx, aiohttp, the provider SDKs and Python."""
 _ANSWERLESS = (
     (_UNREACHED, "the judge cannot be reached"),
     (_TOO_LATE, "the judge did not answer in time"),
-    (
-        _BROKEN | {"APIConnectionError"},
-        "the connection to the judge broke",
-    ),  # litellm's, for any error
+    # the last is litellm's, for any error
+    (_BROKEN | {"APIConnectionError"}, "the connection to the judge broke"),
 )
-_UNEQUIPPED = {
-    *(
-        "AuthenticationError",
-        "ImportError",
-        "LiteLLMUnknownProvider",
-    ),  # litellm's own, without a response
-    *(
-        "NoCredentialsError",
-        "PartialCredentialsError",
-        "CredentialRetrievalError",
-        "NoRegionError",
-    ),
-    *(
-        "ProfileNotFound",
-        "DefaultCredentialsError",
-        "RefreshError",
-        "CredentialUnavailableError",
-    ),
-    *("ClientAuthenticationError", "GetAccessTokenError"),
-}
-"""Names of errors that recur with every try, in litellm, the clouds' SDKs and Python."""
+_UNEQUIPPED = _names("""
+AuthenticationError ImportError LiteLLMUnknownProvider NoCredentialsError PartialCredentialsError
+CredentialRetrievalError NoRegionError ProfileNotFound DefaultCredentialsError RefreshError
+CredentialUnavailableError ClientAuthenticationError GetAccessTokenError
+""")
+"""Names of errors that recur with every try, in litellm (without a response), the clouds' SDKs and Python."""
 _LACKS = re.compile(
     r"missing (?:credentials|required parameters|\w+ (?:account|tenant|jwt|api.?key)|api.?(?:key|base))"
     r"|missing \w+ \w+ (?:key|id)\b|could not resolve (?:authentication|project)|no credentials|no api base"
@@ -107,14 +90,12 @@ def read_error(error: Exception, secret: str | None) -> CallError | ErrorRespons
     causes = _causes(error)
     if response := _response_of(causes):
         return response
-    status = getattr(error, "status_code", 0)
-    status = int(status) if isinstance(status, int) or str(status).isdecimal() else 0
+    stated = str(getattr(error, "status_code", 0))
+    status = int(stated) if stated.isdecimal() else 0
     if isinstance(error, TypeError | AttributeError | KeyError) and not status:
         raise error  # a mistake of ours or of litellm's, not the outside world
-    text = str(getattr(error, "message", "") or error).partition(
-        "Traceback (most recent"
-    )[0]
-    message = _PREFIX.sub("", text)
+    text = str(getattr(error, "message", "") or error)
+    message = _PREFIX.sub("", text.partition("Traceback (most recent")[0])
     if call_error := _unanswered(causes, message, secret):
         return call_error
     if type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in message:
@@ -141,19 +122,12 @@ def _response_of(causes: Sequence[BaseException]) -> ErrorResponse | None:
     for cause in reversed(causes):
         response: Any = getattr(cause, "response", None)  # not every error has one
         try:
-            status, headers, body = (
-                response.status_code,
-                response.headers,
-                response.content,
-            )
+            status, headers = response.status_code, response.headers
+            body = response.content
         except (AttributeError, RuntimeError):  # none, or one that was not read
             continue
-        if (
-            isinstance(status, int)
-            and isinstance(headers, Mapping)
-            and isinstance(body, bytes)
-            and body
-        ):
+        read = isinstance(status, int) and isinstance(headers, Mapping)
+        if read and isinstance(body, bytes) and body:
             return ErrorResponse(status, *error_of(body), dict(headers))
     return None
 
@@ -164,12 +138,9 @@ def _unanswered(
     """The CallError if no provider has answered; litellm gives such errors the status 500."""
     names = {base.__name__ for cause in causes for base in type(cause).__mro__}
     why = clean(message, secret)
-    lacks = _UNUSABLE.match(message) or (
-        not names & _UNREAD and _LACKS.search(message[:_SENTENCE])
-    )
-    if not names & (_UNREACHED | _TOO_LATE | _BROKEN) and (
-        names & _UNEQUIPPED or lacks
-    ):
+    quoted = names & _UNREAD or not _LACKS.search(message[:_SENTENCE])
+    lacks = not quoted or _UNUSABLE.match(message) or names & _UNEQUIPPED
+    if lacks and not names & (_UNREACHED | _TOO_LATE | _BROKEN):
         unequipped = Sentence(
             "the judge cannot be asked ({why}); set what the provider needs, name its key with "
             "{api_key_env:VAR}, or try {model:offline}",
@@ -179,9 +150,8 @@ def _unanswered(
     for classes, reason in _ANSWERLESS:
         if names & classes:
             sent = classes is not _UNREACHED
-            return CallError(
-                "transport", f"{reason} ({why})", "call", sent=sent, billed=sent
-            )
+            told = f"{reason} ({why})"
+            return CallError("transport", told, "call", sent=sent, billed=sent)
     return None
 
 
@@ -292,15 +262,9 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
         raise UsageError(
             problem, "name it anthropic/…", option="target", value="anthropic"
         )
-    how = first_format(settings, None)
+    how, model = first_format(settings, None), settings.model
     judge = LitellmJudge(
-        settings.model,
-        settings.model,
-        None,
-        None,
-        settings.timeout,
-        settings.params,
-        how,
+        model, model, None, None, settings.timeout, settings.params, how
     )
 
     @lru_cache(4096)
@@ -330,52 +294,39 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 
-    forms, request = (
-        judge.answer_format.forms,
-        Request(_SYSTEM, _USER, (), max_tokens, fitted=True),
-    )
+    forms = judge.answer_format.forms
+    request = Request(_SYSTEM, _USER, (), max_tokens, fitted=True)
     raw: dict[str, Any] = {}
     for i in range(len(forms)):
-        arguments = judge.arguments(
-            request, replace(judge.answer_format, forms=forms[i:])
-        )
+        how = replace(judge.answer_format, forms=forms[i:])
+        arguments = judge.arguments(request, how)
         arguments.pop("api_key", None)
         raw = dict(return_raw_request(CallTypes.completion, arguments))
         if "UnsupportedParamsError" not in str(raw.get("error")):
             break
     body, headers = raw.get("raw_request_body"), raw.get("raw_request_headers") or {}
     if not isinstance(body, dict):
-        why = clean(str(raw.get("error") or "litellm makes no request of it"))
-        remedy = Sentence("check {model} and {param}")
-        raise UsageError(
-            f"cannot be written as a batch ({why})", remedy, place=f"judge {judge.name}"
-        )
-    betas = [
-        each.strip() for each in str(headers.get("anthropic-beta") or "").split(",")
-    ]
-    needed = [each for each in betas if each and not each.startswith(_STRUCTURED)]
+        raise _not_in_a_batch(judge, clean(str(raw.get("error"))))
+    betas = str(headers.get("anthropic-beta") or "").replace(",", " ").split()
+    needed = [beta for beta in betas if not beta.startswith(_STRUCTURED)]
     if needed:
-        raise UsageError(
-            f"-p: the header anthropic-beta: {', '.join(needed)} would be needed, which a batch's row cannot "
-            "carry; leave out that parameter"
-        )
-    if (
-        "output_format" in body
-    ):  # only with that header; under its later name it needs none
+        header = f"anthropic-beta: {', '.join(needed)}"
+        raise _not_in_a_batch(judge, f"it needs the header {header}")
+    if "output_format" in body:  # its later name needs no header
         config = body.get("output_config")
         form = {"format": body.pop("output_format")}
         body["output_config"] = {**config, **form} if isinstance(config, dict) else form
     data, user, system = orjson.dumps(body), orjson.dumps(_USER), orjson.dumps(_SYSTEM)
     if data.count(user) != 1 or data.count(system) != 1:
-        raise UsageError(
-            f"judge {judge.name}: this version of litellm makes a request in which the texts are not found; "
-            "update ruler"
-        )
-    return (
-        data.replace(b"%", b"%%")
-        .replace(user, b"%(user)s")
-        .replace(system, b"%(system)s")
-    )
+        raise _not_in_a_batch(judge, "litellm's request does not hold its texts once")
+    escaped = data.replace(b"%", b"%%")
+    return escaped.replace(user, b"%(user)s").replace(system, b"%(system)s")
+
+
+def _not_in_a_batch(judge: LitellmJudge, why: str) -> UsageError:
+    remedy = Sentence("check {model} and {param}")
+    problem = f"cannot be written as a batch ({why})"
+    return UsageError(problem, remedy, place=f"judge {judge.name}")
 
 
 def _litellm() -> Any:
