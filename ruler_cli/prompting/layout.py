@@ -35,28 +35,6 @@ def balanced(base: Sequence[int], pass_index: int) -> list[int]:
     return order[::-1] if back else order
 
 
-def order_of(
-    digest: bytes, digests: Sequence[bytes], *, seed: int, pass_index: int
-) -> list[int]:
-    """The order in which a pass shows all rollouts, by their digests; `digest` is the group's."""
-    key = salt(digest, seed=seed, pass_index=pass_index - pass_index % CYCLE, attempt=0)
-    return balanced(drawn(range(len(digests)), digests, key), pass_index)
-
-
-def drawn(rollouts: Iterable[int], digests: Sequence[bytes], key: bytes) -> list[int]:
-    """Rollouts in an order that only `key` and their digests decide."""
-    return sorted(rollouts, key=lambda i: keyed(key, b"order", digests[i]))
-
-
-def salt(digest: bytes, *, seed: int, pass_index: int, attempt: int) -> bytes:
-    """The key of all draws for one attempt of a pass."""
-    return digest + (
-        b"%d/%d/%d" % (seed, attempt, pass_index)
-        if pass_index
-        else b"%d/%d" % (seed, attempt)
-    )
-
-
 def keyed(*parts: bytes) -> bytes:
     """16 bytes that no other parts have, however they are cut."""
     digest = blake2b(digest_size=16)  # updates take a third of the time of one text
@@ -95,6 +73,20 @@ class PromptLayout:
     suspects: frozenset[int] = frozenset()
     shortening: int = 0
     places: tuple[int, ...] = ()
+
+    def order(self, seed: int, pass_index: int) -> list[int]:
+        """The order in which a pass shows all rollouts; it does not depend on their order in the input."""
+        key = self.key(seed, pass_index - pass_index % CYCLE)
+        return balanced(self.drawn(range(len(self.distinct)), key), pass_index)
+
+    def drawn(self, rollouts: Iterable[int], key: bytes) -> list[int]:
+        """Rollouts in an order that only `key` and their digests decide."""
+        return sorted(rollouts, key=lambda i: keyed(key, b"order", self.digests[i]))
+
+    def key(self, seed: int, pass_index: int, attempt: int = 0) -> bytes:
+        """The key of all draws for one attempt of a pass."""
+        later = b"/%d" % pass_index if pass_index else b""
+        return self.digest + b"%d/%d" % (seed, attempt) + later
 
     @property
     def alone(self) -> bool:

@@ -19,11 +19,8 @@ from ruler_cli.prompting import templates
 from ruler_cli.prompting.layout import (
     ENTRY_BYTES,
     PromptLayout,
-    drawn,
     keyed,
-    order_of,
     render_group,
-    salt,
 )
 from ruler_cli.prompting.render import Shortening
 from ruler_cli.prompting.windows import LEAST, WIDE, Packing, Windows, fewest
@@ -123,11 +120,7 @@ def requests_of_pass(
     """The requests of one pass: one if it shows the whole group, none if the group fits no context."""
     windows: Windows = []
     if _at_once(layout, ask):
-        windows = [
-            order_of(
-                layout.digest, layout.digests, seed=ask.seed, pass_index=pass_index
-            )
-        ]
+        windows = [layout.order(ask.seed, pass_index)]
     elif plan := _plan(layout, ask):
         pair, packing = plan
         if pass_index > 1:
@@ -224,13 +217,12 @@ def _pair(
     """The windows of two passes, from an even one on, that connect each other's windows."""
 
     def made(pass_index: int, before: Windows | None = None) -> Windows | None:
-        drawing = {"seed": ask.seed, "pass_index": pass_index}
-        key = salt(layout.digest, **drawing, attempt=0)
-        order = order_of(layout.digest, layout.digests, **drawing)
+        key = layout.key(ask.seed, pass_index)
 
         def draw(attempt: int, item: int) -> bytes:
             return keyed(key, b"window %d" % attempt, layout.digests[item])
 
+        order = layout.order(ask.seed, pass_index)
         return packing.partition(order, count, draw, before)
 
     first = made(even)
@@ -281,12 +273,10 @@ def write_prompt(
         )  # of a layout that fits no context
         part = next(iter(requests_of_pass(layout, ask, 0)), whole)
     state, given = state or _FIRST, given or {}
-    key = salt(
-        layout.digest, seed=ask.seed, pass_index=part.pass_index, attempt=state.attempt
-    )
+    key = layout.key(ask.seed, part.pass_index, state.attempt)
     order: Sequence[int] = part.distinct
     if state.attempt and ask.order == "random":
-        order = drawn(order, layout.digests, key)
+        order = layout.drawn(order, key)
     shown = _labels(layout, key, order)
     lines = [f"<context>\n{layout.context}\n</context>"] if layout.context else []
     if layout.tools:

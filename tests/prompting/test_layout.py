@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.prompting.layout import CYCLE, balanced, keyed, order_of
+from ruler_cli.prompting.layout import CYCLE, PromptLayout, balanced, keyed
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Rollout
@@ -142,18 +142,15 @@ def test_cycle_differs(quarter: int) -> None:
 
 def test_order_after_a_cycle() -> None:
     """After eight passes another order is drawn, which is no shift of the orders before."""
-    digests = [keyed(b"%d" % n) for n in range(20)]
-    result = [
-        order_of(b"g", digests, seed=0, pass_index=pass_index)
-        for pass_index in range(2 * CYCLE)
-    ]
+    digests = tuple(keyed(b"%d" % n) for n in range(20))
+    one, other = (
+        PromptLayout("", "", ("",) * 20, (), "", digests, digest, ())
+        for digest in (b"g", b"h")
+    )
+    result = [one.order(0, pass_index) for pass_index in range(2 * CYCLE)]
     assert result[1] == result[0][::-1]
     assert result[CYCLE + 1] == result[CYCLE][::-1]
     assert result[CYCLE] not in [
         balanced(result[0], pass_index) for pass_index in range(CYCLE)
     ]
-    assert (
-        order_of(b"g", digests, seed=1, pass_index=0)
-        != result[0]
-        != order_of(b"h", digests, seed=0, pass_index=0)
-    )
+    assert one.order(1, 0) != result[0] != other.order(0, 0)
