@@ -211,6 +211,8 @@ def _by_rewards(
 
     Scores that become equal by that are no signal; equal ones that then differ are no signal of the judges.
     """
+    if how.blend is None and not how.by_outcome:
+        return scores
     values = scores.scores
     if how.blend is not None:
         rewards = result.rewards or (None,) * len(values)
