@@ -115,20 +115,19 @@ def delay_in(message: str) -> float | None:
 
 def _reset(low: Mapping[str, str], now: datetime) -> float | None:
     """The seconds to the latest reset of an exhausted limit; to the next reset if no remainder is named."""
-    waits, remaining = list[float](), list[tuple[float, float]]()
+    waits: list[float] = []
+    by_left: list[tuple[float, float]] = []
     for name, value in low.items():
-        if (
-            "ratelimit" in name
-            and "reset" in name
-            and (wait := _seconds(value, now)) is not None
-        ):
+        reset = "ratelimit" in name and "reset" in name
+        wait = _seconds(value, now) if reset else None
+        if wait is not None:
             waits.append(wait)
             left = low.get(name.replace("reset", "remaining"), "")
             if _NUMBER.fullmatch(left):
-                remaining.append((wait, float(left)))
-    if remaining:
-        return max((wait for wait, left in remaining if left <= 0), default=None)
-    return min((wait for wait in waits if wait > 0), default=None)
+                by_left.append((float(left), wait))
+    if by_left:
+        return max((wait for left, wait in by_left if left <= 0), default=None)
+    return min(filter(None, waits), default=None)
 
 
 def _seconds(value: str, now: datetime) -> float | None:

@@ -226,24 +226,20 @@ def _other_text(message: Mapping[str, Any], *, alone: bool) -> str:
     fields = other_text(message)
     if not alone:
         fields = {key: value for key, value in fields.items() if key in TEXT_KEYS}
-    if not fields:
-        return ""
-    for key in TEXT_KEYS:
-        if isinstance(fields.get(key), str | list) and len(fields) == 1:
-            return _split_content(fields[key])[0]
-    return _BINARY.sub('"[data]"', _json(fields))
+    if len(fields) == 1:
+        key, value = next(iter(fields.items()))
+        if key in TEXT_KEYS and isinstance(value, str | list):
+            return _split_content(value)[0]
+    return _BINARY.sub('"[data]"', _json(fields)) if fields else ""
 
 
 def _is_text(part: Any) -> bool:
     """Tell if a document, or an attached file, holds its text."""
-    source = part.get("source") if isinstance(part, dict) else None
-    if isinstance(source, dict) and source.get("type") == "text":
-        return True
-    return (
-        isinstance(part, dict)
-        and isinstance(part.get("content"), str)
-        and "path" in part
-    )
+    if not isinstance(part, dict):
+        return False
+    source = part.get("source")
+    typed = isinstance(source, dict) and source.get("type") == "text"
+    return typed or ("path" in part and isinstance(part.get("content"), str))
 
 
 def _calls(message: Mapping[str, Any]) -> list[_Call]:
@@ -371,23 +367,15 @@ def _without_middle(text: str, size: int | None) -> str:
 
 def _from_responses(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Return the role and the message of an item of OpenAI's Responses; one with `content` is a message."""
-    match item["type"]:
-        case "function_call":
-            call = {
-                "id": item.get("call_id"),
-                "name": item.get("name"),
-                "arguments": item.get("arguments"),
-            }
-            return "assistant", {"tool_calls": [call]}
-        case "function_call_output":
-            return "tool", {
-                "tool_call_id": item.get("call_id"),
-                "content": item.get("output"),
-            }
-        case "reasoning":
-            return "assistant", {
-                "reasoning": item.get("summary") or item.get("content") or "(not shown)"
-            }
+    kind, called = item["type"], item.get("call_id")
+    if kind == "function_call":
+        call = {name: item.get(name) for name in ("name", "arguments")}
+        return "assistant", {"tool_calls": [{"id": called, **call}]}
+    if kind == "function_call_output":
+        return "tool", {"tool_call_id": called, "content": item.get("output")}
+    if kind == "reasoning":
+        thought = item.get("summary") or item.get("content") or "(not shown)"
+        return "assistant", {"reasoning": thought}
     if "content" in item:
         return "assistant", item
     # a call of a server's own tool and its result in one item
