@@ -301,7 +301,7 @@ _OPTIONS = {
 
 
 def _way(word: str) -> str:
-    """How to give what a word of a need stands for."""
+    """Return the way to give what a word of a need stands for."""
     if word[0] == "+":
         package = word[1:].replace(".", "-")
         return f"the package {package} (pip install {package})"

@@ -101,7 +101,7 @@ for model in sys.argv[1:]:
 
 
 def test_told_at_once() -> None:
-    """What a listed provider needs is told without the import of litellm."""
+    """The needs of a listed provider are told without the import of litellm."""
     models = [f"{provider}/m" for provider in LISTED]
     done = subprocess.run(
         [sys.executable, "-c", TOLD_AT_ONCE, *models],
