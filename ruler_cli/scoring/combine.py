@@ -211,7 +211,7 @@ def _by_rewards(
 
     Scores that become equal by that are no signal; equal ones that then differ are no signal of the judges.
     """
-    if how.blend is None and not how.by_outcome:
+    if how.blend is None and not how.order_by_outcome:
         return scores
     values = scores.scores
     if how.blend is not None:
@@ -231,7 +231,7 @@ def _by_rewards(
             else share * value + (1 - share) * reward
             for value, reward in zip(values, rewards, strict=True)
         )
-    if how.by_outcome and result.outcomes:
+    if how.order_by_outcome and result.outcomes:
         values = ordered(values, result.outcomes)
     if values == scores.scores:
         return scores
