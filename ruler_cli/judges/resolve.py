@@ -59,16 +59,6 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
     return Endpoint(base, key_for(settings, key_variable), model_at_endpoint(settings))
 
 
-def check_own_address(settings: JudgeSettings) -> None:
-    """Raise UsageError unless a judge can be called at the address that is given for it."""
-    if settings.api_base is None:
-        return
-    if _is_direct(settings):
-        check_address(cut_address(settings.api_base), query=False)
-    else:
-        check_address(settings.api_base)
-
-
 def address_of(settings: JudgeSettings) -> str | None:
     """The address that is given, that of the provider's variable, or OpenAI's own; None if there is none.
 
@@ -281,11 +271,11 @@ def _judge(settings: JudgeSettings) -> Judge:
         )
     from ruler_cli.judges.litellm import LitellmJudge
 
-    check_own_address(settings)
+    base = settings.api_base
+    if base is not None:
+        check_address(base)
     how, key = first_format(settings, None), key_for(settings)
-    judge = LitellmJudge(
-        settings.label, name, settings.api_base, key, settings.timeout, params, how
-    )
+    judge = LitellmJudge(settings.label, name, base, key, settings.timeout, params, how)
     judge.check()
     return judge
 
