@@ -98,6 +98,4 @@ async def api_client(
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with open_session() as session:
-        yield ApiClient(
-            session, "the batch API at x", base, headers, key, seconds, pause
-        )
+        yield ApiClient(session, base, headers, key, seconds, pause)
