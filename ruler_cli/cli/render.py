@@ -116,7 +116,6 @@ def _run(options: Options, source: str, requests: str) -> int:
     from ruler_cli.files.file_names import refuse_output_name
     from ruler_cli.files.output import refuse_clashes
     from ruler_cli.judges.resolve import cached_only
-    from ruler_cli.prompting.layout import BYTES_PER_TOKEN
     from ruler_cli.runs.batch.missing_requests import render_missing
     from ruler_cli.runs.batch.request_files import names_for, request_line, target_of
 
@@ -149,17 +148,12 @@ def _run(options: Options, source: str, requests: str) -> int:
         stack.pop_all()
     print_figures(NOT_RENDERED, rendered)
     score = score_command(options, source)
-    if not any(rendered.requests):
-        print_note(f"no request is missing; next: {score}")
-    else:
-        for name, number, characters in zip(
-            names, rendered.requests, rendered.characters, strict=True
-        ):
-            tokens = characters / BYTES_PER_TOKEN
+    if any(rendered.requests):
+        for name, number in zip(names, rendered.requests, strict=True):
             file_name = "stdout" if name == "-" else name
-            print_note(
-                f"{file_name}: {count(number, 'request')}, about {tokens:,.0f} prompt tokens"
-            )
+            print_note(f"{file_name}: {count(number, 'request')}")
         take_in = ledger_command(options, "ledger import", "REPLIES")
         print_note(f"next, once they are answered: {take_in} && {score}")
+    else:
+        print_note(f"no request is missing; next: {score}")
     return 1 if rendered.unreadable or rendered.unaskable else 0

@@ -62,8 +62,7 @@ async def test_broken_creation(tmp_path: Path) -> None:
 
 
 async def test_slow_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A larger body gets more time, and a server that stops reading gets no more than that."""
-    monkeypatch.setattr(module, "_MIN_UPLOAD_RATE", 1_000_000)
+    """A server that stops reading ends an upload at its timeout, and not before."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -73,15 +72,12 @@ async def test_slow_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         await asyncio.sleep(0 if len(heads) == 1 else 5)
         await call.answer(b'{"id": "1"}')
 
-    async with serving(play, heads) as base, api_client(base, seconds=0.1) as client:
-        assert await client.request(
-            "POST", "/batches", Answer, _big(tmp_path, 16), once=True
-        )
-        monkeypatch.setattr(module, "_MIN_UPLOAD_RATE", 1_000_000_000)
+    body = _big(tmp_path, 16)
+    async with serving(play, heads) as base, api_client(base) as client:
+        assert await client.request("POST", "/batches", Answer, body, once=True)
+        monkeypatch.setattr(module, "_UPLOAD_TIMEOUT", 0.1)
         with pytest.raises(UnclearError, match="did not answer in time"):
-            await client.request(
-                "POST", "/batches", Answer, _big(tmp_path, 16), once=True
-            )
+            await client.request("POST", "/batches", Answer, body, once=True)
 
 
 async def test_upload_memory(tmp_path: Path) -> None:

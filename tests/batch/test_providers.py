@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from ruler_cli.errors import RefusedError, RulerError, UsageError
+from ruler_cli.runs.batch import http
 from ruler_cli.runs.batch.http import UnclearError, open_session
 from ruler_cli.runs.batch.providers import (
     MessageBatch,
@@ -163,7 +164,9 @@ async def test_cancel(name: str, batch_server: BatchServer, tmp_path: Path) -> N
 
 
 @both
-async def test_unclear(name: str, tmp_path: Path) -> None:
+async def test_unclear(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A creation without a good answer is unclear, handled or not, and is never repeated."""
     handled = dict.fromkeys(
         ("drop-after", "500-after", "hang-after", "half", "html", "huge"), 1
@@ -171,9 +174,9 @@ async def test_unclear(name: str, tmp_path: Path) -> None:
     for kind, created in {**handled, "drop": 0, "500": 0}.items():
         with BatchServer() as server:
             server.fault("create", kind)
-            async with api(
-                name, server, timeout=0.5 if kind == "hang-after" else 60.0
-            ) as made:
+            seconds = 0.5 if kind == "hang-after" else 60.0
+            monkeypatch.setattr(http, "_UPLOAD_TIMEOUT", seconds)
+            async with api(name, server) as made:
                 with pytest.raises(UnclearError):
                     await submit(made, requests(tmp_path / "r.jsonl", name, 2))
                 tags = [each.tag for each in await to_list(made.list_batches(0))]

@@ -134,7 +134,7 @@ def test_no_side_effects(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
         "render", "in.jsonl", "r.jsonl", "-m", "openai/o3", OPENAI_BASE_URL=server.base
     )
     assert done.returncode == 0
-    assert "r.jsonl: 12 requests, about " in done.stderr
+    assert "r.jsonl: 12 requests\n" in done.stderr
     assert done.stdout == ""
     assert server.stats()["requests"] == 0
     assert not Path(ruler("ledger", "path").stdout.strip()).exists()

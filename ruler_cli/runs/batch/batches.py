@@ -49,8 +49,13 @@ class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
             names = ", ".join(remote.id for remote in candidates[:3])
             problem = f"may be {names}; this is certain once that has ended"
         elif seconds_left:
-            problem = f"may still appear at the provider within {seconds_left:.0f} s"
+            problem = f"may still appear at the provider within {seconds_left:.0f} s; run again then"
         super().__init__(problem, place=f"batch {batch.tag}")
+
+    @property
+    def may_appear(self) -> bool:
+        """Tell if it is still looked for."""
+        return bool(self.candidates or self.seconds_left)
 
 
 class BatchStatus(NamedTuple):
@@ -151,33 +156,22 @@ class Batches:
     async def recover(self, *, give_up: bool = False) -> list[BatchStatus]:
         """Bring batches into a certain state; return the uncertain ones. The caller holds the lock.
 
-        With `give_up`, wait as long as a batch may still appear, and then give it up.
+        With `give_up`, a batch that has not appeared within the window is given up.
         """
-        while True:
-            uncertain, longest = list[BatchStatus](), 0.0
-            for batch in self.journal.batches("creating"):
-                status = await self._search(batch)
-                if status is None:
-                    continue
-                error = status.error
-                if isinstance(error, UncertainBatch) and not error.candidates:
-                    longest = max(longest, error.seconds_left)
-                    if give_up and not error.seconds_left:
-                        self._give_up(status.batch)
-                        continue
+        uncertain = []
+        for batch in self.journal.batches("creating"):
+            status = await self._search(batch)
+            if status is None:
+                continue
+            error = status.error
+            absent = isinstance(error, UncertainBatch) and not error.may_appear
+            if not (give_up and absent):
                 uncertain.append(status)
-            if not give_up or not longest:
-                return uncertain
-            self.observer.note(
-                "the creation of a batch was interrupted; waiting up to "
-                f"{self.window:.0f} s for it to appear at the provider"
-            )
-            await anyio.sleep(max(0.01, min(self.window / 12, longest)))
-
-    def _give_up(self, batch: BatchRecord) -> None:
-        why = "never appeared at the provider"
-        if self.journal.move(batch, "abandoned", reason=why):
-            self.observer.note(f"batch {batch.tag} {why}; its requests are free")
+                continue
+            why = "never appeared at the provider"
+            if self.journal.move(status.batch, "abandoned", reason=why):
+                self.observer.note(f"batch {batch.tag} {why}; its requests are free")
+        return uncertain
 
     async def _recover_if_idle(self) -> dict[int, BatchStatus]:
         """Recover unless another command submits; return the uncertain batches by their row id."""
@@ -303,7 +297,7 @@ def _may_end(status: BatchStatus, *, first: bool) -> bool:
     """Tell if a batch is worth waiting for; an outage after the `first` poll passes."""
     error = status.error
     if isinstance(error, UncertainBatch):
-        return bool(error.seconds_left or error.candidates)
+        return error.may_appear
     if isinstance(error, UnreachableError):
         return not first
     return not isinstance(error, RefusedError | UsageError)

@@ -34,8 +34,8 @@ _CONNECT_TIMEOUT = 30.0
 """Seconds to make a connection."""
 _READ_TIMEOUT = 60.0
 """Seconds to wait for an answer to a request without a body, or for the next piece of results."""
-_MIN_UPLOAD_RATE = 50_000
-"""Bytes per second: a larger body has a longer timeout."""
+_UPLOAD_TIMEOUT = 3600.0
+"""Seconds for a request with a body, which may be 256 MB."""
 _TRIES = 6
 _MAX_RETRY_AFTER = 300.0
 """Seconds that a server may ask to wait; the command ends if it asks for more."""
@@ -99,16 +99,12 @@ def open_session() -> aiohttp.ClientSession:
 
 @dataclass
 class ApiClient:
-    """HTTP client of one endpoint; `headers` hold the key.
-
-    `timeout` is in seconds, for requests with a body.
-    """
+    """HTTP client of one endpoint; `headers` hold the key."""
 
     session: aiohttp.ClientSession = field(repr=False)
     base: str
     headers: Mapping[str, str] = field(repr=False)
     key: str | None = field(repr=False)
-    timeout: float = 600.0
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     @property
@@ -200,9 +196,7 @@ class ApiClient:
         """Make one try; HttpError for an answer that is none: a guess could hide a batch that is billed."""
         url = self.base + path
         with body() if body else nullcontext() as data:
-            seconds = _READ_TIMEOUT
-            if data:
-                seconds = self.timeout + (data.size or 0) / _MIN_UPLOAD_RATE
+            seconds = _UPLOAD_TIMEOUT if data else _READ_TIMEOUT
             async with self.session.request(
                 method,
                 url,

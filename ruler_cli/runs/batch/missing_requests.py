@@ -36,13 +36,12 @@ OnMissing = Callable[[int, bytes, Request], None]
 class MissingRequests:
     """Counts of the missing requests.
 
-    `requests`, and `characters` of their prompts, are by judge in the order of `settings.judges`. Of all
-    `groups`, the `answered` ones need no request. The `failed` ones, by error kind, allow none or failed
-    with the ledger's replies. All others miss at least one request. `unreadable` counts records.
+    `requests` are by judge, in the order of `settings.judges`. Of all `groups`, the `answered` ones need no
+    request. The `failed` ones, by error kind, allow none or failed with the ledger's replies. All others miss
+    at least one request. `unreadable` counts records.
     """
 
     requests: list[int]
-    characters: list[int]
     groups: int = 0
     answered: int = 0
     failed: Counter[str] = field(default_factory=Counter)
@@ -77,7 +76,7 @@ async def _render(
 ) -> MissingRequests:
     """Judge each group by the ledger alone, and pass on the requests that it lacks."""
     judges = settings.judges
-    counts = MissingRequests([0] * len(judges), [0] * len(judges))
+    counts = MissingRequests([0] * len(judges))
     ledger, seen = None, stack.enter_context(closing(Index()))
     if settings.ledger is not None:
         ledger = stack.enter_context(
@@ -117,7 +116,6 @@ async def _render(
             number = sum(counts.requests) + 1
             if seen.first_seen(key.hex(), number) == number:
                 counts.requests[judge_index] += 1
-                counts.characters[judge_index] += request.size
                 on_missing(judge_index, key, request)
         counts.groups += 1
         if group_run.missing:

@@ -326,9 +326,7 @@ class Providers:
             if key:
                 headers["Authorization"] = f"Bearer {key}"
         api = AnthropicApi if target == "anthropic" else OpenAIApi
-        return api(
-            self.session, base, headers, key, judge.timeout, limits=LIMITS[target]
-        )
+        return api(self.session, base, headers, key, limits=LIMITS[target])
 
     def for_batch(self, batch: BatchRecord) -> Provider:
         """Return the API of a batch; RefusedError if the account has changed since its submission.
