@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any
 
 from ruler_cli.cli.messages import command_words
+from ruler_cli.cli.notes import name_judges
 from ruler_cli.cli.units import count, rounded, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
-from ruler_cli.files.input import Input
+from ruler_cli.files.input import Input, open_input
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.files.sample import InputCounts
+from ruler_cli.files.sample import InputCounts, sample
 from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import raw_value
-from ruler_cli.runs.batch.request_files import (
-    LIMITS,
-    Limits,
-    batch_price,
-    batch_target,
-    has_listed_batch_price,
+from ruler_cli.judges.pricing import ModelInfo
+from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError
+from ruler_cli.judges.resolve import model_of
+from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
+from ruler_cli.runs.batch.request_files import LIMITS, batch_price, batch_target
+from ruler_cli.runs.estimate import (
+    CALLS,
+    NEVER,
+    Estimate,
+    FindReply,
+    JudgeEstimate,
+    JudgeRole,
+    estimate,
+    no_reply,
 )
-from ruler_cli.runs.estimate import CALLS, NEVER, Estimate, JudgeEstimate
+from ruler_cli.runs.file import judge_errors
 from ruler_cli.scoring.sums import quantile
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.settings.options import Options
+from ruler_cli.types import Problem
 
-HOURS = 24
+_HOURS = 24
 """Hours in which OpenAI and Anthropic finish a batch; requests that are left by then expire."""
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 OWN_PATH = "where the format has it"
@@ -44,38 +55,73 @@ Facts = dict[str, Any]
 
 def check_facts(
     settings: ScoreSettings,
-    source: Input,
-    notes: InputCounts,
-    estimate: Estimate,
-    problems: int,
-    refused: Iterable[UsageError],
-    missing: Iterable[UsageError],
-) -> Facts:
-    """Return all figures but the list of the `problems`, which are what cannot be scored.
+    options: Options,
+    on_problem: Callable[[Problem], object] | None,
+) -> tuple[Facts, Facts]:
+    """Read INPUT and estimate the run; return all figures, and words that stand on the page alone.
 
-    `refused` tells why `score` would refuse a judge, `missing` which keys are not set.
+    `on_problem` gets each line or rollout that cannot be scored.
     """
-    survey, coverage = source.survey, estimate.coverage
-    # if nothing is compared, the verdict says so
-    warnings = source.warnings(
-        alone=settings.ask.single == "score" or not estimate.comparable
-    )
-    first, sizes = estimate.judges[0], estimate.sizes
+    refused, missing = list[UsageError](), list[UsageError]()
+    for error in judge_errors(settings):
+        lacks = isinstance(error, MissingCredentialsError)
+        (missing if lacks else refused).append(name_judges(error, options))
+    bad = list[Facts]()
+
+    def add_problem(problem: Problem) -> None:
+        reason = command_words(problem.reason)
+        bad.append({"line": problem.line, "where": problem.where, "reason": reason})
+        if on_problem is not None:
+            on_problem(problem)
+
+    notes = InputCounts(add_problem)
+    with ExitStack() as stack:
+        source = open_input(
+            settings.input,
+            stack,
+            add_problem,
+            on_record=notes.add,
+            on_again=notes.again,
+        )
+        judges = _judge_estimates(settings, _ledger(settings, stack))
+        result = estimate(sample(source, notes.bytes), judges)
+        reasons = [*_reasons(settings, source, result, len(bad)), *_sentences(refused)]
+        facts = {
+            "version": 1,
+            "ready": not reasons,
+            "not_ready": reasons,
+            "missing_keys": _sentences(missing),
+            **_figures(settings, source, notes, result),
+        }
+    if options.batch:
+        facts["batch"] = _batch_facts(settings.judges, judges)
+    thinking = {judge.model.reasoning for judge in judges}
+    words = {
+        "found": source.found(),
+        "hidden": result.coverage.not_shown_text(),
+        "thinking": None if None in thinking else True in thinking,
+        "refused": bool(refused),
+    }
+    return facts | {"cannot_be_scored": len(bad), "bad": bad}, words
+
+
+def _figures(
+    settings: ScoreSettings, source: Input, notes: InputCounts, estimate: Estimate
+) -> Facts:
+    """Return the figures on INPUT, its prompts and their cost."""
+    reader, coverage = source.reader, estimate.coverage
+    first, widest, sizes = estimate.judges[0], estimate.widest, estimate.sizes
+    grouping = source.survey.grouping if source.survey else "consecutive"
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
-    reasons = [*_reasons(settings, source, estimate, problems), *_sentences(refused)]
+    # if nothing is compared, the verdict says so
+    alone = settings.ask.single == "score" or not estimate.comparable
+    warnings = (*source.notes, *source.warnings(alone=alone), *coverage.warnings())
+    spread = estimate.spread / estimate.spreads if estimate.spreads else None
     return {
-        "version": 1,
-        "ready": not reasons,
-        "not_ready": reasons,
-        "missing_keys": _sentences(missing),
         "input": Location(settings.input.source).public,
-        "format": source.reader and _format(notes, source.reader),
-        "grouping": survey.grouping
-        if survey
-        else "consecutive"
-        if source.reader
-        else None,
-        "paths": _paths(notes, source.reader, settings.input) if source.reader else {},
+        "format": reader and _format(notes, reader),
+        "grouping": reader and grouping,
+        "paths": _paths(notes, reader, settings.input) if reader else {},
         "bytes": notes.bytes,
         "records": notes.records,
         "unit": source.container.unit,
@@ -103,43 +149,69 @@ def check_facts(
         "shared_prefix": estimate.shared / estimate.bytes if estimate.bytes else 0.0,
         "identical_rollouts": estimate.identical_rollouts,
         "tied_groups": estimate.tied_groups,
-        "equal_reward_groups": estimate.equal,
-        "rewards": notes.rewards.facts
-        | {"spread": estimate.spread / estimate.spreads if estimate.spreads else None},
+        "equal_reward_groups": estimate.equal_reward_groups,
+        "rewards": notes.rewards.facts | {"spread": spread},
         "outcomes": notes.outcomes.facts | {"of_truth": notes.outcomes.of_truth},
         "judge": {"model": first.name, "context_tokens": first.model.context},
-        "judges": [_judge(bill) for bill in estimate.judges],
+        "judges": list(map(_judge, estimate.judges)),
         "passes": settings.ask.passes,
         "adaptive": settings.adaptive,
         "windows": {
             "groups": max(bill.windowed for bill in estimate.judges),
-            "calls": asdict(
-                sum((bill.window_calls * CALLS for bill in estimate.judges), NEVER)
-            ),
+            "calls": estimate.window_calls,
         },
-        "estimate": asdict(estimate.totals),
-        "suspect_rollouts": estimate.suspect,
-        "too_long": {
-            "groups": estimate.widest.too_long,
-            "first": list(estimate.widest.too_long_keys),
-        },
+        "estimate": estimate.totals,
+        "suspect_rollouts": estimate.suspect_rollouts,
+        "too_long": {"groups": widest.too_long, "first": list(widest.too_long_keys)},
         "laid_out": estimate.laid_out,
         "exact": estimate.exact,
-        "warnings": [
-            *map(command_words, (*source.notes, *warnings, *coverage.warnings()))
-        ],
+        "warnings": list(map(command_words, warnings)),
     }
+
+
+def _ledger(settings: ScoreSettings, stack: ExitStack) -> Ledger | None:
+    """Open the ledger, which is not created, unless no judge of the run uses it."""
+    used = any(judge.model not in EMBEDDED for judge in settings.judges)
+    if settings.ledger is None or not used:
+        return None
+    return stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
+
+
+def _judge_estimates(
+    settings: ScoreSettings, ledger: Ledger | None
+) -> list[JudgeEstimate]:
+    """Return an empty estimate for each judge, with its replies in the ledger."""
+
+    def empty(number: int, judge: JudgeSettings) -> JudgeEstimate:
+        role: JudgeRole = "fallback" if settings.fallback and number else "panel"
+        if judge is settings.escalate:
+            role = "escalation"
+        model = ModelInfo()
+        with suppress(UsageError):  # of a misspelt name, which the verdict has
+            model = model_of(judge)
+        find: FindReply = no_reply
+        if ledger is not None:
+            cache = ReplyCache(ledger, judge.model, judge.params)
+            find = lambda request: cache.find(cache.key(request))  # noqa: E731
+        return JudgeEstimate(
+            judge.label,
+            model,
+            judge.params,
+            find,
+            role,
+            number if role == "panel" else 0,
+            replace(settings.ask, context_tokens=model.context),
+            settings.adaptive,
+        )
+
+    return [empty(number, judge) for number, judge in enumerate(settings.judges)]
 
 
 def _reasons(
     settings: ScoreSettings, source: Input, estimate: Estimate, problems: int
 ) -> Iterator[str]:
     """Yield why `score` would refuse the run, would not score all of it, or could compare nothing."""
-    groups, too_long, totals = (
-        estimate.sizes.total(),
-        estimate.widest.too_long,
-        estimate.totals,
-    )
+    groups, too_long = estimate.sizes.total(), estimate.widest.too_long
     if not groups:
         yield "there is no group that can be scored"
     if problems:
@@ -147,20 +219,13 @@ def _reasons(
     if too_long:
         is_ = "is" if too_long == 1 else "are"
         yield f"{count(too_long, 'group')} {is_} too long for the judge; --group-size N shows fewer at once"
-    if (
-        groups
-        and source.reader
-        and not estimate.comparable
-        and settings.ask.single == "flag"
-    ):
+    compared = estimate.comparable or settings.ask.single != "flag"
+    if groups and source.reader and not compared:
         yield command_words(NothingToCompare(source.reader.shown_key))
-    cap, cost = settings.pool.max_cost, totals.cost_usd
-    if (
-        cap is not None
-        and cost is not None
-        and cost.expected > cap
-        and not settings.cached_only
-    ):
+    cap, totals = settings.pool.max_cost, estimate.totals
+    if cap is None or totals.cost_usd is None or settings.cached_only:
+        return
+    if totals.cost_usd.expected > cap:
         enough = rounded(totals.max_cost_usd or 0.0, up=True)
         yield f"--max-cost {cap:g} is less than the expected cost; {enough} lets every call go"
 
@@ -191,57 +256,69 @@ def _paths(
 ) -> dict[str, Facts]:
     """Return the paths of messages, key, reward and outcome, each with the value in the first record."""
     layout, rewards, outcomes = reader.format.layout, notes.rewards, notes.outcomes
-    rollout = next(
-        (r for record in notes.first for r in record.rollouts if r.error is None), None
-    )
+    pairs = [(record.key, r) for record in notes.first for r in record.rollouts]
+    key, rollout = next(((k, r) for k, r in pairs if r.error is None), (None, None))
     messages = rollout.messages if rollout else []
+    last = messages[-1] if messages else {}
+    content = last.get("content")
+    roles = ("system", "developer")
     task = next(
-        (m for m in messages if m.get("role") not in ("system", "developer")), None
+        (m.get("content") for m in messages if m.get("role") not in roles), None
     )
-    answer = messages[-1].get("content") if messages else None
     no_key = "the line" if reader.format.shape == "group" else "hash of the prompt"
-    key = no_key if reader.key == PROMPT_HASH else reader.key
-    reward = ".".join(map(str, layout.source or layout.reward or ())) or (
-        OWN_PATH if rewards.seen else ""
+    reward = ".".join(map(str, layout.source or layout.reward or ()))
+    # name, given path, path of the format, first value, rollouts without a value
+    rows = (
+        (
+            "messages",
+            settings.messages,
+            OWN_PATH,
+            last if content is None else content,
+            0,
+        ),
+        ("prompt", settings.prompt, "", task, 0),
+        (
+            "group key",
+            settings.group_by,
+            no_key if reader.key == PROMPT_HASH else reader.key,
+            key,
+            0,
+        ),
+        (
+            "reward",
+            settings.reward,
+            reward or OWN_PATH * rewards.seen,
+            getattr(rollout, "reward", None),
+            rewards.absent,
+        ),
+        (
+            "outcome",
+            settings.outcome,
+            OWN_PATH * outcomes.seen,
+            getattr(rollout, "outcome", None),
+            outcomes.absent,
+        ),
     )
-    outcome = settings.outcome or (OWN_PATH if outcomes.seen else "")
-
-    def path(
-        path: str, option: str | None, examples: list[Any], absent: int = 0
-    ) -> Facts:
-        example = (
-            dump(raw_value(examples[0])).decode("utf-8", "replace")
-            if examples
-            else None
-        )
-        return {
-            "path": path,
-            "given": bool(option),
-            "example": example and shorten(example, LONGEST),
+    return {
+        name: {
+            "path": given or own,
+            "given": bool(given),
+            "example": _example(value)
+            if rollout and (given or own or name == "reward")
+            else None,
             "absent": absent,
         }
-
-    last = [messages[-1] if answer is None else answer] if messages else []
-    paths = {"messages": path(settings.messages or OWN_PATH, settings.messages, last)}
-    if settings.prompt:
-        paths["prompt"] = path(
-            settings.prompt, settings.prompt, [task.get("content")] if task else []
-        )
-    reward_examples = [rollout.reward] if rollout else []
-    outcome_examples = [rollout.outcome] if rollout and outcome else []
-    return paths | {
-        "group key": path(
-            key, settings.group_by, [record.key for record in notes.first[:1]]
-        ),
-        "reward": path(
-            settings.reward or reward, settings.reward, reward_examples, rewards.absent
-        ),
-        "outcome": path(outcome, settings.outcome, outcome_examples, outcomes.absent),
+        for name, given, own, value, absent in rows
+        if name != "prompt" or given
     }
 
 
+def _example(value: Any) -> str:
+    return shorten(dump(raw_value(value)).decode("utf-8", "replace"), LONGEST)
+
+
 def _judge(bill: JudgeEstimate) -> Facts:
-    figures = asdict(bill.totals(bill.model.price))
+    figures = {**vars(bill.totals(bill.model.price))}
     del figures["max_cost_usd"]
     return {
         "model": bill.name,
@@ -249,36 +326,25 @@ def _judge(bill: JudgeEstimate) -> Facts:
         "context_tokens": bill.model.context,
         **figures,
         "too_long": bill.too_long,
-        "windows": {
-            "groups": bill.windowed,
-            "calls": asdict(bill.window_calls * CALLS),
-        },
+        "windows": {"groups": bill.windowed, "calls": bill.window_calls * CALLS},
     }
 
 
-def batch_facts(judges: list[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:
+def _batch_facts(judges: list[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:
     """Return USD, batches and hours of the run in providers' batches; the cost may be unknown (None)."""
-    costs, judge_facts = [], []
-    for judge, bill in zip(judges, bills, strict=True):
-        target = batch_target(judge)
-        limits = LIMITS[target] if target else Limits()
-        price = batch_price(judge) if target else None
-        costs.append(None if price is None else bill.totals(price).cost_usd)
-        judge_facts.append(
-            {
-                "model": bill.name,
-                "provider": target,
-                "cost_usd": costs[-1] and asdict(costs[-1]),
-                "price": None
-                if price is None
-                else "listed"
-                if has_listed_batch_price(judge)
-                else "half",
-                "batches": asdict(bill.batches(limits)) if target else None,
-                "requests_per_batch": limits.requests,
-                "bytes_per_batch": limits.bytes,
-            }
-        )
-    known = [cost for cost in costs if cost is not None]
-    total = asdict(sum(known, NEVER)) if len(known) == len(costs) else None
-    return {"hours": HOURS, "cost_usd": total, "judges": judge_facts}
+    facts = [_batch_of(judge, bill) for judge, bill in zip(judges, bills, strict=True)]
+    costs = [each["cost_usd"] for each in facts]
+    total = None if None in costs else sum(costs, NEVER)
+    return {"hours": _HOURS, "cost_usd": total, "judges": facts}
+
+
+def _batch_of(judge: JudgeSettings, bill: JudgeEstimate) -> Facts:
+    facts: Facts = {"model": bill.name, "provider": (target := batch_target(judge))}
+    names = ("cost_usd", "price", "batches", "requests_per_batch", "bytes_per_batch")
+    if target is None:
+        return facts | dict.fromkeys(names)
+    (price, kind), limits = batch_price(judge), LIMITS[target]
+    cost = price and bill.totals(price).cost_usd
+    batches = bill.batches(limits)
+    values = (cost, price and kind, batches, limits.requests, limits.bytes)
+    return facts | dict(zip(names, values, strict=True))

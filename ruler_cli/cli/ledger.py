@@ -6,12 +6,12 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ruler_cli.cli.command import run_command
+from ruler_cli.cli.figures import rows
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
 from ruler_cli.cli.options import AsJson, Config, JudgeModel, OlderThan, OneLedger, Yes
@@ -23,8 +23,8 @@ from ruler_cli.settings.options import Options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ruler_cli.ledger.reply_cache import LedgerStats, ModelRows, RowStatus
-    from ruler_cli.runs.batch.import_replies import ImportResult, RejectedRow
+    from ruler_cli.ledger.reply_cache import ModelRows
+    from ruler_cli.runs.batch.import_replies import ImportResult
 
 _HELP = """Stored replies of judges, so that no request is paid for twice.
 
@@ -32,17 +32,24 @@ Example: ruler ledger stats
 """
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 _DAY = 86400.0
-_STATUSES: dict[RowStatus, str] = {
-    "answer": "answers",
-    "refusal": "refusals",
-    "truncated": "truncated",
-}
-_STATUSES |= {"odd": "unreadable", "fault": "failed"}
-_KINDS = {
-    "too_long": "too long for the judge",
-    "before": "known already",
-    "transport": "not answered",
-}
+_STATS = """
+ledger: {ledger}
+size: {used}, {total:row}
+from: {first} to {last}
+"""
+_MODEL = """
+{model}: {rows}; {prompt_tokens!s} prompt and {completion_tokens!s} completion tokens, {price}
+"""
+_IMPORT = """
+ledger: {ledger}
+read: {rows:row} of {files:file}
+new: {new:answer}
+known: {known:row}, whose requests had an answer
+failed: {failed_for_good:request} for good: {failed}
+again: {again:request} to be asked again: {again_by_reason}
+foreign: {foreign:row} of other requests, left out
+unreadable: {unreadable:row}, left out
+"""
 
 
 @app.command("path", cls=SectionedCommand)
@@ -61,9 +68,8 @@ def path(
 
 
 def _path(options: Options) -> int:
-    typer.echo(
-        os.fsencode(required_ledger_path(options))
-    )  # byte for byte: a script reads it
+    # byte for byte: a script reads it
+    typer.echo(os.fsencode(required_ledger_path(options)))
     return 0
 
 
@@ -89,13 +95,44 @@ def _stats(options: Options) -> int:
     file = required_ledger_path(options)
     with Ledger(file, make=False) as opened:
         totals = opened.stats()
-    stats_json = options.as_json
-    typer.echo(
-        json.dumps(_as_json(file, totals))
-        if stats_json
-        else "\n".join(_table(file, totals))
-    )
+    facts = {
+        "ledger": str(file),
+        "bytes": totals.size,
+        "first": iso(totals.first),
+        "last": iso(totals.last),
+        "rows": totals.rows,
+        "models": list(map(_model_facts, totals.models)),
+    }
+    text = json.dumps(facts) if options.as_json else "\n".join(_stats_table(facts))
+    typer.echo(text)
     return 0
+
+
+def _model_facts(model: ModelRows) -> dict[str, Any]:
+    from ruler_cli.judges.pricing import model_info
+
+    price = model_info(model.model).price
+    return {
+        "model": model.model,
+        "rows": dict(model.rows),
+        "prompt_tokens": model.usage.prompt,
+        "completion_tokens": model.usage.completion,
+        "cached_tokens": model.usage.cached,
+        "cost_usd": price and price.of(model.usage),
+    }
+
+
+def _stats_table(facts: Mapping[str, Any]) -> Iterator[str]:
+    figures = {"used": size(facts["bytes"]), "total": sum(facts["rows"].values())}
+    lines = [*rows(_STATS, {**facts, **figures})]
+    for model in facts["models"]:
+        cost = model["cost_usd"]
+        price = "price unknown" if cost is None else f"${cost:.2f} at list price"
+        name = one_line(model["model"])
+        lines += rows(_MODEL, {**model, "model": name, "price": price})
+    yield from columns(lines)
+    if not facts["models"]:
+        yield "it is empty"
 
 
 @app.command("clear", cls=SectionedCommand)
@@ -122,7 +159,6 @@ def _clear(options: Options) -> int:
     from ruler_cli.ledger.reply_cache import Ledger, is_there
 
     file, days = required_ledger_path(options), options.older_than
-    which = "every reply" if days is None else f"every reply older than {days:g} days"
     older = None if days is None else days * _DAY
     if not is_there(file):
         typer.echo(f"removed nothing: there is no {safe(str(file))}")
@@ -130,22 +166,18 @@ def _clear(options: Options) -> int:
     with Ledger(file) as opened:
         if not options.yes:
             number, used = opened.measure(older)
-            rows = f"{count(number, 'row')}, {size(used)}"
+            age = "" if days is None else f" older than {days:g} days"
+            what = f"{count(number, 'row')}{age} ({size(used)}) from {file}"
             if sys.stdin is None or not sys.stdin.isatty():
-                raise UsageError(
-                    f"ledger clear: would remove {which} from {file} ({rows}), and stdin is no terminal "
-                    "to ask on; give --yes to remove them"
-                )
-            if not typer.confirm(
-                f"Remove {which} from {safe(str(file))} ({rows})?", err=True
-            ):
+                remedy = "give --yes, since stdin is no terminal to ask on"
+                raise UsageError(f"would remove {what}", remedy, place="ledger clear")
+            if not typer.confirm(f"Remove {safe(what)}?", err=True):
                 typer.echo("removed nothing")
                 return 1
         number = opened.clear(older)
-        remaining = opened.stats().size
-    typer.echo(
-        f"removed {count(number, 'row')} from {safe(str(file))}, now {size(remaining)}"
-    )
+        left = opened.stats().size
+    removed = count(number, "row")
+    typer.echo(f"removed {removed} from {safe(str(file))}, now {size(left)}")
     return 0
 
 
@@ -165,11 +197,11 @@ def import_(
     as_json: AsJson = False,
     config: Config = None,
 ) -> int:
-    """Take replies that a batch API or another engine wrote.
+    """Import replies that a batch API or another engine wrote.
 
-    They come in any order, as often as you like. Understood are the result files of OpenAI's and Anthropic's
-    batch APIs, `vllm run-batch`, and rows of your own: a chat completion, or its text as `text`,
-    `generated_text` or `output`, beside the `custom_id` of its request. An answer that is there stays.
+    They may come in any order and repeatedly; the first answer stays. Understood are the result files of
+    OpenAI's and Anthropic's batch APIs, `vllm run-batch`, and rows of your own: a chat completion, or its
+    text as `text`, `generated_text` or `output`, beside the `custom_id` of its request.
 
     Example: ruler ledger import replies.jsonl
 
@@ -181,166 +213,57 @@ def import_(
 
 def _import(options: Options, replies: list[str]) -> int:
     from ruler_cli.ledger.reply_cache import Ledger
-    from ruler_cli.runs.batch.import_replies import Importer, reply_files
+    from ruler_cli.runs.batch.import_replies import import_rows, reply_files, rows_of
 
     file, names = required_ledger_path(options), reply_files(replies)
-    with Ledger(file) as opened, Importer(opened, _model(options)) as importer:
-        for name in names:
-            importer.import_file(name)
-    imported = importer.result
-    _name_problems(imported)
-    if options.as_json:
-        typer.echo(json.dumps(safe_value(_imported_json(file, imported))))
-    else:
-        typer.echo("\n".join(_imported_table(file, imported, len(names))))
-    return 0 if imported.complete else 1
+    model = next(iter(options.model), None)
+    if options.file and model and model in options.file.judges:
+        model = str(options.file.judges[model]["model"])
+    with Ledger(file) as opened:
+        result = import_rows(opened, rows_of(names), model)
+    facts = safe_value(
+        {
+            "ledger": str(file),
+            "rows": result.rows,
+            "new": result.new,
+            "known": result.known,
+            "failed_for_good": sum(result.failed.values()),
+            "failed": result.failed,
+            "again": sum(result.again.values()),
+            "again_by_reason": result.again,
+            "foreign": result.foreign,
+            "unreadable": result.unreadable,
+            "odd": [
+                {"where": row.where, "line": row.number, "reason": row.reason}
+                for row in result.rejected
+            ],
+        }
+    )
+    _print_problems(result)
+    figures = {**facts, "files": len(names)}
+    table = "\n".join(columns([*rows(_IMPORT, figures)]))
+    typer.echo(json.dumps(facts) if options.as_json else table)
+    return 0 if result.complete else 1
 
 
-def _model(options: Options) -> str | None:
-    """Return the model of the judge that answered, also of one with a name in the file."""
-    name = next(iter(options.model), None)
-    table = options.file.judges.get(name) if options.file and name else None
-    return name if table is None else str(table["model"])
+def _print_problems(result: ImportResult) -> None:
+    """Name rows without a reply, and the first of each kind of error, on stderr."""
+    if not result.rows and not result.rejected:
+        print_note("there are no replies in the input")
+    print_note(*(f"{row.where} {row.reason}" for row in result.rejected))
+    if (more := result.unreadable + result.foreign - len(result.rejected)) > 0:
+        print_note(f"… and {count(more, 'more row')} like that")
+    for label, sentence in result.messages.items():
+        number = result.failed.get(label) or result.again.get(label)
+        if number:
+            requests = count(number, "request")
+            print_note(f"{requests} {label}, first: {sentence}")
 
 
 def required_ledger_path(options: Options) -> Path:
     """Return the path of the ledger that `--ledger` names; UsageError if it names none."""
     file: Path | None = ledger_path(options.ledger_name)
     if file is None:
-        remedy = "give its path, or leave the option out"
-        raise UsageError(
-            "replies and batches stand in a ledger",
-            remedy,
-            option="ledger",
-            value="none",
-        )
+        problem, remedy = "this command needs a ledger", "give its path"
+        raise UsageError(problem, remedy, option="ledger", value="none")
     return file
-
-
-def _cost(model: ModelRows) -> float | None:
-    """Return USD at list price; None if it is not known."""
-    from ruler_cli.judges.pricing import model_info
-
-    price = model_info(model.model).price
-    return None if price is None else price.of(model.usage)
-
-
-def _as_json(file: Path, totals: LedgerStats) -> dict[str, Any]:
-    models = [
-        {
-            "model": model.model,
-            "rows": dict(model.rows),
-            "prompt_tokens": model.usage.prompt,
-            "completion_tokens": model.usage.completion,
-            "cached_tokens": model.usage.cached,
-            "cost_usd": _cost(model),
-        }
-        for model in totals.models
-    ]
-    times = {"first": iso(totals.first), "last": iso(totals.last)}
-    return {
-        "ledger": str(file),
-        "bytes": totals.size,
-        **times,
-        "rows": totals.rows,
-        "models": models,
-    }
-
-
-def _table(file: Path, totals: LedgerStats) -> Iterator[str]:
-    yield f"ledger:  {safe(str(file))}"
-    if not totals.models:
-        yield "it is empty"
-        return
-    yield f"size:    {size(totals.size)}, {count(sum(totals.rows.values()), 'row')}"
-    yield f"from:    {iso(totals.first)} to {iso(totals.last)}"
-    rows = [("model", *_STATUSES.values(), "prompt", "completion", "cost")]
-    for model in totals.models:
-        cost, used = _cost(model), model.usage
-        numbers = [
-            *(model.rows.get(status, 0) for status in _STATUSES),
-            used.prompt,
-            used.completion,
-        ]
-        rows.append(
-            (
-                one_line(model.model),
-                *map(str, numbers),
-                "unknown" if cost is None else f"${cost:.2f}",
-            )
-        )
-    yield from ("", *columns(rows, str.rjust))
-    yield ""
-    yield "prompt and completion are tokens; cost is at list price"
-
-
-def _name_problems(imported: ImportResult) -> None:
-    """Name rows without a reply on stderr; adjacent rows with one reason become one sentence."""
-    if not imported.rows and not imported.rejected:
-        print_note("there are no replies in the input")
-    for _, alike in groupby(enumerate(imported.rejected), _alike):
-        rows = [row for _, row in alike]
-        more_of_them = (
-            f" (the next {count(len(rows) - 1, 'row')} alike)" if len(rows) > 1 else ""
-        )
-        print_note(f"{rows[0].where} {rows[0].reason}{more_of_them}")
-    if (more := imported.unreadable + imported.foreign - len(imported.rejected)) > 0:
-        print_note(f"… and {count(more, 'more row')} like that")
-    for counts, what in (
-        (imported.failed, "failed for good"),
-        (imported.again, "to be asked again"),
-    ):
-        for label, number in counts.items():
-            if sentence := imported.messages.get(label):
-                requests, kind = count(number, "request"), _KINDS.get(label, label)
-                print_note(f"{requests} {what} ({kind}): {sentence}")
-
-
-def _alike(item: tuple[int, RejectedRow]) -> tuple[str, int, str]:
-    """Return a key that adjacent rows of one file with one reason have in common."""
-    index, row = item
-    return row.where.removesuffix(str(row.number)), row.number - index, row.reason
-
-
-def _imported_json(file: Path, imported: ImportResult) -> dict[str, Any]:
-    return {
-        "ledger": str(file),
-        "rows": imported.rows,
-        "new": imported.new,
-        "known": imported.known,
-        "failed_for_good": sum(imported.failed.values()),
-        "failed": dict(imported.failed),
-        "again": sum(imported.again.values()),
-        "again_by_reason": dict(imported.again),
-        "foreign": imported.foreign,
-        "unreadable": imported.unreadable,
-        "odd": [
-            {"where": row.where, "line": row.number, "reason": row.reason}
-            for row in imported.rejected
-        ],
-    }
-
-
-def _imported_table(file: Path, imported: ImportResult, files: int) -> Iterator[str]:
-    rows = {
-        "ledger:": safe(str(file)),
-        "read:": f"{count(imported.rows, 'row')} of {count(files, 'file')}",
-        "new:": count(imported.new, "answer"),
-        "known:": f"{count(imported.known, 'row')}, whose requests had an answer",
-        "failed:": _listed(imported.failed, "for good"),
-        "again:": _listed(imported.again, "to be asked again"),
-        "foreign:": imported.foreign
-        and f"{count(imported.foreign, 'row')} of other requests, left out",
-        "unreadable:": imported.unreadable
-        and f"{count(imported.unreadable, 'row')}, left out",
-    }
-    table = {name: text for name, text in rows.items() if text}
-    width = max(map(len, table)) + 1
-    return (f"{name:{width}}{text}" for name, text in table.items())
-
-
-def _listed(counts: Mapping[str, int], what: str) -> str:
-    kinds = ", ".join(
-        f"{safe(_KINDS.get(label, label))} {number}" for label, number in counts.items()
-    )
-    return kinds and f"{count(sum(counts.values()), 'request')} {what}: {kinds}"

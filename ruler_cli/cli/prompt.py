@@ -35,7 +35,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.units import count
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import InputSettings
@@ -71,7 +71,7 @@ def command(
     """Print the exact request that `score` would send for a group. Nothing is sent.
 
     For a panel this is the request to the first judge. If a group takes more than one request, stderr says
-    which one this is and how many there are.
+    which one this is.
 
     Example: ruler prompt rollouts.jsonl --group task-17
 
@@ -92,55 +92,38 @@ def _run(options: Options, source: str) -> int:
     )
 
     settings = score_settings(options, source)
-    judges, number = [settings.judge, *settings.panel], options.pass_
-    asks = [
-        replace(settings.ask, context_tokens=model_of(judge).context)
-        for judge in judges
-    ]
-    group, ask = _group(settings.input, options.group), asks[0]
+    number, window = options.pass_, options.window
+    context = model_of(settings.judge).context
+    ask = replace(
+        settings.ask,
+        context_tokens=context,
+        passes=max(settings.ask.passes, number),
+    )
+    group = _group(settings.input, options.group)
     layout, name = build_layout(group, ask), f"group {group.key!r}"
     if not layout.distinct:
-        file = Location(source).shown
-        raise UsageError(f"{file}: {name}: {why_unaskable(group, layout, ask).reason}")
-    if layout.alone and ask.single == "flag" and number > 1:
-        raise UsageError(
-            f"{name} has nothing to compare and one pass",
-            "--single score makes them more",
-            option="pass_",
-            value=number,
-        )
+        reason = why_unaskable(group, layout, ask).reason
+        raise UsageError(f"{name}: {reason}", place=Location(source).shown)
     windows = requests_of_pass(layout, ask, number - 1)
-    if options.window > max(1, len(windows)):
-        raise UsageError(
-            f"{name} is shown in {count(len(windows), 'window')}",
-            option="window",
-            value=options.window,
-        )
-    part = windows[options.window - 1] if windows else None
-    if part is None:
+    passes = pass_count(layout, ask, max(1, len(windows)))
+    if number > passes:
+        problem = f"{name} has nothing to compare, and one pass"
+        remedy = Sentence("{single:score} makes more passes")
+        raise UsageError(problem, remedy, option="pass_", value=number)
+    if window > max(1, len(windows)):
+        problem = f"{name} is shown in {count(len(windows), 'window')}"
+        raise UsageError(problem, option="window", value=window)
+    part = None
+    if not windows:
         reason = why_unaskable(group, layout, ask).reason
         print_note(f"warning: this is not sent, {name} is too long: {reason}")
     else:
-        passes, requests = [], 0
-        for each in asks:
-            one = layout if each is ask else build_layout(group, each)
-            size = len(requests_of_pass(one, each, 0))
-            passes.append(
-                pass_count(one, replace(each, passes=max(each.passes, number)), size)
-            )
-            requests += passes[-1] * size
-        if requests > 1:
-            position = f"pass {number} of {passes[0]}, window {part.window + 1} of {len(windows)}"
-            first = (
-                f", of {count(len(judges), 'judge')} the first"
-                if len(judges) > 1
-                else ""
-            )
-            print_note(
-                f"{name}: {position}{first}; the group takes {count(requests, 'request')}"
-            )
+        part = windows[window - 1]
+        if passes * len(windows) > 1:
+            of_windows = f"window {window} of {len(windows)}"
+            print_note(f"{name}: pass {number} of {passes}, {of_windows}")
     system, user = request_messages(
-        write_prompt(layout, ask, part), answer_format_of(judges[0])
+        write_prompt(layout, ask, part), answer_format_of(settings.judge)
     )
     typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
     return 0

@@ -1,14 +1,14 @@
-"""`ruler render INPUT REQUESTS`: write the requests that the ledger lacks to files, for others to answer."""
+"""`ruler render INPUT REQUESTS`: write the requests that the ledger lacks to a file, for others to answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ruler_cli.cli.command import ledger_command, run_command, score_command
+from ruler_cli.cli.figures import print_figures
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     Adaptive,
@@ -41,15 +41,23 @@ from ruler_cli.cli.options import (
     Target,
 )
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.signals import run_interruptible
-from ruler_cli.cli.units import count, counts, size
+from ruler_cli.cli.signals import run_cancellable
+from ruler_cli.cli.units import count
+from ruler_cli.errors import UsageError
+from ruler_cli.files.atomic import create_file, write_errors
+from ruler_cli.files.location import Location
 from ruler_cli.settings.load import score_settings
-from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
-    from ruler_cli.runs.batch.missing_requests import MissingRequests
     from ruler_cli.types import Request
+
+NOT_RENDERED = """
+answered by the ledger: {0.answered:group}
+failed before, --retry-failed asks again: {0.lost:group}
+cannot be asked about: {0.unaskable:group}
+cannot be read: {0.unreadable:line or trajectory}
+"""
 
 
 def command(
@@ -59,7 +67,7 @@ def command(
         str,
         typer.Argument(
             metavar="REQUESTS",
-            help="A file of requests, or the name of several: requests-0001.jsonl, …; `-` is stdout.",
+            help="A file of requests, one a line; `-` is stdout.",
         ),
     ],
     target: Target = "auto",
@@ -93,13 +101,12 @@ def command(
     """Write the requests that `score` would send to a file. Nothing is sent.
 
     Requests that the ledger answers are left out. The batch APIs of OpenAI and Anthropic, `vllm run-batch` or
-    another engine can answer them. Requests may follow from answers: put these into the ledger and run the
-    same command again, until it writes none; REQUESTS is empty then. Files are split where a provider takes
-    no larger ones. A panel has a set of files for each judge, named after it.
+    another engine can answer them. Answers can lead to further requests: import them and run the same
+    command again until REQUESTS is empty. A panel has a file for each judge, named after it.
 
     Example: ruler render rollouts.jsonl requests.jsonl -m openai/o3
 
-    Exit codes: 0 written, or nothing is lacking; 1 some lines cannot be read or some groups not be asked
+    Exit codes: 0 written, or nothing is missing; 1 some lines cannot be read or some groups not be asked
     about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
     return run_command(ctx, _run, source, requests)
@@ -110,89 +117,43 @@ def _run(options: Options, source: str, requests: str) -> int:
     from ruler_cli.files.output import refuse_clashes
     from ruler_cli.judges.resolve import cached_only
     from ruler_cli.runs.batch.missing_requests import render_missing
-    from ruler_cli.runs.batch.request_files import (
-        LIMITS,
-        RequestFiles,
-        names_for,
-        request_line,
-        target_of,
-    )
+    from ruler_cli.runs.batch.request_files import names_for, request_line, target_of
 
     settings = score_settings(options, source, requests)
+    source, output = settings.input.source, settings.output
     refuse_output_name(source, requests, "requests are JSON lines", other=(".json",))
+    refuse_clashes(source, output)
+    if source != "-" and Location(source).same(output):
+        raise UsageError("is INPUT", "give another name", place=output)
     judges = settings.judges
     for judge in judges:
         cached_only(judge)
-    refuse_clashes(settings.input.source, settings.output)
-    targets = [target_of(judge, options.target) for judge in judges]
-    lines = [
-        request_line(each, judge) for each, judge in zip(targets, judges, strict=True)
-    ]
-    names = names_for(settings.output, [judge.label for judge in judges])
-    too_large = [0] * len(judges)
-    with ExitStack() as stack:
-        files = [
-            stack.enter_context(RequestFiles(name, LIMITS[each]))
-            for name, each in zip(names, targets, strict=True)
-        ]
+    lines = [request_line(target_of(judge, options.target), judge) for judge in judges]
+    names = names_for(output, [judge.label for judge in judges])
+    with closing(Console("log", source)) as console, ExitStack() as stack:
+        files = [create_file(Location(name)) for name in names]
+        for file in files:
+            stack.callback(file.discard)
 
         def write(judge: int, key: bytes, request: Request) -> None:
-            too_large[judge] += not files[judge].write(lines[judge](key, request))
+            with write_errors(names[judge]):
+                files[judge].stream.write(lines[judge](key, request))
 
-        with closing(Console("log", settings.input.source)) as console:
-            rendered = run_interruptible(
-                lambda stop: render_missing(settings, write, console, stop)
-            )
-        for file in files:
-            file.end()
-        written = [part for file in files for part in file.commit()]
-    for name, number in zip(targets, too_large, strict=True):
-        if number:
-            most = (LIMITS[name].bytes or 0) / 1e6
-            print_note(
-                f"{count(number, 'request')} not written: larger than the {most:.0f} MB that {name} "
-                "takes; show fewer rollouts at once, with --group-size"
-            )
-    _print_rendered(rendered, written, settings, options)
-    return 1 if rendered.unreadable or rendered.unaskable or any(too_large) else 0
-
-
-def not_rendered(missing: MissingRequests) -> list[tuple[int, str, str]]:
-    """Return the numbers of groups and lines without requests, each with its noun and the reason."""
-    failed = sum(missing.failed.values()) - missing.unaskable
-    return [
-        (missing.answered, "group", "answered by the ledger"),
-        (failed, "group", "failed in an earlier run; --retry-failed asks again"),
-        (missing.unaskable, "group", "that cannot be asked about"),
-        (missing.unreadable, "line or trajectory", "not readable"),
-    ]
-
-
-def _print_rendered(
-    rendered: MissingRequests,
-    written: Sequence[tuple[str, int, int]],
-    settings: ScoreSettings,
-    options: Options,
-) -> None:
-    """Report what was rendered and the files: name, requests and bytes of each."""
-    from ruler_cli.prompting.layout import BYTES_PER_TOKEN
-
-    score = score_command(options, settings.input.source)
-    lacking = rendered.groups - rendered.answered - sum(rendered.failed.values())
-    print_note(*counts(not_rendered(rendered)))
-    if not lacking:
-        print_note(
-            f"{count(rendered.groups, 'group')}: nothing is lacking, there are no requests; "
-            f"`{score}` writes the output"
-        )
-        return
-    tokens = sum(rendered.characters) / BYTES_PER_TOKEN
-    print_note(
-        f"{lacking} of {count(rendered.groups, 'group')} to be asked about, "
-        f"{count(sum(rendered.requests), 'request')}, about {tokens:,.0f} prompt tokens"
-    )
-    for name, requests, length in written:
-        file = "stdout" if name == "-" else name
-        print_note(f"{file}: {count(requests, 'request')}, {size(length)}")
-    take_in = ledger_command(options, "ledger import", "REPLIES")
-    print_note(f"once they are answered: `{take_in}`, then `{score}`")
+        rendered = run_cancellable(lambda: render_missing(settings, write, console))
+        with write_errors(output):
+            for file in files:
+                file.end()
+            for file in files:
+                file.commit()
+        stack.pop_all()
+    print_figures(NOT_RENDERED, rendered)
+    score = score_command(options, source)
+    if any(rendered.requests):
+        for name, number in zip(names, rendered.requests, strict=True):
+            file_name = "stdout" if name == "-" else name
+            print_note(f"{file_name}: {count(number, 'request')}")
+        take_in = ledger_command(options, "ledger import", "REPLIES")
+        print_note(f"next, once they are answered: {take_in} && {score}")
+    else:
+        print_note(f"no request is missing; next: {score}")
+    return 1 if rendered.unreadable or rendered.unaskable else 0

@@ -47,6 +47,23 @@ def run_interruptible(
             signal.signal(number, handler or signal.SIG_DFL)
 
 
+def run_cancellable(
+    main: Callable[[], Awaitable[T]], on_stop: Callable[[], object] = lambda: None
+) -> T:
+    """Run `main`: the first signal calls `on_stop` and cancels it, the second ends it at once."""
+    from ruler_cli.pool.engine import run_beside
+
+    async def with_signal(stop: StopSignal) -> T:
+        async def watch() -> None:
+            await stop.event.wait()
+            on_stop()
+            raise stop.reason or InterruptedRun(signal.SIGINT)
+
+        return await run_beside(watch, main)
+
+    return run_interruptible(with_signal)
+
+
 async def _watch_signals(
     main: Callable[[StopSignal], Awaitable[T]],
     before_end: Callable[[int], None],

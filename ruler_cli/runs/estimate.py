@@ -13,8 +13,8 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from functools import partial
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Literal
 
 from ruler_cli.files.sample import SampleWeight, leading_bits
@@ -40,6 +40,10 @@ JudgeRole = Literal["panel", "fallback", "escalation"]
 """Use of a judge: for every group, after a refusal of the judge before, or for groups left unresolved."""
 FindReply = Callable[[Request], Reply | CallError | None]
 """Look up the reply in the ledger; a CallError is a call that failed for good, None is no reply."""
+
+
+def no_reply(_: Request) -> None:
+    """Find no reply, as in a run without a ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +108,8 @@ _REQUESTS: dict[JudgeRole, Range] = {
 """Requests for a group by the judge's role; a fallback is expected to get none."""
 _MIN_ADAPTIVE = 2
 """Passes of `--adaptive` for every group; the others go to groups that need them."""
-_PERHAPS_THINKING = Range(0, 0, THINKING.high)
-"""Reasoning tokens of a model that is not in the price list: it may reason."""
+_THINKING = {True: THINKING, False: NEVER, None: Range(0, 0, THINKING.high)}
+"""Reasoning tokens by what is known of a model: one that is not in the price list may reason."""
 _ESCAPING = 1.08
 """Ratio of the bytes of a prompt as a JSON string to its bytes; on the rollouts of tau-bench 1,874,287 become
 2,020,220.
@@ -119,7 +123,7 @@ _BITS = 8
 _ONE_GROUP = SampleWeight()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Totals:
     """Totals of one judge or of all judges, without requests that the ledger answers; fields as in `--json`.
 
@@ -138,10 +142,8 @@ class Totals:
 
     def __add__(self, other: Totals) -> Totals:
         """Add field by field; in `max_cost_usd` each judge has the reservation for its first call."""
-        sums: list[Any] = []
-        for each in fields(self):
-            left, right = getattr(self, each.name), getattr(other, each.name)
-            sums.append(None if left is None or right is None else left + right)
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        sums: list[Any] = [None if None in (a, b) else a + b for a, b in pairs]
         return Totals(*sums)
 
 
@@ -158,7 +160,7 @@ class JudgeEstimate:
     name: str
     model: ModelInfo
     params: Mapping[str, Any] = field(default_factory=dict)
-    find_reply: FindReply | None = None
+    find_reply: FindReply = no_reply
     role: JudgeRole = "panel"
     panel_index: int = 0
     ask: AskSettings = field(default_factory=AskSettings)
@@ -200,18 +202,11 @@ class JudgeEstimate:
         """Add a request that is made `times` times, given its prompt tokens and distinct rollouts."""
         self.calls += times
         self.prompt += tokens * times
-        reasons = self.model.reasoning
-        thinking = (
-            _PERHAPS_THINKING if reasons is None else THINKING if reasons else NEVER
-        )
+        thinking = _THINKING[self.model.reasoning]
         answer = Range(rollouts, rollouts, rollouts) * ENTRY + thinking
-        if limits := [
-            limit
-            for limit in (stated_limit(self.params), self.model.max_output)
-            if limit
-        ]:
-            answer = map_ranges(partial(min, *limits), answer)
-        self.answers += answer * times
+        limits = filter(None, (stated_limit(self.params), self.model.max_output))
+        longest = min(limits, default=math.inf)
+        self.answers += map_ranges(lambda n: min(n, longest), answer) * times
 
     def totals(self, price: Price | None, calls: Range = CALLS) -> Totals:
         """Return the totals at a price, with each request made `calls` times.
@@ -220,21 +215,17 @@ class JudgeEstimate:
         admit no call.
         """
         if not self.calls.high:
-            price = Price(
-                0.0, 0.0, 0.0
-            )  # no call is left, so an unknown price does not count
+            # no call is left, so an unknown price does not count
+            price = Price(0.0, 0.0, 0.0)
         prompt = map_ranges(round, self.prompt * (PROMPT * calls))
         answers = map_ranges(round, self.answers * calls)
         cost = cap = None
         if price is not None:
             cost = map_ranges(lambda *tokens: price.of(Usage(*tokens)), prompt, answers)
-            _, longest = self._longest
-            highest = Estimates(stated_limit(self.params)).highest
-            cap = (
-                cost.high
-                if longest is None
-                else max(cost.high, price.of(highest(longest)))
-            )
+            cap = cost.high
+            if self._longest[1] is not None:
+                reserved = Estimates(stated_limit(self.params)).highest
+                cap = max(cap, price.of(reserved(self._longest[1])))
         return Totals(
             self.calls * calls,
             self.cached,
@@ -250,10 +241,7 @@ class JudgeEstimate:
 
         def count(calls: float, tokens: float) -> int:
             size = tokens * BYTES_PER_TOKEN * _ESCAPING + calls * _LINE_BYTES
-            by_number = calls / limits.requests if limits.requests else 0.0
-            return math.ceil(
-                max(by_number, size / limits.bytes if limits.bytes else 0.0)
-            )
+            return math.ceil(max(calls / limits.requests, size / limits.bytes))
 
         return map_ranges(count, self.calls * CALLS, self.prompt * CALLS)
 
@@ -270,23 +258,18 @@ class JudgeEstimate:
         values count them as not answered.
         """
         size, groups = layout.tokens_of(part.distinct), weight.groups
-        request = (
-            write_prompt(layout, self.ask, part)
-            if self.find_reply or size > self._longest[0]
-            else None
-        )
-        reply = self.find_reply(request) if self.find_reply and request else None
+        request = write_prompt(layout, self.ask, part)
+        reply = self.find_reply(request)
         if reply is None:
             times *= Range(groups, groups, groups)
-            if size > self._longest[0]:
-                self._longest = size, request
+            self._longest = max(self._longest, (size, request), key=itemgetter(0))
         else:
             times = Range(0, 0, times.high * (groups - 1))
             self.cached += groups
-            self.cached_failed += groups if isinstance(reply, CallError) else 0
-        limit = self.ask.context_tokens or math.inf
+            self.cached_failed += groups * isinstance(reply, CallError)
         if len(part.distinct) < len(layout.distinct):
             self.window_calls += times
+        limit = self.ask.context_tokens or math.inf
         mean, longest = (
             min(size * ratio, max(size, limit))
             for ratio in (weight.mean, weight.longest_ratio)
@@ -299,22 +282,22 @@ class Estimate:
     """Estimates of all judges, and statistics of the prompts.
 
     `laid_out` groups stand for all groups; `exact` if these are all. `sizes` counts groups by their number of
-    rollouts. Groups with `equal` original rewards teach nothing. `spread` is the sum, over the `spreads`
+    rollouts. Groups with equal original rewards teach nothing. `spread` is the sum, over the `spreads`
     groups with two rewards or more, of the highest less the lowest. `shared` of the `bytes` of prompts are
     context and tools that all rollouts of a group have. `lengths` counts rollouts by their tokens, shared
-    ones included. `suspect` counts rollouts that address a judge. `coverage` is of the groups laid out.
+    ones included. Suspect rollouts address a judge. `coverage` is of the groups laid out.
     """
 
     judges: tuple[JudgeEstimate, ...]
     laid_out: int = 0
     exact: bool = True
     sizes: Counter[int] = field(default_factory=Counter)
-    equal: int = 0
+    equal_reward_groups: int = 0
     spread: float = 0.0
     spreads: int = 0
     identical_rollouts: int = 0
     tied_groups: int = 0
-    suspect: int = 0
+    suspect_rollouts: int = 0
     bytes: int = 0
     shared: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
@@ -325,6 +308,11 @@ class Estimate:
         """Return the totals of all judges together."""
         first, *others = (judge.totals(judge.model.price) for judge in self.judges)
         return sum(others, first)
+
+    @property
+    def window_calls(self) -> Range:
+        """Return the calls of groups that need several requests a pass."""
+        return sum((judge.window_calls * CALLS for judge in self.judges), NEVER)
 
     @property
     def widest(self) -> JudgeEstimate:
@@ -339,64 +327,63 @@ class Estimate:
 
     def add(self, group: Group, weight: SampleWeight) -> None:
         """Add a group and those that it stands for; judges share its layout if it needs no shortening."""
-        first = self.judges[0].ask
+        first, groups = self.judges[0].ask, weight.groups
         layout = build_layout(group, first)
-        self._add_rewards(group, weight.groups)
+        # the rollout of each record: several records may be parts of one
+        names = [
+            i if rollout.member is None else rollout.member
+            for i, rollout in enumerate(group.rollouts)
+        ]
+        self._add_rewards(group, names, groups)
         if not layout.distinct:
             return
         self.laid_out += 1
-        self.exact = self.exact and weight.groups == 1
+        self.exact = self.exact and groups == 1
         self.coverage.add(group, layout)
-        self._add_prompts(group, layout, weight.groups)
+        self._add_prompts(layout, names, groups)
         for judge in self.judges:
             limit = judge.ask.context_tokens
             fits = not layout.shortening and (limit is None or layout.tokens <= limit)
-            own = (
-                layout if fits or judge.ask == first else build_layout(group, judge.ask)
+            own = fits or judge.ask == first
+            judge.add_group(
+                group.key, layout if own else build_layout(group, judge.ask), weight
             )
-            judge.add_group(group.key, own, weight)
 
-    def _add_rewards(self, group: Group, groups: int) -> None:
+    def _add_rewards(
+        self, group: Group, names: Sequence[int | str], groups: int
+    ) -> None:
         """Count the rollouts that can be judged, and compare their original rewards."""
-        rewards: dict[int | str, float | None] = {}
-        for i, rollout in enumerate(group.rollouts):
+        rewards: dict[int | str, list[float]] = {}
+        for name, rollout in zip(names, group.rollouts, strict=True):
             if rollout.error is None:
-                name, reward = (
-                    i if rollout.member is None else rollout.member,
-                    number(rollout.reward),
-                )
-                rewards[name] = max(
-                    (r for r in (reward, rewards.get(name)) if r is not None),
-                    default=None,
-                )
+                reward = number(rollout.reward)
+                rewards.setdefault(name, []).extend([] if reward is None else [reward])
         if not rewards:
             return
         self.sizes[len(rewards)] += groups
-        known = [reward for reward in rewards.values() if reward is not None]
+        known = [max(values) for values in rewards.values() if values]
         if len(known) > 1:
-            self.spread += groups * (max(known) - min(known))
+            spread = max(known) - min(known)
+            self.spread += groups * spread
             self.spreads += groups
-            self.equal += groups * (
-                len(known) == len(rewards) and max(known) == min(known)
-            )
+            equal = not spread and len(known) == len(rewards)
+            self.equal_reward_groups += groups * equal
 
-    def _add_prompts(self, group: Group, layout: PromptLayout, groups: int) -> None:
-        rollouts = {
-            i if rollout.member is None else rollout.member: distinct
-            for i, (rollout, distinct) in enumerate(
-                zip(group.rollouts, layout.owner, strict=True)
-            )
-            if distinct is not None
-        }
+    def _add_prompts(
+        self, layout: PromptLayout, names: Sequence[int | str], groups: int
+    ) -> None:
+        owners = zip(names, layout.owner, strict=True)
+        rollouts = {name: owner for name, owner in owners if owner is not None}
+        suspects = sum(owner in layout.suspects for owner in layout.owner)
         self.identical_rollouts += groups * (len(rollouts) - len(layout.distinct))
         self.tied_groups += groups * layout.alone
-        self.suspect += groups * sum(owner in layout.suspects for owner in layout.owner)
+        self.suspect_rollouts += groups * suspects
         common = len(layout.context.encode()) + len(layout.tools.encode())
         sizes = [len(text.encode()) for text in layout.distinct]
         self.shared += groups * common
         self.bytes += groups * (common + sum(sizes))
-        for distinct in rollouts.values():
-            tokens = int((common + sizes[distinct]) / BYTES_PER_TOKEN)
+        for owner in rollouts.values():
+            tokens = int((common + sizes[owner]) / BYTES_PER_TOKEN)
             self.lengths[leading_bits(tokens, _BITS)] += groups
 
 

@@ -8,7 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ruler_cli.runs.batch.providers import ANTHROPIC, OPENAI, Providers, RemoteBatch
+from ruler_cli.runs.batch.http import open_session
+from ruler_cli.runs.batch.providers import (
+    AnthropicApi,
+    OpenAIApi,
+    Providers,
+    RemoteBatch,
+)
 from ruler_cli.settings.models import JudgeSettings
 from tests.batch_server import BatchServer
 
@@ -28,12 +34,12 @@ async def api(
     async def pause(seconds: float) -> None:
         noted.append(seconds)
 
-    async with Providers() as providers:
+    async with open_session() as session:
         base = getattr(server, name)
-        made = providers.for_judge(
+        made = Providers(session).for_judge(
             JudgeSettings(f"{name}/m", api_base=base, api_key=KEY, **settings)
         )
-        made.client.pause = pause
+        made.pause = pause
         yield made
 
 
@@ -74,7 +80,7 @@ def requests(
     times: int = 1,
 ) -> Path:
     """Write a file of requests, each so many times."""
-    made = OPENAI if name == "openai" else ANTHROPIC
+    made = OpenAIApi if name == "openai" else AnthropicApi
     lines = [
         json.dumps(request(name, start + i, model)).encode() for i in range(count)
     ] * times

@@ -13,12 +13,11 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.pool.engine import StopSignal
-from ruler_cli.runs.batch.collect import Batches, CollectResult
+from ruler_cli.runs.batch.batches import Batches, BatchStatus
+from ruler_cli.runs.batch.http import open_session
 from ruler_cli.runs.batch.journal import BatchRecord, BatchState, Journal
 from ruler_cli.runs.batch.missing_requests import render_missing
 from ruler_cli.runs.batch.providers import Provider, Providers
-from ruler_cli.runs.batch.recover import BatchStatus, Recovery
 from ruler_cli.runs.batch.submit import SubmitResult, submit
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.types import Observer
@@ -68,32 +67,26 @@ def mortal(provider: Any, steps: Steps) -> Any:
 
         return called
 
-    def stream(name: str) -> Callable[..., AsyncIterator[Any]]:
-        whole = getattr(provider, name)
+    whole = provider.list_batches
 
-        async def streamed(*args: Any) -> AsyncIterator[Any]:
-            steps.reach(f"before {name}")
-            async for each in whole(*args):
-                yield each
-                if name == "results":
-                    steps.reach("within results")
-            steps.reach(f"after {name}")
+    async def list_batches(*args: Any) -> AsyncIterator[Any]:
+        steps.reach("before list_batches")
+        async for each in whole(*args):
+            yield each
+        steps.reach("after list_batches")
 
-        return streamed
-
-    for name in ("upload", "create", "retrieve", "cancel"):
+    for name in ("upload", "create", "retrieve", "cancel", "results"):
         setattr(provider, name, call(name))
-    for name in ("list_batches", "results"):
-        setattr(provider, name, stream(name))
+    provider.list_batches = list_batches
     return provider
 
 
+@dataclass(frozen=True)
 class Loopback(Providers):
     """The providers of a test's server."""
 
-    def __init__(self, limits: dict[str, int], steps: Steps | None) -> None:
-        super().__init__()
-        self.limits, self.steps = limits, steps
+    limits: dict[str, int] = field(default_factory=dict)
+    steps: Steps | None = None
 
     def for_judge(self, judge: JudgeSettings) -> Provider:
         """Return the provider of a judge, without waits."""
@@ -104,8 +97,8 @@ class Loopback(Providers):
             """Wait for nothing."""
 
         made = super().for_judge(replace(judge, api_key=KEY, api_key_env=None))
-        made.client.pause = pause
-        made.limits = replace(made.limits, **self.limits)
+        made.pause = pause
+        made.limits = made.limits._replace(**self.limits)
         return made if self.steps is None else mortal(made, self.steps)
 
 
@@ -139,6 +132,19 @@ def mortal_disk(steps: Steps) -> Iterator[None]:
         patch.setattr(Journal, "move", named_move)
         patch.setattr(Ledger, "keep_all", slow_store)
         yield
+
+
+@dataclass
+class Collected:
+    """Batches that a collection closed, and those that are still open."""
+
+    closed: list[BatchRecord]
+    open: list[BatchStatus]
+
+    @property
+    def left_out(self) -> int:
+        """Requests that are free to be submitted again."""
+        return sum(batch.left_out or 0 for batch in self.closed)
 
 
 class Listener(Observer):
@@ -190,30 +196,20 @@ class Client:
         """Submit as one process."""
         settings = replace(self.settings, **changed)
 
-        async def main() -> SubmitResult:
-            async with self.providers(steps) as providers:
-                return await submit(
-                    settings,
-                    providers,
-                    lambda batch: None,
-                    self.listener,
-                    StopSignal(),
-                    self.window,
-                )
+        async def main(batches: Batches) -> SubmitResult:
+            return await submit(batches, settings, lambda batch: None)
 
-        return self._run(main, steps)
+        return self.run(main, steps)
 
-    def collect(self, steps: Steps | None = None, wait: float = 0.0) -> CollectResult:
+    def collect(self, steps: Steps | None = None, wait: float = 0.0) -> Collected:
         """Collect as one process."""
+        closed: list[BatchRecord] = []
 
-        async def main() -> CollectResult:
-            async with self.providers(steps) as providers:
-                batches = Batches(
-                    self.ledger_path, providers, self.listener, self.window
-                )
-                return await batches.collect(lambda closed: None, wait=wait, pause=0.01)
+        async def main(batches: Batches) -> Collected:
+            still_open = await batches.collect(closed.append, wait=wait, pause=0.01)
+            return Collected(closed, still_open)
 
-        return self._run(main, steps)
+        return self.run(main, steps)
 
     def until_complete(self, rounds: int = 8) -> int:
         """Submit and collect in turn until no request is missing; return the number of rounds."""
@@ -234,13 +230,10 @@ class Client:
     def recover(self, window: float, *, give_up: bool) -> list[BatchStatus]:
         """Recover; return the uncertain batches."""
 
-        async def main() -> list[BatchStatus]:
-            async with self.providers(None) as providers:
-                with Journal(self.ledger_path) as journal:
-                    recovery = Recovery(journal, providers, self.listener, window)
-                    return await recovery.recover(give_up=give_up)
+        async def main(batches: Batches) -> list[BatchStatus]:
+            return await replace(batches, window=window).recover(give_up=give_up)
 
-        return self._run(main, None)
+        return self.run(main)
 
     def batches(self) -> list[BatchRecord]:
         """Return every batch on record."""
@@ -249,16 +242,24 @@ class Client:
 
     def missing(self) -> int:
         """Count the requests that the ledger does not answer."""
-        return sum(
-            anyio.run(
-                render_missing, self.settings, lambda judge_index, key, request: None
-            ).requests
-        )
 
-    def providers(self, steps: Steps | None) -> Providers:
-        """Return the providers at the server."""
-        return Loopback(self.limits, steps)
+        async def main() -> int:
+            found = await render_missing(self.settings, lambda *_: None, Observer())
+            return sum(found.requests)
 
-    def _run(self, main: Callable[[], Awaitable[T]], steps: Steps | None) -> T:
+        return anyio.run(main)
+
+    def run(
+        self, main: Callable[[Batches], Awaitable[T]], steps: Steps | None = None
+    ) -> T:
+        """Run `main` with the batches of the ledger, as one process."""
+
+        async def with_batches() -> T:
+            with Journal(self.ledger_path) as journal:
+                async with open_session() as session:
+                    providers = Loopback(session, limits=self.limits, steps=steps)
+                    batches = Batches(journal, providers, self.listener, self.window)
+                    return await main(batches)
+
         with mortal_disk(steps) if steps is not None else contextlib.nullcontext():
-            return anyio.run(main)
+            return anyio.run(with_batches)

@@ -87,7 +87,6 @@ async def serving(play: Play, heads: list[str]) -> AsyncIterator[str]:
 async def api_client(
     base: str,
     waits: list[float] | None = None,
-    seconds: float = 10.0,
     key: str | None = KEY,
 ) -> AsyncIterator[ApiClient]:
     """An API client that records its waits instead of waiting."""
@@ -98,6 +97,4 @@ async def api_client(
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with open_session() as session:
-        yield ApiClient(
-            session, "the batch API at x", base, headers, key, seconds, pause
-        )
+        yield ApiClient(session, base, headers, key, pause)

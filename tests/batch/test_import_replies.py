@@ -7,7 +7,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.runs.batch.import_replies import Importer, ImportResult, RejectedRow
+from ruler_cli.runs.batch.import_replies import (
+    ImportResult,
+    RejectedRow,
+    Row,
+    import_rows,
+)
 from ruler_cli.types import CallError, Reply, reply_of
 from tests.conftest import ROOT
 
@@ -86,14 +91,14 @@ def stored(ledger: Ledger) -> dict[str, str]:
 
 
 def import_lines(
-    lines: Iterable[bytes], ledger: Ledger, model: str | None = None
+    lines: Iterable[bytes],
+    ledger: Ledger,
+    model: str | None = None,
+    keys: set[bytes] | None = None,
 ) -> ImportResult:
     """Import every row of a reply file."""
-    with Importer(ledger, model) as importer:
-        for number, line in enumerate(lines, 1):
-            if importer.add(line, number):
-                importer.flush()
-    return importer.result
+    rows = [(f"line {n}", n, line) for n, line in enumerate(lines, 1) if line.strip()]
+    return import_rows(ledger, rows, model, keys)
 
 
 def count_rows(ledger: Ledger) -> int:
@@ -229,7 +234,7 @@ def test_foreign_id(ledger: Ledger) -> None:
         f"line {number}" for number in range(2, 8)
     ]
     assert "'request-1'" in result.rejected[0].reason
-    assert result.rejected[-1] == RejectedRow(7, "has no custom_id", "line 7")
+    assert result.rejected[-1] == RejectedRow("line 7", 7, "has no custom_id")
     for one in result.rejected:
         assert one.reason.isprintable()
         assert len(one.reason) < 200
@@ -273,10 +278,8 @@ def test_two_processes(tmp_path: Path) -> None:
 
 def test_restricted_import(ledger: Ledger) -> None:
     """If the import is restricted to some requests, every other one is foreign."""
-    with Importer(ledger, keys={key(1)}) as importer:
-        importer.add(good(1), 1)
-        importer.add(good(2), 2)
-    result = importer.result
+    result = import_lines([good(1), good(2)], ledger, keys={key(1)})
+    assert result.answered == {key(1)}
     assert (result.new, result.foreign, stored(ledger)) == (
         1,
         1,
@@ -285,54 +288,16 @@ def test_restricted_import(ledger: Ledger) -> None:
     assert key(2).hex() in result.rejected[0].reason
 
 
-def test_callback(ledger: Ledger) -> None:
-    """The callback gets the status of each row's request after it is written."""
-    import_lines([good("held")], ledger)
-    reported: list[tuple[bytes, str]] = []
+def test_broken_source(ledger: Ledger) -> None:
+    """Of a source that breaks, the rows that were written stay, and it can be imported again."""
 
-    def on_key(one: bytes, status: str) -> None:
-        assert (ledger.find(one) is not None) == (status != "again")
-        reported.append((one, status))
-
-    with Importer(ledger, on_key=on_key) as importer:
-        for line in (
-            good(1),
-            long(2),
-            expired(3),
-            broken(4),
-            expired("held"),
-            b"{}",
-            long(5),
-            good(5),
-        ):
-            importer.add(line, 1)
-        assert not reported
-    assert sorted(reported) == sorted(
-        [
-            *(
-                (key(1), "answer"),
-                (key(2), "failed"),
-                (key(3), "again"),
-                (key(4), "again"),
-            ),
-            *((key("held"), "answer"), (key(5), "failed"), (key(5), "answer")),
-        ]
-    )
-    assert [status for one, status in reported if one == key(5)] == ["failed", "answer"]
-
-
-@pytest.mark.anyio
-async def test_stream(ledger: Ledger) -> None:
-    """Lines from a network are imported like those of a file, up to an error."""
-
-    async def lines(broken: bool) -> AsyncIterator[bytes]:
-        for name in range(3000):
-            yield good(name) + b"\n"
+    def rows(broken: bool) -> Iterator[Row]:
+        for number in range(3000):
+            yield "", number, good(number)
         if broken:
             raise ConnectionError("reset")
 
-    with Importer(ledger) as importer, pytest.raises(ConnectionError):
-        await importer.import_stream(lines(True))
-    with Importer(ledger) as importer:
-        await importer.import_stream(lines(False))
-    assert importer.result == ImportResult(3000, 0, 3000)
+    with pytest.raises(ConnectionError):
+        import_rows(ledger, rows(True))
+    assert count_rows(ledger) == 2000
+    assert import_rows(ledger, rows(False)) == ImportResult(3000, 1000, 2000)

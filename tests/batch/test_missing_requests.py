@@ -10,9 +10,7 @@ import anyio
 import orjson
 import pytest
 
-from ruler_cli.errors import InterruptedRun
 from ruler_cli.ledger.reply_cache import Ledger, key_of
-from ruler_cli.pool.engine import StopSignal
 from ruler_cli.runs.batch.missing_requests import MissingRequests, render_missing
 from ruler_cli.runs.batch.request_files import Target, request_line
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
@@ -31,13 +29,11 @@ _LONG = 100_000
 Missing = list[tuple[int, bytes, Request]]
 
 
-def rendered(
-    settings: ScoreSettings, observer: Observer | None = None
-) -> tuple[MissingRequests, Missing]:
+def rendered(settings: ScoreSettings) -> tuple[MissingRequests, Missing]:
     """Render, and return the result and all missing requests."""
     missing: Missing = []
     done = anyio.run(
-        lambda: render_missing(settings, lambda *each: missing.append(each), observer)
+        lambda: render_missing(settings, lambda *each: missing.append(each), Observer())
     )
     return done, missing
 
@@ -238,23 +234,22 @@ def test_retry_failed(staged: Callable[..., Stage]) -> None:
     assert (done.answered, done.failed) == (19, {})
 
 
-def test_stop_signal(staged: Callable[..., Stage]) -> None:
-    """A stopped rendering raises, and its requests are the first of all."""
+def test_cancellation(staged: Callable[..., Stage]) -> None:
+    """A cancelled rendering ends at once, and its requests are the first of all."""
     stage = staged("a", GROUPS, Stub("one"))
     whole, missing = rendered(stage.settings("one"))[1], []
 
     async def main() -> None:
-        stop_signal = StopSignal()
+        with anyio.CancelScope() as scope:
 
-        def take(judge_index: int, key: bytes, request: Request) -> None:
-            missing.append((judge_index, key, request))
-            if len(missing) == 7:
-                stop_signal.stop(InterruptedRun(2))
+            def take(judge_index: int, key: bytes, request: Request) -> None:
+                missing.append((judge_index, key, request))
+                if len(missing) == 7:
+                    scope.cancel()
 
-        await render_missing(stage.settings("one"), take, None, stop_signal)
+            await render_missing(stage.settings("one"), take, Observer())
 
-    with pytest.raises(InterruptedRun):
-        anyio.run(main)
+    anyio.run(main)
     assert missing == whole[: len(missing)]
     assert 7 <= len(missing) < 20
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ruler_cli.errors import InterruptedRun, RefusedError, RulerError, UsageError
-from ruler_cli.pool.engine import StopSignal
+from ruler_cli.errors import RefusedError, RulerError, UsageError
+from ruler_cli.runs.batch.batches import Batches
 from ruler_cli.runs.batch.journal import OPEN, Journal
 from ruler_cli.runs.batch.providers import Provider, RemoteBatch
 from ruler_cli.runs.batch.submit import BatchCostError, submit
@@ -118,20 +118,12 @@ def test_cancellation(client: Client, batch_server: BatchServer) -> None:
     """A canceled submission ends between two batches, and the submitted ones are on record."""
     client.limits = {"requests": 2}
 
-    async def main() -> None:
-        async with client.providers(None) as providers:
-            with anyio.CancelScope() as scope:
-                stop = scope.cancel
-                await submit(
-                    client.settings,
-                    providers,
-                    lambda _: stop(),
-                    client.listener,
-                    StopSignal(),
-                    0.1,
-                )
+    async def main(batches: Batches) -> None:
+        with anyio.CancelScope() as scope:
+            stop = scope.cancel
+            await submit(batches, client.settings, lambda _: stop())
 
-    anyio.run(main)
+    client.run(main)
     assert [batch.state for batch in client.batches()] == ["submitted"]
     client.until_complete()
     assert (batch_server.billed, batch_server.billed_again) == (5, 0)
@@ -165,39 +157,27 @@ def test_forgotten_during_creation(
         return await whole(self, file, uploaded, tag)
 
     monkeypatch.setattr(Provider, "create", create)
-    with pytest.raises(RulerError, match="at its provider, which bills it"):
+    with pytest.raises(RulerError, match="cancel it at its provider"):
         client.submit()
 
 
-def test_signal_during_creation(
+def test_cancellation_during_creation(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A signal during a creation is answered with a note on the delay, and the batch is on record."""
+    """A cancellation during a creation waits for the provider's answer, and the batch is on record."""
     whole = Provider.create
 
-    async def main() -> None:
-        stop_signal = StopSignal()
-
+    async def main(batches: Batches) -> None:
         async def create(
             self: Provider, file: Path, uploaded: str, tag: str
         ) -> RemoteBatch:
-            stop_signal.stop(InterruptedRun(2))
             scope.cancel()
             await anyio.sleep(0.01)
-            assert any("Ctrl-C" in note for note in client.listener.notes)
             return await whole(self, file, uploaded, tag)
 
         monkeypatch.setattr(Provider, "create", create)
-        async with client.providers(None) as providers:
-            with anyio.CancelScope() as scope:
-                await submit(
-                    client.settings,
-                    providers,
-                    lambda _: None,
-                    client.listener,
-                    stop_signal,
-                    0.1,
-                )
+        with anyio.CancelScope() as scope:
+            await submit(batches, client.settings, lambda _: None)
 
-    anyio.run(main)
+    client.run(main)
     assert [batch.state for batch in client.batches()] == ["submitted"]

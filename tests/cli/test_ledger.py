@@ -54,7 +54,7 @@ def test_none(ruler: Ruler) -> None:
     """`--ledger none` is refused, since it names no ledger."""
     for command in ("path", "stats", "clear"):
         done = ruler("ledger", command, "--ledger", "none")
-        assert (done.returncode, "leave the option out" in done.stderr) == (2, True)
+        assert (done.returncode, "give its path" in done.stderr) == (2, True)
 
 
 def test_missing_ledger(ruler: Ruler, tmp_path: Path) -> None:
@@ -72,29 +72,14 @@ def test_stats(ruler: Ruler, ledger_path: Path) -> None:
     """Each model has a row: its replies, tokens and list price, or `unknown`."""
     done = ruler("ledger", "stats", "--ledger", ledger_path)
     assert (done.returncode, done.stderr) == (0, "")
-    rows = [line.split() for line in done.stdout.splitlines()]
-    assert [
-        "openai/gpt-4o",
-        "2",
-        "0",
-        "0",
-        "0",
-        "1",
-        "2000000",
-        "200000",
-        "$7.00",
-    ] in rows
-    assert [
-        "mine\\x1b[31m\\n",
-        "1",
-        "0",
-        "0",
-        "0",
-        "0",
-        "1000000",
-        "100000",
-        "unknown",
-    ] in rows
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert (
+        "openai/gpt-4o answer 2, fault 1; 2000000 prompt and 200000 completion tokens, "
+        "$7.00 at list price"
+    ) in lines
+    assert (
+        "mine\\x1b[31m\\n answer 1; 1000000 prompt and 100000 completion tokens, price unknown"
+    ) in lines
     assert "2001-09-09T01:46:41Z to 2001-09-09T01:46:44Z" in done.stdout
     assert "\x1b" not in done.stdout
 
@@ -141,15 +126,12 @@ def test_clear(ruler: Ruler, ledger_path: Path) -> None:
 def test_clear_needs_yes(ruler: Ruler, ledger_path: Path) -> None:
     """Without a terminal and --yes nothing is removed; the sentence says how much would have been."""
     for more, words in (
-        ((), "every reply from"),
-        (("--older-than", 2), "every reply older than 2 days"),
+        ((), "4 rows ("),
+        (("--older-than", 2), "4 rows older than 2 days ("),
     ):
         done = ruler("ledger", "clear", "--ledger", ledger_path, *more)
         assert (done.returncode, done.stdout) == (2, "")
-        assert all(
-            part in done.stderr
-            for part in (words, str(ledger_path), "(4 rows, ", "--yes")
-        )
+        assert all(part in done.stderr for part in (words, str(ledger_path), "--yes"))
     with Ledger(ledger_path) as ledger:
         assert sum(ledger.stats().rows.values()) == 4
         assert ledger.measure(1e12) == (0, 0)
@@ -197,6 +179,6 @@ def test_clear_asks(
         os.close(ours)
         os.close(theirs)
     assert done.returncode == (1 if left else 0)
-    assert ("Remove every reply" in done.stderr) is not bool(more)
+    assert ("Remove 4 rows" in done.stderr) is not bool(more)
     with Ledger(ledger_path) as ledger:
         assert sum(ledger.stats().rows.values()) == left

@@ -177,7 +177,7 @@ def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     asked = server.stats()["requests"]
     ledgers = ("--ledger", "main", "--ledger", "s1", "--ledger", "s2")
     result = rows(ruler("check", "in.jsonl", "-m", "openai/good", *ledgers).stdout)
-    assert result["cached"] == "60 of 60 calls, not paid again"
+    assert result["cached"] == "60 calls, not paid again"
     done = ruler(
         "score",
         "in.jsonl",

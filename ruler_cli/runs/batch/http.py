@@ -1,28 +1,21 @@
 """HTTP client of a batch API: retries requests if that is safe, and sends the key to its own host only.
 
-Request files are sent and results are read piece by piece, so memory does not grow with the batch.
+Request files are sent and results are received piece by piece, so memory does not grow with the batch.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Mapping,
-    Sequence,
-)
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
-from typing import Any, TypeVar
-from urllib.parse import urljoin, urlsplit
+from typing import IO, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
-import orjson
 from pydantic import BaseModel, ValidationError
 
 from ruler_cli.errors import RefusedError, RulerError, Sentence
@@ -31,6 +24,7 @@ from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.pool.retries import delay
 from ruler_cli.types import clean, without_key
 
+T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
 OpenBody = Callable[[], AbstractContextManager[aiohttp.Payload]]
 """Open the request body, anew for each try."""
@@ -40,25 +34,30 @@ _CONNECT_TIMEOUT = 30.0
 """Seconds to make a connection."""
 _READ_TIMEOUT = 60.0
 """Seconds to wait for an answer to a request without a body, or for the next piece of results."""
-_MIN_UPLOAD_RATE = 50_000
-"""Bytes per second: a larger body has a longer timeout."""
+_UPLOAD_TIMEOUT = 3600.0
+"""Seconds for a request with a body, which may be 256 MB."""
 _TRIES = 6
-_REDIRECTS, _MAX_REDIRECTS = (301, 302, 303, 307, 308), 3
 _MAX_RETRY_AFTER = 300.0
 """Seconds that a server may ask to wait; the command ends if it asks for more."""
 _RUN_LATER = "run again later"
+_LOOK_LATER = "if there is a batch now, the next `ruler batch` command finds it"
 _CHECK_ADDRESS = Sentence("check {api_base}")
-FILE_ALTERNATIVE = "write the requests with `ruler render` and take the answers in with `ruler ledger import`"
+FILE_ALTERNATIVE = "use `ruler render` and `ruler ledger import`"
 """Advice if there is no batch API."""
 _UNCLEAR = frozenset({408, 409, 424, 425, 499})
 """Statuses that leave open if the request was handled."""
+_UNSENT = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.InvalidURL,
+    UnicodeError,
+)
+"""Errors after which the request certainly did not arrive; UnicodeError is of an invalid host name."""
 
 
 class UnclearError(RulerError):
     """Creation of a batch that may have succeeded: the batch may exist, and be billed."""
-
-    def __init__(self, error: RulerError) -> None:
-        super().__init__(error.sentence, "whether there is a batch now is not known")
 
 
 class UnreachableError(RefusedError):
@@ -66,7 +65,7 @@ class UnreachableError(RefusedError):
 
 
 class UnknownBatchError(RefusedError):
-    """Batch id that the provider does not know, or does not show to this key."""
+    """Batch that the provider does not know, or does not show to this key."""
 
 
 @dataclass(eq=False)
@@ -84,10 +83,6 @@ class HttpError(Exception):
     status: int = 0
 
 
-_ERRORS = (HttpError, aiohttp.ClientError, OSError, TimeoutError, ValueError)
-"""Errors of one try; ValueError for an invalid host name."""
-
-
 def open_session() -> aiohttp.ClientSession:
     """Open a session with a new connection for every request.
 
@@ -102,20 +97,20 @@ def open_session() -> aiohttp.ClientSession:
     )
 
 
-@dataclass(slots=True)
+@dataclass
 class ApiClient:
-    """HTTP client of one endpoint; `headers` hold the key.
-
-    `name` is the subject of error sentences. `timeout` is in seconds, for requests with a body.
-    """
+    """HTTP client of one endpoint; `headers` hold the key."""
 
     session: aiohttp.ClientSession = field(repr=False)
-    name: str
     base: str
     headers: Mapping[str, str] = field(repr=False)
     key: str | None = field(repr=False)
-    timeout: float = 600.0
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    @property
+    def name(self) -> str:
+        """Subject of error sentences."""
+        return f"the batch API at {urlsplit(self.base).netloc}"
 
     @property
     def account(self) -> str:
@@ -142,70 +137,58 @@ class ApiClient:
         most `once`, since it costs money, is retried only if it certainly was not handled; UnclearError if it
         may have been.
         """
-        attempt = 0
+        attempt = partial(self._request_once, method, path, model, body)
+        return await self._with_retries(attempt, not_found, once=once)
+
+    async def lines(
+        self, paths: Sequence[str], file: IO[bytes], not_found: str
+    ) -> Iterator[bytes]:
+        """Download files to one; return their lines, without the key, which they may repeat.
+
+        A line that is longer than 32 MiB comes in pieces.
+        """
+        for path in paths:
+            attempt = partial(self._download_once, path, file, file.tell())
+            await self._with_retries(attempt, not_found)
+        file.seek(0)
+        lines = map(bytes.strip, iter(partial(file.readline, _MAX_BYTES), b""))
+        return (without_key(line, self.key) for line in lines if line)
+
+    def _format_error(self) -> HttpError:
+        """Return the error for an answer that no batch API gives, such as the page of a portal."""
+        problem = "its answer is not a batch API's"
+        error = RulerError(problem, _CHECK_ADDRESS, place=self.name)
+        return HttpError(error, unclear=True)
+
+    async def _with_retries(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        not_found: str,
+        *,
+        once: bool = False,
+    ) -> T:
+        failures = 0
         while True:
             try:
-                return await self._request_once(method, path, model, body)
-            except _ERRORS as error:
-                await self._wait_before_retry(error, attempt, not_found, once=once)
-            attempt += 1
-
-    async def lines(self, paths: Sequence[str], not_found: str) -> AsyncIterator[bytes]:
-        """Yield the lines of files, without line ends; a file comes again if its connection broke."""
-        for path in paths:
-            for attempt in range(_TRIES):
-                try:
-                    async with aclosing(self._lines_once(self.base + path)) as lines:
-                        async for line in lines:
-                            yield without_key(
-                                line, self.key
-                            )  # rows go to the ledger, and may repeat a key
-                    break
-                except _ERRORS as error:
-                    await self._wait_before_retry(error, attempt, not_found)
-
-    async def _lines_once(self, url: str) -> AsyncGenerator[bytes, None]:
-        """Yield the lines at an address, or at the one that it redirects to."""
-        for _ in range(_MAX_REDIRECTS):
-            headers = (
-                self.headers if _origin(url) == _origin(self.base) else {}
-            )  # a key stays with its host
-            async with self.session.get(
-                url, headers=headers, proxy=proxy_of(url), allow_redirects=False
-            ) as response:
-                if response.status in _REDIRECTS:
-                    url = urljoin(url, response.headers.get("Location", ""))
-                    if urlsplit(url).scheme not in {
-                        "https",
-                        urlsplit(self.base).scheme,
-                    }:
-                        break
-                    continue
-                if response.status >= 300:
-                    raise self._status_error(response, await _read_bounded(response))
-                async for line in _split(response.content):
-                    yield line
-                return
-        raise self._format_error("sends elsewhere again and again")
-
-    async def _wait_before_retry(
-        self, raised: Exception, attempt: int, not_found: str, *, once: bool = False
-    ) -> None:
-        """Wait before the next try; raise if there is none."""
-        error = (
-            raised if isinstance(raised, HttpError) else self._connection_error(raised)
-        )
-        if once and error.unclear:
-            raise UnclearError(error.error) from None
-        if error.status == 404 and not_found:
-            raise UnknownBatchError(not_found) from None
-        if not error.retryable or attempt + 1 == _TRIES:
-            raise error.error from None
-        if error.retry_after > _MAX_RETRY_AFTER:
-            raise RulerError(
-                f"{error.error}: it asks to wait for {error.retry_after:.0f} s"
-            ) from None
-        await self.pause(delay(attempt, error.retry_after, random.random()))
+                return await attempt()
+            except HttpError as error:
+                failure = error
+            except (
+                aiohttp.ClientError,
+                ConnectionError,
+                TimeoutError,
+                UnicodeError,
+            ) as error:
+                failure = self._connection_error(error)
+            if once and failure.unclear:
+                raise UnclearError(failure.error.brief, _LOOK_LATER)
+            if failure.status == 404 and not_found:
+                raise UnknownBatchError(not_found)
+            failures += 1
+            too_late = failure.retry_after > _MAX_RETRY_AFTER
+            if not failure.retryable or too_late or failures == _TRIES:
+                raise failure.error
+            await self.pause(delay(failures - 1, failure.retry_after, random.random()))
 
     async def _request_once(
         self, method: str, path: str, model: type[Model], body: OpenBody | None
@@ -213,108 +196,70 @@ class ApiClient:
         """Make one try; HttpError for an answer that is none: a guess could hide a batch that is billed."""
         url = self.base + path
         with body() if body else nullcontext() as data:
-            seconds = (
-                self.timeout + (data.size or 0) / _MIN_UPLOAD_RATE
-                if data
-                else _READ_TIMEOUT
-            )
+            seconds = _UPLOAD_TIMEOUT if data else _READ_TIMEOUT
             async with self.session.request(
-                method, url, data=data, headers=self.headers, proxy=proxy_of(url), allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_TIMEOUT),
-            ) as response:  # fmt: skip
+                method,
+                url,
+                data=data,
+                headers=self.headers,
+                proxy=proxy_of(url),
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(
+                    total=seconds, sock_connect=_CONNECT_TIMEOUT
+                ),
+            ) as response:
                 answer = without_key(await _read_bounded(response), self.key)
         if response.status >= 300:
             raise self._status_error(response, answer)
         try:
-            value = orjson.loads(answer)
-        except orjson.JSONDecodeError:
-            large = len(answer) >= _MAX_BYTES
-            raise self._format_error(
-                "is larger than 32 MiB" if large else "is no JSON"
-            ) from None
-        if not isinstance(value, dict) or value.get("error"):
-            raise self._format_error("is not what its API promises")
-        return self._read(model, value)
+            return model.model_validate_json(answer)
+        except ValidationError:
+            raise self._format_error() from None
 
-    def read(self, model: type[Model], value: dict[str, Any]) -> Model:
-        """Read an object inside an answer as a `model`; RulerError if it is none."""
-        try:
-            return self._read(model, value)
-        except HttpError as error:
-            raise error.error from None
-
-    def _read(self, model: type[Model], value: dict[str, Any]) -> Model:
-        try:
-            return model.model_validate(value)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise self._format_error(f"is none ({why})") from None
+    async def _download_once(self, path: str, file: IO[bytes], start: int) -> None:
+        """Write a file of the endpoint, or the one that it redirects to, to `file` from `start` on."""
+        file.seek(start)
+        file.truncate()
+        url = self.base + path
+        # at another host aiohttp leaves out the header Authorization, but no other one
+        follow = not self.key or "Authorization" in self.headers
+        async with self.session.get(
+            url, headers=self.headers, proxy=proxy_of(url), allow_redirects=follow
+        ) as response:
+            if response.status >= 300:
+                raise self._status_error(response, await _read_bounded(response))
+            async for piece in response.content.iter_any():
+                file.write(piece)
+            file.write(b"\n")
 
     def _status_error(self, response: aiohttp.ClientResponse, data: bytes) -> HttpError:
-        status, (signs, message) = response.status, error_of(data)
+        status, (codes, message) = response.status, error_of(data)
+        error = classify(status, codes, message, response.headers, self.key, self.name)
         if status in (404, 405):
-            message = clean(message or "not found", self.key)
-            advice = Sentence(
-                "check {api_base}; where no batches are offered, " + FILE_ALTERNATIVE
-            )
-            absent = RefusedError(f"{self.name} answered {status}: {message}", advice)
-            return HttpError(absent, status=status)
-        if status == 401 and not self.key:
-            advice = Sentence("name the key's variable: {api_key_env:VAR}")
-            return HttpError(
-                RefusedError(
-                    f"{self.name} answered 401, and no key was sent to it", advice
-                )
-            )
-        error = classify(status, signs, message, response.headers, self.key, self.name)
-        reason = error.reason
+            remedy = Sentence("check {api_base}, or " + FILE_ALTERNATIVE)
+            absent = f"{self.name} answered {status}: {clean(message, self.key)}"
+            return HttpError(RefusedError(absent, remedy), status=status)
         unclear = status >= 500 or status in _UNCLEAR
         if error.kind != "transport":
-            return HttpError(RefusedError(reason), unclear=unclear)
-        retryable = error.scope == "call" and status != 409  # a conflict does not pass
+            return HttpError(RefusedError(error.reason), unclear=unclear)
         return HttpError(
-            RulerError(reason, _RUN_LATER), retryable, unclear, error.retry_after or 0.0
+            RulerError(error.reason, _RUN_LATER),
+            retryable=error.scope == "call" and status != 409,  # a conflict stays one
+            unclear=unclear,
+            retry_after=error.retry_after or 0.0,
         )
-
-    def _format_error(self, problem: str) -> HttpError:
-        """Return the error for an answer that no batch API gives, such as the page of a portal."""
-        error = RulerError(f"its answer {problem}", _CHECK_ADDRESS, place=self.name)
-        return HttpError(error, unclear=True)
 
     def _connection_error(self, error: Exception) -> HttpError:
-        cause = (
-            error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-        )
+        cause = getattr(error, "os_error", error)
         why = clean(str(cause) or type(cause).__name__, self.key)
-        if isinstance(
-            error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
-        ):
-            advice = Sentence("check the network and {api_base}, and run again")
-            reason = f"{self.name} cannot be reached ({why})"
-            return HttpError(UnreachableError(reason, advice), retryable=True)
-        if isinstance(error, aiohttp.ClientHttpProxyError):
-            reason = (
-                f"the proxy to {self.name} refuses ({error.status}); check HTTPS_PROXY"
-            )
-            return HttpError(RefusedError(reason))
-        if isinstance(error, aiohttp.InvalidURL | UnicodeError):
-            problem = f"its address cannot be used ({why})"
-            return HttpError(RefusedError(problem, _CHECK_ADDRESS, place=self.name))
-        broke = f"the connection to {self.name} broke ({why})"
-        reason = (
-            f"{self.name} did not answer in time"
-            if isinstance(error, TimeoutError)
-            else broke
-        )
-        return HttpError(
-            RulerError(f"{reason}; {_RUN_LATER}"), retryable=True, unclear=True
-        )
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port
+        if isinstance(error, _UNSENT):
+            remedy = Sentence("check the network, the proxy and {api_base}")
+            refused = UnreachableError(f"{self.name} cannot be reached: {why}", remedy)
+            return HttpError(refused, retryable=True)
+        problem = f"the connection to {self.name} broke: {why}"
+        if isinstance(error, TimeoutError):
+            problem = f"{self.name} did not answer in time"
+        return HttpError(RulerError(problem, _RUN_LATER), retryable=True, unclear=True)
 
 
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
@@ -323,17 +268,3 @@ async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
         return await response.content.readexactly(_MAX_BYTES)
     except asyncio.IncompleteReadError as end:
         return end.partial
-
-
-async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream; one that is too long is cut, so that only that line is lost."""
-    line_start = bytearray()
-    async for piece in content.iter_any():
-        first, *others = piece.split(b"\n")
-        line_start += first[: max(0, _MAX_BYTES - len(line_start))]
-        for other in others:
-            if line := bytes(line_start).strip():
-                yield line
-            line_start = bytearray(other[:_MAX_BYTES])
-    if line := bytes(line_start).strip():
-        yield line

@@ -11,7 +11,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -38,23 +38,25 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS batch_keys_batch ON batch_keys (batch)",
 )
 _TABLES_EXIST = "SELECT 1 FROM sqlite_schema WHERE name = 'batch_keys_batch'"
-_CLAIMS = (
-    "CREATE TEMP TABLE claims (key BLOB PRIMARY KEY, tag TEXT NOT NULL) WITHOUT ROWID"
+_INSERT = (
+    "INSERT INTO batches (tag, provider, model, base, key_env, account, requests, bytes, usd, file, "
+    "owner, state, created, changed, began) VALUES (:tag, :provider, :model, :base, :key_env, :account, "
+    ":requests, :bytes, :usd, :file, '', 'creating', :now, :now, :now)"
 )
 _NOT_FREE = (
-    "SELECT 1 FROM batch_keys WHERE key = ?1 UNION ALL SELECT 1 FROM temp.claims WHERE key = ?1 UNION ALL "
+    "SELECT 1 FROM batch_keys WHERE key = ?1 UNION ALL "
     "SELECT 1 FROM replies WHERE key = ?1 AND id > ?2 AND status <> 'odd' LIMIT 1"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """A batch on record. Times are Unix time; `began` is when the provider was asked to create it.
+    """A batch on record. Times are Unix time: `created` when the provider was about to be asked to create it.
 
     `account` is a digest of address and key. `usd` is the expected cost. `remote` is the id at the provider,
     `file` the id of the uploaded request file, `label` and `reason` the last that the provider reported.
     Once the batch is closed, `answered`, `failed` (for good) and `left_out` (free to be submitted again)
-    count its requests. `not_it` lists batches at the provider that turned out to be others.
+    count its requests.
     """
 
     id: int
@@ -67,7 +69,6 @@ class BatchRecord:
     state: BatchState
     created: float
     changed: float
-    began: float
     requests: int
     bytes: int
     usd: float | None
@@ -78,7 +79,6 @@ class BatchRecord:
     answered: int | None
     failed: int | None
     left_out: int | None
-    not_it: str
 
 
 _SELECT = (
@@ -100,7 +100,6 @@ class Journal(AbstractContextManager["Journal"]):
                 with self.writing():
                     for statement in _TABLES:
                         self._db.execute(statement)
-            self._db.execute(_CLAIMS)
         real = Path(os.path.realpath(ledger))
         self.folder = real.with_name(f"{real.name}.batch")
         self._lock = real.with_name(f"{real.name}.batch-lock")
@@ -108,41 +107,21 @@ class Journal(AbstractContextManager["Journal"]):
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Run one write transaction; OutputError if the ledger cannot be written."""
-        with self._errors("written"), self._db:
+        with self._errors(), self._db:
             self._db.execute("BEGIN IMMEDIATE")
             yield
 
     def free(self, key: bytes, newest: int) -> bool:
         """Tell if a request is in no open batch, and not answered since the ledger's row `newest`."""
-        return not self._read(_NOT_FREE, key, newest)
+        return not self._rows(_NOT_FREE, key, newest)
 
-    def claim(self, tag: str, key: bytes) -> None:
-        """Set a free request aside for the batch with this tag, before `begin`."""
-        with self._errors("written"):
-            self._db.execute("INSERT INTO temp.claims VALUES (?, ?)", (key, tag))
-
-    def begin(self, tag: str, **fields: Any) -> BatchRecord:
-        """Record a batch that is about to be created, with the requests set aside for its tag."""
-        now = time.time()
-        fields |= {
-            "tag": tag,
-            "owner": "",
-            "state": "creating",
-            "created": now,
-            "changed": now,
-            "began": now,
-        }
-        names, placeholders = ", ".join(fields), ", ".join("?" * len(fields))
+    def begin(self, tag: str, keys: Iterable[bytes], **fields: Any) -> BatchRecord:
+        """Record a batch that is about to be created, with the keys of its requests."""
         with self.writing():
-            cursor = self._db.execute(
-                f"INSERT INTO batches ({names}) VALUES ({placeholders})",  # noqa: S608 - names of ours
-                tuple(fields.values()),
-            )
-            id = int(cursor.lastrowid or 0)
-            claimed = (
-                "INSERT INTO batch_keys SELECT key, ? FROM temp.claims WHERE tag = ?"
-            )
-            self._db.execute(claimed, (id, tag))
+            values = {"tag": tag, "now": time.time(), **fields}
+            id = int(self._db.execute(_INSERT, values).lastrowid or 0)
+            rows = ((key, id) for key in keys)
+            self._db.executemany("INSERT INTO batch_keys VALUES (?, ?)", rows)
         return self.batch(id)
 
     def move(
@@ -166,25 +145,21 @@ class Journal(AbstractContextManager["Journal"]):
     def batches(self, *states: BatchState) -> list[BatchRecord]:
         """Return the batches in these states, all batches without any, the oldest first."""
         wanted = f"WHERE state IN ({', '.join('?' * len(states))})" if states else ""
-        return [
-            BatchRecord(*row)
-            for row in self._read(f"{_SELECT}{wanted} ORDER BY id", *states)
-        ]
+        rows = self._rows(f"{_SELECT}{wanted} ORDER BY id", *states)
+        return [BatchRecord(*row) for row in rows]
 
     def batch(self, id: int) -> BatchRecord:
         """Return a batch by its row id."""
-        return BatchRecord(*self._read(f"{_SELECT}WHERE id = ?", id)[0])
+        return BatchRecord(*self._rows(f"{_SELECT}WHERE id = ?", id)[0])
 
     def newest(self) -> int:
         """Return the id of the ledger's newest row; later answers have higher ids."""
-        return int(self._read("SELECT coalesce(max(id), 0) FROM replies")[0][0])
+        return int(self._rows("SELECT coalesce(max(id), 0) FROM replies")[0][0])
 
     def keys(self, batch: int) -> set[bytes]:
         """Return the keys of the requests in an open batch."""
-        return {
-            row[0]
-            for row in self._read("SELECT key FROM batch_keys WHERE batch = ?", batch)
-        }
+        rows = self._rows("SELECT key FROM batch_keys WHERE batch = ?", batch)
+        return {key for (key,) in rows}
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
@@ -195,6 +170,7 @@ class Journal(AbstractContextManager["Journal"]):
         removed at the end. OutputError if the file system has no locks.
         """
         with ExitStack() as stack:
+            mine = True
             try:
                 lock = os.open(self._lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
                 stack.callback(os.close, lock)
@@ -202,46 +178,37 @@ class Journal(AbstractContextManager["Journal"]):
                 shutil.rmtree(self.folder, ignore_errors=True)
                 self.folder.mkdir(mode=0o700)
                 stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
-                mine = True
             except BlockingIOError:
                 mine = False
             except OSError as error:
-                problem = f"cannot be locked ({error.strerror}), and without that two submissions may both pay"
-                remedy = Sentence(
-                    "make room, or put the ledger on another file system, with {ledger:PATH}"
-                )
-                raise OutputError(problem, remedy, place=str(self._lock)) from None
+                # without a lock two submissions may both pay
+                problem = f"cannot be locked: {error.strerror}"
+                way_out = Sentence("give a ledger on another disk with {ledger:PATH}")
+                raise OutputError(problem, way_out, place=str(self._lock)) from None
             yield mine
 
     def __exit__(self, *_: object) -> None:
         self._db.close()
 
-    def _read(self, query: str, *values: Any) -> list[Any]:
-        with self._errors("read", room=False):
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        with self._errors():
             return self._db.execute(query, values).fetchall()
 
     @contextmanager
-    def _errors(self, verb: str, *, room: bool = True) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            problem = f"the ledger cannot be {verb}: {error}"
-            raise OutputError(
-                problem, remedy(error, _ANOTHER, room=room), place=str(self.path)
-            ) from None
+            problem = f"the ledger cannot be used: {error}"
+            way_out = remedy(error, _ANOTHER, room=True)
+            raise OutputError(problem, way_out, place=str(self.path)) from None
 
 
 def count_open_requests(ledger: Path) -> int:
     """Return the number of requests in open batches; 0 if the file holds no batches."""
+    address = f"{ledger.absolute().as_uri()}?mode=rw"
     try:
-        with closing(
-            sqlite3.connect(
-                f"{ledger.absolute().as_uri()}?mode=rw", uri=True, timeout=1.0
-            )
-        ) as db:
+        with closing(sqlite3.connect(address, uri=True, timeout=1.0)) as db:
             return int(db.execute("SELECT count(*) FROM batch_keys").fetchone()[0])
-    except (
-        sqlite3.Error,
-        ValueError,
-    ):  # no file, no table or no ledger: others report that
-        return 0
+    except (sqlite3.Error, ValueError):
+        return 0  # no file, no table or no ledger: others report that

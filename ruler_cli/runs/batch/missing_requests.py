@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import anyio.lowlevel
 
-from ruler_cli.errors import RulerError
 from ruler_cli.files.input import Input, open_input
 from ruler_cli.files.scratch import Index
 from ruler_cli.judges.resolve import cached_only
@@ -23,7 +22,6 @@ from ruler_cli.pool.engine import (
     in_thread,
     inline,
     run,
-    run_beside,
     threaded,
 )
 from ruler_cli.runs.file import held_groups, nothing_to_compare
@@ -38,17 +36,21 @@ OnMissing = Callable[[int, bytes, Request], None]
 class MissingRequests:
     """Counts of the missing requests.
 
-    `requests`, and `characters` of their prompts, are by judge in the order of `settings.judges`. Of all
-    `groups`, the `answered` ones need no request. The `failed` ones, by error kind, allow none or failed
-    with the ledger's replies. All others miss at least one request. `unreadable` counts records.
+    `requests` are by judge, in the order of `settings.judges`. Of all `groups`, the `answered` ones need no
+    request. The `failed` ones, by error kind, allow none or failed with the ledger's replies. All others miss
+    at least one request. `unreadable` counts records.
     """
 
     requests: list[int]
-    characters: list[int]
     groups: int = 0
     answered: int = 0
     failed: Counter[str] = field(default_factory=Counter)
     unreadable: int = 0
+
+    @property
+    def lost(self) -> int:
+        """Number of groups that failed with the ledger's replies."""
+        return self.failed.total() - self.unaskable
 
     @property
     def unaskable(self) -> int:
@@ -57,51 +59,31 @@ class MissingRequests:
 
 
 async def render_missing(
-    settings: ScoreSettings,
-    on_missing: OnMissing,
-    observer: Observer | None = None,
-    stop_signal: StopSignal | None = None,
+    settings: ScoreSettings, on_missing: OnMissing, observer: Observer
 ) -> MissingRequests:
     """Call `on_missing` with each request that the ledger lacks, once, in the order of INPUT.
 
     `on_missing` runs in the event loop; its errors end the rendering. A ledger that does not exist counts as
-    empty and is not created. RulerError if INPUT or the ledger cannot be read, or after `stop_signal`: the
-    calls until then are the first of all.
+    empty and is not created. RulerError if INPUT or the ledger cannot be read. No paid call is in flight, so
+    it may be cancelled at any time.
     """
-    observer, stop_signal = observer or Observer(), stop_signal or StopSignal()
-
-    async def stop() -> None:
-        """Cancel at once, also while a pipe is silent: no paid call is in flight."""
-        await stop_signal.event.wait()
-        raise stop_signal.reason or RulerError("stopped")
-
     with ExitStack() as stack:
-        counts = await run_beside(
-            stop, lambda: _render(settings, on_missing, observer, stop_signal, stack)
-        )
-    if stop_signal.reason is not None:
-        raise stop_signal.reason
-    return counts
+        return await _render(settings, on_missing, observer, stack)
 
 
 async def _render(
-    settings: ScoreSettings,
-    on_missing: OnMissing,
-    observer: Observer,
-    stop_signal: StopSignal,
-    stack: ExitStack,
+    settings: ScoreSettings, on_missing: OnMissing, observer: Observer, stack: ExitStack
 ) -> MissingRequests:
     """Judge each group by the ledger alone, and pass on the requests that it lacks."""
     judges = settings.judges
-    counts = MissingRequests([0] * len(judges), [0] * len(judges))
+    counts = MissingRequests([0] * len(judges))
     ledger, seen = None, stack.enter_context(closing(Index()))
     if settings.ledger is not None:
         ledger = stack.enter_context(
             Ledger(settings.ledger, settings.ledgers, make=False)
         )
-    panel = open_panel(
-        settings, [cached_only(each) for each in judges], stop_signal, ledger
-    )
+    resolved = [cached_only(judge) for judge in judges]
+    panel = open_panel(settings, resolved, StopSignal(), ledger)
     runner = JudgeRunner(settings, panel.judges)
 
     def on_problem(problem: Problem) -> None:
@@ -129,14 +111,11 @@ async def _render(
         return runner.start(group)
 
     async def deliver(group_run: GroupRun, result: GroupResult) -> None:
-        if stop_signal.reason is not None:
-            return
         for judge_index, request in group_run.missing:
             key = panel.judges[judge_index].key(request)
             number = sum(counts.requests) + 1
-            if seen.first_seen(f"{judge_index} {key.hex()}", number) == number:
+            if seen.first_seen(key.hex(), number) == number:
                 counts.requests[judge_index] += 1
-                counts.characters[judge_index] += request.size
                 on_missing(judge_index, key, request)
         counts.groups += 1
         if group_run.missing:
@@ -148,15 +127,14 @@ async def _render(
         else:
             counts.answered += 1
 
-    # at most one block of groups that are decided together is in memory
-    bounds, demand = Bounds(size=BLOCK_BYTES), anyio.lowlevel.checkpoint
     await run(
         next_group,
         GroupRun.judge,
         deliver,
         lambda group_run: group_run.group.size,
-        demand,
-        bounds,
+        anyio.lowlevel.checkpoint,
+        # at most one block of groups that are decided together is in memory
+        Bounds(size=BLOCK_BYTES),
     )
     source.report(observer, end=True)
     return counts

@@ -6,16 +6,14 @@ files. Anthropic: a single HTTP request holds all judge requests; it stores no t
 
 from __future__ import annotations
 
-import math
 import os
-import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
-from urllib.parse import quote, urlsplit
+from typing import IO, Annotated, Any, BinaryIO, ClassVar, Generic, Literal, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 from pydantic import (
@@ -24,20 +22,19 @@ from pydantic import (
     AliasPath,
     BaseModel,
     Field,
-    PrivateAttr,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    field_validator,
 )
 
 from ruler_cli.errors import RefusedError, RulerError, Sentence, UsageError
-from ruler_cli.judges.providers import MissingKeyError
-from ruler_cli.judges.resolve import check_address, endpoint_of, key_for
+from ruler_cli.judges.resolve import (
+    check_address,
+    cut_address,
+    endpoint_of,
+    key_for,
+)
 from ruler_cli.runs.batch.http import (
     FILE_ALTERNATIVE,
     ApiClient,
     UnknownBatchError,
-    open_session,
 )
 from ruler_cli.runs.batch.journal import BatchRecord
 from ruler_cli.runs.batch.request_files import LIMITS, Limits, Target, batch_target
@@ -51,77 +48,28 @@ _ENDED = ("ended", "completed", "expired", "cancelled", "canceled")
 _PAGE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class BatchApi:
-    """Differences between the two batch APIs.
-
-    `cursor` is the query parameter for the next page of a listing. With `files`, requests are uploaded,
-    results are files, and batches store our tag. `opening`, `between` and `closing` join request lines to
-    one request body.
-    """
-
-    name: Target
-    owner: str
-    path: str
-    cursor: str
-    files: bool
-    opening: bytes = b""
-    between: bytes = b"\n"
-    closing: bytes = b"\n"
+class _Stored(BaseModel):
+    id: str = Field(pattern=r"^[\x21-\x7e]{1,200}$")
 
 
-OPENAI = BatchApi("openai", "OpenAI", "/batches", "after", files=True)
-ANTHROPIC = BatchApi(
-    "anthropic",
-    "Anthropic",
-    "/v1/messages/batches",
-    "after_id",
-    False,
-    b'{"requests":[',
-    b",",
-    b"]}",
-)
+class RemoteBatch(_Stored):
+    """A batch as its API describes it; the time is by the provider's clock.
 
-
-class _FileResponse(BaseModel):
-    id: str = Field(pattern=r"^[\x21-\x7e]{1,200}$")  # part of URLs
-
-
-class RemoteBatch(_FileResponse):
-    """A batch as either API describes it; the times are by the provider's clock.
-
-    `label` is the provider's name of the state. `tag` is ours, None if the provider stores none. `file` is
-    the id of the uploaded request file; it identifies a batch if an endpoint drops the tag. Counts of
-    requests may be 0 until the provider has counted.
+    `label` is the provider's name of the state. `tag` is ours, `file` the id of the uploaded request file;
+    both are None if the API stores none. Counts of requests may be 0 until the provider has counted.
     """
 
     created_at: datetime
     label: Annotated[str, AfterValidator(lambda text: clean(text.lower()))] = Field(
         validation_alias=AliasChoices("status", "processing_status")
     )
-    tag: str | None = Field(None, validation_alias=AliasPath("metadata", "ruler"))
-    file: str | None = Field(None, validation_alias="input_file_id")
     output_file_id: str | None = None
     error_file_id: str | None = None
-    request_counts: dict[str, Any] | None = None
-    errors: list[dict[str, Any]] | None = Field(
-        None, validation_alias=AliasPath("errors", "data")
-    )
-
-    @field_validator("tag", "file", "request_counts", "errors", mode="wrap")
-    @classmethod
-    def _or_none(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-        try:
-            return validate(value)
-        except ValidationError:  # gateways vary
-            return None
-
-    _with_files: bool = PrivateAttr(True)
-
-    def of(self, api: BatchApi) -> Self:
-        """Note the API that it comes from, whose results are files or not."""
-        self._with_files = api.files
-        return self
+    # of any type: gateways vary
+    request_counts: Any = None
+    tag: Any = Field(None, validation_alias=AliasPath("metadata", "ruler"))
+    file: Any = Field(None, validation_alias="input_file_id")
+    errors: Any = Field(None, validation_alias=AliasPath("errors", "data"))
 
     @property
     def created(self) -> float:
@@ -142,10 +90,8 @@ class RemoteBatch(_FileResponse):
     @property
     def total(self) -> int:
         """Number of all requests."""
-        return (
-            self._count("total")
-            or self._count("processing") + self.succeeded + self.failed
-        )
+        done = self.succeeded + self.failed
+        return self._count("total") or self._count("processing") + done
 
     @property
     def files(self) -> list[str]:
@@ -155,73 +101,79 @@ class RemoteBatch(_FileResponse):
     @property
     def state(self) -> RemoteState:
         """State of the batch; running with any label that is not known."""
-        if (
-            self.label == "failed"
-        ):  # some requests may still have been answered, and billed
+        if self.label == "failed":
+            # some requests may still have been answered, and billed
             return "ended" if self.output_file_id else "failed"
         # some endpoints report the end before the files exist; without them paid answers would be lost
-        done = self.label == "completed"
-        to_come = (self.succeeded and not self.output_file_id) or (
-            (self.failed or done) and not self.files
-        )
-        return (
-            "ended"
-            if self.label in _ENDED and not (self._with_files and to_come)
-            else "running"
-        )
+        done = self.failed or self.label == "completed"
+        answers_to_come = self.succeeded and not self.output_file_id
+        if answers_to_come or (done and not self.files):
+            return "running"
+        return "ended" if self.label in _ENDED else "running"
 
     @property
     def reason(self) -> str:
-        """First error of a failed batch, and the number of the others."""
-        if self.label != "failed":
-            return ""
-        if not self.errors:
-            return "its provider does not say why"
-        first, *more = self.errors
-        message = str(first.get("message") or first.get("code") or "no message")
-        line = f"line {first['line']}: " if isinstance(first.get("line"), int) else ""
-        return clean(f"{line}{message}" + (f" (and {len(more)} more)" if more else ""))
+        """Errors of a failed batch."""
+        errors = self.errors if isinstance(self.errors, list) else []
+        texts = [
+            str(error.get("message") or error.get("code"))
+            for error in errors
+            if isinstance(error, dict)
+        ]
+        return clean("; ".join(texts)) or "its provider does not say why"
 
     def _count(self, *words: str) -> int:
         """Count the requests in states of these names."""
-        numbers = [(self.request_counts or {}).get(word) for word in words]
+        counts = self.request_counts if isinstance(self.request_counts, dict) else {}
+        numbers = (counts.get(word) for word in words)
         return sum(
             number for number in numbers if isinstance(number, int) and number > 0
         )
 
 
-class _ListResponse(BaseModel):
-    data: list[dict[str, Any]]
+class MessageBatch(RemoteBatch):
+    """A batch of Anthropic's API, whose results are no files."""
+
+    @property
+    def state(self) -> RemoteState:
+        """State of the batch; it never fails as a whole."""
+        return "ended" if self.label in _ENDED else "running"
+
+
+B = TypeVar("B", bound=RemoteBatch)
+
+
+class _Page(BaseModel, Generic[B]):
+    data: list[B]
     has_more: Any = False
 
 
 @dataclass
-class Provider:
+class Provider(ApiClient):
     """A batch API at an address.
 
     Every failure is a RulerError, after retries if they are safe: RefusedError if the key, the account or
     the batch is refused for good, UnclearError only from `create`.
+
+    A class for each API has the differences: `cursor` is the query parameter for the next page of a listing.
+    `opening`, `between` and `closing` join request lines to a request file. `skew` is the most that the
+    provider's clock may differ from ours, in seconds; where batches store our tag a longer listing does no harm.
     """
 
-    api: BatchApi
-    client: ApiClient
-    limits: Limits
+    limits: Limits = LIMITS["openai"]
+    target: ClassVar[Target]
+    path: ClassVar[str]
+    cursor: ClassVar[str]
+    batch: ClassVar[type[RemoteBatch]]
+    page: ClassVar[type[_Page[Any]]]
+    skew: ClassVar[float] = 900.0
+    opening: ClassVar[bytes] = b""
+    between: ClassVar[bytes] = b"\n"
+    closing: ClassVar[bytes] = b"\n"
 
     async def upload(self, file: Path) -> str:
         """Upload a request file; return its id at the provider, "" if the API has no such step."""
-        if not self.api.files:
-            return ""
-
-        @contextmanager
-        def form() -> Iterator[aiohttp.Payload]:
-            with file.open("rb") as source:
-                fields = aiohttp.FormData({"purpose": "batch"})
-                fields.add_field(
-                    "file", source, filename=file.name, content_type="application/jsonl"
-                )
-                yield fields()
-
-        return (await self.client.request("POST", "/files", _FileResponse, form)).id
+        return ""
 
     async def create(self, file: Path, uploaded: str, tag: str) -> RemoteBatch:
         """Create a batch, which costs money; the call is not retried once it may have arrived.
@@ -232,24 +184,10 @@ class Provider:
 
         @contextmanager
         def body() -> Iterator[aiohttp.Payload]:
-            if self.api.files:
-                fields = {
-                    "endpoint": "/v1/chat/completions",
-                    "completion_window": "24h",
-                }
-                yield aiohttp.JsonPayload(
-                    {"input_file_id": uploaded, **fields, "metadata": {"ruler": tag}}
-                )
-                return
             with file.open("rb") as source:
-                yield aiohttp.BufferedReaderPayload(
-                    source, content_type="application/json"
-                )
+                yield self._creation(source, uploaded, tag)
 
-        made = await self.client.request(
-            "POST", self.api.path, RemoteBatch, body, once=True
-        )
-        return made.of(self.api)
+        return await self.request("POST", self.path, self.batch, body, once=True)
 
     async def retrieve(self, id: str) -> RemoteBatch:
         """Fetch a batch by its id; UnknownBatchError if there is none."""
@@ -268,93 +206,127 @@ class Provider:
             return remote
 
     async def list_batches(self, since: float) -> AsyncIterator[RemoteBatch]:
-        """Yield batches created at `since` (Unix time) or later, the newest first if the API sorts them."""
-        last, ordered, cursors, after = math.inf, True, set[str](), ""
-        while True:
-            path = f"{self.api.path}?limit={_PAGE}{after}"
-            page = await self.client.request("GET", path, _ListResponse)
-            for each in page.data:
-                # one by one: a malformed batch may stand behind the one that is looked for
-                remote = self.client.read(RemoteBatch, each).of(self.api)
-                ordered, last = ordered and remote.created <= last, remote.created
-                if remote.created >= since:
-                    yield remote
-            if not page.data or not page.has_more or (ordered and last < since):
-                return
-            after = f"&{self.api.cursor}={quote(remote.id, safe='')}"
-            if remote.id in cursors:
-                remedy = Sentence("check {api_base}")
-                raise RulerError(
-                    "a page of its listing comes again", remedy, place=self.client.name
-                )
-            cursors.add(remote.id)
+        """Yield batches created at `since` (Unix time) or later, roughly the newest first.
 
-    def results(self, remote: RemoteBatch) -> AsyncIterator[bytes]:
-        """Yield the lines of the results, answers and errors, without line breaks.
-
-        Lines may come twice after a broken connection; a line of more than 32 MiB is cut.
+        A page without any ends the listing.
         """
-        files = [f"/files/{quote(file, safe='')}/content" for file in remote.files]
-        paths = files if self.api.files else [f"{self._path_of(remote.id)}/results"]
-        not_found = f"{self.client.name} holds no results of batch {remote.id}; submit what is missing again"
-        return self.client.lines(paths, not_found)
+        cursors, after = set[str](), ""
+        while True:
+            path = f"{self.path}?limit={_PAGE}{after}"
+            page = await self.request("GET", path, self.page)
+            recent = [remote for remote in page.data if remote.created >= since]
+            for remote in recent:
+                yield remote
+            last = page.data[-1].id if recent and page.has_more else ""
+            if not last or last in cursors:  # an endpoint may ignore the cursor
+                return
+            cursors.add(last)
+            after = f"&{self.cursor}={quote(last, safe='')}"
+
+    async def results(self, remote: RemoteBatch, file: IO[bytes]) -> Iterator[bytes]:
+        """Download the results to a file; return their lines, answers and errors, without line breaks."""
+        not_found = f"{self.name} has no results of batch {remote.id}"
+        return await self.lines(self._result_paths(remote), file, not_found)
+
+    def _creation(self, file: BinaryIO, uploaded: str, tag: str) -> aiohttp.Payload:
+        """Return the body of the request that creates a batch."""
+        return aiohttp.BufferedReaderPayload(file, content_type="application/json")
+
+    def _result_paths(self, remote: RemoteBatch) -> list[str]:
+        return [f"{self._path_of(remote.id)}/results"]
+
+    def _path_of(self, id: str) -> str:
+        return f"{self.path}/{quote(id, safe='')}"
 
     async def _request_batch(
         self, method: str, id: str, action: str = ""
     ) -> RemoteBatch:
-        name = self.client.name
-        not_found = f"{name} knows no batch {id}: was it submitted with another key, or is it deleted?"
         path = self._path_of(id) + action
-        return (
-            await self.client.request(method, path, RemoteBatch, not_found=not_found)
-        ).of(self.api)
-
-    def _path_of(self, id: str) -> str:
-        return f"{self.api.path}/{quote(id, safe='')}"
+        not_found = f"{self.name} shows no batch {id} to this key"
+        return await self.request(method, path, self.batch, not_found=not_found)
 
 
+class AnthropicApi(Provider):
+    """Anthropic's Message Batches API."""
+
+    target = "anthropic"
+    path = "/v1/messages/batches"
+    cursor = "after_id"
+    batch, page = MessageBatch, _Page[MessageBatch]
+    opening, between, closing = b'{"requests":[', b",", b"]}"
+
+
+class OpenAIApi(Provider):
+    """OpenAI's Batch API, which other endpoints have too: files in, files out."""
+
+    target = "openai"
+    path = "/batches"
+    cursor = "after"
+    batch, page = RemoteBatch, _Page[RemoteBatch]
+    skew = 86400.0
+
+    async def upload(self, file: Path) -> str:
+        """Upload a request file; return its id at the provider."""
+
+        @contextmanager
+        def form() -> Iterator[aiohttp.Payload]:
+            with file.open("rb") as source:
+                fields = aiohttp.FormData({"purpose": "batch"})
+                fields.add_field(
+                    "file", source, filename=file.name, content_type="application/jsonl"
+                )
+                yield fields()
+
+        return (await self.request("POST", "/files", _Stored, form)).id
+
+    def _creation(self, file: BinaryIO, uploaded: str, tag: str) -> aiohttp.Payload:
+        fields = {
+            "input_file_id": uploaded,
+            "endpoint": "/v1/chat/completions",
+            "completion_window": "24h",
+            "metadata": {"ruler": tag},
+        }
+        return aiohttp.JsonPayload(fields)
+
+    def _result_paths(self, remote: RemoteBatch) -> list[str]:
+        return [f"/files/{quote(file, safe='')}/content" for file in remote.files]
+
+
+@dataclass(frozen=True)
 class Providers:
-    """The batch APIs that one command uses; an async context."""
+    """The batch APIs that one command uses.
 
-    def __init__(self, key_env: str | None = None) -> None:
-        """Take the name of the key's variable, which replaces the one that a batch was submitted with."""
-        self._key_env = key_env
+    `key_env` is the name of the key's variable; it replaces the one that a batch was submitted with.
+    """
+
+    session: aiohttp.ClientSession
+    key_env: str | None = None
 
     def for_judge(self, judge: JudgeSettings) -> Provider:
         """Return Anthropic's API for `anthropic/…`, OpenAI's for `openai/…` and any judge with an endpoint.
 
         UsageError if the judge has no batch API, or its key is missing.
         """
-        api = {"openai": OPENAI, "anthropic": ANTHROPIC, None: None}[
-            batch_target(judge)
-        ]
-        if api is None:
-            raise UsageError(_no_batch_api(judge.model), place=f"judge {judge.model}")
-        try:
-            if api is ANTHROPIC:
-                base, key = (
-                    _anthropic_address(judge),
-                    key_for(judge, "ANTHROPIC_API_KEY"),
-                )
-                headers = {"anthropic-version": "2023-06-01"} | (
-                    {"x-api-key": key} if key else {}
-                )
-            else:
-                endpoint = endpoint_of(judge)
-                base, key = endpoint.base, endpoint.key
-                headers = {"Authorization": f"Bearer {key}"} if key else {}
-        except (
-            MissingKeyError
-        ) as error:  # an embedded judge has no batch API: do not suggest it
-            raise MissingKeyError(error.name, error.variable, trial=False) from None
-        host = urlsplit(base).netloc
-        name = (
-            f"{api.owner}'s batch API"
-            if host == f"api.{api.name}.com"
-            else f"the batch API at {host}"
-        )
-        client = ApiClient(self._session, name, base, headers, key, judge.timeout)
-        return Provider(api, client, LIMITS[api.name])
+        target = batch_target(judge)
+        if target is None:
+            remedy = Sentence(
+                "use openai/… or anthropic/…, or an endpoint with a batch API like OpenAI's "
+                f"({{api_base:URL}}); for any other, {FILE_ALTERNATIVE}"
+            )
+            raise UsageError("has no batch API", remedy, place=f"judge {judge.model}")
+        headers: dict[str, str] = {}
+        if target == "anthropic":
+            base, key = _anthropic_address(judge), key_for(judge, "ANTHROPIC_API_KEY")
+            headers = {"anthropic-version": "2023-06-01"}
+            if key:
+                headers["x-api-key"] = key
+        else:
+            endpoint = endpoint_of(judge)
+            base, key = endpoint.base, endpoint.key
+            if key:
+                headers["Authorization"] = f"Bearer {key}"
+        api = AnthropicApi if target == "anthropic" else OpenAIApi
+        return api(self.session, base, headers, key, limits=LIMITS[target])
 
     def for_batch(self, batch: BatchRecord) -> Provider:
         """Return the API of a batch; RefusedError if the account has changed since its submission.
@@ -362,46 +334,26 @@ class Providers:
         If the batch has an id at the provider, any key for that address will do: keys are renewed, and the
         provider says if a key may not see the batch. Without an id, a listing with another key could miss it.
         """
-        key_env = self._key_env or batch.key_env
+        key_env = self.key_env or batch.key_env
         provider = self.for_judge(
             JudgeSettings(batch.model, api_base=batch.base, api_key_env=key_env)
         )
-        recorded, current = batch.account, provider.client.account
+        recorded, current = batch.account, provider.account
         if batch.remote is not None:
             recorded, current = recorded.partition(".")[0], current.partition(".")[0]
         if recorded != current:
             raise RefusedError(
-                f"batch {batch.tag}: was submitted with another key, or to another address, than those that "
-                f"are set now; set them as they were, or give it up with `ruler batch cancel --forget "
-                f"{batch.tag}`"
+                "was submitted with another key or to another address",
+                f"set these as they were, or give it up with `ruler batch cancel --forget {batch.tag}`",
+                place=f"batch {batch.tag}",
             )
         return provider
-
-    async def __aenter__(self) -> Self:
-        self._session = open_session()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
 
 
 def _anthropic_address(judge: JudgeSettings) -> str:
     """Return the address of Anthropic's API, without a trailing path."""
-    address = judge.api_base or os.environ.get("ANTHROPIC_BASE_URL")
-    address = (
-        address or os.environ.get("ANTHROPIC_API_BASE") or "https://api.anthropic.com"
-    )
+    variables = map(os.environ.get, ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"))
+    given = filter(None, (judge.api_base, *variables))
+    address = next(given, "https://api.anthropic.com")
     check_address(address)
-    return address.rstrip("/").removesuffix("/messages").removesuffix("/v1").rstrip("/")
-
-
-def _no_batch_api(model: str) -> str:
-    if bare := re.match(r"(claude-)|gpt-|o[134]", model):
-        suggestion = f"{'anthropic' if bare[1] else 'openai'}/{model}"
-        by_provider = "batches go by the provider, which stands before the name; did you mean {model:{name}}?"
-        return Sentence(by_provider, name=suggestion)
-    return Sentence(
-        "only openai/… and anthropic/… are asked in batches, and endpoints with a batch API like OpenAI's, "
-        "with {api_base:URL}; for any other way to ask, {file}",
-        file=FILE_ALTERNATIVE,
-    )
+    return cut_address(address).removesuffix("/v1")
