@@ -45,8 +45,6 @@ _LOG_INTERVAL = 30.0
 """Seconds between two progress lines where there is no terminal."""
 _REDRAW_INTERVAL = 0.1
 """Seconds between two drawings of the lines on a terminal, at least."""
-_SMOOTHING = 60.0
-"""Seconds after which a group counts a third in the rate."""
 _LEAST_BAR = 18
 """Columns of the bar, and of the percentage before it, at least."""
 _COUNTER_DELAY = 1.0
@@ -70,9 +68,9 @@ class Console(Observer):
         self.problems = self._failures = 0
         self._printed, self._waits_for = set[str](), set[str]()
         self._bars: tuple[tqdm[Any], tqdm[Any]] | None = None
-        self._began = self._drawn = self._last = time.monotonic()
+        self._began = self._asked_since = self._drawn = self._last = time.monotonic()
         self._total: int | None = None
-        self._facts, self._rate = list[str](), _Rate()
+        self._facts = list[str]()
         self.summary = Summary()
         """The counts of the run, as they are known by now."""
 
@@ -102,8 +100,8 @@ class Console(Observer):
 
     def started(self, groups: int | None) -> None:
         """Note the number of groups, and draw the lines in mode `bar`."""
-        self._total, self._began = groups, time.monotonic()
-        self._rate = _Rate(self._began)
+        self._total = groups
+        self._began = self._asked_since = time.monotonic()
         if self._mode == "bar" and self._bars is None:
             from tqdm import tqdm
 
@@ -130,11 +128,11 @@ class Console(Observer):
     def tick(self, summary: Summary, status: Status) -> None:
         """Draw the lines again, or print one every 30 seconds."""
         self.summary = summary
-        now, asked = time.monotonic(), summary.groups - summary.kept
-        if asked or status.requests_per_minute:
-            self._rate.update(now, asked)
-        else:  # the time of cached groups before the first call is no rate
-            self._rate = _Rate(now)
+        now = time.monotonic()
+        if summary.groups == summary.kept and not status.requests_per_minute:
+            self._asked_since = (
+                now  # the time of cached groups before the first call is no rate
+            )
         self._facts = _parts(summary, status, self._total)
         if self._bars is not None:
             self._draw(now)
@@ -209,7 +207,9 @@ class Console(Observer):
         """Return the groups that are done, the time that is left or gone, and the rate; the first most."""
         from tqdm import tqdm
 
-        done, total, rate = self.summary.groups, self._total, self._rate.value
+        done, total = self.summary.groups, self._total
+        seconds = now - self._asked_since
+        rate = (done - self.summary.kept) / seconds if seconds > 0 else 0.0
         amounts = [
             f"{done} of {count(total, 'group')}" if total else count(done, "group")
         ]
@@ -263,28 +263,6 @@ class _Terminal:
 def _columns() -> int:
     """Return the columns that a line of the terminal may take."""
     return (stderr_columns() or shutil.get_terminal_size().columns) - 1
-
-
-class _Rate:
-    """Groups per second, smoothed: those of the last minute count most."""
-
-    def __init__(self, now: float = 0.0) -> None:
-        self._at, self._done = now, 0
-        self._groups = self._seconds = 0.0
-
-    def update(self, now: float, done: int) -> None:
-        """Count `done` groups in all until `now`, in seconds."""
-        faded = math.exp((self._at - now) / _SMOOTHING)
-        self._groups = self._groups * faded + done - self._done
-        self._seconds = self._seconds * faded + now - self._at
-        self._at, self._done = now, done
-
-    @property
-    def value(self) -> float | None:
-        """Return groups per second; None before the first group."""
-        return (
-            self._groups / self._seconds if self._done and self._seconds > 0 else None
-        )
 
 
 def _parts(summary: Summary, status: Status, total: int | None) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -201,32 +199,21 @@ def _is_stream(path: Path) -> bool:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file by rename, so that nobody reads a part of it; a link that stands there is not followed.
-
-    A directory may forbid that where the file itself may be written.
-    """
+    """Write a file by rename, so that nobody reads a part of it; a link that stands there is not followed."""
     if str(path) == "-":
         typer.echo(content, nl=False)
         return
     if _is_stream(path):
         path.write_bytes(content)
         return
+    file = LocalFile(str(path), compress=False, lock=False)
     try:
-        file = LocalFile(str(path), compress=False, lock=False)
-        try:
-            file.stream.write(content)
-            file.end(durable=False)
-            file.commit()
-        except OSError:
-            file.discard()
-            raise
-    except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EBUSY):
-            raise
-        with os.fdopen(
-            os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW), "wb"
-        ) as stream:
-            stream.write(content)
+        file.stream.write(content)
+        file.end(durable=False)
+        file.commit()
+    except OSError:
+        file.discard()
+        raise
 
 
 def refuse_summary(path: Path, source: str, output: str, files: Iterable[str]) -> None:
@@ -254,14 +241,6 @@ def refuse_summary(path: Path, source: str, output: str, files: Iterable[str]) -
         )
     if not path.parent.is_dir():
         raise wrong("its directory does not exist", f"mkdir -p {path.parent}")
-    inside = False
-    with suppress(UsageError):  # the run itself says why INPUT cannot be read
-        location = Location(source)
-        inside = location.many and location.listed().would_hold(Location(str(path)))
-    if inside:
-        raise wrong(
-            "lies in INPUT and would be read as a part of it", "give a place outside"
-        )
 
 
 def record_refusal(words: Mapping[str, Any], error: RulerError) -> None:

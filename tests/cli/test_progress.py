@@ -140,32 +140,6 @@ def test_rate_without_cached_groups(
     assert logged(capsys).startswith("9040 of 10000 groups, 08:00 left, 2.0 groups/s; ")
 
 
-def test_smooth_rate(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    """The rate is that of the last minutes: a pause of two seconds hardly moves it, a slower judge does."""
-    console, done = Console("log", "in.jsonl"), 0
-    console.started(None)
-
-    def after(seconds: int, per_second: int) -> float:
-        nonlocal done
-        for _ in range(seconds):
-            clock.now += 1
-            done += per_second
-            console.tick(Summary(groups=done), BUSY)
-        clock.now += 30
-        console.tick(Summary(groups=done + 30 * per_second), BUSY)
-        done += 30 * per_second
-        rate = re.search(r"([\d.]+) groups/s", logged(capsys))
-        assert rate
-        return float(rate[1])
-
-    assert after(100, 10) == pytest.approx(10, abs=0.2)
-    for _ in range(2):
-        clock.now += 1
-        console.tick(Summary(groups=done), BUSY)
-    assert 9 < after(30, 10) < 10
-    assert after(300, 2) == pytest.approx(2, abs=0.2)
-
-
 def test_wait_of_unknown_length(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:

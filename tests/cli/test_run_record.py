@@ -108,25 +108,6 @@ def test_end_by_a_bug(
     assert summary["stopped"] == "ValueError: it broke on [key]"
 
 
-def test_argument_as_summary(ruler: Ruler, tmp_path: Path) -> None:
-    """An argument that --summary takes by mistake is not replaced, and none is written inside INPUT."""
-    before = write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)]).read_bytes()
-    for line in (
-        "score --summary in.jsonl out.jsonl",
-        "score in.jsonl out.jsonl --summary in.jsonl -m offline",
-        "score in.jsonl out.jsonl --summary in.jsonl --passes x",
-    ):
-        assert ruler(*line.split()).returncode == 2
-        assert (tmp_path / "in.jsonl").read_bytes() == before
-    (tmp_path / "dumps").mkdir()
-    (tmp_path / "in.jsonl").rename(tmp_path / "dumps" / "in.jsonl")
-    done = ruler(
-        "score", "dumps", "out.jsonl", "-m", "offline", "--summary", "dumps/sum.json"
-    )
-    assert (done.returncode, "lies in INPUT" in done.stderr) == (2, True)
-    assert [one.name for one in (tmp_path / "dumps").iterdir()] == ["in.jsonl"]
-
-
 @pytest.mark.parametrize(
     ("source", "output", "more"),
     [
@@ -198,22 +179,6 @@ def test_link(ruler: Ruler, tmp_path: Path) -> None:
     assert not (tmp_path / "sum.json").is_symlink()
 
 
-def test_no_rename(
-    ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file that cannot be replaced, as one that is mounted, is written in its place."""
-
-    def refuse(*_: object) -> NoReturn:
-        raise OSError(errno.EBUSY, "busy")
-
-    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    (tmp_path / "sum.json").write_text(YESTERDAY)
-    monkeypatch.setattr("ruler_cli.files.atomic.LocalFile.commit", refuse)
-    assert ruler(*OFFLINE.replace("out.jsonl", "-").split()).returncode == 0
-    assert summary_of(tmp_path / "sum.json")["exit_code"] == 0
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["in.jsonl", "sum.json"]
-
-
 def test_cannot_be_written(
     ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +188,7 @@ def test_cannot_be_written(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    monkeypatch.setattr("ruler_cli.cli.summary._replace", refuse)
+    monkeypatch.setattr("ruler_cli.cli.run_record._replace", refuse)
     done = ruler(*OFFLINE.split())
     assert (done.returncode, (tmp_path / "out.jsonl").exists()) == (2, False)
     sentence = "ruler: --summary sum.json: cannot be written: No space left on device"
