@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.files.sample import SampleWeight
 from ruler_cli.judges.pricing import ModelInfo, Price
 from ruler_cli.pool.budget import Estimates
 from ruler_cli.prompting.prompt import (
@@ -32,6 +31,7 @@ from ruler_cli.runs.estimate import (
     Totals,
 )
 from ruler_cli.runs.estimate import estimate as estimate_all
+from ruler_cli.runs.sample import SampleWeight
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group
 from tests.values import group, talk

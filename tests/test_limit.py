@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.input import open_input
+from ruler_cli.formats.input import open_input
 from ruler_cli.runs.file import RunResult
 from ruler_cli.settings.models import InputSettings, shard_of
 from tests.conftest import Ruler, group, read, rollout, write
@@ -89,11 +89,10 @@ def test_reads_no_further(tmp_path: Path) -> None:
     lines = write(
         tmp_path / "lines.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(50)]
     )
-    rest = "; leave it out for all of them"
-    cut = ["limit=3: only the first 3 groups" + rest]
+    cut = ["limit=3: the first 3 groups only"]
     assert opened(lines, limit=3) == (["g0", "g1", "g2"], 3, cut)
     rows = write(tmp_path / "rows.jsonl", laid([2] * 50, "adjacent"))
-    whole = ["limit=3: only the first 3 of 50 groups" + rest]
+    whole = ["limit=3: the first 3 of 50 groups only"]
     assert opened(rows, limit=3) == (["g0", "g1", "g2"], 100, whole)
     assert opened(rows, limit=3, grouping="consecutive") == (
         ["g0", "g1", "g2"],
@@ -103,7 +102,7 @@ def test_reads_no_further(tmp_path: Path) -> None:
     apart = write(tmp_path / "apart.jsonl", laid([1, 2, 1], "scattered"))
     with pytest.raises(UsageError, match="are one group with others between"):
         opened(apart, limit=1, grouping="consecutive")
-    assert opened(rows, limit=1)[2] == ["limit=1: only the first of 50 groups" + rest]
+    assert opened(rows, limit=1)[2] == ["limit=1: the first 1 of 50 groups only"]
     assert opened(rows, limit=50)[2] == []
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_bytes(lines.read_bytes() + b"no JSON\n")
@@ -142,7 +141,7 @@ def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
         "b",
     ]
     assert done.stderr.count("--limit") == 1
-    assert "--limit 2: only the first 2 groups; leave it out" in done.stderr
+    assert "--limit 2: the first 2 groups only" in done.stderr
     rows = "".join(json.dumps(row) + "\n" for row in laid([2, 3, 2], "scattered"))
     scattered = ("--grouping", "scattered", "--limit", "2")
     done = ruler("score", "-", "-", "-m", "offline", *scattered, stdin=rows)
@@ -207,7 +206,7 @@ def test_other_commands(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", laid([2] * 9, "scattered"))
     done = ruler("check", "in.jsonl", "--limit", "4")
     assert (done.stdout.count("--limit"), done.stderr) == (1, "")
-    assert "--limit 4: only the first 4 of 9 groups; " in done.stdout
+    assert "--limit 4: the first 4 of 9 groups only" in done.stdout
     facts = json.loads(ruler("check", "in.jsonl", "--limit", "4", "--json").stdout)
     assert (
         facts["groups"],

@@ -153,9 +153,8 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         )
         done = stage.run(passes=2)
     assert isinstance(done.stopped, OutputError)
-    assert (
-        "a temporary file cannot be written: No space left on device; make room"
-        in str(done.stopped)
+    assert "cannot write a temporary file: No space left on device; make room" in str(
+        done.stopped
     )
     assert not (tmp_path / "out.jsonl").exists()
     assert stage.run(passes=2).summary.complete

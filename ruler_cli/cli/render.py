@@ -44,7 +44,8 @@ from ruler_cli.cli.progress import Console
 from ruler_cli.cli.signals import run_cancellable
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
-from ruler_cli.files.atomic import create_file, write_errors
+from ruler_cli.files.atomic import create_file
+from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.options import Options
@@ -113,15 +114,14 @@ def command(
 
 
 def _run(options: Options, source: str, requests: str) -> int:
-    from ruler_cli.files.file_names import refuse_output_name
-    from ruler_cli.files.output import refuse_clashes
+    from ruler_cli.files.output import refuse_clashes, refuse_name
     from ruler_cli.judges.resolve import cached_only
     from ruler_cli.runs.batch.missing_requests import render_missing
     from ruler_cli.runs.batch.request_files import names_for, request_line, target_of
 
     settings = score_settings(options, source, requests)
     source, output = settings.input.source, settings.output
-    refuse_output_name(source, requests, "requests are JSON lines", other=(".json",))
+    refuse_name(requests, ".json")
     refuse_clashes(source, output)
     if source != "-" and Location(source).same(output):
         raise UsageError("is INPUT", "give another name", place=output)
@@ -136,11 +136,11 @@ def _run(options: Options, source: str, requests: str) -> int:
             stack.callback(file.discard)
 
         def write(judge: int, key: bytes, request: Request) -> None:
-            with write_errors(names[judge]):
+            with writing(names[judge]):
                 files[judge].stream.write(lines[judge](key, request))
 
         rendered = run_cancellable(lambda: render_missing(settings, write, console))
-        with write_errors(output):
+        with writing(output):
             for file in files:
                 file.end()
             for file in files:

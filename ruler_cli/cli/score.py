@@ -261,7 +261,7 @@ def _refuse_run(settings: ScoreSettings) -> None:
     from ruler_cli.runs.file import refuse_settings_of_run
 
     refuse_settings_of_run(settings)
-    refuse_output(settings.input.source, settings.output)
+    refuse_output(settings.output)
     failed_path(settings)
 
 
@@ -383,7 +383,7 @@ def _judge_here(
 def _judge_on_ray(
     settings: ScoreSettings, options: Options, record: RunRecord
 ) -> RunResult:
-    from ruler_cli.files.output import open_output
+    from ruler_cli.files.output import Output
     from ruler_cli.judges.resolve import ResolvedJudge
     from ruler_cli.runs.cluster import ray_session, score_on_ray
     from ruler_cli.runs.file import resolve_judges
@@ -392,7 +392,7 @@ def _judge_on_ray(
     embedded = (isinstance(judge, ResolvedJudge) and judge.embedded for judge in judges)
     if settings.cached_only or all(embedded):  # there is no call for a worker to make
         return _judge_here(settings, options, record)
-    with open_output(settings.input.source, settings.output):
+    with Output(settings.output):
         pass  # fails now if it cannot be written
     workers = options.ray_workers or _WORKERS
     with ray_session(options.ray_address, workers) as ray:

@@ -30,7 +30,7 @@ from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
-    from ruler_cli.files.input import Input
+    from ruler_cli.formats.input import Input
     from ruler_cli.results.select import Keep
 
 

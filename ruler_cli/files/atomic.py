@@ -8,20 +8,18 @@ A process that is killed leaves at most parts of an upload, which the store's ow
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import io
 import os
-import shlex
 import stat
 import sys
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.compression import compressed
+from ruler_cli.files.error_map import creating
 from ruler_cli.files.location import Location
 from ruler_cli.files.remote import RemoteStore, access_denied, storage_errors
 
@@ -49,7 +47,7 @@ class PassThrough:
     def __init__(self, name: str) -> None:
         """Open it; UsageError if stdout is closed, OSError if it cannot be written."""
         if name == "-" and sys.stdout is None:
-            raise UsageError("-: stdout is closed; give a file name")
+            raise UsageError("stdout is closed", "give a file name", place="-")
         self.may_block = name == "-"
         file = sys.stdout.buffer if self.may_block else Path(name).open("wb")  # noqa: SIM115 - `close`
         self._file = cast(BinaryIO, file)
@@ -121,9 +119,8 @@ class LocalFile(PassThrough):
     def commit(self) -> None:
         """Rename the file to its name; call it after `end`. OutputError if another file took its place."""
         if self._lock and not _is_at(self.partial, self._file.fileno()):
-            raise OutputError(
-                f"{self.partial}: was removed or replaced during the run; run it again"
-            )
+            problem = "was removed or replaced during the run"
+            raise OutputError(problem, "run it again", place=str(self.partial))
         self.partial.replace(self._target)
         self._file.close()
 
@@ -188,9 +185,8 @@ def _lock(fd: int, name: str) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
-        raise UsageError(
-            f"{name}: another run is writing it; wait for that run or give another OUTPUT"
-        ) from None
+        remedy = "wait for that run, or give another OUTPUT"
+        raise UsageError("another run is writing it", remedy, place=name) from None
 
 
 class RemoteFile(io.RawIOBase):
@@ -206,19 +202,15 @@ class RemoteFile(io.RawIOBase):
         self._done = True  # until there is something to discard
         self._public, self._system, self._path = store.public, store.system, store.path
         if self._public.endswith("/"):
-            raise UsageError(
-                f"{self._public}: is a directory; give the address of a file, or `-` for stdout"
-            )
+            remedy = "give the address of a file, or `-` for stdout"
+            raise UsageError("is a directory", remedy, place=self._public)
         protocols = self._system.protocol
         protocols = {protocols} if isinstance(protocols, str) else set(protocols)
-        self._held_back, self._on_close = (
-            bool(protocols & _HELD_BACK),
-            "hf" in protocols,
-        )
-        self._staged = self._path + ".partial" * (
-            not self._held_back and not self._on_close
-        )
-        with storage_errors(f"{self._public}: cannot be written"):
+        self._held_back = bool(protocols & _HELD_BACK)
+        self._on_close = "hf" in protocols
+        at_once = self._held_back or self._on_close
+        self._staged = self._path if at_once else f"{self._path}.partial"
+        with storage_errors(self._public, "cannot be written: "):
             if self._held_back:
                 self._probe()
             self._file: Any = self._system.open(
@@ -246,8 +238,8 @@ class RemoteFile(io.RawIOBase):
             return bool(self._system.exists(self._path))
 
     def _errors(self) -> AbstractContextManager[None]:
-        advice = "; what was paid for is kept, run again"
-        return storage_errors(f"{self._public}: cannot be written", OutputError, advice)
+        problem, remedy = "cannot be written: ", "; then run again"
+        return storage_errors(self._public, problem, OutputError, remedy)
 
     def writable(self) -> bool:
         """Return True."""
@@ -317,55 +309,12 @@ def create_file(location: Location) -> WritableFile:
     if location.remote:
         return RemoteFile(location.store())
     name = location.name
-    with open_errors(location):
+    with creating(name, location.real):
         path = Path(name)
         if location.stream:
             return PassThrough(name)
         if path.is_dir():
-            raise UsageError(
-                f"{name}: is a directory; give a file name, or `-` for stdout"
-            )
-        return (
-            PassThrough(name)
-            if path.exists() and not path.is_file()
-            else LocalFile(name)
-        )
-
-
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@contextlib.contextmanager
-def write_errors(name: str, note: str = "") -> Iterator[None]:
-    """Turn an error of writing `name` into an OutputError; a pipe without a reader stays one."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        first = "make room, then " if error.errno in _DISK_FULL else ""
-        reason = f"cannot be written: {error.strerror}"
-        raise OutputError(reason, f"{note}{first}run again", place=name) from None
-
-
-@contextlib.contextmanager
-def open_errors(location: Location) -> Iterator[None]:
-    """Turn an error of opening a place for writing into a UsageError with the way out."""
-    try:
-        yield
-    except FileNotFoundError:
-        folder = Path(location.name).parent
-        folder = location.real.parent if folder.is_dir() else folder  # by a link
-        if folder.is_dir():
-            raise UsageError(
-                f"{location.name}: cannot be written there; give another name"
-            ) from None
-        advice = f"create it with: mkdir -p {shlex.quote(str(folder))}"
-        raise UsageError(
-            f"{location.name}: its directory does not exist; {advice}"
-        ) from None
-    except OSError as error:
-        advice = "give another name, or `-` for stdout"
-        raise UsageError(
-            f"{location.name}: cannot be written: {error.strerror}; {advice}"
-        ) from None
+            remedy = "give a file name, or `-` for stdout"
+            raise UsageError("is a directory", remedy, place=name)
+        special = path.exists() and not path.is_file()
+        return PassThrough(name) if special else LocalFile(name)

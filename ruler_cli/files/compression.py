@@ -1,85 +1,81 @@
-"""Compressed bytes ↔ lines: a reader knows gzip and Zstandard by the first bytes, a writer by the name."""
+"""Compressed bytes ↔ text: a reader knows gzip and Zstandard by the first bytes, a writer by the name."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import itertools
 import os
-import shlex
+import re
 import sys
-import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from typing import Any, BinaryIO, cast
 
-from ruler_cli.errors import UsageError
-from ruler_cli.files.foreign import HEAD, refuse_foreign
-from ruler_cli.types import Line
+from ruler_cli.errors import ForeignError, UsageError
+from ruler_cli.files.error_map import reading
 
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
 
+__all__ = [
+    "BOM",
+    "BUFFER",
+    "GZIP_MAGIC",
+    "ZSTD_MAGIC",
+    "compressed",
+    "decompressed",
+    "from_file",
+    "zstd",
+]
+
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-PARQUET_MAGIC = b"PAR1"
-ZIP_MAGIC = b"PK\x03\x04"
-_BUFFER = 1 << 18
-_HEAD = 64
-"""Bytes that are yielded of a line that is too long."""
+BUFFER = 1 << 18
 BOM = b"\xef\xbb\xbf"
+_HEAD = 512
+"""Bytes that show if a file is text."""
+_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{](?!\0)")
+"""Text that begins as JSON; zeros behind its records are left by a crash while it was written."""
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
+_HIDDEN_TEXT = re.compile(rb"BZh|\xfd7zXZ|\xff\xfe|\xfe\xff|\0*[\[{]\0|\0+[\[{]")
+"""First bytes of bzip2, xz, UTF-16 and UTF-32: there may be records inside."""
 
 
 def compressed(name: str, stream: BinaryIO) -> BinaryIO:
     """Wrap a stream for writing by the ending of the name: .gz, .zst, anything else plain."""
     if name.endswith(".gz"):
-        return cast(
-            BinaryIO, gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename="")
-        )
-    if name.endswith(".zst"):
-        file = zstd.ZstdFile(stream, "wb")
-        file.write(
-            b""
-        )  # else a file of no records would have no frame, which other programs call damaged
+        file = gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename="")
         return cast(BinaryIO, file)
+    if name.endswith(".zst"):
+        frames = zstd.ZstdFile(stream, "wb")
+        # else a file of no records would have no frame, which other programs call damaged
+        frames.write(b"")
+        return cast(BinaryIO, frames)
     return stream
 
 
 def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
-    """Return a stream of the text, whatever its compression; UsageError if it is no text."""
-    text: io.BufferedReader[Any] = stream
-    with readable(name):
-        head = stream.peek(HEAD)[:HEAD]
+    """Return a stream of the text, whatever its compression; UsageError if it is no text.
+
+    ForeignError if there can be no records inside.
+    """
+    text = stream
+    with reading(name):
+        head = stream.peek(_HEAD)[:_HEAD]
         if head.startswith(GZIP_MAGIC):
-            text = io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER)
+            text = io.BufferedReader(gzip.GzipFile(fileobj=stream), BUFFER)
         elif head.startswith(ZSTD_MAGIC):
-            text = io.BufferedReader(zstd.ZstdFile(stream, "rb"), _BUFFER)
+            text = io.BufferedReader(zstd.ZstdFile(stream, "rb"), BUFFER)
         if text is not stream:
-            head = text.peek(HEAD)[:HEAD]
-    refuse_foreign(name, head)
+            head = text.peek(_HEAD)[:_HEAD]
+    if _CONTROL.search(head) and not _JSON.match(head):
+        kind = UsageError if _HIDDEN_TEXT.match(head) else ForeignError
+        raise kind(
+            f"is neither text nor a known container (it begins with {head[:8]!r})",
+            "convert it to JSON lines",
+            place=name,
+        )
     return cast(BinaryIO, text)
-
-
-@contextmanager
-def readable(name: str) -> Iterator[None]:
-    """Turn errors of decompressing and reading into a UsageError with the way out."""
-    try:
-        yield
-    except (EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:
-        if "too much memory" in str(error):  # of libzstd, which has no class for it
-            raise UsageError(
-                f"{name}: its Zstandard window is larger than the 128 MiB that are read; compress it again: "
-                f"zstd -dc --long=31 {shlex.quote(name)} | zstd > NEW.zst"
-            ) from None
-        raise UsageError(
-            f"{name}: the compressed data is damaged or cut off ({error}); compress it again, or "
-            "pipe what can be unpacked into `ruler score -`"
-        ) from None
-    except OSError as error:
-        raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
 
 
 class _FileReader(io.RawIOBase):
@@ -100,37 +96,4 @@ class _FileReader(io.RawIOBase):
 
 def from_file(fd: int) -> io.BufferedReader[_FileReader]:
     """Read a regular file from its first byte on; other readers may use the same descriptor."""
-    return io.BufferedReader(_FileReader(fd), _BUFFER)
-
-
-def lines(
-    name: str, stream: BinaryIO, most: int, first: Iterable[bytes] = ()
-) -> Iterator[Line]:
-    """Yield every line that is not blank, split at LF only (U+2028 and U+0085 are text).
-
-    `first` are lines that were read from the stream already. Of a line of more than `most` bytes only the
-    beginning is yielded, and the rest is read without being held.
-    """
-    offset = 0
-    read = iter(partial(stream.readline, most + 2), b"")
-    with readable(name):
-        for number, whole in enumerate(itertools.chain(first, read), 1):
-            start = offset
-            offset += len(whole)
-            raw = whole[:-1] if whole.endswith(b"\n") else whole
-            if len(raw) > most:
-                size, head, last, whole = len(raw), raw[:_HEAD], whole[-1:], b""  # noqa: PLW2901 - frees it
-                raw = b""
-                while last and not last.endswith(b"\n"):
-                    last = stream.readline(_BUFFER)
-                    offset += len(last)
-                    size += len(last.removesuffix(b"\n"))
-                yield Line(number, start, head, skipped=size)
-                continue
-            if number == 1 and raw.startswith(BOM):
-                raw, start = raw[3:], start + 3
-            if raw and not raw.isspace():
-                yield Line(number, start, raw)
-
-
-__all__ = ["BOM", "GZIP_MAGIC", "PARQUET_MAGIC", "ZIP_MAGIC", "ZSTD_MAGIC", "zstd"]
+    return io.BufferedReader(_FileReader(fd), BUFFER)

@@ -3,8 +3,7 @@
 A conversation may be a file of messages, or a line that is a list of them; an agent's session is a file
 of events; a trace is all spans with one id, anywhere in the file. The record holds the events' own bytes:
 `{"file": …, "folder": …, "events": [event, …]}`, `{"trace_id": …, "spans": […]}`, `{"messages": LINE}`. An
-event that is no JSON object, such as a torn last line, becomes text and spoils no other event. Such an INPUT
-is not written again in its own shape.
+event that is no JSON object, such as a torn last line, becomes text and spoils no other event.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import io
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import PurePath
@@ -21,11 +20,12 @@ from typing import Any
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files import event_kinds as kinds
 from ruler_cli.files.container import Container
+from ruler_cli.files.error_map import temporary
+from ruler_cli.files.event_kinds import Event
 from ruler_cli.files.parse import dump, parse, parse_value
-from ruler_cli.files.scratch import temporary_database, write_errors
+from ruler_cli.files.scratch import temporary_database
 from ruler_cli.types import Line
 
-Event = Mapping[str, Any]
 Raw = bytes | int
 """The bytes of an event or a record; of one that is larger than the bound, only its size."""
 
@@ -36,6 +36,8 @@ _RECORD_MEMBERS = frozenset(
      "completion", "completions", "response", "responses", "chosen", "rejected", "ruler")
 )  # fmt: skip
 """Members that make an object a record, and no event, whatever else it holds."""
+_UNREADABLE = {"messages": ("role", "content"), "conversations": ("from", "value")}
+"""Members of a message that is made of a line which cannot be read: the speaker, and the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class EventRule:
     events may be of further kinds. `split` returns the events of a line that holds several.
     """
 
-    matches: Callable[[Event], bool]
+    matches: kinds.Matches
     member: str
     key: Callable[[Event], str | None] | None = None
     key_name: str = ""
@@ -56,7 +58,7 @@ class EventRule:
 
 
 def _messages(
-    matches: Callable[[Event], bool], member: str = "messages"
+    matches: kinds.Matches, member: str = "messages"
 ) -> tuple[EventRule, EventRule]:
     """Make two rules: for messages that name one of many conversations, and for the one of a file."""
     named = EventRule(
@@ -71,14 +73,11 @@ def _messages(
 
 RULES = (
     *_messages(kinds.is_message),
-    *_messages(
-        lambda event: isinstance(event.get("from"), str) and "value" in event,
-        "conversations",
-    ),
-    *(
-        EventRule(matches, "events", most=True)
-        for matches in (kinds.is_claude, kinds.is_codex, kinds.is_gemini, kinds.is_pi)
-    ),
+    *_messages(kinds.is_sharegpt, "conversations"),
+    EventRule(kinds.is_claude, "events", most=True),
+    EventRule(kinds.is_codex, "events", most=True),
+    EventRule(kinds.is_gemini, "events", most=True),
+    EventRule(kinds.is_pi, "events", most=True),
     EventRule(kinds.is_opencode, "messages"),
     EventRule(kinds.is_openhands, "events"),
     *_messages(kinds.is_autogen),
@@ -105,30 +104,26 @@ def assemble_rollouts(container: Container, file: str, stack: ExitStack) -> Cont
 
     `file` is the file's name for the record, relative to INPUT; empty if it has none.
     """
-    first: list[Event] = []
-    lists = 0
-    try:
+    first, lists = list[Event](), 0
+    with suppress(UsageError):  # a reader of the records raises it again
         for number, line in enumerate(container.records(), 1):
             event = _event(line.raw)
-            lists += event is None and _list_member(line.raw) is not None
-            first += [] if event is None else [event]
-            if number == _SAMPLE or (
-                number == 1 and not lists and _rule(first) is None and first
-            ):
+            if event is not None:
+                first.append(event)
+            elif _list_member(line.raw) is not None:
+                lists += 1
+            unknown = number == 1 and first and _rule(first) is None
+            if unknown or number == _SAMPLE:
                 break
-    except UsageError:
-        pass  # a reader of the records raises it again
-    rule = None if lists else _rule(first)
-    if lists and not first:
-        return AssembledRollouts(
-            container, container.unit, partial(_from_lists, container)
-        )
+    if lists:
+        listed = partial(_from_lists, container)
+        return container if first else AssembledRollouts(container, "", listed)
+    rule = _rule(first)
     if rule is None:
         return container
     if rule.key is None:
-        return AssembledRollouts(
-            container, "rollout", partial(_from_file, container, rule, file)
-        )
+        whole = partial(_from_file, container, rule, file)
+        return AssembledRollouts(container, "rollout", whole)
     read = cache(partial(_read_keyed, container, rule, stack))
     keyed = partial(_from_keyed, read, rule, file, container.most)
     return AssembledRollouts(container, "rollout", keyed)
@@ -163,11 +158,7 @@ def _list_member(raw: bytes) -> str | None:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         return None
     rule = _rule(items[:_SAMPLE])
-    return (
-        rule.member
-        if rule is not None and rule.member in ("messages", "conversations")
-        else None
-    )
+    return rule.member if rule is not None and rule.member in _UNREADABLE else None
 
 
 class AssembledRollouts(Container):
@@ -181,7 +172,7 @@ class AssembledRollouts(Container):
     ) -> None:
         """`assemble` yields the number and the bytes of each record, again each time."""
         super().__init__(source.name, source.most)
-        self.unit, self._assemble = unit, assemble
+        self.unit, self._assemble = unit or source.unit, assemble
 
     def records(self) -> Iterator[Line]:
         """Yield every record, with offsets as if they were written one after another."""
@@ -198,14 +189,11 @@ class AssembledRollouts(Container):
 def _from_lists(container: Container) -> Iterator[tuple[int, Raw]]:
     """Yield a record for every list of messages; any other record as it is, to be reported."""
     for line in container.records():
-        if line.skipped:
-            yield line.number, line.skipped
-            continue
-        member = _list_member(line.raw)
-        yield (
-            line.number,
-            line.raw if member is None else b'{"%s": %s}' % (member.encode(), line.raw),
-        )
+        member = None if line.skipped else _list_member(line.raw)
+        if member is None:
+            yield line.number, line.skipped or line.raw
+        else:
+            yield line.number, b'{"%s": %s}' % (member.encode(), line.raw)
 
 
 def _from_file(
@@ -215,10 +203,12 @@ def _from_file(
 
     def events() -> Iterator[Raw]:
         for line in container.records():
-            readable = line.skipped or _event(line.raw) is not None
-            yield line.skipped or (
-                line.raw if readable else _unreadable(line.raw, rule.member)
-            )
+            if line.skipped:
+                yield line.skipped
+            elif _event(line.raw) is None:
+                yield _unreadable(line.raw, rule.member)
+            else:
+                yield line.raw
 
     yield 1, _record(_file_members(file), rule.member, events(), container.most)
 
@@ -229,15 +219,22 @@ def _from_keyed(
     """Yield every rollout of a file that holds many, in the order of their first events."""
     db = read()
     for number, key in db.execute("SELECT number, key FROM rollout ORDER BY number"):
-        rows = db.execute(
-            "SELECT raw FROM event WHERE rollout = ? ORDER BY id", (number,)
-        )
-        events = (raw for (raw,) in rows)
+        events = (raw for (raw,) in db.execute(_EVENTS, (number,)))
         if key is None:
             yield number, next(events)
         else:
             head = {rule.key_name: key.decode("utf-8", "surrogatepass")}
             yield number, _record(head | _file_members(file), rule.member, events, most)
+
+
+_TABLES = (
+    "CREATE TABLE rollout (number INTEGER PRIMARY KEY, key BLOB UNIQUE)",
+    "CREATE TABLE event (id INTEGER PRIMARY KEY, rollout INT, raw BLOB)",
+)
+_EVENTS = "SELECT raw FROM event WHERE rollout = ? ORDER BY id"
+_FIND_ROLLOUT = "SELECT number FROM rollout WHERE key = ?"
+_ADD_ROLLOUT = "INSERT INTO rollout (key) VALUES (?)"
+_ADD_EVENT = "INSERT INTO event (rollout, raw) VALUES (?, ?)"
 
 
 def _read_keyed(
@@ -246,43 +243,30 @@ def _read_keyed(
     """Write all events to a temporary database; an event without a key is a rollout of its own."""
     db = temporary_database(*_TABLES, cache=2000)
     stack.callback(db.close)
-    with write_errors():
+    with temporary():
         for line in container.records():
             for raw in [line.skipped] if line.skipped else rule.split(line.raw):
-                event = None if isinstance(raw, int) else _event(raw)
-                key = (
-                    rule.key(event)
-                    if event is not None and rule.key is not None
-                    else None
-                )
-                blob = None if key is None else key.encode("utf-8", "surrogatepass")
-                row = db.execute(
-                    "SELECT number FROM rollout WHERE key = ?", (blob,)
-                ).fetchone()
-                rollout = row[0] if row else db.execute(_ADD_ROLLOUT, (blob,)).lastrowid
+                key = (_key(raw, rule),)
+                row = db.execute(_FIND_ROLLOUT, key).fetchone()
+                rollout = row[0] if row else db.execute(_ADD_ROLLOUT, key).lastrowid
                 db.execute(_ADD_EVENT, (rollout, raw))
         db.execute("CREATE INDEX by_rollout ON event (rollout, id)")
     return db
 
 
-_TABLES = (
-    "CREATE TABLE rollout (number INTEGER PRIMARY KEY, key BLOB UNIQUE)",
-    "CREATE TABLE event (id INTEGER PRIMARY KEY, rollout INT, raw BLOB)",
-)
-_ADD_ROLLOUT = "INSERT INTO rollout (key) VALUES (?)"
-_ADD_EVENT = "INSERT INTO event (rollout, raw) VALUES (?, ?)"
+def _key(raw: Raw, rule: EventRule) -> bytes | None:
+    """Return the key of an event as bytes: SQLite takes no lone surrogates in text."""
+    event = None if isinstance(raw, int) else _event(raw)
+    key = None if event is None or rule.key is None else rule.key(event)
+    return None if key is None else key.encode("utf-8", "surrogatepass")
 
 
 def _file_members(file: str) -> dict[str, str]:
     """Return the members of a record that name its file."""
+    if not file:
+        return {}
     folder = str(PurePath(file).parent)
-    return (
-        {}
-        if not file
-        else {"file": file}
-        if folder == "."
-        else {"file": file, "folder": folder}
-    )
+    return {"file": file} if folder == "." else {"file": file, "folder": folder}
 
 
 def _record(
@@ -297,20 +281,21 @@ def _record(
     for name, value in head.items():
         out.write(b"%s: %s, " % (dump(name), dump(value)))
     out.write(b"%s: [" % dump(member))
-    for number, event in enumerate(events):
+    between = b""
+    for event in events:
         size = event if isinstance(event, int) else out.tell() + len(event)
         if isinstance(event, int) or size > most:
             return size
-        out.write(b", " if number else b"")
-        out.write(event)
+        out.write(between + event)
+        between = b", "
     out.write(b"]}")
     return out.getvalue()
 
 
 def _unreadable(raw: bytes, member: str) -> bytes:
-    """Turn a line that is no JSON object into text; among messages its role is `unreadable`."""
+    """Turn a line that is no JSON object into text, or a message of the speaker `unreadable`."""
     text = raw.decode("utf-8", "replace")
-    keys = {"messages": ("role", "content"), "conversations": ("from", "value")}.get(
-        member
-    )
-    return dump(text if keys is None else {keys[0]: "unreadable", keys[1]: text})
+    if member not in _UNREADABLE:
+        return dump(text)
+    speaker, content = _UNREADABLE[member]
+    return dump({speaker: "unreadable", content: text})

@@ -1,4 +1,4 @@
-"""Annotated records → OUTPUT, lines, a list or a table by its name; unreadable lines → the failed file.
+"""Annotated records → OUTPUT, of the container that its name asks for; unreadable lines → the failed file.
 
 OUTPUT appears whole or not at all, by atomic rename; until then it is NAME.partial, which holds whole
 records only. No file of a run destroys another.
@@ -18,102 +18,79 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from hashlib import blake2b
-from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self, cast
+from typing import BinaryIO, Self
 
-from ruler_cli.errors import OutputError, Sentence, UsageError
-from ruler_cli.files.atomic import (
-    LocalFile,
-    PassThrough,
-    create_file,
-    create_new,
-    open_errors,
-    write_errors,
-)
-from ruler_cli.files.container import (
-    Container,
-    Encoder,
-    Form,
-    write_lines,
-    write_list,
-)
-from ruler_cli.files.file_names import TEXT, refuse_ending, refuse_output_name
-from ruler_cli.files.inspect_log import InspectLog, LogKind
+from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.files.atomic import LocalFile, PassThrough, create_file, create_new
+from ruler_cli.files.container import Container, Writer, kinds
+from ruler_cli.files.containers.inspect_log import InspectLogWriter
+from ruler_cli.files.containers.lines import JsonLines
+from ruler_cli.files.error_map import creating, writing
 from ruler_cli.files.location import Location
 from ruler_cli.files.scratch import Index, Place
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import Problem
 
-if TYPE_CHECKING:
-    from ruler_cli.files.parquet import Parquet
+OTHER_ENDINGS = (
+    ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".yml", ".db", ".sqlite", ".arrow", ".pkl", ".pt",
+    ".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".lz4",
+)  # fmt: skip
+"""Endings of names that promise what is never written."""
 
 
-def open_output(source: str, output: str, *, keep: bool = True) -> Output:
-    """OUTPUT of an INPUT; UsageError if its name asks for what is not written.
+def refuse_name(name: str, *others: str) -> None:
+    """Raise UsageError if a name is a directory's, or promises what is never written, or `others`."""
+    out = Location(name)
+    place = out.public
+    if place.endswith("/") or (out.local and Path(name).is_dir()):
+        inside = f"{place.rstrip('/')}/out.jsonl"
+        remedy = f"name a file in it, e.g. {inside}, or `-` for stdout"
+        raise UsageError("is a directory", remedy, place=place)
+    endings = (*OTHER_ENDINGS, *others)
+    if place != out.unpacked:
+        endings += tuple(ending for kind in kinds() for ending in kind.packed)
+    stem = out.unpacked.rpartition(".")[0]
+    if stem and out.unpacked.lower().endswith(endings):
+        problem = f"no {place.removeprefix(stem)} file is written"
+        lines = stem if stem.endswith(".jsonl") else f"{stem}.jsonl"
+        raise UsageError(problem, f"name it {lines}", place=place)
 
-    `keep`: after an error whole records stay in NAME.partial.
-    """
-    _refuse_name(source, output)
-    return Output(output, keep=keep)
 
-
-def refuse_output(source: str, output: str) -> None:
-    """Raise UsageError if OUTPUT cannot be written, as far as that shows without writing."""
-    _refuse_name(source, output)
-    location = Location(output)
+def refuse_output(name: str) -> None:
+    """Raise UsageError if OUTPUT cannot be written, as far as that shows without writing or reading."""
+    location = Location(name)
+    refuse_name(name)
+    for kind in kinds():
+        if location.unpacked.endswith(kind.endings):
+            kind.refuse_writing(location.public)
     if location.local:
-        with open_errors(location):
+        with creating(name, location.real):
             location.real.parent.stat()
-
-
-def _refuse_name(source: str, output: str) -> None:
-    refuse_output_name(source, output)
-    name = Location(output)
-    if (
-        name.unpacked.endswith((".parquet", ".eval")) and name.unpacked != name.public
-    ):  # both are compressed inside
-        raise UsageError(
-            f"{name.public}: such a file is packed already; leave out the last ending"
-        )
-    if name.unpacked.endswith(".parquet") and find_spec("pyarrow") is None:
-        raise UsageError(
-            f"{name.public}: is Parquet; install the writer with: pip install pyarrow"
-        )
-
-
-def _form_of(output: Location) -> Form:
-    """Return the form that a name asks for."""
-    if output.unpacked.endswith(".json"):
-        return "list"
-    return "table" if output.unpacked.endswith(".parquet") else "lines"
 
 
 class Output:
     """OUTPUT, open for records; use as a context and `commit` at the end."""
 
     def __init__(self, name: str, *, keep: bool = True) -> None:
-        """Open a file, an address or `-`; UsageError if it cannot be written, before anything is read."""
+        """Open a file, an address or `-`; UsageError if it cannot be written, before anything is read.
+
+        `keep`: after an error whole records stay in NAME.partial.
+        """
+        refuse_output(name)
         self._location = Location(name)
         self.name = self._path = self._location.public
-        self._form = _form_of(self._location)
         self._target = create_file(self._location)
         self.may_block = self._target.may_block
         """Tells if writing a record may block, as on stdout that is a pipe."""
-        self._keep = keep
-        self._advice = (
-            "finished groups are kept; "
-            if keep and self._target.partial is not None
-            else ""
-        )
+        self._keep = keep and self._target.partial is not None
         if isinstance(self._target, LocalFile):
             self._path = str(self._target.partial)
-        self._source = ""
-        self._table: Parquet | None = None
-        """INPUT, if it is a table, whose columns keep their types."""
-        self.log: InspectLog | None = None
+        self._source: Container | None = None
+        self._kind: type[Container] = JsonLines
+        self.log: InspectLogWriter | None = None
         """OUTPUT, if it is an Inspect log."""
         self._empty, self._done = True, False
         self._index: Index | None = None
@@ -124,32 +101,20 @@ class Output:
 
         Without `scored` records are not those of `score`, and none can be put into an Inspect log.
         """
-        self._source = container.name
-        kind = _log_kind(self._location, container) if scored else None
-        if container.log and kind:
-            self.log = InspectLog(
-                self.name, container.name, container.log, kind, self._target.stream
-            )
-            self._advice = ""
+        name, scores = self._location, container if scored else None
+        self._source = container
+        self._kind = next(k for k in kinds() if k.handles_name(name.unpacked, scores))
+        if isinstance(self._writer, InspectLogWriter):
+            self.log = self._writer
             return
-        if self._location.unpacked.endswith(".eval"):
-            what = "an .eval file is only written with the scores of an Inspect log"
-            raise UsageError(f"{self.name}: {what}; name OUTPUT .jsonl")
-        self._refuse_in_place(container)
-        if self._form == "table" and container.form == "table":
-            self._table = cast("Parquet", container)
-        if self._keep and self._form != "lines":
-            self._advice = "it has no end yet and cannot be read; "
+        keeps_form = container.rewritable and isinstance(container, self._kind)
+        if not name.stream and not keeps_form and name.same(container.name):
+            problem = f"is INPUT, and would become {self._kind.form}"
+            raise UsageError(problem, "give another OUTPUT", place=name.public)
 
-    def _refuse_in_place(self, container: Container) -> None:
-        """Raise UsageError if OUTPUT is INPUT and would not keep its form."""
-        name = self._location
-        if name.stream or not name.same(container.name) or container.form == self._form:
-            return
-        forms = {"lines": "JSON lines", "list": "a JSON list", "table": "Parquet"}
-        raise UsageError(
-            f"{name.public}: is INPUT, and would become {forms[self._form]}; give another OUTPUT"
-        )
+    @cached_property
+    def _writer(self) -> Writer:
+        return self._kind.writer(self._target.stream, self.name, self._source)
 
     def keep_order(self, index: Index) -> None:
         """Write records in the order of `index`, which keeps those that wait for their turn."""
@@ -164,13 +129,13 @@ class Output:
         An empty body is a record that is left out. A pipe gets all of them at once.
         """
         written = 0
+        if self._index is not None:
+            records = self._in_turn(self._index, records)
         with self._errors():
-            for number, record in (
-                records if self._index is None else self._in_turn(self._index, records)
-            ):
+            for number, record in records:
                 if record:
                     self._empty = False
-                    self._encoder.put(number, record)
+                    self._writer.put(number, record)
                     written += 1
             if type(self._target) is PassThrough:
                 self._target.stream.flush()
@@ -182,10 +147,12 @@ class Output:
         """Keep the records on disk, and yield what has its turn."""
         for number, record in records:
             index.keep(number, record)
-        while (
-            self._next is not None and (ready := index.take(self._next[0])) is not None
-        ):
-            yield self._next[0], ready
+        while self._next is not None:
+            number = self._next[0]
+            ready = index.take(number)
+            if ready is None:
+                return
+            yield number, ready
             self._next = next(self._order, None)
 
     @property
@@ -196,7 +163,7 @@ class Output:
     def commit(self) -> None:
         """Make OUTPUT appear; OutputError if it does not."""
         with self._errors():
-            self._encoder.end()
+            self._writer.end()
             self._target.end()
             self._target.commit()
         self._done = True
@@ -211,53 +178,31 @@ class Output:
         tb: TracebackType | None,
     ) -> None:
         """Close; without `commit` whole records stay in .partial files if they are to be kept."""
-        target = self._target
         if self._done:
             return
         # an error of the context counts for more
-        with (
-            contextlib.suppress(OSError),
-            contextlib.nullcontext() if error else self._errors(),
-        ):
-            if self._empty or self.log or target.partial is None or not self._keep:
-                target.discard()
-                return
-            try:
-                # a list or a table gets its end, so that it can be read; damage of INPUT was reported
-                with contextlib.closing(target), contextlib.suppress(UsageError):
-                    self._encoder.end()
-            finally:
-                lines = self._form == "lines"
-                if isinstance(target, LocalFile) and target.plain and lines:
-                    _cut_torn(target.partial)
+        errors = contextlib.suppress(OSError) if error else self._errors()
+        with errors:
+            if self._empty or self.log or not self._keep:
+                self._target.discard()
+            else:
+                self._close_partial()
 
-    @cached_property
-    def _encoder(self) -> Encoder | InspectLog:
-        """The encoder, made with the first record, when all of INPUT is known."""
-        if self.log:
-            return self.log
-        stream = self._target.stream
-        if self._form == "lines":
-            return Encoder(self._source, write_lines(stream))
-        if self._form == "list":
-            return Encoder(self._source, write_list(stream))
-        from ruler_cli.files.parquet import write_table
-
-        return Encoder(self._source, write_table(stream, self._source, self._table))
+    def _close_partial(self) -> None:
+        """Give a list or a table its end, so that it can be read; cut a torn line off."""
+        target = self._target
+        try:
+            # damage of INPUT was reported
+            with contextlib.closing(target), contextlib.suppress(UsageError):
+                self._writer.end()
+        finally:
+            plain = isinstance(target, LocalFile) and target.plain
+            if target.partial is not None and plain and self._kind is JsonLines:
+                _cut_torn(target.partial)
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
-        return write_errors(self._path, self._advice)
-
-
-def _log_kind(output: Location, container: Container) -> LogKind | None:
-    """Return the kind of Inspect log that OUTPUT's name asks for; None if it is to be something else."""
-    if container.log is None or output.as_lines:
-        return None
-    kinds: dict[str, LogKind] = {".eval": "eval", ".json": "json"}
-    return next(
-        (kind for ending, kind in kinds.items() if output.unpacked.endswith(ending)),
-        None,
-    )
+        kept = self._keep and self._kind is JsonLines
+        return writing(self._path, "finished groups are kept; " if kept else "")
 
 
 class FailedFile:
@@ -277,13 +222,13 @@ class FailedFile:
         """Append one line, unless an earlier run did or the problem has no bytes."""
         if self.path is None or not problem.raw:
             return
-        with self._errors():
+        with writing(str(self.path)):
             self._file = self._file or self._open(self.path)
-            raw = problem.raw.replace(
-                b"\n", b" "
-            )  # a record of a document may lie over several lines
-            if self._earlier[_digest(raw)]:
-                self._earlier[_digest(raw)] -= 1
+            # a record of a document may lie over several lines
+            raw = problem.raw.replace(b"\n", b" ")
+            digest = _digest(raw)
+            if self._earlier[digest]:
+                self._earlier[digest] -= 1
                 return
             self._file.write(raw + b"\n")
             self.written += 1
@@ -292,7 +237,7 @@ class FailedFile:
         """Bring the lines to disk; call it before OUTPUT appears, so that every line is in one of them."""
         file, self._file = self._file, None
         if file is not None:
-            with self._errors(), file:
+            with writing(str(self.path)), file:
                 file.flush()
                 if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     os.fsync(file.fileno())
@@ -300,32 +245,20 @@ class FailedFile:
     def _open(self, path: Path) -> BinaryIO:
         last = b"\n"
         if path.is_file():
-            with path.open(
-                "rb"
-            ) as stream:  # verbatim: a line may begin as if it were compressed
+            # verbatim: a line may begin as if it were compressed
+            with path.open("rb") as stream:
                 for last in stream:
                     self._earlier[_digest(last.removesuffix(b"\n"))] += 1
-                stream.seek(0)
-                if (
-                    os.fstat(stream.fileno()).st_nlink > 1
-                ):  # another name of it, such as a backup, stays
+                if os.fstat(stream.fileno()).st_nlink > 1:
+                    # another name of it, such as a backup, stays
+                    stream.seek(0)
                     with os.fdopen(create_new(path), "wb") as copy:
                         shutil.copyfileobj(stream, copy)
         no_link = 0 if _is_device(path) else os.O_NOFOLLOW
-        file = os.fdopen(
-            os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link, 0o666), "ab"
-        )
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link
+        file = os.fdopen(os.open(path, flags, 0o666), "ab")
         file.write(b"" if last.endswith(b"\n") else b"\n")
         return file
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OutputError(
-                f"{self.path}: cannot be written: {error.strerror}"
-            ) from None
 
 
 def _is_device(path: Path) -> bool:
@@ -347,44 +280,43 @@ def _cut_torn(partial: Path) -> None:
 
 
 def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:
-    """No file of a run may be another one: the later would destroy the earlier."""
-    local = Location(output).local
-    partial = f"{Location(output).real}.partial"  # OUTPUT may be a link
-    if local and Location(source).same(partial):
-        raise UsageError(
-            f"{source}: is where OUTPUT is written until it is whole; rename it first"
-        )
+    """Raise UsageError if a file of the run is another one: the later would destroy the earlier."""
+    out, given = Location(output), Location(source)
+    partial = f"{out.real}.partial" if out.local else "-"  # OUTPUT may be a link
+    if out.local and given.same(partial):
+        problem = "is where OUTPUT is written until it is whole"
+        raise UsageError(problem, "rename it first", place=source)
+    places = [out]
     if failed is not None:
-        if Location.of(failed).remote:
-            raise UsageError(
-                "is an address", "give a file of this machine", option="failed"
-            )
-        wrong = functools.partial(UsageError, option="failed", value=failed)
-        for other in (source, output, partial if local else "-"):
-            if other != "-" and Location(other).same(str(failed)):
-                raise wrong("is INPUT or OUTPUT", "give it a file of its own")
-        if failed.is_dir() or failed.suffix in (".gz", ".zst"):
-            raise wrong("give the name of a plain file")
-        if failed.suffix not in TEXT:
-            kept = Sentence(
-                "{failed:{name}}: keeps lines of INPUT as they are", name=failed
-            )
-            refuse_ending(
-                str(failed), kept, own=Location(source).unpacked, other=(".json",)
-            )
-    if Location(source).many:
-        listing = Location(source).listed()
-        places = [Location(output)]
-        places += [] if failed is None else [Location(str(failed))]
-        for place in places:
-            if not place.stream and listing.would_hold(place):
-                raise UsageError(
-                    f"{place.public}: lies in INPUT and would be read as a part of it; give a place outside"
-                )
+        _refuse_failed(failed, source, output, partial)
+        places.append(Location(str(failed)))
+    if not given.many:
+        return
+    listing = given.listed()
+    for place in places:
+        if not place.stream and listing.would_hold(place):
+            problem = "lies in INPUT and would be read as a part of it"
+            raise UsageError(problem, "give a place outside", place=place.public)
+
+
+def _refuse_failed(failed: Path, *others: str) -> None:
+    """Raise UsageError if a name cannot be that of a failed file; `others` are the run's other files."""
+    if Location.of(failed).remote:  # it may hold a key
+        remedy = "give a file of this machine"
+        raise UsageError("is an address", remedy, option="failed")
+    wrong = functools.partial(UsageError, option="failed", value=failed)
+    if any(other != "-" and Location(other).same(str(failed)) for other in others):
+        raise wrong("is INPUT or OUTPUT", "give it a file of its own")
+    if failed.is_dir() or failed.suffix in (".gz", ".zst"):
+        raise wrong("give the name of a plain file")
+    try:
+        refuse_name(str(failed), ".json")
+    except UsageError as error:
+        raise wrong(error.problem, error.remedy) from None
 
 
 def refuse_settings(settings: ScoreSettings) -> None:
-    """UsageError if dropped records have no place, or OUTPUT of some groups would take the place of all."""
+    """Raise UsageError if dropped records have no place, or OUTPUT of some groups would replace all."""
     source, output = Location(settings.input.source), Location(settings.output)
     shard, limit = settings.input.shard, settings.input.limit
     if settings.on_failure == "drop" and not output.local and settings.failed is None:
@@ -396,29 +328,26 @@ def refuse_settings(settings: ScoreSettings) -> None:
     failed = failed_path(settings)
     if failed is not None and failed.is_symlink() and not _is_device(failed):
         remedy = Sentence("remove it, or give {failed:FILE}")
-        raise UsageError(
-            "is a link, and a run adds lines to it", remedy, place=str(failed)
-        )
+        problem = "is a link, and a run adds lines to it"
+        raise UsageError(problem, remedy, place=str(failed))
     if (shard is None and limit is None) or output.stream:
         return
-    option, left = (
-        ("limit", f"the first {limit}") if shard is None else ("shard", str(shard))
-    )
     if output.same(source.name):
+        option = "limit" if shard is None else "shard"
+        left = str(shard or f"the first {limit}")
         problem = f"OUTPUT {output.public} is INPUT, of which only {left} would be left"
         raise UsageError(problem, option=option)
 
 
 def failed_path(settings: ScoreSettings) -> Path | None:
-    """The failed file of a run; None where there is none. UsageError where it cannot be."""
-    if settings.failed is not None:
-        if not settings.failed.parent.is_dir():
-            advice = (
-                f"create it with: mkdir -p {shlex.quote(str(settings.failed.parent))}"
-            )
-            problem = "its directory does not exist"
-            raise UsageError(problem, advice, option="failed", value=settings.failed)
-        return settings.failed
-    if not Location(settings.output).local:
-        return None
-    return Path(settings.output.rstrip("/") + ".failed.jsonl")
+    """Return the failed file of a run; None if there is none. UsageError if it cannot be."""
+    path = settings.failed
+    if path is None:
+        output = Location(settings.output)
+        name = settings.output.rstrip("/")
+        return Path(f"{name}.failed.jsonl") if output.local else None
+    if not path.parent.is_dir():
+        remedy = f"create it with: mkdir -p {shlex.quote(str(path.parent))}"
+        problem = "its directory does not exist"
+        raise UsageError(problem, remedy, option="failed", value=path)
+    return path

@@ -42,8 +42,9 @@ class RemoteStore:
             ":" in host or ("@" in host and scheme.startswith(("s3", "g")))
         ):
             raise UsageError(
-                f"{public}: holds a key, which other users of this machine can see; give it in the "
-                "environment or the provider's own configuration"
+                "holds a key, which other users of this machine can see",
+                "give it in the environment or the provider's configuration",
+                place=public,
             )
         with storage_errors(public):
             try:
@@ -52,14 +53,12 @@ class RemoteStore:
                 self.system, self.path = url_to_fs(address)
             except ImportError:
                 package = _PACKAGES.get(scheme, "fsspec")
-                advice = f"install it with: pip install {package}"
-                raise UsageError(
-                    f"{public}: {scheme}:// needs the package {package}; {advice}"
-                ) from None
+                problem = f"{scheme}:// needs the package {package}"
+                remedy = f"install it with: pip install {package}"
+                raise UsageError(problem, remedy, place=public) from None
             except ValueError:
-                raise UsageError(
-                    f"{public}: {scheme}:// is no kind of address that fsspec knows"
-                ) from None
+                problem = f"fsspec knows no addresses of {scheme}://"
+                raise UsageError(problem, "check the address", place=public) from None
 
     def open(self, cached_blocks: int = CACHED_BLOCKS) -> io.BufferedReader[Any]:
         """Open the object for reading, seekable; it fetches blocks on demand and caches `cached_blocks`.
@@ -72,13 +71,12 @@ class RemoteStore:
         }
         with storage_errors(self.public):
             if self.system.info(self.path).get("type") == "directory":
-                raise UsageError(f"{self.public}: is a directory")
+                raise UsageError("is a directory", "name a file", place=self.public)
             file = self.system.open(self.path, "rb", block_size=BLOCK, **cache)
         if not file.seekable():
             file.close()
-            raise UsageError(
-                f"{self.public}: cannot be read in parts; download it and give the file"
-            )
+            problem = "this storage does not serve parts of a file"
+            raise UsageError(problem, "download the file", place=self.public)
         return io.BufferedReader(_RemoteReader(self.public, file), 1 << 20)
 
     def expand(self) -> list[str]:
@@ -99,9 +97,8 @@ class RemoteStore:
                     str(entry["name"]) for entry in entries if entry["type"] == "file"
                 ]
             except ValueError:
-                raise UsageError(
-                    f"{self.public}: is no pattern; `**` stands alone between slashes"
-                ) from None
+                remedy = "write `**` between slashes, alone"
+                raise UsageError("is no pattern", remedy, place=self.public) from None
             listed = sorted(
                 name
                 for name in names
@@ -113,7 +110,7 @@ class RemoteStore:
             else:
                 listed = [self.system.unstrip_protocol(name) for name in listed]
         if not listed:
-            raise UsageError(f"{self.public}: there is no file; check the address")
+            raise UsageError("no such file", "check the address", place=self.public)
         return listed
 
     def _is_directory(self) -> bool:
@@ -128,15 +125,19 @@ class RemoteStore:
 
 @contextmanager
 def storage_errors(
-    what: str, kind: type[RulerError] = UsageError, advice: str = ""
+    place: str,
+    before: str = "",
+    kind: type[RulerError] = UsageError,
+    then: str = "",
 ) -> Iterator[None]:
-    """Turn any error of a storage into one that begins with `what`, a name to print."""
+    """Turn any error of a storage into one of ours; `before` begins the problem, `then` ends the remedy."""
     try:
         yield
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-        raise kind(f"{what}: {describe_error(error)}{advice}") from None
+        problem, remedy = explain(error)
+        raise kind(before + problem, remedy + then, place=place) from None
 
 
 class _RemoteReader(io.RawIOBase):
@@ -167,31 +168,31 @@ class _RemoteReader(io.RawIOBase):
         super().close()
 
 
-def describe_error(error: BaseException) -> str:
-    """Say what happened in a clause, without the library's own message, which may quote a key."""
+def explain(error: BaseException) -> tuple[str, str]:
+    """Return problem and remedy, without the library's own message, which may quote a key."""
     chain = list(_chain(error))
     kinds = {kind.__name__ for link in chain for kind in type(link).__mro__}
     status = next(filter(None, map(_status, chain)), 0)
     if kinds & _NO_KEY:
-        return "no credentials were found; log in with the provider's own tool, or set its variables"
+        return (
+            "no credentials found",
+            "log in with the provider's tool, or set its variables",
+        )
     if access_denied(error):
-        return "access is refused; check the credentials and what they allow"
-    if status == 404:
-        return "there is no such object; check the address"
+        return "access denied", "check the credentials and their permissions"
+    if status == 404 or (
+        not status and "FileNotFoundError" in kinds and not kinds & _UNREACHABLE
+    ):
+        return "no such object", "check the address"
     if status >= 300:
-        return f"the storage answered with status {status}; try again later"
+        return f"the storage answered with status {status}", "try again later"
     if kinds & _UNREACHABLE:
-        return "the storage cannot be reached; check the network and the endpoint, then try again"
-    if "FileNotFoundError" in kinds:
-        return "there is no such object; check the address"
+        return "the storage cannot be reached", "check the network and the endpoint"
     if "NotImplementedError" in kinds:
-        return "nothing can be written there"
-    message = (
-        error.strerror
-        if isinstance(error, OSError) and error.errno and error.strerror
-        else ""
-    )
-    return f"failed ({message or type(error).__name__}); try again, or copy the file to this machine"
+        return "this storage is read-only", "name a file of this machine"
+    known = isinstance(error, OSError) and error.errno and error.strerror
+    reason = known or type(error).__name__
+    return f"failed ({reason})", "try again, or copy the file to this machine"
 
 
 def access_denied(error: BaseException) -> bool:

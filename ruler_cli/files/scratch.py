@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import blake2b
 from typing import Any, BinaryIO, cast
 
-from ruler_cli.errors import OutputError
+from ruler_cli.files.error_map import temporary
 from ruler_cli.types import Record
 
 Place = tuple[int, int, int, int]
@@ -36,30 +36,30 @@ class Scratch(AbstractContextManager["Scratch"]):
     """An unnamed temporary file. Writing raises OutputError if the disk is full."""
 
     def __init__(self) -> None:
-        with write_errors():
+        with temporary():
             self.file = cast(BinaryIO, tempfile.TemporaryFile(buffering=1 << 16))  # noqa: SIM115 - see `close`
         self.size = 0
 
     def write(self, data: bytes) -> int:
         """Append bytes and return their offset."""
         offset = self.size
-        with write_errors():
+        with temporary():
             self.size += self.file.write(data)
         return offset
 
     def put(self, value: object) -> None:
         """Append a value, which `all` reads."""
         # pickle: the file has no name and only this process writes and reads it
-        with write_errors():
+        with temporary():
             pickle.dump(value, self.file, pickle.HIGHEST_PROTOCOL)
 
     def all(self) -> Iterator[Any]:
         """Yield every value that was put, in order; call it after the last `put`."""
-        with write_errors():
+        with temporary():
             self.file.seek(0)
         while True:
             try:
-                with write_errors():
+                with temporary():
                     value = pickle.load(self.file)  # noqa: S301 - our own file, see `put`
             except EOFError:
                 return
@@ -68,7 +68,7 @@ class Scratch(AbstractContextManager["Scratch"]):
     def skip(self, to: int) -> None:
         """Leave a hole up to an offset, which takes no space on disk."""
         if to != self.size:
-            with write_errors():
+            with temporary():
                 self.size = self.file.seek(to)
 
     def read(self, size: int, at: int) -> bytes:
@@ -77,7 +77,7 @@ class Scratch(AbstractContextManager["Scratch"]):
 
     def fileno(self) -> int:
         """Flush the file and return its descriptor."""
-        with write_errors():
+        with temporary():
             self.file.flush()
         return self.file.fileno()
 
@@ -105,32 +105,6 @@ def temporary_database(*statements: str, cache: int) -> sqlite3.Connection:
     return db
 
 
-@contextmanager
-def write_errors() -> Iterator[None]:
-    """Turn an error of writing a temporary file into an OutputError."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode not in (
-            sqlite3.SQLITE_FULL,
-            sqlite3.SQLITE_IOERR_WRITE,
-        ):
-            raise
-        raise _write_error(str(error)) from None
-    except OSError as error:
-        raise _write_error(error.strerror or str(error)) from None
-
-
-def _write_error(reason: str) -> OutputError:
-    directory = "no directory for temporary files"
-    with suppress(OSError):
-        directory = tempfile.gettempdir()
-    return OutputError(
-        f"{directory}: a temporary file cannot be written: {reason}; make room, or name another directory "
-        "with TMPDIR"
-    )
-
-
 class Index:
     """Line → group key and place, in a temporary file that SQLite keeps and deletes.
 
@@ -155,7 +129,7 @@ class Index:
     @contextmanager
     def _statement(self) -> Iterator[None]:
         """One at a time; OutputError where there is no room on disk."""
-        with self._lock, write_errors():
+        with self._lock, temporary():
             yield
 
     def add(

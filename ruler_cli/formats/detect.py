@@ -19,7 +19,6 @@ from typing import Any
 
 import ruler_cli.formats
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
-from ruler_cli.files.foreign import foreign_text
 from ruler_cli.files.parse import parse, parse_text, too_large
 from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.custom import custom_format, with_reward
@@ -246,8 +245,6 @@ def first_keys(record: Mapping[str, Any]) -> str:
 
 def _no_object(name: str, first: Sequence[Line]) -> str:
     """Return the message for records of which none is an object, with advice by the value of the first."""
-    if sentence := foreign_text(name, [line.raw for line in first]):
-        return sentence
     reason, advice = (
         "is no record",
         "ruler reads JSON lines, one object a line, or one JSON document",

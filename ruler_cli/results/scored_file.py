@@ -11,10 +11,10 @@ from typing import Any
 
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
 from ruler_cli.files.grouping import OnProblem
-from ruler_cli.files.input import open_input
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import first_agent_turn
+from ruler_cli.formats.input import open_input
 from ruler_cli.formats.interface import printable
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import number, passed

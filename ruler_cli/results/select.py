@@ -12,11 +12,11 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
-from ruler_cli.files.input import Input, open_input
 from ruler_cli.files.location import Location
-from ruler_cli.files.output import open_output, refuse_clashes
+from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
+from ruler_cli.formats.input import Input, open_input
 from ruler_cli.formats.interface import Format, printable
 from ruler_cli.formats.parallel import path_of, value_at
 from ruler_cli.results.conditions import FIGURES, Condition
@@ -106,7 +106,7 @@ def select(
     refuse_clashes(source.source, output)
     # OUTPUT ends before INPUT is closed: it copies the bytes behind the last record of a document
     with ExitStack() as inputs, ExitStack() as outputs:
-        out = open_output(source.source, output, keep=False)
+        out = Output(output, keep=False)
         outputs.enter_context(out)
         opened = open_input(
             source, inputs, unreadable, partial(out.write_as, scored=False)

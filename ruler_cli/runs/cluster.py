@@ -32,8 +32,8 @@ from ruler_cli.errors import (
     TooManyFailures,
     UsageError,
 )
-from ruler_cli.files.input import open_input
 from ruler_cli.files.location import Location
+from ruler_cli.formats.input import open_input
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.adaptive import FIRST
 from ruler_cli.ledger.database import ReplyRecord, append_rows, copy_rows, new_rows

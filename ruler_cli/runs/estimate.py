@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal
 
-from ruler_cli.files.sample import SampleWeight, leading_bits
 from ruler_cli.formats.rewards import number
 from ruler_cli.judges.chat_completions import stated_limit
 from ruler_cli.judges.pricing import ModelInfo, Price
@@ -33,6 +32,7 @@ from ruler_cli.prompting.prompt import (
     write_prompt,
 )
 from ruler_cli.runs.batch.request_files import Limits
+from ruler_cli.runs.sample import SampleWeight, leading_bits
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import CallError, Group, Reply, Request, Usage
 

@@ -18,15 +18,15 @@ from ruler_cli.errors import (
     TooManyFailures,
     UsageError,
 )
-from ruler_cli.files.input import Input, open_input
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import (
     FailedFile,
+    Output,
     failed_path,
-    open_output,
     refuse_clashes,
     refuse_settings,
 )
+from ruler_cli.formats.input import Input, open_input
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judges.providers import MissingCredentialsError
 from ruler_cli.judges.resolve import (
@@ -91,9 +91,7 @@ async def score(
     resolved = resolve_judges(settings)
     # OUTPUT ends before INPUT is closed: bytes behind the last record of a document are copied from there
     with ExitStack() as inputs, ExitStack() as stack:
-        output = stack.enter_context(
-            open_output(settings.input.source, settings.output)
-        )
+        output = stack.enter_context(Output(settings.output))
         failed = FailedFile(failed_path(settings))
         stack.callback(failed.close)
         # before the input: a judge that is not there costs no wait

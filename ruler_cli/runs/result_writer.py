@@ -11,9 +11,9 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.input import Input
 from ruler_cli.files.output import FailedFile, Output
 from ruler_cli.files.scratch import Scratch
+from ruler_cli.formats.input import Input
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judging.panel import Panel
 from ruler_cli.runs.batch_scores import BatchScores
@@ -72,7 +72,7 @@ class ResultWriter:
             )
         self._reader, self._group_in_record = reader, reader.format.group_in_record
         if self.output.log is not None:
-            self.output.log.begin(reader.format.layout, self._settings.on_failure)
+            self.output.log.begin(reader.format.layout.ruler, self._settings.on_failure)
         elif not source.in_order:
             self.output.keep_order(source.index)
 

@@ -71,7 +71,7 @@ def test_truncated_document(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "out.json").write_text("old")
     done = ruler("score", "in.json", "out.json", *SCORE)
     assert done.returncode == 2
-    assert "ends too soon, before or in item 6" in done.stderr
+    assert "damaged or cut off at item 6" in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.json", "out.json"]
     assert (tmp_path / "out.json").read_text() == "old"
 
@@ -133,11 +133,11 @@ REFUSED = {
     "in/*.jsonl in/part-2.jsonl": "lies in INPUT",
     "in out --failed in/bad.jsonl": "lies in INPUT",
     "in in": "is a directory",
-    "in out/": "is a directory's name",
+    "in out/": "is a directory",
     "in no/out": "mkdir -p",
     "none/*.jsonl out": "no file matches",
-    "file out.eval": "only written with the scores of an Inspect log",
-    "file out.tar.gz": "name it out.jsonl.gz",
+    "file out.eval": "only the scores of an Inspect log are written",
+    "file out.tar.gz": "name it out.jsonl",
 }
 
 

@@ -292,7 +292,7 @@ def test_lines(ruler: Ruler, tmp_path: Path) -> None:
     assert [row["prompt"] for row in rows] == ["Find a.", "Find b."] * 2
     refused = ruler("score", "in.parquet", "out.parquet.gz", *SCORE)
     assert refused.returncode == 2
-    assert "leave out the last ending" in refused.stderr
+    assert "no .parquet.gz file is written" in refused.stderr
 
 
 def test_table_of_lines(ruler: Ruler, tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
     )
     done = ruler("score", "in.parquet", "out.parquet", *SCORE)
     assert done.returncode == 2
-    assert "no whole Parquet file" in done.stderr
+    assert "is damaged, truncated or unsupported" in done.stderr
     assert not (tmp_path / "out.parquet").exists()
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from benchmarks import projection
-from ruler_cli.files.input import open_input
 from ruler_cli.formats.detect import families, formats
+from ruler_cli.formats.input import open_input
 from ruler_cli.formats.interface import ID_KEYS, Format
 from ruler_cli.results.conditions import NAMES
 from ruler_cli.settings.models import InputSettings

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.directory import Directory
+from ruler_cli.files.containers.directory import Directory
 from ruler_cli.files.open import open_container
 from ruler_cli.types import Line, Problem
 
@@ -92,7 +92,8 @@ def test_records(root: Path) -> None:
     assert notes == [
         "metadata.json holds no record of this format: left out",
         "run.log is no JSON: left out",
-        "weights.pt is no text: left out",
+        "weights.pt is neither text nor a known container "
+        r"(it begins with b'PK\x05\x06\x00\x00\x00\x00'): left out",
     ]
     assert problems == []
 
@@ -146,13 +147,13 @@ def test_not_permitted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = open_container
 
     def guarded(
-        name: str, stack: ExitStack, file: str | None = None, **more: int
+        name: str, stack: ExitStack, file: str | None = None, **more: Any
     ) -> Any:
         if name.endswith("run.log"):
-            raise UsageError(f"{name}: cannot be read: Permission denied")
+            raise UsageError("cannot be read: Permission denied", place=name)
         return real(name, stack, file, **more)
 
-    monkeypatch.setattr("ruler_cli.files.open.open_container", guarded)
+    monkeypatch.setattr(f"{Directory.__module__}.open_container", guarded)
     directory, _, problems = checked(root)
     assert [(p.place, p.reason) for p in problems] == [
         ("run.log", "cannot be read: Permission denied")
@@ -165,6 +166,7 @@ def test_zeros_after_records(tmp_path: Path) -> None:
     directory, notes, problems = checked(
         write(tmp_path / "in", {"a.jsonl": lines(1) + bytes(512), "b": bytes(9)})
     )
+    why = "is neither text nor a known container"
     assert [line.raw for line in directory.records()] == [lines(1)[:-1], bytes(512)]
-    assert notes == ["b is no text: left out"]
+    assert notes == [f"b {why} (it begins with {bytes(8)!r}): left out"]
     assert problems == []

@@ -13,17 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.grouping import (
-    Openings,
-    Survey,
-    part_of,
-    records,
-    streamed,
-    survey,
-)
+from ruler_cli.files.grouping import part_of, records
 from ruler_cli.files.scratch import Index, place
 from ruler_cli.formats.interface import PROMPT_HASH, Format, ListLayout
 from ruler_cli.formats.reader import Reader
+from ruler_cli.formats.survey import (
+    Openings,
+    Survey,
+    streamed,
+    survey,
+)
 from ruler_cli.settings.models import Grouping, InputSettings
 from ruler_cli.types import Group, Line, Problem, Rollout
 from tests.values import reader, talk
@@ -125,11 +124,11 @@ def test_group_lines() -> None:
     for lines, message in (
         (
             group_lines(("a", 2), ("b", 3), ("a", 2)),
-            "line 1 and line 3 have the same `group_id`; each is judged as a group of its own",
+            "line 1 and line 3 have the same `group_id`; each is judged as its own group",
         ),
         (
             group_lines(("a", 1), ("b", 1)),
-            "every group has one rollout: nothing can be compared",
+            "nothing can be compared: every group has one rollout",
         ),
     ):
         with closing(Index()) as index:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.files.directory import HarborJob, find_trials
+from ruler_cli.files.containers.harbor import HarborJob, find_trials
 from ruler_cli.files.location import Location
 from ruler_cli.files.open import open_container
 from ruler_cli.types import Problem
@@ -80,7 +80,10 @@ def test_records(job: Path) -> None:
     steps = "agent/trajectory.json"
     assert [(p.place, p.reason) for p in problems] == [
         ("trial t__20", f"has no {steps}"),
-        ("trial t__21", "has a damaged result.json: it is not one JSON object"),
+        (
+            "trial t__21",
+            "has a damaged result.json: it is not JSON (unexpected content after document)",
+        ),
         (
             "trial t__22",
             f"has a damaged {steps}: it is not JSON (unexpected character, expected a JSON value)",
@@ -114,7 +117,9 @@ def test_no_job(tmp_path: Path) -> None:
     alone = write(
         tmp_path / "b", {"result.json": b"{}", "agent/trajectory.json": b"{}"}
     )
-    assert [find_trials(Location(str(root)).listed()) for root in (none, alone)] == [
+    assert [
+        find_trials(Location(str(root)).listed().names) for root in (none, alone)
+    ] == [
         [],
         ["."],
     ]

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.compression import zstd
-from ruler_cli.files.document import Document, shape_of
-from ruler_cli.files.input import open_input
+from ruler_cli.files.containers.document import Document
 from ruler_cli.files.open import open_container
+from ruler_cli.formats.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem
 from tests.conftest import ROOT, Ruler, group
@@ -205,14 +205,15 @@ def test_items(items: list[object], most: int) -> None:
     """For any bound the items of a list have the same places, and those within the bound the same bytes."""
     text = b"[" + b", ".join(json.dumps(item).encode() for item in items) + b"]"
     every = []
-    shape = shape_of(lambda at, size: text[at : at + size])
-    assert shape is not None
     for bound in (most, MIB):
-        with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryFile() as file:
-            patch.setattr("ruler_cli.files.document._WINDOW", 5)
+        with ExitStack() as stack:
+            file = stack.enter_context(tempfile.NamedTemporaryFile())
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
             file.write(text)
             file.flush()
-            every.append(list(Document("in", file.fileno(), shape, bound).records()))
+            container = open_container(file.name, stack, most=bound)
+            patch.setattr(f"{Document.__module__}._WINDOW", 5)
+            every.append(list(container.records()))
     for line, whole in zip(*every, strict=True):
         assert (line.offset, line.end) == (whole.offset, whole.end)
         assert line.skipped == (len(whole.raw) if len(whole.raw) > most else 0)

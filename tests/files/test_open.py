@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import itertools
+import lzma
 import os
 import threading
 from collections.abc import Callable
@@ -16,9 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.compression import lines, zstd
-from ruler_cli.files.document import Document
-from ruler_cli.files.open import JsonLines, open_container
+from ruler_cli.files.compression import zstd
+from ruler_cli.files.containers.document import Document
+from ruler_cli.files.containers.lines import JsonLines, lines
+from ruler_cli.files.open import open_container
 from ruler_cli.types import Line
 
 PACKS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip.compress, zstd.compress)
@@ -136,41 +139,33 @@ def test_damaged(tmp_path: Path) -> None:
         behind,
     ):
         path.write_bytes(data)
-        assert "damaged or cut off" in refused(path)
+        assert "is damaged, truncated or unsupported" in refused(path)
 
 
 def test_large_window(tmp_path: Path) -> None:
-    """A Zstandard window that is larger than is read is no damage; the sentence says how to compress anew."""
+    """A Zstandard window that is larger than is read is refused with the library's reason."""
     path, option = tmp_path / "in it.zst", zstd.CompressionParameter.window_log
     for log in (27, 31):
         compressor = zstd.ZstdCompressor(options={option: log})
         path.write_bytes(compressor.compress(LINES) + compressor.flush())
         if log == 27:
             assert [line.raw for line in read(path)] == [b'{"a": 1}', b'{"a": 2}']
-    sentence = refused(path)
-    assert "its Zstandard window is larger than the 128 MiB that are read" in sentence
-    assert f"zstd -dc --long=31 '{path}' | zstd" in sentence
+    assert "requires too much memory" in refused(path)
 
 
 def test_foreign(tmp_path: Path) -> None:
     """A file without text, or that does not exist, is refused before it is read, with advice."""
     path = tmp_path / "in"
-    for head, message in (
-        ('{"a":1}'.encode("utf-16"), "iconv -f UTF-16"),
-        ('{"a":1}'.encode("utf-16-le"), "iconv -f UTF-16LE"),
-        ('{"a":1}'.encode("utf-16-be"), "iconv -f UTF-16BE"),
-        ('{"a":1}'.encode("utf-32"), "iconv -f UTF-32 "),
-        ('\ufeff{"a":1}'.encode("utf-32-be"), "iconv -f UTF-32 "),
-        ('{"a":1}'.encode("utf-32-le"), "iconv -f UTF-32LE"),
-        ('{"a":1}'.encode("utf-32-be"), "iconv -f UTF-32BE"),
-        (b"BZh91AY", "bunzip2"),
-        (b"\xfd7zXZ\x00", "unxz"),
-        (b"PAR1 and nothing else", "Parquet"),
-    ):
-        path.write_bytes(head)
-        assert message in refused(path)
+    widths = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
+    packed = (bz2.compress(LINES), lzma.compress(LINES), gzip.compress(bytes(99)))
+    for text in (*(LINES.decode().encode(name) for name in widths), *packed):
+        path.write_bytes(text)
+        assert "neither text nor a known container (it begins with" in refused(path)
+        assert "convert it to JSON lines" in refused(path)
+    path.write_bytes(b"PAR1 and nothing else")
+    assert "damaged, truncated" in refused(path)
     fed(tmp_path / "pipe", b"PAR1 and nothing else")
-    assert "Parquet" in refused(tmp_path / "pipe")
+    assert "damaged, truncated" in refused(tmp_path / "pipe")
     assert "no such file" in refused(tmp_path / "none")
     if os.geteuid():
         path.chmod(0o000)

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ruler_cli.files.input import Input, open_input
+from ruler_cli.formats.input import Input, open_input
 from ruler_cli.runs.file import score
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.types import Observer
@@ -65,7 +65,7 @@ def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
         [{"task_id": 1, "messages": m} for m in (talk("1"), messages)],
     )
     result, _ = opened(path)
-    reported = "1 rollout shows the judge no task: nothing stands before the agent's first turn (first: line 2)"
+    reported = "1 rollout shows the judge no task: nothing precedes the agent's first turn (first: line 2)"
     assert (reported in warnings(result)) is not shown
     assert result.openings.taskless == (not shown)
 
@@ -88,7 +88,7 @@ def test_two_tasks_in_a_group(tmp_path: Path, ruler: Ruler) -> None:
         {**rollout_of("c"), "task_id": 1},
     ]
     path = write(tmp_path / "in.jsonl", records)
-    reported = "the rollouts of 1 group begin differently (first: 1), as if they were of different tasks"
+    reported = "the rollouts of 1 group begin differently (first: 1), as if they were different tasks"
     done: list[Done] = [
         ruler("score", str(path), "out.jsonl", "-m", "offline"),
         ruler("score", "-", "out.jsonl", "-m", "offline", stdin=path.read_text()),
@@ -312,6 +312,5 @@ def test_no_rules(ruled: bool, tmp_path: Path) -> None:
     }
     result, _ = opened(write(tmp_path / "in.jsonl", [run, run]))
     assert (
-        "2 rollouts show the judge no rules that the agent had to follow"
-        in warnings(result)
+        "2 rollouts show the judge no rules for the agent" in warnings(result)
     ) is not ruled

@@ -101,7 +101,7 @@ def test_full_disk_other_outputs(tmp_path: Path) -> None:
                 output.write([(1, os.urandom(400).hex().encode())])
             output.commit()
     error = pytest.raises(
-        OutputError, match=r"o\.json\.partial: .* File too large; it has no end yet and"
+        OutputError, match=r"o\.json\.partial: .* File too large; make room, then run"
     )
     with (
         documented(tmp_path, LIST) as (container, _),

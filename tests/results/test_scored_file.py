@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.files.input import open_input
 from ruler_cli.files.parse import parse
+from ruler_cli.formats.input import open_input
 from ruler_cli.results.scored_file import (
     MOST_JUDGES,
     AnnotationReader,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import anyio
 
 from ruler_cli.errors import RulerError, Sentence, UsageError
-from ruler_cli.files.atomic import write_errors
+from ruler_cli.files.error_map import writing
 from ruler_cli.judges.pricing import ModelInfo
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.prompting.layout import BYTES_PER_TOKEN
@@ -144,7 +144,7 @@ class _PendingBatch:
 
     def write(self, data: bytes) -> None:
         """Append to the file; OutputError if that is not possible."""
-        with write_errors(str(self.file.parent)), self.file.open("ab") as out:
+        with writing(str(self.file.parent)), self.file.open("ab") as out:
             out.write(data)
 
     @property

@@ -17,16 +17,14 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
-
-import orjson
+from typing import Any, BinaryIO, Self
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.compression import BOM, readable
-from ruler_cli.files.container import Container, task_of
-from ruler_cli.files.parse import parse
+from ruler_cli.files.compression import BOM
+from ruler_cli.files.container import MAX_BYTES, Container, Writer, task_of
+from ruler_cli.files.parse import parse, parse_value
+from ruler_cli.files.source import Source
 from ruler_cli.files.splice import SPACE, STRING, end_of
-from ruler_cli.settings.models import MAX_RECORD
 from ruler_cli.types import Line
 
 Read = Callable[[int, int], bytes]
@@ -53,7 +51,7 @@ _MAX_AROUND = 64 << 20
 class _TextWindow:
     """A window of the text that moves forward; `at` in every method is an offset into the whole text."""
 
-    def __init__(self, read: Read, at: int = 0, most: int = MAX_RECORD << 20) -> None:
+    def __init__(self, read: Read, at: int = 0, most: int = MAX_BYTES) -> None:
         self._read, self._base, self._buf, self._most = read, at, b"", most
 
     def skip(self, at: int) -> tuple[int, bytes]:
@@ -187,8 +185,10 @@ def _holder(read: Read, at: int, within: str = "") -> DocumentShape | None:
     at, byte = text.skip(at + 1)
     while byte == b'"':
         end = text.value_end(at)
-        key = "" if end is None else _key(text.slice(at, end))
-        at, byte = (at, b"") if end is None else text.skip(end)
+        if end is None:
+            return None
+        key = _key(text.slice(at, end))
+        at, byte = text.skip(end)
         if byte != b":":
             return None
         at, byte = text.skip(at + 1)
@@ -211,52 +211,61 @@ def _holder(read: Read, at: int, within: str = "") -> DocumentShape | None:
 
 
 def _key(name: bytes) -> str:
-    try:
-        return str(orjson.loads(name))
-    except orjson.JSONDecodeError:
-        return ""
+    with contextlib.suppress(UnreadableError):
+        return str(parse_value(name))
+    return ""
 
 
 class Document(Container):
     """A JSON document in a regular file, or in a temporary one."""
 
+    rank = 8
+    endings = (".json",)
+    form = "a JSON list"
     fd: int
 
-    def __init__(
-        self, name: str, fd: int, shape: DocumentShape, most: int = MAX_RECORD << 20
-    ) -> None:
-        """`fd` stays open."""
-        super().__init__(name, most)
-        self.fd, self._shape, self._checked = fd, shape, False
-        self.in_member = bool(shape.name)
+    def __init__(self, source: Source, shape: DocumentShape) -> None:
+        """Take the text, which is in a file and stays open."""
+        super().__init__(source.name, source.most)
+        assert source.fd is not None  # noqa: S101 - see `open`
+        self.fd, self._read = source.fd, source.read
+        self._shape, self._checked = shape, False
         self.unit = "item" if shape.listed else "object"
-        if shape.listed and not shape.name:
-            self.form = "list"
+        self.rewritable = shape.listed and not shape.name
+        self.may_hold_events = not shape.name
         if shape.name == "samples":  # only an Inspect log has its records there
-            self.log = os.fdopen(fd, "rb", closefd=False)
+            self.log = os.fdopen(self.fd, "rb", closefd=False)
+
+    @classmethod
+    def open(cls, source: Source) -> Self | None:
+        """Open text that is a document; one from a stream is kept in a file."""
+        if source.is_long or shape_of(source.read) is not None:
+            source.keep_text()
+        shape = None if source.fd is None else shape_of(source.read)
+        return None if shape is None else cls(source, shape)
+
+    @classmethod
+    def writer(cls, stream: BinaryIO, name: str, source: Container | None) -> Writer:
+        """Return a writer of a list with a record on each line."""
+        return _ListWriter(stream)
 
     @property
     def task(self) -> str:
         """The task that stands before the list of records."""
-        head = (
-            self.read(0, min(self._shape.start, _MAX_AROUND)) if self.in_member else b""
-        )
+        if not self._shape.name:
+            return ""
+        head = self._read(0, min(self._shape.start, _MAX_AROUND))
         return task_of(head.removeprefix(BOM) + b"[]}")
-
-    def read(self, at: int, size: int) -> bytes:
-        """Read bytes of the document; UsageError if the system does not give them."""
-        with readable(self.name):
-            return os.pread(self.fd, size, at)
 
     def records(self) -> Iterator[Line]:
         """Yield every item; UsageError behind the last one if the text is damaged."""
         listed, number = self._shape.listed, 0
-        text = _TextWindow(self.read, self._shape.start, self.most)
+        text = _TextWindow(self._read, self._shape.start, self.most)
         at, byte = text.skip(self._shape.start + listed)
         while byte != (b"]" if listed else b""):
             end = None if byte in b"]},:" else text.value_end(at)
             if end is None:
-                raise self._damaged(f"before or in {self.unit} {number + 1}")
+                raise self._damaged(f"at {self.unit} {number + 1}")
             number += 1
             if end - at > self.most:
                 yield self.skipped(number, at, end - at)
@@ -267,7 +276,7 @@ class Document(Container):
                 at, byte = text.skip(at + 1)
                 byte = b"," if byte == b"]" else byte
             elif listed and byte != b"]":
-                raise self._damaged(f"before or in {self.unit} {number + 1}")
+                raise self._damaged(f"at {self.unit} {number + 1}")
         if listed and not self._checked:
             self._check(at + 1, number)
         self._checked = True
@@ -277,29 +286,35 @@ class Document(Container):
         size = os.fstat(self.fd).st_size - end
         if self._shape.start + size > _MAX_AROUND:
             return
-        around = (
-            self.read(0, self._shape.start).removeprefix(BOM)
-            + b"[]"
-            + self.read(end, size)
-        )
+        head = self._read(0, self._shape.start).removeprefix(BOM)
+        around = head + b"[]" + self._read(end, size)
+        text = around.decode("utf-8", "replace")
         try:
-            json.loads(
-                around.decode("utf-8", "replace"),
-                parse_int=len,
-                object_pairs_hook=self._once,
-            )
+            json.loads(text, parse_int=len, object_pairs_hook=self._once)
         except (ValueError, RecursionError):
             raise self._damaged(f"behind {self.unit} {number}") from None
 
     def _once(self, members: list[tuple[str, Any]]) -> None:
-        if self.in_member and sum(name == self._shape.name for name, _ in members) > 1:
-            raise UsageError(
-                f"{self.name}: holds `{self._shape.name}` twice, and readers see only the last; take one of "
-                "them out"
-            )
+        """Raise UsageError if an object holds two lists of records: readers see only the last."""
+        name = self._shape.name
+        if name and sum(key == name for key, _ in members) > 1:
+            problem = f"has two members `{name}`"
+            raise UsageError(problem, "rename one of them", place=self.name)
 
     def _damaged(self, position: str) -> UsageError:
-        return UsageError(
-            f"{self.name}: is a JSON document that is damaged, or ends too soon, {position}; write it "
-            "anew, or mend it: `jq . FILE` names the line"
-        )
+        problem = f"is a JSON document that is damaged or cut off {position}"
+        return UsageError(problem, "write it again, or mend it", place=self.name)
+
+
+class _ListWriter:
+    """Writes a list."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._between = stream, b"[\n"
+
+    def put(self, number: int, record: bytes) -> None:
+        self._stream.write(self._between + record.strip())
+        self._between = b",\n"
+
+    def end(self) -> None:
+        self._stream.write(b"\n]\n" if self._between == b",\n" else b"[]\n")

@@ -1,0 +1,1 @@
+"""Kinds of containers, a module each."""

@@ -1,0 +1,197 @@
+"""Many files as one INPUT: a directory or a pattern, each file opened as the container that it is.
+
+Which files hold records is only known with the format: a file without a record of that format is left
+out, with a sentence. A damaged file is a problem of its own and does not stop the others: its records
+before the damage are read.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Self
+
+from ruler_cli.errors import ForeignError, InputChanged, UsageError
+from ruler_cli.files.container import (
+    Container,
+    Fits,
+    MultiFileContainer,
+    left_out,
+    task_of,
+)
+from ruler_cli.files.error_map import reading, without_place
+from ruler_cli.files.location import Listing
+from ruler_cli.files.open import open_container
+from ruler_cli.files.source import Source
+from ruler_cli.types import Line, Problem
+
+_MAX_OTHER = 10_000
+"""Records of other formats after which a file is taken to hold none of this one."""
+_MAX_METADATA = 1 << 20
+"""Bytes of a `metadata.json` that are read."""
+
+
+@dataclass(slots=True)
+class _FileScan:
+    """One pass over a file: records before it, unit, last record's number, end of that record in bytes."""
+
+    name: str
+    start: int
+    unit: str = "line"
+    last: int = 0
+    end: int = 0
+    task: str = ""
+
+
+class Directory(MultiFileContainer):
+    """The records of many files, numbered through; one file is open at a time."""
+
+    rank = 2
+
+    def __init__(self, source: Source, listing: Listing) -> None:
+        """Take the files of a listing."""
+        super().__init__(source, listing)
+        self._left_out: set[str] = set()
+        self._damaged: set[str] = set()
+        self._scans: list[_FileScan] = []
+        self._on_problem: Callable[[Problem], None] | None = None
+
+    @classmethod
+    def open(cls, source: Source) -> Self | None:
+        """Open a directory or a pattern."""
+        return None if source.listing is None else cls(source, source.listing)
+
+    def _open_file(self, name: str, stack: ExitStack) -> Container:
+        location = self.listing.at(name)
+        return open_container(location.name, stack, name, most=self.most)
+
+    def sample(self, count: int) -> list[Line]:
+        """Return the first records of several files; of more than `count` files an even selection is read."""
+        names, lines = self.listing.names, list[Line]()
+        if len(names) > count:
+            names = tuple(names[i * len(names) // count] for i in range(count))
+        each = max(2, count // len(names))
+        for name in names:
+            # `check_files` reports what cannot be read
+            with suppress(UsageError), ExitStack() as stack:
+                first = self._open_file(name, stack).sample(each)
+                lines += [
+                    replace(line, number=0, place=f"{name} {line.where}", source=name)
+                    for line in first
+                    if _begins_object(line)
+                ]
+        return lines
+
+    def check_files(
+        self, fits: Fits, on_problem: Callable[[Problem], None]
+    ) -> list[str]:
+        """Leave out the files that hold no record of the format."""
+        self._on_problem = on_problem
+        notes = []
+        for name in self.listing.names:
+            try:
+                self._check(name, fits)
+            except ForeignError as error:
+                self._left_out.add(name)
+                notes.append(f"{name} {error.problem}")
+            except UsageError as error:
+                self._left_out.add(name)
+                self._report(name, 0, error)
+        return left_out(notes)
+
+    def _check(self, name: str, fits: Fits) -> None:
+        """Raise ForeignError for a file to leave out, UsageError for a damaged one."""
+        objects = others = count = 0
+        with ExitStack() as stack:
+            records = self._open_file(name, stack).records()
+            for count, line in enumerate(records, 1):
+                fitting = fits(line)
+                if fitting or (line.skipped and _begins_object(line)):
+                    return
+                others += fitting is False
+                objects += _begins_object(line)
+                if count == _MAX_OTHER:
+                    break
+        if others:
+            raise ForeignError("holds no record of this format")
+        if objects:
+            raise UsageError("is damaged: none of its records is JSON")
+        if count:
+            raise ForeignError("is no JSON")
+
+    def _report(self, name: str, number: int, error: UsageError) -> None:
+        """Report a damaged file once."""
+        if name not in self._damaged and self._on_problem is not None:
+            self._on_problem(Problem(number, without_place(error), b"", name))
+        self._damaged.add(name)
+
+    def records(self) -> Iterator[Line]:
+        """Yield every record of every file; the damaged end of a file is reported once.
+
+        A later pass reads the same records as the first one, which may have ended before the last file: it
+        leaves lines that were appended since, and raises UsageError for any other change.
+        """
+        before, scans = self._scans, list[_FileScan]()
+        self._scans = before or scans
+        names = [name for name in self.listing.names if name not in self._left_out]
+        start = 0
+        for at, name in enumerate(names[: len(before) or None]):
+            scan = _FileScan(name, start)
+            scans.append(scan)
+            try:
+                yield from self._read(scan, before[at].last if before else math.inf)
+            except UsageError as error:
+                unknown = before and name not in self._damaged
+                if unknown or self._on_problem is None:
+                    raise
+                self._report(name, start + scan.last, error)
+            if before and before[at] != scan:
+                raise InputChanged(self.name, name)
+            start += scan.last
+
+    def _read(self, scan: _FileScan, last: float) -> Iterator[Line]:
+        """Yield the records of a file up to the number `last`, and note how far it was read."""
+        with ExitStack() as stack:
+            file = self._open_file(scan.name, stack)
+            scan.unit = file.unit
+            scan.task = file.task or self._metadata_task(scan.name)
+            for line in file.records():
+                if line.number > last:
+                    return
+                scan.last, scan.end = line.number, line.end
+                yield Line(
+                    scan.start + line.number,
+                    line.offset,
+                    line.raw,
+                    f"{scan.name} {line.where}",
+                    scan.name,
+                    line.skipped,
+                )
+
+    def line(self, number: int, offset: int, raw: bytes) -> Line:
+        """Make the Line of a record, with the name of its file and its place there."""
+        behind = bisect_right(self._scans, number - 1, key=lambda scan: scan.start)
+        scan = self._scans[behind - 1]
+        place = f"{scan.name} {scan.unit} {number - scan.start}"
+        return Line(number, offset, raw, place, scan.name)
+
+    def tasks(self) -> dict[str, str]:
+        """Return file name → the task in its head, or in the `metadata.json` beside it."""
+        return {scan.name: scan.task for scan in self._scans if scan.last}
+
+    def _metadata_task(self, name: str) -> str:
+        """Return the environment in the `metadata.json` that verifiers writes beside its results."""
+        metadata = str(PurePath(name).with_name("metadata.json"))
+        if metadata == name or metadata not in self.names:
+            return ""
+        location = self.listing.at(metadata)
+        with location.open() as stream, reading(location.shown):
+            return task_of(stream.read(_MAX_METADATA))
+
+
+def _begins_object(line: Line) -> bool:
+    return line.raw.lstrip()[:1] == b"{"

@@ -1,0 +1,138 @@
+"""A Harbor job: a directory of trials, each with `result.json` and `agent/trajectory.json`.
+
+The record of a trial is `{"result": …, "trajectory": …, "reward_file": …}` of the bytes of its files.
+`reward_file` is `verifier/reward.json`, or `{"reward": …}` of `verifier/reward.txt`; the record has it only
+if the result holds no rewards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePath
+from typing import Self
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.container import Fits, MultiFileContainer
+from ruler_cli.files.error_map import reading
+from ruler_cli.files.location import Listing
+from ruler_cli.files.parse import parse, too_large
+from ruler_cli.files.source import Source
+from ruler_cli.types import Line, Problem
+
+_RESULT, _TRAJECTORY = "result.json", "agent/trajectory.json"
+_NUMBER = re.compile(rb"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*")
+
+
+class HarborJob(MultiFileContainer):
+    """The trials of a job, in the order of their names."""
+
+    rank = 1
+    unit = "trial"
+
+    def __init__(self, source: Source, listing: Listing, trials: list[str]) -> None:
+        """`trials` are directories, relative to the listing."""
+        super().__init__(source, listing)
+        self._trials = trials
+
+    @classmethod
+    def open(cls, source: Source) -> Self | None:
+        """Open a directory of trials on this machine."""
+        listing = source.listing
+        if listing is None or source.location.remote:
+            return None
+        trials = find_trials(listing.names)
+        return cls(source, listing, trials) if trials else None
+
+    def check_files(
+        self, fits: Fits, on_problem: Callable[[Problem], None]
+    ) -> list[str]:
+        """Report the trials that cannot be read; none is left out."""
+        for number, trial in enumerate(self._trials, 1):
+            try:
+                self._record(trial)
+            except UnreadableError as error:
+                on_problem(Problem(number, str(error), b"", self.where(number)))
+        return []
+
+    def records(self) -> Iterator[Line]:
+        """Yield every trial that can be read."""
+        for number, trial in enumerate(self._trials, 1):
+            try:
+                yield self.line(number, 0, self._record(trial))
+            except UnreadableError:
+                continue  # `check_files` has reported it
+
+    def line(self, number: int, offset: int, raw: bytes) -> Line:
+        """Make the Line of a trial, with the trial's directory."""
+        return Line(number, offset, raw, f"trial {self._trials[number - 1]}")
+
+    def _record(self, trial: str) -> bytes:
+        """Join the files of a trial; UnreadableError if one is missing or damaged."""
+        result = self._object(trial, _RESULT)
+        members = {"result": result, "trajectory": self._object(trial, _TRAJECTORY)}
+        verified = parse(result).get("verifier_result")
+        if not (
+            isinstance(verified, dict) and isinstance(verified.get("rewards"), dict)
+        ):
+            members["reward_file"] = self._reward(trial)
+        named = (b'"%s": %s' % (k.encode(), v) for k, v in members.items() if v)
+        return b"{" + b", ".join(named) + b"}"
+
+    def _object(self, trial: str, file: str) -> bytes:
+        """Return the bytes of a file that is one JSON object; UnreadableError if it is not."""
+        raw = self._bytes(trial, file)
+        if raw is None:
+            raise UnreadableError(f"has no {file}")
+        try:
+            parse(raw)
+        except UnreadableError as error:
+            raise UnreadableError(f"has a damaged {file}: it {error}") from None
+        return raw
+
+    def _reward(self, trial: str) -> bytes:
+        try:
+            return self._object(trial, "verifier/reward.json")
+        except UnreadableError:
+            text = self._bytes(trial, "verifier/reward.txt") or b""
+            return b'{"reward": %s}' % text.strip() if _NUMBER.fullmatch(text) else b""
+
+    def _bytes(self, trial: str, file: str) -> bytes | None:
+        """Return the content of a file; None if there is none, or only a link that is not followed."""
+        name = _path(trial, file)
+        if name not in self.names:
+            return None
+        path = Path(self.listing.at(name).name)
+        with reading(str(path)), path.open("rb") as stream:
+            content = stream.read(self.most + 1)
+        if len(content) > self.most:
+            raise UnreadableError(f"`{file}` {too_large(path.stat().st_size)}")
+        return content.strip()
+
+
+def find_trials(names: Sequence[str]) -> list[str]:
+    """Return the directories of the trials among files; none if this is no Harbor job.
+
+    A trial whose environment failed has no file of an agent: the trials beside it show that it is one.
+    """
+    agents = {
+        parent.parent
+        for name in names
+        for parent in PurePath(name).parents
+        if parent.name == "agent"
+    }
+    folders = [
+        PurePath(name).parent for name in names if PurePath(name).name == _RESULT
+    ]
+    jobs = {folder.parent for folder in folders if folder in agents and folder.parts}
+    trials = [
+        str(folder)
+        for folder in folders
+        if folder in agents or (folder.parts and folder.parent in jobs)
+    ]
+    known = set(names)
+    return trials if any(_path(trial, _TRAJECTORY) in known for trial in trials) else []
+
+
+def _path(trial: str, file: str) -> str:
+    return str(PurePath(trial) / file)

@@ -1,0 +1,309 @@
+"""Inspect's log: samples of an `.eval` archive, and annotated samples → a log that inspect_ai writes.
+
+An `.eval` log is a zip archive with a member `samples/NAME.json` for each sample, compressed with Zstandard
+(method 93) or, in old logs, deflate. A `.json` log is a document.
+
+inspect_ai writes a log as `inspect score --action append` does: it reads the whole log, asks a scorer `ruler`
+about each sample, and writes samples, summaries, reductions and header. The scorer hands out the scores that
+were collected. An earlier `ruler` is taken out first, and every other scorer stays as it is. Only the
+documented functions of inspect_ai are called.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+import shutil
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+
+import anyio
+
+from ruler_cli.errors import (
+    ForeignError,
+    InputChanged,
+    OutputError,
+    RulerError,
+    UsageError,
+)
+from ruler_cli.files.container import Container, task_of
+from ruler_cli.files.error_map import message_of, reading, writing
+from ruler_cli.files.location import Location
+from ruler_cli.files.parse import parse
+from ruler_cli.files.source import Source
+from ruler_cli.settings.models import OnFailure
+from ruler_cli.types import Line
+from ruler_cli.types import Path as JsonPath
+
+if sys.version_info >= (3, 14):
+    import zipfile
+else:
+    from backports.zstd import zipfile
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog, EvalSample
+    from inspect_ai.scorer import Score, Scorer
+
+_MAGIC = b"PK\x03\x04"
+_DAMAGE = (
+    zipfile.BadZipFile,
+    lzma.LZMAError,
+    struct.error,
+    ValueError,
+    OverflowError,
+    RuntimeError,
+)
+"""Errors of a damaged archive, and of a member that is encrypted or compressed in another way."""
+_PIECE = 1 << 16
+_SAMPLE = re.compile(r"samples/([^/]+|.+_epoch_\d+)\.json", re.DOTALL)
+"""A sample's name; an id may be `HumanEval/0`."""
+_HEADER = "header.json"
+SampleKey = tuple[str, str]
+"""A sample's id and its epoch, as texts: they name a sample within a log."""
+_SCORER = "ruler"
+_JUDGE_FAILED = ("reply", "refused")
+"""Kinds of failure that are the grader's in Inspect's words; by any other the scoring itself failed."""
+_USE_LINES = "name OUTPUT .jsonl"
+
+
+class InspectLog(Container):
+    """The samples of an `.eval` log, in the order of the archive; of members with one name the last counts."""
+
+    rank = 4
+    endings = (".eval", ".json")
+    packed = (".eval",)
+    form = "an Inspect log"
+    unit = "sample"
+
+    def __init__(self, source: Source) -> None:
+        """Open a zip archive; ForeignError if it holds no samples."""
+        super().__init__(source.name, source.most)
+        self.log = source.seekable()
+        with reading(self.name, *_DAMAGE):
+            self._archive = source.stack.enter_context(zipfile.ZipFile(self.log))
+        every = self._archive.infolist()
+        self._members = last = {info.filename: info for info in every}
+        samples = (info for info in every if _SAMPLE.fullmatch(info.filename))
+        self._samples = [info for info in samples if last[info.filename] is info]
+        if not self._samples:
+            problem = "is a zip archive without samples/*.json"
+            remedy = "unpack it, or convert it to JSON lines"
+            raise ForeignError(problem, remedy, place=self.name)
+
+    @classmethod
+    def open(cls, source: Source) -> Self | None:
+        """Open a zip archive."""
+        return cls(source) if source.head.startswith(_MAGIC) else None
+
+    @classmethod
+    def handles_name(cls, name: str, source: Container | None) -> bool:
+        """Tell if OUTPUT is an Inspect log: INPUT is one, and the name asks for it."""
+        is_log = source is not None and source.log is not None
+        if name.endswith(".eval") and not is_log:
+            problem = "only the scores of an Inspect log are written as .eval"
+            raise UsageError(problem, _USE_LINES, place=name)
+        return is_log and super().handles_name(name, source)
+
+    @classmethod
+    def writer(
+        cls, stream: BinaryIO, name: str, source: Container | None
+    ) -> InspectLogWriter:
+        """Return a writer of the log with scores."""
+        assert source is not None  # noqa: S101 - see `handles_name`
+        return InspectLogWriter(stream, name, source)
+
+    def records(self) -> Iterator[Line]:
+        """Yield every sample."""
+        for number, info in enumerate(self._samples, 1):
+            if info.file_size > self.most:
+                yield self.skipped(number, info.header_offset, info.file_size)
+            else:
+                yield self.line(number, info.header_offset, self._content(info))
+
+    def _content(self, info: zipfile.ZipInfo) -> bytes:
+        """Return the content of a member, decompressed; no more than the size that the archive states."""
+        place = f"{self.name} ({info.filename})"
+        with reading(place, *_DAMAGE), self._archive.open(info) as stream:
+            # piece by piece: a whole read would not be bounded by the stated size
+            return b"".join(iter(partial(stream.read, _PIECE), b""))
+
+    @property
+    def task(self) -> str:
+        """The task in the log's header."""
+        header = self._members.get(_HEADER)
+        if header is None or header.file_size > self.most:
+            return ""
+        return task_of(self._content(header))
+
+    def line(self, number: int, offset: int, raw: bytes) -> Line:
+        """Make the Line of a sample, with the sample's name."""
+        name = self._samples[number - 1].filename[len("samples/") : -len(".json")]
+        return Line(number, offset, raw, f"sample {name}")
+
+
+class InspectLogWriter:
+    """Collects the annotations of samples, and writes the log with them at its end."""
+
+    def __init__(self, stream: BinaryIO, name: str, source: Container) -> None:
+        """Take an OUTPUT `name`, open as `stream`, of the log `source`.
+
+        UsageError if inspect_ai is not installed.
+        """
+        try:
+            # imported at once, so that a lack is known before a call is paid for; the youngest name needed
+            from inspect_ai.scorer import ScoreReason  # noqa: F401
+        except ImportError as error:
+            raise UsageError(
+                f"only inspect_ai writes an Inspect log ({error})",
+                f"install it with: pip install --upgrade inspect-ai, or {_USE_LINES}",
+                place=name,
+            ) from None
+        self._stream, self._name, self._source = stream, name, source
+        self._ruler: JsonPath = ()
+        self._annotations: dict[SampleKey, Mapping[str, Any]] = {}
+
+    def begin(self, ruler: JsonPath, on_failure: OnFailure) -> None:
+        """Learn where a sample's annotation stands; UsageError if failed samples are to be left out."""
+        if on_failure == "drop":
+            problem = f"the log {self._name} keeps all samples"
+            remedy = f"give null, which leaves those unscored, or {_USE_LINES}"
+            raise UsageError(problem, remedy, option="on_failure", value="drop")
+        self._ruler = ruler
+
+    def put(self, number: int, record: bytes) -> None:
+        """Take the annotation of a sample."""
+        sample = parse(record)
+        key = (str(sample["id"]), str(sample["epoch"]))
+        if key in self._annotations:
+            problem = (
+                f"{self._source.name} holds sample {key[0]} of epoch {key[1]} twice"
+            )
+            raise OutputError(problem, _USE_LINES, place=self._name)
+        annotation: Any = sample
+        for part in self._ruler:
+            annotation = annotation[part]
+        self._annotations[key] = annotation
+
+    def make(self) -> None:
+        """Have inspect_ai make the log, as a file without a name; OutputError if it cannot.
+
+        Not where an event loop runs, for inspect_ai needs one of its own.
+        """
+        ending = Location(self._name).unpacked.rpartition(".")[2]
+        with writing(self._name), tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"log.{ending}"
+            try:
+                anyio.run(self._write, path)
+            except (OSError, RulerError):
+                raise
+            except Exception as error:  # inspect_ai raises errors of many kinds
+                problem = f"inspect_ai cannot write it ({message_of(error)})"
+                raise OutputError(problem, _USE_LINES, place=self._name) from error
+            self._made = path.open("rb")
+
+    def end(self) -> None:
+        """Copy the log that was made into OUTPUT."""
+        with self._made as made:
+            shutil.copyfileobj(made, self._stream, 1 << 20)
+
+    async def _write(self, path: Path) -> None:
+        from inspect_ai import score_async
+        from inspect_ai.log import read_eval_log_async, write_eval_log_async
+
+        assert self._source.log is not None  # noqa: S101 - see `InspectLog.handles_name`
+        self._source.log.seek(0)
+        log = await read_eval_log_async(self._source.log)
+        _take_out_earlier(log)
+        self._refuse_other(log)
+        # the models of the log need not be installed here, nor their keys be known
+        roles, log.eval.model_roles = log.eval.model_roles, None
+        log = await score_async(
+            log,
+            _scorer(self._annotations),
+            model="none",
+            action="append",
+            display="none",
+            copy=False,
+        )
+        log.eval.model_roles = roles
+        await write_eval_log_async(log, path)
+
+    def _refuse_other(self, log: EvalLog) -> None:
+        """Raise InputChanged if a sample with a score is gone, OutputError if a score would be lost."""
+        samples = {
+            (str(sample.id), str(sample.epoch)): sample for sample in log.samples or ()
+        }
+        if gone := self._annotations.keys() - samples.keys():
+            sample, epoch = min(gone)
+            raise InputChanged(
+                self._source.name, f"sample {sample} of epoch {epoch} is gone"
+            )
+        if any(_SCORER in (sample.scores or {}) for sample in samples.values()):
+            problem = f"a scorer `{_SCORER}` of {self._source.name} is not ruler's own"
+            raise OutputError(problem, "rename it", place=self._name)
+
+
+def _scorer(annotations: Mapping[SampleKey, Mapping[str, Any]]) -> Scorer:
+    """Make the scorer that hands out the scores; a sample that ruler could not read has none."""
+    from inspect_ai.scorer import mean, scorer, stderr
+
+    async def score(state: Any, target: Any) -> Score | None:
+        annotation = annotations.get((str(state.sample_id), str(state.epoch)))
+        return None if annotation is None else _score(annotation)
+
+    return scorer(metrics=[mean(), stderr()], name=_SCORER)(lambda: score)()
+
+
+def _score(annotation: Mapping[str, Any]) -> Score:
+    """Make Inspect's score of an annotation; one without a score counts in no metric."""
+    from inspect_ai.scorer import Score
+
+    metadata = dict(annotation)
+    if annotation["score"] is None:
+        graded = annotation["kind"] in _JUDGE_FAILED
+        reason = "grader_failed" if graded else "scoring_failed"
+        return Score.unscored(
+            reason=reason, explanation=annotation["reason"], metadata=metadata
+        )
+    return Score(
+        value=annotation["score"],
+        explanation=annotation["explanation"],
+        metadata=metadata,
+    )
+
+
+def _take_out_earlier(log: EvalLog) -> None:
+    """Take out all that an earlier run of ruler wrote."""
+    for sample in log.samples or ():
+        _take_out_of_sample(sample)
+    if log.results is not None:
+        scores = log.results.scores
+        log.results.scores = [score for score in scores if score.name != _SCORER]
+    log.reductions = [each for each in log.reductions or () if each.scorer != _SCORER]
+    log.eval.scorers = [each for each in log.eval.scorers or () if each.name != _SCORER]
+
+
+def _take_out_of_sample(sample: EvalSample) -> None:
+    """Take out ruler's score with its events, and the annotation that the first versions put elsewhere."""
+    scores = sample.scores or {}
+    own = [scores[_SCORER].metadata] if _SCORER in scores else []
+    if not any(_is_ours(value) for value in (*own, sample.metadata.get(_SCORER))):
+        return
+    scores.pop(_SCORER, None)
+    sample.metadata.pop(_SCORER, None)
+    spans = {
+        event.id
+        for event in sample.events
+        if event.event == "span_begin"
+        and (event.type, event.name) == ("scorer", _SCORER)
+    }
+    sample.events = [event for event in sample.events if event.span_id not in spans]
+
+
+def _is_ours(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("status") in ("scored", "failed")

@@ -1,0 +1,99 @@
+"""JSON lines: a record on each line, in a file, compressed, at an address or from a pipe."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import BinaryIO, Self
+
+from ruler_cli.files.compression import BOM, BUFFER
+from ruler_cli.files.container import Container, Writer
+from ruler_cli.files.error_map import reading
+from ruler_cli.files.events import may_be_event
+from ruler_cli.files.source import Source
+from ruler_cli.types import Line
+
+_HEAD = 64
+"""Bytes that are yielded of a line that is too long."""
+
+
+class JsonLines(Container):
+    """JSON lines; those of a pipe are read `once`."""
+
+    rank = 9  # any text that is nothing else
+    form = "JSON lines"
+    rewritable = may_hold_events = True
+
+    def __init__(self, source: Source) -> None:
+        """Take text, which is open."""
+        super().__init__(source.name, source.most)
+        self._source, self.fd = source, source.fd
+        self.once = source.once and source.fd is None
+
+    @classmethod
+    def open(cls, source: Source) -> Self:
+        """Open any text; what may be events of a pipe is kept, since a rollout ends with its last event."""
+        line = source.first_line.removeprefix(BOM)
+        if source.is_long or (source.once and (source.keep or may_be_event(line))):
+            source.keep_text()
+        return cls(source)
+
+    @classmethod
+    def handles_name(cls, name: str, source: Container | None) -> bool:
+        """Return True: OUTPUT of any name that no other kind handles is JSON lines."""
+        return True
+
+    @classmethod
+    def writer(cls, stream: BinaryIO, name: str, source: Container | None) -> Writer:
+        """Return a writer of a record on each line."""
+        return _LinesWriter(stream)
+
+    def records(self) -> Iterator[Line]:
+        """Yield every line that is not blank."""
+        first = self._source.first if self.once else ()
+        with self._source.open_text() as text:
+            yield from lines(self.name, text, self.most, first)
+
+
+class _LinesWriter:
+    """Writes lines; line breaks between members of a record, as in a document, become spaces."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def put(self, number: int, record: bytes) -> None:
+        self._stream.write(record.replace(b"\n", b" ") + b"\n")
+
+    def end(self) -> None:
+        """Do nothing: lines are whole."""
+
+
+def lines(
+    name: str, stream: BinaryIO, most: int, first: Iterable[bytes] = ()
+) -> Iterator[Line]:
+    """Yield every line that is not blank, split at LF only (U+2028 and U+0085 are text).
+
+    `first` are lines that were read from the stream already. Of a line of more than `most` bytes only the
+    beginning is yielded, and the rest is read without being held.
+    """
+    offset = 0
+    read = iter(partial(stream.readline, most + 2), b"")
+    with reading(name):
+        for number, whole in enumerate(itertools.chain(first, read), 1):
+            start = offset
+            offset += len(whole)
+            raw = whole[:-1] if whole.endswith(b"\n") else whole
+            if len(raw) > most:
+                size, head, last, whole = len(raw), raw[:_HEAD], whole[-1:], b""  # noqa: PLW2901 - frees it
+                raw = b""
+                while last and not last.endswith(b"\n"):
+                    last = stream.readline(BUFFER)
+                    offset += len(last)
+                    size += len(last.removesuffix(b"\n"))
+                yield Line(number, start, head, skipped=size)
+                continue
+            if number == 1 and raw.startswith(BOM):
+                raw, start = raw[3:], start + 3
+            if raw and not raw.isspace():
+                yield Line(number, start, raw)
