@@ -40,6 +40,7 @@ def reading(place: str, *more: type[Exception]) -> Iterator[None]:
     except _DAMAGE + more as error:
         if isinstance(error, OSError) and error.errno:
             problem, remedy = f"cannot be read: {error.strerror}", ""
+            place = error.filename if isinstance(error.filename, str) else place
         else:
             problem = f"is damaged, truncated or unsupported ({message_of(error)})"
             remedy = "copy or write it again"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import io
 import itertools
 import os
@@ -10,15 +9,17 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
 from ruler_cli.errors import UsageError
+from ruler_cli.files.compression import BUFFER
+from ruler_cli.files.error_map import reading
 from ruler_cli.files.remote import BUCKET_SCHEMES, CACHED_BLOCKS, RemoteStore
 from ruler_cli.settings import suggestions
 
-_BUFFER = 1 << 18
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PATTERN = re.compile(r"[*?\[]")
 _NUMBER = re.compile(r"(\d+)")
@@ -62,21 +63,13 @@ class Location:
         if match is None:
             return self.name
         scheme, rest = match[1].lower(), self.name[match.end() :]
-        if (
-            scheme in ("http", "https") or "=" in rest.partition("?")[2]
-        ):  # elsewhere `?` may be a pattern
+        # elsewhere `?` may be a pattern
+        if scheme in ("http", "https") or "=" in rest.partition("?")[2]:
             rest = rest.partition("?")[0].partition("#")[0]
         host, slash, path = rest.partition("/")
-        if (
-            "@" in path
-            and "@" not in host
-            and ":" in host
-            and not host.rpartition(":")[2].isdecimal()
-        ):
-            return (
-                f"{scheme}://{rest.rpartition('@')[2]}"  # a password that holds slashes
-            )
-        if scheme in BUCKET_SCHEMES and ":" in host:  # a secret key may hold slashes
+        is_port = host.rpartition(":")[2].isdecimal()
+        # a password or a secret key may hold slashes, so that it does not end in the host
+        if ":" in host and (scheme in BUCKET_SCHEMES or not (is_port or "@" in host)):
             return f"{scheme}://{rest.rpartition('@')[2]}"
         return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
@@ -89,11 +82,6 @@ class Location:
     def unpacked(self) -> str:
         """The public name without its ending .gz or .zst."""
         return self.public.removesuffix(".gz").removesuffix(".zst")
-
-    @property
-    def as_lines(self) -> bool:
-        """Tell if an OUTPUT of this name is JSON lines, for any kind of INPUT."""
-        return self.stream or self.unpacked.endswith((".jsonl", ".ndjson"))
 
     @property
     def real(self) -> Path:
@@ -127,25 +115,16 @@ class Location:
             with self.store().open(cached_blocks) as stream:
                 yield stream
             return
-        try:
-            raw = io.FileIO(0, closefd=False) if self.stream else io.FileIO(name)
-            reader = io.BufferedReader(raw, _BUFFER)
-        except IsADirectoryError:
-            raise UsageError(
-                f"{name}: is a directory; give one file, or `-` for stdin"
-            ) from None
-        except (FileNotFoundError, NotADirectoryError):
-            advice = suggestions.other_file(
-                name, "check the path, or give `-` for stdin"
-            )
-            problem = (
-                "is a link to a file that is not there"
-                if Path(name).is_symlink()
-                else "no such file"
-            )
-            raise UsageError(f"{name}: {problem}; {advice}") from None
-        except OSError as error:
-            raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
+        with reading(name):
+            try:
+                raw = io.FileIO(0, closefd=False) if self.stream else io.FileIO(name)
+            except (FileNotFoundError, NotADirectoryError):
+                link = Path(name).is_symlink()
+                problem = "is a link to no file" if link else "no such file"
+                default = "check the path, or give `-` for stdin"
+                remedy = suggestions.other_file(name, default)
+                raise UsageError(problem, remedy, place=name) from None
+            reader = io.BufferedReader(raw, BUFFER)
         with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe
             yield reader
 
@@ -166,61 +145,51 @@ class Location:
         could have any file of the user copied into OUTPUT. Numbers in names count as numbers: part-2 comes
         before part-10.
         """
-        links: dict[str, str] = {}
-        if self.remote:
-            files = self._expanded()
-            folders = zip(*(address.split("/")[:-1] for address in files), strict=False)
-            same = itertools.takewhile(lambda parts: len(set(parts)) == 1, folders)
-            base = "/".join(parts[0] for parts in same) + "/"
-            whole = base == self.name.rstrip("/") + "/"
-        else:
-            path = pattern = Path(self.name)
-            whole = os.path.isdir(path)  # noqa: PTH112 - no error where the name is too long
-            if not whole:  # the names begin with the first part that is a pattern
-                path = Path(
-                    *itertools.takewhile(
-                        lambda part: not _PATTERN.search(part), path.parts
-                    )
-                )
-            files = list(
-                map(str, _files_below(path) if whole else _matches(pattern, path))
-            )
-            base = "" if path == Path() else str(path).rstrip("/") + "/"
-        names = set(
-            filterfalse(is_ignored, (file.removeprefix(base) for file in files))
-        )
-        if not self.remote:
-            root = os.path.realpath(base)
-            links = {
-                name: link
-                for name in names
-                if (link := _link_not_followed(base, name, root))
-            }
-            names = {
-                name for name in names - links.keys() if Path(base + name).is_file()
-            }
-        left_out = tuple(sorted(set(links.values()), key=natural_sort_key))
-        listing = Listing(
-            base, tuple(sorted(names, key=natural_sort_key)), whole, left_out
-        )
-        if not listing.names:
-            reason = (
-                "holds no file to read"
-                if self.remote or whole
-                else "no file matches this pattern"
-            )
-            advice = f"check the {'address' if self.remote else 'path'}"
-            if left_out:
-                reason += f", and the link {left_out[0]} is not followed"
-                advice = "name a file itself, or put copies in place of the links"
-            raise UsageError(f"{self.public}: {reason}; {advice}")
-        return listing
+        listing = self._remote_listing() if self.remote else self._local_listing()
+        if listing.names:
+            return listing
+        pattern = not (self.remote or listing.whole)
+        problem = "no file matches this pattern" if pattern else "holds no file to read"
+        remedy = f"check the {'address' if self.remote else 'path'}"
+        if listing.links:
+            problem += f", and the link {listing.links[0]} is not followed"
+            remedy = "name a file itself, or put copies in place of the links"
+        raise UsageError(problem, remedy, place=self.public)
+
+    def _remote_listing(self) -> Listing:
+        files = self._expanded()
+        folders = zip(*(address.split("/")[:-1] for address in files), strict=False)
+        common = itertools.takewhile(lambda parts: len(set(parts)) == 1, folders)
+        base = "/".join(parts[0] for parts in common) + "/"
+        names = (file.removeprefix(base) for file in files)
+        kept = tuple(sorted(filterfalse(is_ignored, names), key=natural_sort_key))
+        return Listing(base, kept, base == self.name.rstrip("/") + "/")
+
+    def _local_listing(self) -> Listing:
+        folder, parts = Path(self.name), tuple[str, ...]()
+        whole = os.path.isdir(folder)  # noqa: PTH112 - no error where the name is too long
+        if not whole:  # names begin with the first part that is a pattern
+            fixed = itertools.takewhile(lambda x: not _PATTERN.search(x), folder.parts)
+            folder, parts = Path(*fixed), folder.parts
+            parts = parts[len(folder.parts) :]
+        base = "" if folder == Path() else f"{str(folder).rstrip('/')}/"
+        root, names, links = os.path.realpath(folder), set[str](), set[str]()
+        with reading(str(folder)):
+            for file in _files_below(str(folder), parts):
+                name = str(Path(file).relative_to(folder))
+                if is_ignored(name):
+                    continue
+                if link := _link_not_followed(base, name, root):
+                    links.add(link)
+                elif Path(file).is_file():
+                    names.add(name)
+        ordered = (tuple(sorted(each, key=natural_sort_key)) for each in (names, links))
+        return Listing(base, next(ordered), whole, next(ordered))
 
     def _expanded(self) -> list[str]:
         """Return the addresses of the objects that an address stands for."""
-        if self.name.lower().startswith(
-            ("http://", "https://")
-        ):  # servers list nothing; `?` begins a query
+        # servers list nothing; `?` begins a query
+        if self.name.lower().startswith(("http://", "https://")):
             return [self.name]
         return self.store().expand()
 
@@ -238,45 +207,34 @@ class Listing:
     whole: bool = False
     links: tuple[str, ...] = ()
 
-    @property
-    def root(self) -> Location:
-        """The directory."""
-        return Location(self.base)
-
     def at(self, name: str) -> Location:
         """Return the location of a file."""
         return Location(self.base + name)
 
     def would_hold(self, file: Location) -> bool:
         """Tell if a file is one of these, or would be one more; an address is only compared as text."""
-        if self.root.remote or file.remote:
-            beside = self.whole and file.public.rpartition("/")[0] + "/" == self.base
-            return (beside and file.as_lines) or file.public in {
-                self.at(name).public for name in self.names
-            }
-        root = self.root.real
-        below = self.whole and root in file.real.parents
-        if below and not is_ignored(str(file.real.relative_to(root))):
-            return True
+        root = Location(self.base)
+        if root.remote or file.remote:
+            beside = file.public.rpartition("/")[0] + "/" == self.base
+            files = {self.at(name).public for name in self.names}
+            return (self.whole and beside) or file.public in files
+        if self.whole and root.real in file.real.parents:
+            return not is_ignored(str(file.real.relative_to(root.real)))
         return file.real in {self.at(name).real for name in self.names}
 
 
 def is_ignored(name: str) -> bool:
     """Tell if a file, by its relative name, is no part of a dump."""
-    return name.endswith(_OWN_FILES) or any(
-        part.startswith(".") for part in Path(name).parts
-    )
+    hidden = any(part.startswith(".") for part in Path(name).parts)
+    return hidden or name.endswith(_OWN_FILES)
 
 
 def natural_sort_key(name: str) -> tuple[tuple[tuple[tuple[int, str], ...], ...], str]:
     """Make a key that sorts names as people do, folder by folder, with numbers as numbers."""
 
     def part(text: str) -> tuple[int, str]:
-        return (
-            (int(text), "")
-            if text.isascii() and text.isdigit() and len(text) < 1000
-            else (-1, text)
-        )
+        is_number = text.isascii() and text.isdigit() and len(text) < 1000
+        return (int(text), "") if is_number else (-1, text)
 
     folders = (filter(None, _NUMBER.split(folder)) for folder in Path(name).parts)
     return tuple(tuple(map(part, folder)) for folder in folders), name
@@ -288,56 +246,29 @@ def _link_not_followed(base: str, name: str, root: str) -> str:
         path = Path(base + part)
         if not path.is_symlink():
             continue
-        target = os.path.realpath(path)
-        if (
-            path.is_dir()
-            or not path.exists()
-            or os.path.commonpath((root, target)) != root
-        ):
+        inside = os.path.commonpath((root, os.path.realpath(path))) == root
+        if path.is_dir() or not path.exists() or not inside:
             return part
     return ""
 
 
-def _matches(pattern: Path, base: Path) -> Iterator[Path]:
-    """Yield the files and links that a pattern stands for, also those in directories that it stands for.
+def _files_below(folder: str, pattern: tuple[str, ...]) -> Iterator[str]:
+    """Yield the files and links below a folder, at any depth, or those that the parts of a pattern stand for.
 
-    `**` is expanded here: `glob` would follow links to directories, which may lead in circles.
+    A folder that a pattern stands for stands for all in it. No link to a folder is followed: it may lead in
+    circles.
     """
-    parts, root = pattern.parts, os.path.realpath(base)
-    deep = parts.index("**") if "**" in parts else len(parts)
-    rest = parts[deep + 1 :]
-    for path in map(Path, glob.glob(str(Path(*parts[:deep])))):  # noqa: PTH207 - a pattern may be absolute
-        link = path != base and _link_not_followed(
-            f"{base}/", str(path.relative_to(base)), root
-        )
-        if link or not path.is_dir():
-            yield path
-        elif not rest:
-            yield from _files_below(path)
-        else:
-            for folder, folders, _ in os.walk(path):
-                folders[:] = [name for name in folders if not name.startswith(".")]
-                yield from _matches(Path(glob.escape(folder), *rest), base)
-
-
-def _files_below(folder: Path) -> list[Path]:
-    """Return the files and links of a directory, at any depth; UsageError if a directory may not be read."""
-    paths = []
-    try:
-        for parent, folders, files in os.walk(folder, onerror=_raise):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            paths += [Path(parent) / name for name in files]
-            paths += [
-                path for name in folders if (path := Path(parent) / name).is_symlink()
-            ]
-    except OSError as error:
-        advice = "give what may be read, or a pattern"
-        raise UsageError(
-            f"{error.filename}: cannot be read: {error.strerror}; {advice}"
-        ) from None
-    return paths
-
-
-def _raise(error: OSError) -> None:
-    """Raise the error: `os.walk` would leave out the files of a directory that may not be read."""
-    raise error
+    head, rest = pattern[:1], pattern[1:]
+    deep = head in ((), ("**",))
+    if deep and rest:  # `**` stands for no folder, too
+        yield from _files_below(folder, rest)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            fits = deep or fnmatchcase(entry.name, head[0])
+            if entry.is_dir(follow_symlinks=False):
+                if fits:
+                    yield from _files_below(entry.path, pattern if deep else rest)
+            elif fits and (not rest or (os.path.isdir(entry.path) and not deep)):  # noqa: PTH112 - a loop is none
+                yield entry.path

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, BinaryIO, cast
 
 from ruler_cli.files.error_map import temporary
@@ -21,11 +22,9 @@ Place = tuple[int, int, int, int]
 _BATCH = 2_000
 _TABLES = (
     # `id` is the line's number and the part of a columnar line, which is several groups
-    "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT, mine INT, "
-    "opening INT, source INT, hash INT)",
-    "CREATE TABLE draw (id INTEGER PRIMARY KEY, number INT)",
+    "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, hash INT, key BLOB, rollouts INT, "
+    "mine INT, opening INT, source INT, draw INT)",
     "CREATE TABLE mark (number INTEGER PRIMARY KEY, body BLOB)",
-    "CREATE TABLE part (grp BLOB, member BLOB, PRIMARY KEY (grp, member)) WITHOUT ROWID",
     "CREATE TABLE seen (key BLOB PRIMARY KEY, number INT) WITHOUT ROWID",
 )
 PARTS = 20
@@ -115,22 +114,24 @@ class Index:
     def __init__(self, seed: int | None = None) -> None:
         """With a `seed` the groups of `places` are in an order that only it and their contents decide."""
         self._lock, self.seed = threading.Lock(), seed
-        self._draws: list[tuple[int, int]] = []
         # pages beyond the cache go to the file, and sorting keeps to the same bounds: memory stays flat
-        self._db = temporary_database(
-            "PRAGMA soft_heap_limit = 1500000", *_TABLES, cache=500
-        )
-        self._rows: list[
-            tuple[int, int, int, bytes, int, bool, int | None, int, int]
-        ] = []
+        limit = "PRAGMA soft_heap_limit = 1500000"
+        self._db = temporary_database(limit, *_TABLES, cache=500)
+        self._rows: list[tuple[object, ...]] = []
         self._sources: dict[str, int] = {}
         self._asked_about = 0
 
     @contextmanager
     def _statement(self) -> Iterator[None]:
-        """One at a time; OutputError where there is no room on disk."""
+        """Let one statement run at a time; OutputError if there is no room on disk."""
         with self._lock, temporary():
             yield
+
+    def _all(
+        self, query: str, values: tuple[object, ...] = ()
+    ) -> list[tuple[Any, ...]]:
+        with self._statement():
+            return self._db.execute(query, values).fetchall()
 
     def add(
         self,
@@ -146,31 +147,27 @@ class Index:
         `opening` is a number that rollouts of one task share. One that is not `mine` is counted, and
         nothing else.
         """
-        line, short = record.line, digest(key)
+        line, short, at = record.line, digest(key), place(record)
         rollouts = self.rollouts(record, b"" if whole else short)
         source = self._sources.setdefault(line.source, len(self._sources))
-        begins = (
-            opening if rollouts else None
-        )  # a later part of a rollout may begin otherwise
+        # a later part of a rollout may begin otherwise
+        begins = opening if rollouts else None
         size, hashed = len(line.raw), hash(line.raw)
+        drawn = None if self.seed is None else _drawn(self.seed, line.raw)
         self._rows.append(
             (
-                place(record),
+                at,
                 line.offset,
                 size,
+                hashed,
                 short,
                 rollouts,
                 mine,
                 begins,
                 source,
-                hashed,
+                drawn,
             )
         )
-        if self.seed is not None:
-            drawn = blake2b(
-                line.raw, digest_size=8, person=b"draw", key=_seed_key(self.seed)
-            ).digest()
-            self._draws.append((place(record), int.from_bytes(drawn, signed=True)))
         if len(self._rows) >= _BATCH:
             self.flush()
         return short, rollouts
@@ -178,58 +175,44 @@ class Index:
     def rollouts(self, record: Record, group: bytes) -> int:
         """Count the rollouts that begin in a record: a part of one that another record began is none.
 
-        `group` is what its group is known by, nothing where the record is all of it.
+        `group` is the digest of its group's key; empty if the record is all of it.
         """
-        if not [rollout for rollout in record.rollouts if rollout.member is not None]:
-            return len(record.rollouts)
+        members = [rollout.member for rollout in record.rollouts]
+        if not any(member is not None for member in members):
+            return len(members)
         group = group or place(record).to_bytes(8)
-        return sum(
-            r.member is None or self._first(group, r.member) for r in record.rollouts
-        )
+        return sum(m is None or self._is_new(group + digest(m)) for m in members)
 
-    def _first(self, group: bytes, member: str) -> bool:
-        row = (group, digest(member))
+    def _is_new(self, key: bytes, number: int = 0) -> bool:
+        """Tell if a key was not seen yet, and note it with a number."""
+        query = "INSERT OR IGNORE INTO seen VALUES (?, ?)"
         with self._statement():
-            return bool(
-                self._db.execute(
-                    "INSERT OR IGNORE INTO part VALUES (?, ?)", row
-                ).rowcount
-            )
+            return bool(self._db.execute(query, (key, number)).rowcount)
 
     def flush(self) -> None:
         """Hand the noted lines to SQLite."""
+        query = "INSERT INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         with self._statement():
-            self._db.executemany(
-                "INSERT INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", self._rows
-            )
-            self._db.executemany("INSERT INTO draw VALUES (?, ?)", self._draws)
+            self._db.executemany(query, self._rows)
         self._rows.clear()
-        self._draws.clear()
 
     def first_seen(self, key: str, number: int) -> int:
-        """The line on which a key was first told here; `number` itself the first time."""
-        seen = (digest(key), number)
-        with self._statement():
-            if self._db.execute(
-                "INSERT OR IGNORE INTO seen VALUES (?, ?)", seen
-            ).rowcount:
-                return number
-        (row,) = self._all("SELECT number FROM seen WHERE key = ?", seen[:1])
-        return int(row[0])
+        """Return the line on which a key was seen first; `number` itself the first time."""
+        short = digest(key)
+        if self._is_new(short, number):
+            return number
+        ((first,),) = self._all("SELECT number FROM seen WHERE key = ?", (short,))
+        return int(first)
 
     def among_first(self, key: bytes, limit: int) -> bool:
         """Tell if a group, by the digest of its key, is one of the first `limit` that are asked about."""
-        with self._statement():
-            if self._db.execute("SELECT 1 FROM seen WHERE key = ?", (key,)).fetchone():
-                return True
-            if self._asked_about < limit:
-                self._db.execute("INSERT INTO seen VALUES (?, 0)", (key,))
-                self._asked_about += 1
-                return True
-        return False
+        if self._asked_about < limit:
+            self._asked_about += self._is_new(key)
+            return True
+        return bool(self._all("SELECT 1 FROM seen WHERE key = ?", (key,)))
 
     def sizes(self, *, each_line: bool = False) -> list[int]:
-        """Groups, smallest, largest, how many have one rollout, and how many are the run's own.
+        """Count groups: all, smallest, largest, those of one rollout, and the run's own.
 
         A line may be a group of its own.
         """
@@ -241,42 +224,30 @@ class Index:
         return [int(x or 0) for x in row]
 
     def mixed(self, labels: Mapping[str, str] | None = None) -> tuple[int, int]:
-        """Groups whose rollouts have different openings, and the number of the first one's first line.
+        """Count groups whose rollouts have different openings; return the first one's first line, too.
 
         With `labels`, the names of files → labels, what one label has of a group counts as a group.
         """
         by = "key"
         if labels is not None:
-            numbers = {
-                label: n for n, label in enumerate(dict.fromkeys(labels.values()))
-            }
-            known = (
-                (self._sources.get(name), numbers[label])
-                for name, label in labels.items()
-            )
-            rows = [
-                row for row in known if row[0] is not None
-            ]  # of some files nothing can be read
-            with self._statement():
-                self._db.execute("DROP TABLE IF EXISTS label")
-                self._db.execute(
-                    "CREATE TEMP TABLE label (source INTEGER PRIMARY KEY, label INT)"
-                )
-                self._db.executemany("INSERT INTO label VALUES (?, ?)", rows)
-            by = "key, (SELECT label FROM label WHERE label.source = line.source)"
+            self._keep_labels(labels)
+            by += ", (SELECT label FROM label WHERE label.source = line.source)"
         (row,) = self._all(
             f"SELECT count(*), min(first) FROM (SELECT min(id) first FROM line GROUP BY {by} "  # noqa: S608 - one of two
             "HAVING min(opening) <> max(opening))"
         )
         return int(row[0]), int(row[1] or 0) >> PARTS
 
-    def volume(self) -> int:
-        """Bytes of the own records, those of a line for each of its parts."""
-        ((size,),) = self._all("SELECT sum(size) FROM line WHERE mine")
-        return int(size)
+    def _keep_labels(self, labels: Mapping[str, str]) -> None:
+        known = self._sources  # of some files nothing can be read
+        rows = [(known[name], text) for name, text in labels.items() if name in known]
+        with self._statement():
+            self._db.execute("DROP TABLE IF EXISTS label")
+            self._db.execute("CREATE TABLE label (source INTEGER PRIMARY KEY, label)")
+            self._db.executemany("INSERT INTO label VALUES (?, ?)", rows)
 
     def groups(self, *, each_line: bool = False) -> Iterator[tuple[int, int, int]]:
-        """The first record, the rollouts and the bytes of own groups, in the order of the keys' digests."""
+        """Yield the first record, the rollouts and the bytes of own groups, in the order of digests of keys."""
         by = "key, id" if each_line else "key"
         query = (
             "SELECT min(id), sum(rollouts), sum(size) FROM line "  # noqa: S608 - the same
@@ -289,7 +260,7 @@ class Index:
     def chosen(
         self, firsts: Iterable[int], *, each_line: bool = False
     ) -> Iterator[tuple[int, list[Place]]]:
-        """The records of some groups, each given by its first record: that one, and the places of all."""
+        """Yield some groups, each given by its first record: that one, and the places of all."""
         by = "id" if each_line else "key"
         with self._statement():
             self._db.execute("DROP TABLE IF EXISTS wanted")
@@ -303,7 +274,10 @@ class Index:
         yield from groups.values()
 
     def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
-        """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
+        """Return the first line whose key was there before, after the line that had it.
+
+        With `apart` other keys stand between them.
+        """
         rows = self._all(
             "SELECT prior, id FROM (SELECT id, key, lag(key) OVER (ORDER BY id) before,"
             " lag(id) OVER (PARTITION BY key ORDER BY id) prior FROM line) "
@@ -318,14 +292,8 @@ class Index:
         with self._lock:
             self._db.close()
 
-    def _all(
-        self, query: str, values: tuple[object, ...] = ()
-    ) -> list[tuple[Any, ...]]:
-        with self._statement():
-            return self._db.execute(query, values).fetchall()
-
     def places(self, *, each_line: bool = False) -> Iterator[list[Place]]:
-        """The places of the lines of each own group, groups in the order of their first line, or as drawn.
+        """Yield the places of each own group's lines, groups in the order of their first line, or as drawn.
 
         A line may be a group of its own, or several: then it comes once for each.
         """
@@ -333,23 +301,19 @@ class Index:
         with self._statement():
             self._db.execute(f"CREATE INDEX IF NOT EXISTS by_group ON line ({by}, id)")
             self._db.execute(
-                "CREATE TEMP TABLE IF NOT EXISTS ranked AS SELECT l.id, l.start, l.size, l.hash, f.first "  # noqa: S608 - one of two
-                f"FROM (SELECT {by} own, min(id) first FROM line WHERE mine GROUP BY {by}) f "
-                f"JOIN line l ON l.{by} = f.own LEFT JOIN draw d ON d.id = f.first "
-                "ORDER BY d.number, f.first, l.id"
+                "CREATE TABLE IF NOT EXISTS ranked AS SELECT l.id, l.start, l.size, l.hash, g.first "  # noqa: S608 - one of two
+                f"FROM (SELECT {by} own, min(id) first FROM line WHERE mine GROUP BY {by}) g "
+                f"JOIN line l ON l.{by} = g.own JOIN line f ON f.id = g.first ORDER BY f.draw, g.first, l.id"
             )
-        rows = self._db.execute(
-            "SELECT id, start, size, hash, first FROM ranked ORDER BY rowid"
-        )
-        for _, members in itertools.groupby(rows, key=lambda row: row[4]):
+        rows = self._db.execute("SELECT * FROM ranked ORDER BY rowid")
+        for _, members in itertools.groupby(rows, key=itemgetter(4)):
             yield [_place(*row[:4]) for row in members]
 
     def lines(self) -> Iterator[Place]:
-        """Every readable line of the own groups, in input order; once for each group of a columnar line."""
+        """Yield the lines of the own groups, in input order; once for each group of a columnar line."""
+        query = "SELECT id, start, size, hash FROM line WHERE mine ORDER BY id"
         with self._statement():
-            rows = self._db.execute(
-                "SELECT id, start, size, hash FROM line WHERE mine ORDER BY id"
-            )
+            rows = self._db.execute(query)
         while True:
             with self._statement():
                 batch = rows.fetchmany(_BATCH)
@@ -364,14 +328,9 @@ class Index:
 
     def take(self, number: int) -> bytes | None:
         """Take the body of a line, if its group is done; it is removed here."""
-        with self._statement():
-            row = self._db.execute(
-                "SELECT body FROM mark WHERE number = ?", (number,)
-            ).fetchone()
-            if row is None:
-                return None
-            self._db.execute("DELETE FROM mark WHERE number = ?", (number,))
-        return bytes(row[0])
+        query = "DELETE FROM mark WHERE number = ? RETURNING body"
+        rows = self._all(query, (number,))
+        return bytes(rows[0][0]) if rows else None
 
 
 def _place(at: int, start: int, size: int, hashed: int) -> Place:
@@ -380,15 +339,17 @@ def _place(at: int, start: int, size: int, hashed: int) -> Place:
 
 
 def place(record: Record) -> int:
-    """A number for each record of a file, in input order."""
+    """Return a number for each record of a file, in input order."""
     return record.line.number << PARTS | record.part
 
 
-def _seed_key(seed: int) -> bytes:
-    """The key of a hash for a seed; a seed of a hundred digits is one too."""
-    return blake2b(str(seed).encode(), digest_size=32).digest()
+def _drawn(seed: int, raw: bytes) -> int:
+    """Return a number that only a seed, of any size, and the bytes of a record decide."""
+    key = blake2b(str(seed).encode(), digest_size=32).digest()
+    drawn = blake2b(raw, digest_size=8, person=b"draw", key=key).digest()
+    return int.from_bytes(drawn, signed=True)
 
 
 def digest(key: str) -> bytes:
-    """16 bytes that stand for a group key."""
+    """Return 16 bytes that stand for a group key."""
     return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()

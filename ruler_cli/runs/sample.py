@@ -141,7 +141,8 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
     if survey is None or size <= SMALL:
         yield from ((group, SampleWeight()) for group in source.groups)
         return
-    size, group_records = index.volume(), survey.reader.format.shape != "trajectory"
+    size = max(1, size * survey.mine // survey.groups)
+    group_records = survey.reader.format.shape != "trajectory"
     bytes_per_sample = size / min(
         _SAMPLE[1], max(_SAMPLE[0], _SAMPLE_BYTES * survey.groups // size)
     )

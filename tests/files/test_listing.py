@@ -122,7 +122,7 @@ def test_link_to_nothing(tmp_path: Path) -> None:
     link = tmp_path / "train.jsonl"
     link.symlink_to("gone")
     with pytest.raises(
-        UsageError, match="is a link to a file that is not there; check the path"
+        UsageError, match="is a link to no file; check the path"
     ):
         Location(str(link)).open().__enter__()
     with pytest.raises(
