@@ -209,7 +209,7 @@ def _replace(path: Path, content: bytes) -> None:
     file = LocalFile(str(path), compress=False, lock=False)
     try:
         file.stream.write(content)
-        file.end(durable=False)
+        file.end()
         file.commit()
     except OSError:
         file.discard()

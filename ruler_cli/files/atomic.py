@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import io
 import os
 import stat
 import sys
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.compression import compressed
-from ruler_cli.files.error_map import creating
+from ruler_cli.files.error_map import access_denied, creating
 from ruler_cli.files.location import Location
-from ruler_cli.files.remote import RemoteStore, access_denied, storage_errors
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from ruler_cli.files.remote import RemoteStore
 
 _BUFFER = 1 << 16
 """Bytes collected before a write: with a mebibyte, which no cache holds, a record took four times as long."""
@@ -58,7 +53,7 @@ class PassThrough:
         """Tell if bytes are written as they are, without compression."""
         return self.stream is self._file
 
-    def end(self, *, durable: bool = True) -> None:
+    def end(self) -> None:
         """Write what is still buffered."""
         if not self.plain:
             self.stream.close()
@@ -106,12 +101,11 @@ class LocalFile(PassThrough):
         """Tell if there is a file of this name."""
         return self._target.exists()
 
-    def end(self, *, durable: bool = True) -> None:
-        """Write what is still buffered; with `durable` it survives a power cut."""
+    def end(self) -> None:
+        """Write what is still buffered; it survives a power cut."""
         try:
             super().end()
-            if durable:
-                os.fsync(self._file.fileno())
+            os.fsync(self._file.fileno())
         finally:
             if not self._lock:
                 self._file.close()
@@ -189,36 +183,30 @@ def _lock(fd: int, name: str) -> None:
         raise UsageError("another run is writing it", remedy, place=name) from None
 
 
-class RemoteFile(io.RawIOBase):
+class RemoteFile:
     """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
 
-    may_block, partial = True, None
+    may_block, plain, partial = True, False, None
 
     def __init__(self, store: RemoteStore) -> None:
-        """Open it; UsageError if the address cannot be written, as far as that shows beforehand.
+        """Open it; an error if it cannot be written, as far as that shows beforehand.
 
         The name's ending decides on compression.
         """
-        self._done = True  # until there is something to discard
-        self._public, self._system, self._path = store.public, store.system, store.path
-        if self._public.endswith("/"):
-            remedy = "give the address of a file, or `-` for stdout"
-            raise UsageError("is a directory", remedy, place=self._public)
+        self._system, self._path = store.system, store.path
         protocols = self._system.protocol
         protocols = {protocols} if isinstance(protocols, str) else set(protocols)
         self._held_back = bool(protocols & _HELD_BACK)
         self._on_close = "hf" in protocols
         at_once = self._held_back or self._on_close
         self._staged = self._path if at_once else f"{self._path}.partial"
-        with storage_errors(self._public, "cannot be written: "):
-            if self._held_back:
-                self._probe()
-            self._file: Any = self._system.open(
-                self._staged, "wb", block_size=_PART, autocommit=not self._held_back
-            )
+        if self._held_back:
+            self._probe()
+        self._file: Any = self._system.open(
+            self._staged, "wb", block_size=_PART, autocommit=not self._held_back
+        )
         self._done = False
-        self._buffer = cast(BinaryIO, io.BufferedWriter(self, _BUFFER))
-        self.stream = compressed(self._public, self._buffer)
+        self.stream = compressed(store.public, self._file)
 
     def _probe(self) -> None:
         """Raise what would stop the run at its end: no bucket, no credentials, no network.
@@ -233,49 +221,24 @@ class RemoteFile(io.RawIOBase):
 
     @property
     def replaces(self) -> bool:
-        """Tell if there is an object of this name; OutputError if the storage does not tell."""
-        with self._errors():
-            return bool(self._system.exists(self._path))
+        """Tell if there is an object of this name."""
+        return bool(self._system.exists(self._path))
 
-    def _errors(self) -> AbstractContextManager[None]:
-        problem, remedy = "cannot be written: ", "; then run again"
-        return storage_errors(self._public, problem, OutputError, remedy)
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def write(self, data: ReadableBuffer, /) -> int:
-        """Take all bytes, and send them if a part is full; OutputError if the storage refuses."""
-        with self._errors():
-            self._file.write(data)
-        return memoryview(data).nbytes
-
-    def end(self, *, durable: bool = True) -> None:
+    def end(self) -> None:
         """Send what is still in memory, if that does not make the object appear."""
-        if self.stream is not self._buffer:
+        if self.stream is not self._file:
             self.stream.close()
-        self._buffer.flush()
-        if not self._done and not self._on_close:
-            with self._errors():
-                self._file.close()
+        if not self._on_close:
+            self._file.close()
 
     def commit(self) -> None:
-        """Send the rest and make the object appear; OutputError if it does not."""
-        if self._done:
-            return
-        try:
-            with self._errors():
-                self._file.close()
-                if self._held_back:
-                    self._file.commit()
-                elif self._staged != self._path:
-                    self._system.mv(self._staged, self._path)
-        except OutputError:
-            self.discard()
-            raise
+        """Send the rest and make the object appear."""
+        self._file.close()
+        if self._held_back:
+            self._file.commit()
+        elif self._staged != self._path:
+            self._system.mv(self._staged, self._path)
         self._done = True
-        super().close()
 
     def discard(self) -> None:
         """Give up what was sent, as far as the storage allows; never raises."""
@@ -293,12 +256,8 @@ class RemoteFile(io.RawIOBase):
             else:
                 file.close()
                 self._system.rm_file(self._staged)
-        super().close()
 
-    def close(self) -> None:
-        """Discard what was not committed."""
-        self.discard()
-        super().close()
+    close = discard
 
 
 WritableFile = PassThrough | RemoteFile
@@ -306,15 +265,9 @@ WritableFile = PassThrough | RemoteFile
 
 def create_file(location: Location) -> WritableFile:
     """Open a location for writing; UsageError if it cannot be written."""
-    if location.remote:
-        return RemoteFile(location.store())
-    name = location.name
-    with creating(name, location.real):
-        path = Path(name)
-        if location.stream:
-            return PassThrough(name)
-        if path.is_dir():
-            remedy = "give a file name, or `-` for stdout"
-            raise UsageError("is a directory", remedy, place=name)
-        special = path.exists() and not path.is_file()
+    name, path = location.name, Path(location.name)
+    with creating(location.public, location.real):
+        if location.remote:
+            return RemoteFile(location.store())
+        special = location.stream or (path.exists() and not path.is_file())
         return PassThrough(name) if special else LocalFile(name)

@@ -258,6 +258,8 @@ def _files_below(folder: str, pattern: tuple[str, ...]) -> Iterator[str]:
     A folder that a pattern stands for stands for all in it. No link to a folder is followed: it may lead in
     circles.
     """
+    if not os.path.isdir(folder):  # noqa: PTH112 - no error where the name is too long
+        return
     head, rest = pattern[:1], pattern[1:]
     deep = head in ((), ("**",))
     if deep and rest:  # `**` stands for no folder, too

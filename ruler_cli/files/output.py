@@ -12,7 +12,6 @@ import itertools
 import mmap
 import os
 import shlex
-import shutil
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,12 +20,12 @@ from hashlib import blake2b
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, cast
 
 from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.files.atomic import LocalFile, PassThrough, create_file, create_new
+from ruler_cli.files.atomic import LocalFile, PassThrough, create_file
 from ruler_cli.files.container import Container, Writer, kinds
-from ruler_cli.files.containers.inspect_log import InspectLogWriter
+from ruler_cli.files.containers.inspect_log import InspectLog, InspectLogWriter
 from ruler_cli.files.containers.lines import JsonLines
 from ruler_cli.files.error_map import creating, writing
 from ruler_cli.files.location import Location
@@ -63,12 +62,15 @@ def refuse_output(name: str) -> None:
     """Raise UsageError if OUTPUT cannot be written, as far as that shows without writing or reading."""
     location = Location(name)
     refuse_name(name)
-    for kind in kinds():
-        if location.unpacked.endswith(kind.endings):
-            kind.refuse_writing(location.public)
+    _kind_of(location).refuse_writing(location.public)
     if location.local:
         with creating(name, location.real):
             location.real.parent.stat()
+
+
+def _kind_of(output: Location, scores: Container | None = None) -> type[Container]:
+    """Return the kind of OUTPUT; without the `scores` of an INPUT none can be put into a log."""
+    return next(kind for kind in kinds() if kind.handles_name(output.unpacked, scores))
 
 
 class Output:
@@ -81,13 +83,11 @@ class Output:
         """
         refuse_output(name)
         self._location = Location(name)
-        self.name = self._path = self._location.public
+        self.name = self._location.public
         self._target = create_file(self._location)
         self.may_block = self._target.may_block
         """Tells if writing a record may block, as on stdout that is a pipe."""
         self._keep = keep and self._target.partial is not None
-        if isinstance(self._target, LocalFile):
-            self._path = str(self._target.partial)
         self._source: Container | None = None
         self._kind: type[Container] = JsonLines
         self.log: InspectLogWriter | None = None
@@ -101,12 +101,12 @@ class Output:
 
         Without `scored` records are not those of `score`, and none can be put into an Inspect log.
         """
-        name, scores = self._location, container if scored else None
-        self._source = container
-        self._kind = next(k for k in kinds() if k.handles_name(name.unpacked, scores))
-        if isinstance(self._writer, InspectLogWriter):
-            self.log = self._writer
+        name, self._source = self._location, container if scored else None
+        self._kind = _kind_of(name, self._source)
+        if self._kind is InspectLog:
+            self.log = cast(InspectLogWriter, self._writer)
             return
+        self._source = container
         keeps_form = container.rewritable and isinstance(container, self._kind)
         if not name.stream and not keeps_form and name.same(container.name):
             problem = f"is INPUT, and would become {self._kind.form}"
@@ -158,7 +158,8 @@ class Output:
     @property
     def replaces(self) -> bool:
         """Tell if `commit` takes the place of an OUTPUT that is there."""
-        return self._target.replaces
+        with self._errors():
+            return self._target.replaces
 
     def commit(self) -> None:
         """Make OUTPUT appear; OutputError if it does not."""
@@ -202,7 +203,8 @@ class Output:
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         kept = self._keep and self._kind is JsonLines
-        return writing(self._path, "finished groups are kept; " if kept else "")
+        place = str(self._target.partial or self.name)
+        return writing(place, "finished groups are kept; " if kept else "")
 
 
 class FailedFile:
@@ -249,11 +251,6 @@ class FailedFile:
             with path.open("rb") as stream:
                 for last in stream:
                     self._earlier[_digest(last.removesuffix(b"\n"))] += 1
-                if os.fstat(stream.fileno()).st_nlink > 1:
-                    # another name of it, such as a backup, stays
-                    stream.seek(0)
-                    with os.fdopen(create_new(path), "wb") as copy:
-                        shutil.copyfileobj(stream, copy)
         no_link = 0 if _is_device(path) else os.O_NOFOLLOW
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link
         file = os.fdopen(os.open(path, flags, 0o666), "ab")

@@ -69,7 +69,10 @@ def dump(value: Any) -> bytes:
 
 def dump_escaped(value: Any) -> bytes:
     """Encode a value that holds a judge's text, with the characters escaped that disturb a terminal."""
-    return _CONTROLS.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), dump(value))
+    raw = dump(value)
+    if raw.isascii() and b"\x7f" not in raw:
+        return raw
+    return _CONTROLS.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), raw)
 
 
 def _tolerant(raw: bytes, complaint: str = "") -> Any:

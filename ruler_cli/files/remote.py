@@ -1,21 +1,16 @@
 """s3://, gs://, hf:// and every other address that fsspec opens: objects are read in blocks, and listed.
 
-No object is downloaded whole. Errors are sentences of our own: those of the storage's libraries quote the
-address, with user, password and query.
+No object is downloaded whole.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ruler_cli.errors import RulerError, UsageError
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from ruler_cli.errors import UsageError
+from ruler_cli.files.error_map import access_denied, reading
 
 BLOCK = 2 << 20
 """Bytes of one request."""
@@ -46,7 +41,7 @@ class RemoteStore:
                 "give it in the environment or the provider's configuration",
                 place=public,
             )
-        with storage_errors(public):
+        with reading(public):
             try:
                 from fsspec.core import url_to_fs
 
@@ -69,7 +64,7 @@ class RemoteStore:
             "cache_type": "blockcache",
             "cache_options": {"maxblocks": cached_blocks},
         }
-        with storage_errors(self.public):
+        with reading(self.public):
             if self.system.info(self.path).get("type") == "directory":
                 raise UsageError("is a directory", "name a file", place=self.public)
             file = self.system.open(self.path, "rb", block_size=BLOCK, **cache)
@@ -77,15 +72,14 @@ class RemoteStore:
             file.close()
             problem = "this storage does not serve parts of a file"
             raise UsageError(problem, "download the file", place=self.public)
-        return io.BufferedReader(_RemoteReader(self.public, file), 1 << 20)
+        return io.BufferedReader(file, 1 << 20)
 
     def expand(self) -> list[str]:
         """Return the addresses that a pattern or a directory stands for, in order; an object is one address.
 
-        A directory stands for the files directly in it. Files with names that begin with `.` or `_` are left
-        out: programs leave them as notes (`_SUCCESS`).
+        A directory stands for the files directly in it, without the notes of programs.
         """
-        with storage_errors(self.public):
+        with reading(self.public):
             try:
                 if _GLOB.search(self.path):
                     entries = self.system.glob(self.path, detail=True).values()
@@ -99,11 +93,7 @@ class RemoteStore:
             except ValueError:
                 remedy = "write `**` between slashes, alone"
                 raise UsageError("is no pattern", remedy, place=self.public) from None
-            listed = sorted(
-                name
-                for name in names
-                if not name.rpartition("/")[2].startswith((".", "_"))
-            )
+            listed = sorted(name for name in names if not _is_note(name))
             whole, path = self._address.rstrip("/"), self.path.rstrip("/")
             if whole.endswith(path):  # a host may stand before the path
                 listed = [whole.removesuffix(path) + name for name in listed]
@@ -123,112 +113,6 @@ class RemoteStore:
             raise
 
 
-@contextmanager
-def storage_errors(
-    place: str,
-    before: str = "",
-    kind: type[RulerError] = UsageError,
-    then: str = "",
-) -> Iterator[None]:
-    """Turn any error of a storage into one of ours; `before` begins the problem, `then` ends the remedy."""
-    try:
-        yield
-    except UsageError:
-        raise
-    except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-        problem, remedy = explain(error)
-        raise kind(before + problem, remedy + then, place=place) from None
-
-
-class _RemoteReader(io.RawIOBase):
-    """A file of fsspec that raises UsageError."""
-
-    def __init__(self, public: str, file: Any) -> None:
-        self._public, self._file = public, file
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, at: int, whence: int = io.SEEK_SET, /) -> int:
-        return int(self._file.seek(at, whence))
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        view = memoryview(buffer).cast("B")
-        with storage_errors(self._public):
-            data = self._file.read(len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
-
-
-def explain(error: BaseException) -> tuple[str, str]:
-    """Return problem and remedy, without the library's own message, which may quote a key."""
-    chain = list(_chain(error))
-    kinds = {kind.__name__ for link in chain for kind in type(link).__mro__}
-    status = next(filter(None, map(_status, chain)), 0)
-    if kinds & _NO_KEY:
-        return (
-            "no credentials found",
-            "log in with the provider's tool, or set its variables",
-        )
-    if access_denied(error):
-        return "access denied", "check the credentials and their permissions"
-    if status == 404 or (
-        not status and "FileNotFoundError" in kinds and not kinds & _UNREACHABLE
-    ):
-        return "no such object", "check the address"
-    if status >= 300:
-        return f"the storage answered with status {status}", "try again later"
-    if kinds & _UNREACHABLE:
-        return "the storage cannot be reached", "check the network and the endpoint"
-    if "NotImplementedError" in kinds:
-        return "this storage is read-only", "name a file of this machine"
-    known = isinstance(error, OSError) and error.errno and error.strerror
-    reason = known or type(error).__name__
-    return f"failed ({reason})", "try again, or copy the file to this machine"
-
-
-def access_denied(error: BaseException) -> bool:
-    """Tell if the storage refuses the user's access."""
-    return any(
-        isinstance(link, PermissionError) or _status(link) in (401, 403)
-        for link in _chain(error)
-    )
-
-
-_NO_KEY = {
-    "NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError",
-    "DefaultCredentialsError", "RefreshError", "LocalTokenNotFoundError",
-}  # fmt: skip
-_UNREACHABLE = {
-    "ClientConnectionError", "ConnectionError", "ConnectError", "TimeoutError", "HTTPClientError",
-    "FSTimeoutError", "gaierror", "TransportError", "TimeoutException",
-}  # fmt: skip
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and its causes: a file system may report a lost connection as a missing file."""
-    for _ in range(8):
-        if error is None:
-            return
-        yield error
-        error = error.__cause__
-
-
-def _status(error: BaseException) -> int:
-    """Return the HTTP status of an error, under any of the names that libraries use; 0 for none."""
-    response = getattr(error, "response", None)
-    if isinstance(response, dict):
-        return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
-    for holder, name in ((error, "status"), (error, "code"), (response, "status_code")):
-        code = getattr(holder, name, None)
-        if str(code).isdigit():
-            return int(str(code))
-    return 0
+def _is_note(name: str) -> bool:
+    """Tell if a program left an object as a note (`_SUCCESS`)."""
+    return name.rpartition("/")[2].startswith((".", "_"))

@@ -328,9 +328,11 @@ class Index:
 
     def take(self, number: int) -> bytes | None:
         """Take the body of a line, if its group is done; it is removed here."""
-        query = "DELETE FROM mark WHERE number = ? RETURNING body"
-        rows = self._all(query, (number,))
-        return bytes(rows[0][0]) if rows else None
+        rows = self._all("SELECT body FROM mark WHERE number = ?", (number,))
+        if not rows:
+            return None
+        self._all("DELETE FROM mark WHERE number = ?", (number,))
+        return bytes(rows[0][0])
 
 
 def _place(at: int, start: int, size: int, hashed: int) -> Place:

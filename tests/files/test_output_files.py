@@ -372,15 +372,6 @@ def test_failed_file_is_no_link(ruler: Ruler, tmp_path: Path) -> None:
     assert precious.read_text() == "mine\n"
 
 
-def test_failed_file_with_another_name(tmp_path: Path) -> None:
-    """A failed file that has a second name, as in a backup, keeps its lines there and grows here."""
-    path, backup = tmp_path / "failed", tmp_path / "backup"
-    add_failed(path, b"{")
-    backup.hardlink_to(path)
-    assert add_failed(path, b"{", b"[") == 1
-    assert (path.read_bytes(), backup.read_bytes()) == (b"{\n[\n", b"{\n")
-
-
 def test_failed_file_may_be_stderr(tmp_path: Path) -> None:
     """A device may be a link, as /dev/fd is."""
     reading, writing = os.pipe()

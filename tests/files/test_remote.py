@@ -7,6 +7,7 @@ import io
 import random
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, RulerError, UsageError
-from ruler_cli.files import atomic
-from ruler_cli.files.atomic import RemoteFile
+from ruler_cli.files import atomic, error_map
+from ruler_cli.files.atomic import WritableFile, create_file
 from ruler_cli.files.location import Location
 from tests.files.object_store import Store
 
@@ -66,9 +67,9 @@ def reading(name: str) -> Any:
     return Location(name).store().open()
 
 
-def writing(name: str) -> RemoteFile:
-    """Open an object for writing."""
-    return RemoteFile(Location(name).store())
+def writing(name: str) -> closing[WritableFile]:
+    """Open an object for writing; the context discards what is not committed."""
+    return closing(create_file(Location(name)))
 
 
 def expanded(name: str) -> list[str]:
@@ -163,12 +164,12 @@ def test_atomic(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> Non
     data = random.Random(1).randbytes(size)
     store.objects["/bucket/out"] = b"old"
     with pytest.raises(ZeroDivisionError), writing("s3://bucket/out") as out:
-        out.write(data)
+        out.stream.write(data)
         raise ZeroDivisionError
     assert (store.objects, store.uploads) == ({"/bucket/out": b"old"}, {})
     with writing("s3://bucket/out") as out:
         for at in range(0, size, 1 << 20):
-            out.write(data[at : at + (1 << 20)])
+            out.stream.write(data[at : at + (1 << 20)])
         assert sum(len(parts) for parts in store.uploads.values()) == size // (6 << 20)
         assert store.objects == {"/bucket/out": b"old"}
         out.commit()
@@ -184,9 +185,9 @@ def test_refused_part(
     store.refuse_puts_after = after
 
     def write() -> None:
-        with writing("s3://bucket/out") as out:
+        with error_map.writing("s3://bucket/out"), writing("s3://bucket/out") as out:
             for _ in range(20):
-                out.write(bytes(1 << 20))
+                out.stream.write(bytes(1 << 20))
             out.commit()
 
     with pytest.raises(
@@ -208,7 +209,7 @@ def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
             act(name)
         message_of(error)
 
-    refuses(reading, "s3://bucket/y", r"s3://bucket/y: no such object")
+    refuses(reading, "s3://bucket/y", r"s3://bucket/y: cannot be read: no such object")
     refuses(
         writing,
         "s3://nobucket/y",
@@ -222,7 +223,8 @@ def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading("s3://bucket/long") as file:
         file.read(10)
         store.refuse = 403
-        with pytest.raises(UsageError, match="access denied; check the credentials"):
+        denied = pytest.raises(UsageError, match="access denied; check the credentials")
+        with denied, error_map.reading("s3://bucket/long"):
             file.read()
     s3fs.S3FileSystem.clear_instance_cache()  # it lists objects that do not exist
     refuses(reading, "s3://bucket/x", "access denied; check the credentials")
@@ -255,7 +257,7 @@ def test_renamed(memory: dict[str, Any]) -> None:
     """On other file systems an object is NAME.partial until `commit` renames it."""
     for text, commit in ((b"whole", True), (b"half", False)):
         with writing("memory://d/x") as out:
-            out.write(text)
+            out.stream.write(text)
             if commit:
                 assert "/d/x" not in memory
                 out.commit()
@@ -287,12 +289,12 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(atomic, "_PART", 1 << 20)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with writing("hf://datasets/a/b/x.jsonl") as out:
-        out.write(bytes(size))
-        out.write(b"end")
+        out.stream.write(bytes(size))
+        out.stream.write(b"end")
     gc.collect()
     assert uploaded == []
     with writing("hf://datasets/a/b/x.jsonl") as out:
-        out.write(bytes(size))
+        out.stream.write(bytes(size))
         out.commit()
     assert uploaded == [("x.jsonl", bytes(size))]
     assert list(tmp_path.iterdir()) == []

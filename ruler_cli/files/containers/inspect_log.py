@@ -102,19 +102,18 @@ class InspectLog(Container):
 
     @classmethod
     def handles_name(cls, name: str, source: Container | None) -> bool:
-        """Tell if OUTPUT is an Inspect log: INPUT is one, and the name asks for it."""
+        """Tell if OUTPUT is an Inspect log: by its name alone, or because INPUT is one, too."""
         is_log = source is not None and source.log is not None
-        if name.endswith(".eval") and not is_log:
-            problem = "only the scores of an Inspect log are written as .eval"
-            raise UsageError(problem, _USE_LINES, place=name)
-        return is_log and super().handles_name(name, source)
+        return name.endswith(cls.endings if is_log else cls.packed)
 
     @classmethod
     def writer(
         cls, stream: BinaryIO, name: str, source: Container | None
     ) -> InspectLogWriter:
-        """Return a writer of the log with scores."""
-        assert source is not None  # noqa: S101 - see `handles_name`
+        """Return a writer of the log with scores; UsageError if INPUT is no log."""
+        if source is None or source.log is None:
+            problem = "only the scores of an Inspect log are written as .eval"
+            raise UsageError(problem, _USE_LINES, place=name)
         return InspectLogWriter(stream, name, source)
 
     def records(self) -> Iterator[Line]:
