@@ -19,7 +19,8 @@ LAYERS = (
     {"runs", "results"},
     {"judging"},
     {"prompting", "scoring", "pool", "judges", "ledger"},
-    {"formats", "files"},
+    {"formats"},
+    {"files"},
     {"settings"},
     {"types", "errors"},
 )

@@ -8,6 +8,7 @@ import io
 import itertools
 import lzma
 import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,10 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
+from ruler_cli.files import containers
 from ruler_cli.files.compression import zstd
+from ruler_cli.files.container import kinds
 from ruler_cli.files.containers.document import Document
 from ruler_cli.files.containers.lines import JsonLines, lines
 from ruler_cli.files.open import open_container
+from ruler_cli.files.output import Output
 from ruler_cli.types import Line
 
 PACKS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip.compress, zstd.compress)
@@ -218,3 +222,59 @@ def test_long_first_line(tmp_path: Path) -> None:
     long = b'{"a": "%s"}' % (b"x" * 9_000_000)
     (tmp_path / "in").write_bytes(gzip.compress(long + b"\n{}\n", 1))
     assert [line.raw for line in read(tmp_path / "in")] == [long, b"{}"]
+
+
+NEW_KIND = """
+from ruler_cli.files.container import Container
+
+class Numbered(Container):
+    rank, endings, unit, form = 5, (".num",), "number", "numbers"
+
+    @classmethod
+    def open(cls, source):
+        if not source.head.startswith(b"NUM!"):
+            return None
+        made = cls(source.name, source.most)
+        made.size = int(source.seekable().read()[4:])
+        return made
+
+    def records(self):
+        for number in range(1, self.size + 1):
+            yield self.line(number, 0, b'{"n": %d}' % number)
+
+    @classmethod
+    def writer(cls, stream, name, source):
+        return Writer(stream)
+
+class Writer:
+    def __init__(self, stream):
+        self.stream, self.last = stream, 0
+
+    def put(self, number, record):
+        self.last = number
+
+    def end(self):
+        self.stream.write(b"NUM!%d" % self.last)
+"""
+
+
+def test_new_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new kind of container is one module: INPUT is opened and OUTPUT written by what it says."""
+    (tmp_path / "kinds").mkdir()
+    (tmp_path / "kinds" / "numbered.py").write_text(NEW_KIND)
+    places = [*containers.__path__, str(tmp_path / "kinds")]
+    monkeypatch.setattr(containers, "__path__", places)
+    kinds.cache_clear()
+    try:
+        (tmp_path / "in").write_bytes(b"NUM!2")
+        with ExitStack() as stack, Output(str(tmp_path / "out.num")) as output:
+            container = open_container(str(tmp_path / "in"), stack)
+            every = list(container.records())
+            output.write_as(container)
+            output.write((line.number, line.raw) for line in every)
+            output.commit()
+        assert [line.where for line in every] == ["number 1", "number 2"]
+        assert (tmp_path / "out.num").read_bytes() == b"NUM!2"
+    finally:
+        kinds.cache_clear()
+        sys.modules.pop("ruler_cli.files.containers.numbered", None)
