@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 
-from ruler_cli.formats.input import open_input
 from ruler_cli.prompting.prompt import build_layout, write_prompt
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import AskSettings, InputSettings
 from ruler_cli.types import Group
 

@@ -11,7 +11,7 @@ from ruler_cli.cli.messages import command_words
 from ruler_cli.cli.notes import name_judges
 from ruler_cli.cli.units import count, rounded, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
-from ruler_cli.formats.input import Input, open_input
+from ruler_cli.runs.input import Input, open_input
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.runs.sample import InputCounts, sample

@@ -30,8 +30,8 @@ from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
-    from ruler_cli.formats.input import Input
     from ruler_cli.results.select import Keep
+    from ruler_cli.runs.input import Input
 
 
 def command(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import shlex
-import sqlite3
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +21,6 @@ else:
 _OURS = (RulerError, UnreadableError)
 _DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError)
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 _DENIED = "access denied"
 _STORAGE = (
     ("NoCredentialsError PartialCredentialsError CredentialRetrievalError DefaultCredentialsError RefreshError "
@@ -108,30 +105,6 @@ def creating(place: str, real: Path) -> Iterator[None]:
             problem = f"cannot be written: {problem}"
             remedy = remedy or "give another name, or `-` for stdout"
         raise UsageError(problem, remedy, place=place) from None
-
-
-@contextmanager
-def temporary() -> Iterator[None]:
-    """Turn an error of writing a temporary file into an OutputError."""
-    try:
-        yield
-    except (OSError, sqlite3.OperationalError) as error:
-        code = getattr(error, "sqlite_errorcode", None)
-        if code is not None and code not in _SQLITE_FULL:
-            raise
-        reason = getattr(error, "strerror", None) or str(error)
-        raise OutputError(
-            f"cannot write a temporary file: {reason}",
-            "make room, or set TMPDIR to another directory",
-            place=_temporary_directory(),
-        ) from None
-
-
-def _temporary_directory() -> str:
-    try:
-        return tempfile.gettempdir()
-    except OSError:
-        return "no directory for temporary files"
 
 
 def without_place(error: RulerError) -> str:

@@ -28,16 +28,10 @@ from ruler_cli.files.container import Container, Writer, kinds
 from ruler_cli.files.containers.inspect_log import InspectLog, InspectLogWriter
 from ruler_cli.files.containers.lines import JsonLines
 from ruler_cli.files.error_map import creating, writing
-from ruler_cli.files.location import Location
+from ruler_cli.files.location import OTHER_ENDINGS, Location
 from ruler_cli.files.scratch import Index, Place
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import Problem
-
-OTHER_ENDINGS = (
-    ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".yml", ".db", ".sqlite", ".arrow", ".pkl", ".pt",
-    ".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".lz4",
-)  # fmt: skip
-"""Endings of names that promise what is never written."""
 
 
 def refuse_name(name: str, *others: str) -> None:

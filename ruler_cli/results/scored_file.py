@@ -14,7 +14,6 @@ from ruler_cli.files.grouping import OnProblem
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import first_agent_turn
-from ruler_cli.formats.input import open_input
 from ruler_cli.formats.interface import printable
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import number, passed
@@ -24,6 +23,7 @@ from ruler_cli.results.scored_groups import (
     ScoredGroup,
     ScoredRollout,
 )
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Record, Rollout, Usage
 

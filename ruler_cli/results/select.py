@@ -16,12 +16,12 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
-from ruler_cli.formats.input import Input, open_input
 from ruler_cli.formats.interface import Format, printable
 from ruler_cli.formats.parallel import path_of, value_at
 from ruler_cli.results.conditions import FIGURES, Condition
 from ruler_cli.results.scored_file import AnnotationReader, refuse_unannotated
 from ruler_cli.results.scored_groups import ScoredRollout
+from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.suggestions import question, suggest_path
 from ruler_cli.types import Group, Line, Path, Problem, Record, Rollout

@@ -33,7 +33,6 @@ from ruler_cli.errors import (
     UsageError,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.formats.input import open_input
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.adaptive import FIRST
 from ruler_cli.ledger.database import ReplyRecord, append_rows, copy_rows, new_rows
@@ -41,6 +40,7 @@ from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, run_beside, together
 from ruler_cli.runs.batch_scores import FIRST_ASKED, UNUSABLE
 from ruler_cli.runs.file import RunResult, nothing_to_compare, score, with_outage
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import (
     JudgeSettings,
     MaxFailures,

@@ -26,7 +26,6 @@ from ruler_cli.files.output import (
     refuse_clashes,
     refuse_settings,
 )
-from ruler_cli.formats.input import Input, open_input
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judges.providers import MissingCredentialsError
 from ruler_cli.judges.resolve import (
@@ -43,6 +42,7 @@ from ruler_cli.pool.engine import StopSignal, first_of, in_thread, inline, run, 
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.layout import distinct_rollouts
 from ruler_cli.runs.batch_scores import BatchScores, RunStats
+from ruler_cli.runs.input import Input, open_input
 from ruler_cli.runs.result_writer import ResultWriter
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import (

@@ -13,10 +13,10 @@ import anyio.to_thread
 from ruler_cli.errors import UsageError
 from ruler_cli.files.output import FailedFile, Output
 from ruler_cli.files.scratch import Scratch
-from ruler_cli.formats.input import Input
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judging.panel import Panel
 from ruler_cli.runs.batch_scores import BatchScores
+from ruler_cli.runs.input import Input
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import (
     Group,

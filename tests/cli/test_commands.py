@@ -131,7 +131,7 @@ def test_unreadable_file(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "in.gz").write_bytes(data[: len(data) // 2])
     done = ruler("score", "in.gz", "out.jsonl", "-m", "offline")
     assert done.returncode == 2
-    assert "damaged or cut off" in done.stderr
+    assert "damaged, truncated or unsupported" in done.stderr
 
 
 def test_key_is_secret(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:

@@ -130,8 +130,10 @@ def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 1
     result = json.loads(done.stdout)
     assert (result["new"], result["unreadable"]) == (1, 2)
-    assert "a.jsonl.gz cannot be read: the compressed data is damaged" in done.stderr
-    assert "b.jsonl cannot be read: is a zip archive" in done.stderr
+    assert "a.jsonl.gz cannot be read: is damaged, truncated" in done.stderr
+    assert (
+        "b.jsonl cannot be read: is neither text nor a known container" in done.stderr
+    )
 
 
 def test_huge_lines(ruler: Ruler, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import orjson
 
 from benchmarks import projection
 from ruler_cli.formats.detect import families, formats
-from ruler_cli.formats.input import open_input
 from ruler_cli.formats.interface import ID_KEYS, Format
 from ruler_cli.results.conditions import NAMES
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import BatchFigures
 from tests.docs.examples import SAMPLES, run, workspace

@@ -17,7 +17,7 @@ import pytest
 from ruler_cli.errors import InputChanged, UsageError
 from ruler_cli.files.compression import zstd
 from ruler_cli.files.scratch import place
-from ruler_cli.formats.input import Input, open_input
+from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem, Record
 from tests.files.test_archive import packed as archived

@@ -24,7 +24,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.files.compression import zstd
 from ruler_cli.files.containers.document import Document
 from ruler_cli.files.open import open_container
-from ruler_cli.formats.input import open_input
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem
 from tests.conftest import ROOT, Ruler, group

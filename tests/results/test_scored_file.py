@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.input import open_input
 from ruler_cli.results.scored_file import (
     MOST_JUDGES,
     AnnotationReader,
@@ -19,6 +18,7 @@ from ruler_cli.results.scored_file import (
     label_of,
 )
 from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Problem
 from tests.conftest import ROOT, Ruler, write

@@ -40,18 +40,12 @@ from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import Line
 from ruler_cli.types import Path as JsonPath
 
-if sys.version_info >= (3, 14):
-    import zipfile
-else:
-    from backports.zstd import zipfile
-
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
     from inspect_ai.scorer import Score, Scorer
 
 _MAGIC = b"PK\x03\x04"
 _DAMAGE = (
-    zipfile.BadZipFile,
     lzma.LZMAError,
     struct.error,
     ValueError,
@@ -83,8 +77,14 @@ class InspectLog(Container):
     def __init__(self, source: Source) -> None:
         """Open a zip archive; ForeignError if it holds no samples."""
         super().__init__(source.name, source.most)
+        if sys.version_info >= (3, 14):
+            import zipfile
+        else:
+            from backports.zstd import zipfile
+
         self.log = source.seekable()
-        with reading(self.name, *_DAMAGE):
+        self._damage = (zipfile.BadZipFile, *_DAMAGE)
+        with reading(self.name, *self._damage):
             self._archive = source.stack.enter_context(zipfile.ZipFile(self.log))
         every = self._archive.infolist()
         self._members = last = {info.filename: info for info in every}
@@ -124,10 +124,10 @@ class InspectLog(Container):
             else:
                 yield self.line(number, info.header_offset, self._content(info))
 
-    def _content(self, info: zipfile.ZipInfo) -> bytes:
+    def _content(self, info: Any) -> bytes:
         """Return the content of a member, decompressed; no more than the size that the archive states."""
         place = f"{self.name} ({info.filename})"
-        with reading(place, *_DAMAGE), self._archive.open(info) as stream:
+        with reading(place, *self._damage), self._archive.open(info) as stream:
             # piece by piece: a whole read would not be bounded by the stated size
             return b"".join(iter(partial(stream.read, _PIECE), b""))
 

@@ -126,14 +126,6 @@ class Parquet(Container):
     def _keys(self) -> list[bytes]:
         return [orjson.dumps(name) + b":" for name in self.schema.names]
 
-    @property
-    def compression(self) -> str:
-        """The codec of the first column, for pyarrow's writer."""
-        if not self.metadata.num_rows:
-            return "SNAPPY"
-        codec: str = self.metadata.row_group(0).column(0).compression
-        return codec.replace("UNCOMPRESSED", "NONE")
-
     def batches(self) -> Iterator[Any]:
         """Yield the rows as Arrow record batches."""
         import pyarrow.parquet as pq
@@ -194,12 +186,11 @@ class _TableWriter:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        compression = "SNAPPY" if self._source is None else self._source.compression
         with self._spool:
             schema = self._schema()
             target = pa.PythonFile(self._stream, "w")
             try:
-                with pq.ParquetWriter(target, schema, compression=compression) as file:
+                with pq.ParquetWriter(target, schema) as file:
                     for table in _tables(self._batches(schema)):
                         file.write_table(table, len(table))
             except pa.ArrowException as error:

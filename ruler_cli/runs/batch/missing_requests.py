@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import anyio.lowlevel
 
-from ruler_cli.formats.input import Input, open_input
+from ruler_cli.runs.input import Input, open_input
 from ruler_cli.files.scratch import Index
 from ruler_cli.judges.resolve import cached_only
 from ruler_cli.judging.adaptive import BLOCK_BYTES

@@ -555,7 +555,7 @@ def test_full_disk(
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
-        r"ruler: .*: a temporary file cannot be written: File too large; make room.*\n",
+        r"ruler: .*: cannot write a temporary file: File too large; make room.*\n",
         done.stderr,
     )
     assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]

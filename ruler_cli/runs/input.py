@@ -26,7 +26,7 @@ from ruler_cli.files.scratch import Index, Scratch, place
 from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import fits, printable
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.survey import (
+from ruler_cli.runs.survey import (
     OnRecord,
     Openings,
     Survey,
