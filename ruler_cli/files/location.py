@@ -22,7 +22,7 @@ from ruler_cli.settings import suggestions
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PATTERN = re.compile(r"[*?\[]")
-_NUMBER = re.compile(r"(\d+)")
+_NUMBER = re.compile(r"([0-9]{1,999})")
 _OWN_FILES = (".partial", ".failed.jsonl")
 """Endings of files that ruler itself leaves."""
 OTHER_ENDINGS = (
@@ -234,15 +234,15 @@ def is_ignored(name: str) -> bool:
     return hidden or name.endswith(_OWN_FILES)
 
 
-def natural_sort_key(name: str) -> tuple[tuple[tuple[tuple[int, str], ...], ...], str]:
+def natural_sort_key(name: str) -> tuple[list[list[int | str]], str]:
     """Make a key that sorts names as people do, folder by folder, with numbers as numbers."""
 
-    def part(text: str) -> tuple[int, str]:
-        is_number = text.isascii() and text.isdigit() and len(text) < 1000
-        return (int(text), "") if is_number else (-1, text)
+    def pieces(folder: str) -> list[int | str]:
+        # text and numbers take turns, so that equal places compare
+        parts = enumerate(_NUMBER.split(folder))
+        return [int(part) if at % 2 else part for at, part in parts]
 
-    folders = (filter(None, _NUMBER.split(folder)) for folder in Path(name).parts)
-    return tuple(tuple(map(part, folder)) for folder in folders), name
+    return list(map(pieces, name.split("/"))), name
 
 
 def _link_not_followed(base: str, name: str, root: str) -> str:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 
-from ruler_cli.errors import InputChanged, Sentence, UnreadableError, UsageError
+from ruler_cli.errors import Sentence, UnreadableError, UsageError
 from ruler_cli.files.container import Container
 from ruler_cli.files.grouping import (
     OnProblem,
@@ -263,8 +263,6 @@ class _FileSurvey:
             ]
             problem = f"none of its {container.unit}s can be read"
             raise UsageError(problem, *first, place=container.name)
-        if found.first_mixed:
-            found.openings.first_mixed = self._key_at(found.first_mixed)
         if settings.limit is not None and (found.cut or settings.limit < found.groups):
             notes.append(_first(settings.limit, 0 if found.cut else found.groups))
         if settings.shard is not None:
@@ -296,15 +294,6 @@ class _FileSurvey:
         return survey(
             self._lines(), reader, settings, index, on_problem, where, on_record
         )
-
-    def _key_at(self, number: int) -> str:
-        """Return the key of the record with this number."""
-        name = self._container.name
-        for line in self._lines():
-            if line.number == number:
-                with unchanged(name):
-                    return str(self._reader.read(line)[0].key)
-        raise InputChanged(name, self._container.where(number))
 
     def _own_lines(self, found: Survey, index: Index) -> Iterator[Line]:
         return surveyed(self._lines(), found.end, found.where, index)

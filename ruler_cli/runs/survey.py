@@ -24,7 +24,6 @@ from ruler_cli.files.grouping import (
 from ruler_cli.files.parse import dump
 from ruler_cli.files.scratch import Index, digest
 from ruler_cli.formats.chat import has_content, task_messages
-from ruler_cli.formats.interface import printable
 from ruler_cli.formats.reader import Reader
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Line, Record, Rollout
@@ -77,12 +76,12 @@ class Openings:
             openings.append([(turn.get("role"), turn.get("content")) for turn in asked])
         return openings
 
-    def compare(self, openings: Sequence[Opening], key: str) -> None:
-        """Count a group whose openings are not all the same."""
+    def compare(self, openings: Sequence[Opening], where: str) -> None:
+        """Count a group whose openings are not all the same; its first record is there."""
         if self.varied_prompts or all(each == openings[0] for each in openings):
             return
         self.mixed += 1
-        self.first_mixed = self.first_mixed or key
+        self.first_mixed = self.first_mixed or where
 
     def sentences(self) -> list[str]:
         """Return a warning for each doubt, with the way out."""
@@ -110,7 +109,7 @@ class Openings:
                     "the rollouts of {groups} begin differently (first: {first}), as if they were different "
                     "tasks; if they are, name another key with {group_by:PATH}",
                     groups=groups,
-                    first=printable(self.first_mixed),
+                    first=self.first_mixed,
                 )
             )
         return out
@@ -148,7 +147,6 @@ class Survey:
     largest: int = 0
     singles: int = 0
     repeated: tuple[int, int] | None = None
-    first_mixed: int = 0
     end: tuple[int, int] = (0, 0)
     cut: bool = False
 
@@ -233,10 +231,9 @@ def survey(
         mine = within and (shard is None or shard.holds(digest(str(record.key))))
         opening = None
         begins = openings.look(record.rollouts, record.line.where)
-        if whole:
-            openings.compare(begins, str(record.key))
-        elif compare and begins:
-            openings.compare(begins, str(record.key))
+        if whole or compare:
+            openings.compare(begins, record.line.where)
+        if begins and compare and not whole:
             opening = _number(begins[0])
         short, rollouts = index.add(record, key, opening, whole=whole, mine=mine)
         result.rollouts += rollouts
@@ -253,7 +250,8 @@ def survey(
         result.repeated = index.repeated_key()
         return result
     if compare:
-        openings.mixed, result.first_mixed = index.mixed()
+        openings.mixed, first = index.mixed()
+        openings.first_mixed = where(first) if first else ""
     adjacent = runs == result.groups
     if grouping == "consecutive" and not adjacent:
         raise _not_adjacent(index, where)
@@ -306,8 +304,8 @@ def streamed(
         for record in group.records:
             if on_record is not None:
                 on_record(record, index.rollouts(record, short))
-        begins = openings.look(group.rollouts, group.records[0].line.where)
-        openings.compare(begins, group.key)
+        where = group.records[0].line.where
+        openings.compare(openings.look(group.rollouts, where), where)
         if shard is None or shard.holds(digest(group.key)):
             yield group
 

@@ -88,7 +88,7 @@ def test_two_tasks_in_a_group(tmp_path: Path, ruler: Ruler) -> None:
         {**rollout_of("c"), "task_id": 1},
     ]
     path = write(tmp_path / "in.jsonl", records)
-    reported = "the rollouts of 1 group begin differently (first: 1), as if they were different tasks"
+    reported = "the rollouts of 1 group begin differently (first: line 3), as if they were different tasks"
     done: list[Done] = [
         ruler("score", str(path), "out.jsonl", "-m", "offline"),
         ruler("score", "-", "out.jsonl", "-m", "offline", stdin=path.read_text()),
@@ -106,7 +106,7 @@ def test_two_tasks_in_a_line(tmp_path: Path) -> None:
     result, _ = opened(
         write(tmp_path / "in.jsonl", [{"trajectories": [rollout_of("a")] * 2}, mixed])
     )
-    assert (result.openings.mixed, result.openings.first_mixed) == (1, "m")
+    assert (result.openings.mixed, result.openings.first_mixed) == (1, "line 2")
     parts = [
         {"uid": f"u_0_{i}", "input": f"q {i}", "output": "x", "score": 1.0, "step": 1}
         for i in range(3)
