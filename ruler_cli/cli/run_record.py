@@ -206,7 +206,7 @@ def _replace(path: Path, content: bytes) -> None:
     if _is_stream(path):
         path.write_bytes(content)
         return
-    file = LocalFile(str(path), compress=False, lock=False)
+    file = LocalFile(str(path), lock=False)
     try:
         file.stream.write(content)
         file.end()

@@ -78,11 +78,10 @@ class LocalFile(PassThrough):
     may_block = False
     partial: Path
 
-    def __init__(self, name: str, *, compress: bool = True, lock: bool = True) -> None:
+    def __init__(self, name: str, *, lock: bool = True) -> None:
         """Open it; UsageError if another run writes it, OSError if it cannot be written.
 
-        With `compress`, the name's ending decides; off, the bytes are written as they are. With `lock` off,
-        no other run writes it: `end` closes the file, and a link is replaced, not followed.
+        With `lock` off, no other run writes it: `end` closes the file, and a link is replaced, not followed.
         """
         self._target = Path(os.path.realpath(name)) if lock else Path(name)
         self.partial = self._target.with_name(self._target.name + ".partial")
@@ -94,7 +93,7 @@ class LocalFile(PassThrough):
         )
         if self._target.exists():  # its permissions stay
             os.fchmod(self._file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
-        self.stream = compressed(name, self._file) if compress else self._file
+        self.stream = compressed(name, self._file)
 
     @property
     def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing

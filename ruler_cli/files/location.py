@@ -25,11 +25,6 @@ _PATTERN = re.compile(r"[*?\[]")
 _NUMBER = re.compile(r"([0-9]{1,999})")
 _OWN_FILES = (".partial", ".failed.jsonl")
 """Endings of files that ruler itself leaves."""
-OTHER_ENDINGS = (
-    ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".yml", ".db", ".sqlite", ".arrow", ".pkl", ".pt",
-    ".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".lz4",
-)  # fmt: skip
-"""Endings of names that promise what is never written."""
 
 
 @dataclass(frozen=True, slots=True)

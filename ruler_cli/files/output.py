@@ -28,10 +28,16 @@ from ruler_cli.files.container import Container, Writer, kinds
 from ruler_cli.files.containers.inspect_log import InspectLog, InspectLogWriter
 from ruler_cli.files.containers.lines import JsonLines
 from ruler_cli.files.error_map import creating, writing
-from ruler_cli.files.location import OTHER_ENDINGS, Location
+from ruler_cli.files.location import Location
 from ruler_cli.files.scratch import Index, Place
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import Problem
+
+_OTHER_ENDINGS = (
+    ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".yml", ".db", ".sqlite", ".arrow", ".pkl", ".pt",
+    ".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".lz4",
+)  # fmt: skip
+"""Endings of names that promise what is never written."""
 
 
 def refuse_name(name: str, *others: str) -> None:
@@ -42,7 +48,7 @@ def refuse_name(name: str, *others: str) -> None:
         inside = f"{place.rstrip('/')}/out.jsonl"
         remedy = f"name a file in it, e.g. {inside}, or `-` for stdout"
         raise UsageError("is a directory", remedy, place=place)
-    endings = (*OTHER_ENDINGS, *others)
+    endings = (*_OTHER_ENDINGS, *others)
     if place != out.unpacked:
         endings += tuple(ending for kind in kinds() for ending in kind.packed)
     stem = out.unpacked.rpartition(".")[0]

@@ -220,18 +220,14 @@ def _refuse_columns(reader: Reader, name: str) -> None:
         raise UsageError(problem, remedy, option="shard")
 
 
+@dataclass(slots=True)
 class _FileSurvey:
     """Surveys an INPUT that can be read twice, and reads its groups."""
 
-    def __init__(
-        self,
-        container: Container,
-        settings: InputSettings,
-        stack: ExitStack,
-        reader: Reader,
-    ) -> None:
-        self._container, self._settings = container, settings
-        self._stack, self._reader = stack, reader
+    container: Container
+    settings: InputSettings
+    stack: ExitStack
+    reader: Reader
 
     def input(
         self,
@@ -241,22 +237,22 @@ class _FileSurvey:
         on_again: Callable[[], None],
     ) -> Input:
         """Survey all records, twice if files count their keys anew."""
-        container, settings, problems = self._container, self._settings, list[Problem]()
+        container, settings, problems = self.container, self.settings, list[Problem]()
 
         def report(problem: Problem) -> None:
             problems[:] = problems or [problem]
             on_problem(problem)
 
-        notes = container.check_files(partial(_is_of, self._reader), report)
-        found = self._survey(self._reader, index, report, on_record)
+        notes = container.check_files(partial(_is_of, self.reader), report)
+        found = self._survey(self.reader, index, report, on_record)
         if settings.group_by is None and found.reader.format.shape == "trajectory":
             within = labelled(found.reader, container.tasks(), index)
             if within is not None:
                 # a second look, since other records belong together now
-                index = self._stack.enter_context(closing(Index(index.seed)))
+                index = self.stack.enter_context(closing(Index(index.seed)))
                 on_again()
                 found = self._survey(within, index, lambda _: None, on_record)
-        self._reader = found.reader
+        self.reader = found.reader
         if found.records == 0:
             first = [
                 Sentence("{line} {why}", line=p.where, why=p.reason) for p in problems
@@ -273,15 +269,15 @@ class _FileSurvey:
             fd = self._copied(found, index)
         groups = partial(self._groups, found, index, None if in_order else fd)
         return Input(
-            container, index, self._reader, found, groups(), groups, notes=notes, fd=fd, openings=found.openings,
+            container, index, self.reader, found, groups(), groups, notes=notes, fd=fd, openings=found.openings,
             waits=Location(settings.source).remote and in_order, total=found.mine, in_order=in_order,
         )  # fmt: skip
 
     def _lines(self) -> Iterator[Line]:
         """Yield the lines; without a file of them, with the offsets that they have in a copy."""
-        if self._container.fd is not None:
-            return self._container.records()
-        return _with_offsets(self._container.records())
+        if self.container.fd is not None:
+            return self.container.records()
+        return _with_offsets(self.container.records())
 
     def _survey(
         self,
@@ -290,7 +286,7 @@ class _FileSurvey:
         on_problem: OnProblem,
         on_record: OnRecord | None,
     ) -> Survey:
-        where, settings = self._container.where, self._settings
+        where, settings = self.container.where, self.settings
         return survey(
             self._lines(), reader, settings, index, on_problem, where, on_record
         )
@@ -300,8 +296,8 @@ class _FileSurvey:
 
     def _copied(self, found: Survey, index: Index) -> int:
         """Copy the lines of the run's own groups to a file, and return its descriptor."""
-        scratch = self._stack.enter_context(Scratch())
-        with unchanged(self._container.name):
+        scratch = self.stack.enter_context(Scratch())
+        with unchanged(self.container.name):
             for line in self._own_lines(found, index):
                 scratch.skip(line.offset)
                 scratch.write(line.raw)
@@ -309,8 +305,8 @@ class _FileSurvey:
 
     def _groups(self, found: Survey, index: Index, fd: int | None) -> Iterator[Group]:
         """Yield the groups: fetched from a file by their places, or as their records lie in INPUT."""
-        read, alone = self._reader.read, found.grouping == "line"
-        with unchanged(self._container.name):
+        read, alone = self.reader.read, found.grouping == "line"
+        with unchanged(self.container.name):
             if fd is None:
                 own = self._own_lines(found, index)
                 each = (record for line in own for record in read(line))
@@ -318,7 +314,7 @@ class _FileSurvey:
                 return
             for places in index.places(each_line=alone):
                 own_places = places[:1] if alone else places
-                group = fetched(fd, read, own_places, self._container.line)
+                group = fetched(fd, read, own_places, self.container.line)
                 yield from grouped(group.records, alone=True) if alone else [group]
 
 

@@ -255,9 +255,9 @@ def test_directory(tmp_path: Path) -> None:
         (r.get("file"), r.get("folder"))
         for r in (json.loads(line.raw) for line in every)
     ]
-    assert files == [("task/1.json", "task"), ("task/2.jsonl", "task"), (None, None)]
+    assert files == [(None, None), ("task/1.json", "task"), ("task/2.jsonl", "task")]
     assert [line.where for line in every] == [
-        "task/1.json rollout 1", "task/2.jsonl rollout 1", "3.jsonl line 1",
+        "3.jsonl line 1", "task/1.json rollout 1", "task/2.jsonl rollout 1",
     ]  # fmt: skip
 
 

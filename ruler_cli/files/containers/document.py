@@ -48,18 +48,21 @@ _MAX_AROUND = 64 << 20
 """Bytes around the list of records that are checked; more are not looked at."""
 
 
+@dataclass(slots=True)
 class _TextWindow:
     """A window of the text that moves forward; `at` in every method is an offset into the whole text."""
 
-    def __init__(self, read: Read, at: int = 0, most: int = MAX_BYTES) -> None:
-        self._read, self._base, self._buf, self._most = read, at, b"", most
+    read: Read
+    base: int
+    most: int = MAX_BYTES
+    text: bytes = b""
 
     def skip(self, at: int) -> tuple[int, bytes]:
         """Return the offset of the next byte that is no white space, and the byte; b"" at the end."""
         while True:
-            space = SPACE.match(self._buf, at - self._base)
-            at = max(at, self._base + space.end()) if space else at
-            if at - self._base < len(self._buf) or not self._more(at):
+            space = SPACE.match(self.text, at - self.base)
+            at = max(at, self.base + space.end()) if space else at
+            if at - self.base < len(self.text) or not self._more(at):
                 return at, self.slice(at, at + 1)
 
     def value_end(self, at: int) -> int | None:
@@ -68,45 +71,45 @@ class _TextWindow:
         A value of more than `most` bytes is not held: `slice` does not know it.
         """
         while True:
-            end = end_of(self._buf, at - self._base)
+            end = end_of(self.text, at - self.base)
             ended = end is not None and (
-                end < len(self._buf) or self._buf[end - 1 : end] in b'"]}'
+                end < len(self.text) or self.text[end - 1 : end] in b'"]}'
             )
-            if not ended and self._base + len(self._buf) - at > self._most:
+            if not ended and self.base + len(self.text) - at > self.most:
                 return self._pass_over(at)
             if ended or not self._more(at):
-                return None if end is None else self._base + end
+                return None if end is None else self.base + end
 
     def _pass_over(self, at: int) -> int | None:
         """Return the offset behind a value that starts in the window, and move the window there."""
-        depth, quoted, at = 0, False, at - self._base
-        while self._buf[:1] and (
-            depth or quoted or self._buf[at : at + 1] in (b"{", b"[", b'"')
+        depth, quoted, at = 0, False, at - self.base
+        while self.text[:1] and (
+            depth or quoted or self.text[at : at + 1] in (b"{", b"[", b'"')
         ):
-            while match := (_IN_STRING if quoted else _OUTSIDE).search(self._buf, at):
+            while match := (_IN_STRING if quoted else _OUTSIDE).search(self.text, at):
                 byte, at = match[0], match.end()
                 at += byte == b"\\"  # the byte behind it is no quote
                 quoted ^= byte == b'"'
                 depth += (byte in b"[{") - (byte in b"]}")
                 if depth <= 0 and not quoted:
-                    self._base, self._buf = self._base + at, self._buf[at:]
-                    return self._base
-            at = max(0, at - len(self._buf))
-            self._base += len(self._buf)
-            self._buf = self._read(self._base, _WINDOW)
+                    self.base, self.text = self.base + at, self.text[at:]
+                    return self.base
+            at = max(0, at - len(self.text))
+            self.base += len(self.text)
+            self.text = self.read(self.base, _WINDOW)
         return None
 
     def slice(self, start: int, end: int) -> bytes:
         """Return bytes of the last value or line."""
-        return self._buf[start - self._base : end - self._base]
+        return self.text[start - self.base : end - self.base]
 
     def _more(self, keep: int) -> bool:
         """Read on, and forget the text before `keep`; False at the end."""
-        rest = self._buf[max(0, keep - self._base) :]
-        size = min(len(rest), self._most + 1 - len(rest))
-        new = self._read(self._base + len(self._buf), max(_WINDOW, size))
-        self._base += len(self._buf) - len(rest)
-        self._buf = rest + new
+        rest = self.text[max(0, keep - self.base) :]
+        size = min(len(rest), self.most + 1 - len(rest))
+        new = self.read(self.base + len(self.text), max(_WINDOW, size))
+        self.base += len(self.text) - len(rest)
+        self.text = rest + new
         return bool(new)
 
 
