@@ -8,7 +8,6 @@ event that is no JSON object, such as a torn last line, becomes text and spoils 
 
 from __future__ import annotations
 
-import io
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -271,24 +270,20 @@ def _file_members(file: str) -> dict[str, str]:
 def _record(
     head: Mapping[str, str], member: str, events: Iterator[Raw], most: int
 ) -> Raw:
-    """Write one record; its events are copied once, because a rollout may be large.
+    """Make one record of the bytes of its events.
 
     Return its size if that, or the size of one event, is more than `most` bytes: the least that it has.
     """
-    out = io.BytesIO()
-    out.write(b"{")
-    for name, value in head.items():
-        out.write(b"%s: %s, " % (dump(name), dump(value)))
-    out.write(b"%s: [" % dump(member))
-    between = b""
+    parts, size = list[bytes](), 0
     for event in events:
-        size = event if isinstance(event, int) else out.tell() + len(event)
-        if isinstance(event, int) or size > most:
+        if isinstance(event, int):
+            return event
+        parts.append(event)
+        size += len(event)
+        if size > most:
             return size
-        out.write(between + event)
-        between = b", "
-    out.write(b"]}")
-    return out.getvalue()
+    named = b"".join(b"%s: %s, " % (dump(k), dump(v)) for k, v in head.items())
+    return b"{%s%s: [%s]}" % (named, dump(member), b", ".join(parts))
 
 
 def _unreadable(raw: bytes, member: str) -> bytes:

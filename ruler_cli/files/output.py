@@ -304,7 +304,7 @@ def _refuse_failed(failed: Path, *others: str) -> None:
     wrong = functools.partial(UsageError, option="failed", value=failed)
     if any(other != "-" and Location(other).same(str(failed)) for other in others):
         raise wrong("is INPUT or OUTPUT", "give it a file of its own")
-    if failed.is_dir() or failed.suffix in (".gz", ".zst"):
+    if failed.suffix in (".gz", ".zst"):
         raise wrong("give the name of a plain file")
     try:
         refuse_name(str(failed), ".json")

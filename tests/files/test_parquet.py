@@ -433,7 +433,9 @@ def test_binary() -> None:
     rollouts = [[{"image": b"\x89PNG", "reward": 1}]]
     file = packed(pa.table({"t": rollouts, "image": [b"\x89PNG"]}))
     assert pq.read_table(rewritten(file, setting(ruler=1)))["image"][0].as_py()
-    with pytest.raises(OutputError, match=r"column `t` .* binary .* OUTPUT \.jsonl"):
+    with pytest.raises(
+        OutputError, match=r"column `t` gets a score, .* binary .* OUTPUT \.jsonl"
+    ):
         rewritten(file, setting(t=[{"reward": 0.7}]))
 
 

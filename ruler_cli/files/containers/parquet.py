@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import weakref
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -38,6 +39,8 @@ _READ_AHEAD = 1 << 20
 """Bytes that are read ahead in each column."""
 _GROUP = 64 << 20
 """Bytes of Arrow data that one row group is made of at most."""
+_NO_JSON = re.compile(r": (\w+_)?binary|extension<")
+"""Members of an Arrow type, as text, that JSON does not hold."""
 _DECODER = (ValueError, OverflowError)
 """Errors of pyarrow beside its own, most of which are ValueErrors."""
 
@@ -168,8 +171,10 @@ class _TableWriter:
     def _refuse_binary(self, name: str) -> None:
         """Raise OutputError for a column of INPUT that cannot be made of its JSON."""
         schema = None if self._source is None else self._source.schema
-        if schema is not None and name in schema.names and _is_binary(schema.field(name).type):  # fmt: skip
-            problem = f"the column `{name}` has a score, and holds binary data that JSON does not"
+        if schema is None or name not in schema.names:
+            return
+        if _NO_JSON.search(str(schema.field(name).type)):
+            problem = f"the column `{name}` gets a score, and holds binary data that JSON does not"
             raise OutputError(problem, "name OUTPUT .jsonl", place=self._name)
 
     def _old(self, number: int) -> dict[str, bytes]:
@@ -264,18 +269,6 @@ class _TableWriter:
             start += len(batch)
             if rows:
                 yield _select(batch, rows), records
-
-
-def _is_binary(kind: Any) -> bool:
-    """Tell if an Arrow type holds binary data."""
-    from pyarrow import types
-
-    if types.is_dictionary(kind):
-        return _is_binary(kind.value_type)
-    inner = (kind.field(at).type for at in range(kind.num_fields))
-    return (
-        "binary" in str(kind) if kind.num_fields == 0 else any(map(_is_binary, inner))
-    )
 
 
 def _members(record: bytes) -> dict[str, bytes]:
