@@ -158,6 +158,17 @@ class Index:
         with self._statement():
             return self._db.execute(query, values).fetchall()
 
+    def _found(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """Yield rows, some at a time."""
+        with self._statement():
+            rows = self._db.execute(query)
+        while True:
+            with self._statement():
+                batch = rows.fetchmany(_BATCH)
+            if not batch:
+                return
+            yield from batch
+
     def add(
         self,
         record: Record,
@@ -255,48 +266,37 @@ class Index:
         """
         by = "key"
         if labels is not None:
-            self._keep_labels(labels)
-            by += ", (SELECT label FROM label WHERE label.source = line.source)"
+            known = self._sources  # of some files nothing can be read
+            label = {known[name]: labels[name] for name in labels if name in known}
+            with self._statement():
+                self._db.create_function("label", 1, label.get)
+            by = "key, label(source)"
         (row,) = self._all(
             f"SELECT count(*), min(first) FROM (SELECT min(id) first FROM line GROUP BY {by} "  # noqa: S608 - one of two
             "HAVING min(opening) <> max(opening))"
         )
         return int(row[0]), int(row[1] or 0) >> PARTS
 
-    def _keep_labels(self, labels: Mapping[str, str]) -> None:
-        known = self._sources  # of some files nothing can be read
-        rows = [(known[name], text) for name, text in labels.items() if name in known]
-        with self._statement():
-            self._db.execute("DROP TABLE IF EXISTS label")
-            self._db.execute("CREATE TABLE label (source INTEGER PRIMARY KEY, label)")
-            self._db.executemany("INSERT INTO label VALUES (?, ?)", rows)
-
     def groups(self, *, each_line: bool = False) -> Iterator[tuple[int, int, int]]:
         """Yield the first record, the rollouts and the bytes of own groups, in the order of digests of keys."""
         by = "key, id" if each_line else "key"
-        query = (
+        yield from self._found(
             "SELECT min(id), sum(rollouts), sum(size) FROM line "  # noqa: S608 - the same
             f"WHERE mine GROUP BY {by} HAVING sum(rollouts)"
         )
-        with self._statement():
-            rows = self._db.execute(query)
-        yield from rows
 
     def chosen(
         self, firsts: Iterable[int], *, each_line: bool = False
     ) -> Iterator[tuple[int, list[Place]]]:
         """Yield some groups, each given by its first record: that one, and the places of all."""
         by = "id" if each_line else "key"
-        with self._statement():
-            self._db.execute("DROP TABLE IF EXISTS wanted")
-            self._db.execute("CREATE TABLE wanted (grp PRIMARY KEY)")
-            query = f"INSERT INTO wanted SELECT {by} FROM line WHERE id = ?"  # noqa: S608 - one of two names
-            self._db.executemany(query, ((first,) for first in firsts))
-        query = f"SELECT {by}, id, start, size, hash FROM line WHERE {by} IN wanted ORDER BY id"  # noqa: S608 - the same
-        groups: dict[object, tuple[int, list[Place]]] = {}
-        for group, at, *there in self._all(query):
-            groups.setdefault(group, (at, []))[1].append(_place(at, *there))
-        yield from groups.values()
+        self._all("CREATE INDEX IF NOT EXISTS by_key ON line (key)")
+        query = (
+            f"SELECT id, start, size, hash FROM line WHERE {by} = "  # noqa: S608 - one of two names
+            f"(SELECT {by} FROM line WHERE id = ?) ORDER BY id"
+        )
+        for first in sorted(firsts):
+            yield first, [_place(*row) for row in self._all(query, (first,))]
 
     def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
         """Return the first line whose key was there before, after the line that had it.
@@ -323,28 +323,19 @@ class Index:
         A line may be a group of its own, or several: then it comes once for each.
         """
         by = f"id >> {PARTS}" if each_line else "key"
-        with self._statement():
-            self._db.execute(f"CREATE INDEX IF NOT EXISTS by_group ON line ({by}, id)")
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS ranked AS SELECT l.id, l.start, l.size, l.hash, g.first "  # noqa: S608 - one of two
-                f"FROM (SELECT {by} own, min(id) first FROM line WHERE mine GROUP BY {by}) g "
-                f"JOIN line l ON l.{by} = g.own JOIN line f ON f.id = g.first ORDER BY f.draw, g.first, l.id"
-            )
-        rows = self._db.execute("SELECT * FROM ranked ORDER BY rowid")
+        self._all(f"CREATE INDEX IF NOT EXISTS by_group ON line ({by}, id)")
+        rows = self._found(
+            "SELECT l.id, l.start, l.size, l.hash, g.first FROM "  # noqa: S608 - one of two
+            f"(SELECT {by} own, min(id) first FROM line WHERE mine GROUP BY {by}) g "
+            f"JOIN line l ON l.{by} = g.own JOIN line f ON f.id = g.first ORDER BY f.draw, g.first, l.id"
+        )
         for _, members in itertools.groupby(rows, key=itemgetter(4)):
             yield [_place(*row[:4]) for row in members]
 
     def lines(self) -> Iterator[Place]:
         """Yield the lines of the own groups, in input order; once for each group of a columnar line."""
         query = "SELECT id, start, size, hash FROM line WHERE mine ORDER BY id"
-        with self._statement():
-            rows = self._db.execute(query)
-        while True:
-            with self._statement():
-                batch = rows.fetchmany(_BATCH)
-            if not batch:
-                return
-            yield from (_place(*row) for row in batch)
+        return (_place(*row) for row in self._found(query))
 
     def keep(self, number: int, body: bytes) -> None:
         """Keep the body of a line until it can be written in its order."""
