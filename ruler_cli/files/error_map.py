@@ -7,8 +7,8 @@ import gzip
 import shlex
 import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from ruler_cli.errors import OutputError, RulerError, UnreadableError, UsageError
@@ -18,8 +18,12 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-_OURS = (RulerError, UnreadableError)
-_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError)
+_DAMAGE: tuple[type[Exception], ...] = (
+    EOFError,
+    gzip.BadGzipFile,
+    zlib.error,
+    zstd.ZstdError,
+)
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = "access denied"
 _STORAGE = (
@@ -45,66 +49,59 @@ def message_of(error: BaseException) -> str:
 @contextmanager
 def reading(place: str, *more: type[Exception]) -> Iterator[None]:
     """Turn an error of reading or decoding a file into a UsageError; `more` are a decoder's own errors."""
-    try:
-        yield
-    except _OURS:
-        raise
-    except Exception as error:
-        known = _known(error, place)
-        damage: tuple[type[Exception], ...] = (*_DAMAGE, *more)
-        if known is None:  # an OSError without a number is pyarrow's
-            damage += (OSError,)
-        if isinstance(error, damage) and not getattr(error, "errno", None):
+    with _mapped(place, "read", UsageError, str):
+        try:
+            yield
+        except _DAMAGE + more as error:
+            is_system = getattr(error, "errno", None) or _is_address(place)
+            if is_system and not isinstance(error, _DAMAGE):
+                raise
             problem = f"is damaged, truncated or unsupported ({message_of(error)})"
-            remedy = "copy or write it again"
-        elif known is None:
-            raise
-        else:
-            problem, remedy = f"cannot be read: {known[0]}", known[1]
-            file = getattr(error, "filename", None)  # one of several
-            place = file if isinstance(file, str) and not _remote(place) else place
-        raise UsageError(problem, remedy, place=place) from None
+            raise UsageError(problem, "copy or write it again", place=place) from None
 
 
-@contextmanager
-def writing(place: str, note: str = "") -> Iterator[None]:
+def writing(place: str, note: str = "") -> AbstractContextManager[None]:
     """Turn an error of writing into an OutputError; a pipe without a reader stays one."""
-    try:
-        yield
-    except (*_OURS, BrokenPipeError):
-        raise
-    except Exception as error:
-        known = _known(error, place)
-        if known is None:
-            raise
-        problem, remedy = known
-        remedy = f"{note}{remedy}{', then ' if remedy else ''}run again"
-        raise OutputError(
-            f"cannot be written: {problem}", remedy, place=place
-        ) from None
+    again = f"{note}{{}}run again".format
+    return _mapped(place, "written", OutputError, lambda r: again(r and f"{r}, then "))
 
 
 @contextmanager
 def creating(place: str, real: Path) -> Iterator[None]:
     """Turn an error of opening a place for writing into a UsageError; `real` is its path without links."""
-    try:
-        yield
-    except _OURS:
-        raise
-    except Exception as error:
-        known = _known(error, place)
-        if known is None:
-            raise
-        problem, remedy = known
-        if isinstance(error, FileNotFoundError) and not _remote(place):
+    elsewhere = "give another name, or `-` for stdout"
+    with _mapped(place, "written", UsageError, lambda remedy: remedy or elsewhere):
+        try:
+            yield
+        except FileNotFoundError:
+            if _is_address(place):
+                raise
             folder = Path(place).parent
             missing = str(real.parent if folder.is_dir() else folder)
             problem = "its directory does not exist"
             remedy = f"create it with: mkdir -p {shlex.quote(missing)}"
+            raise UsageError(problem, remedy, place=place) from None
+
+
+@contextmanager
+def _mapped(
+    place: str, verb: str, kind: type[RulerError], advice: Callable[[str], str]
+) -> Iterator[None]:
+    """Turn an error of the system or of a storage into one of a kind; `advice` completes the remedy."""
+    try:
+        yield
+    except (RulerError, UnreadableError, BrokenPipeError):
+        raise
+    except Exception as error:
+        if _is_address(place):
+            problem, remedy = explain(error)
+        elif isinstance(error, OSError):
+            problem = error.strerror or message_of(error)
+            remedy = "make room" if error.errno in _DISK_FULL else ""
         else:
-            problem = f"cannot be written: {problem}"
-            remedy = remedy or "give another name, or `-` for stdout"
-        raise UsageError(problem, remedy, place=place) from None
+            raise
+        problem = f"cannot be {verb}: {problem}"
+        raise kind(problem, advice(remedy), place=place) from None
 
 
 def without_place(error: RulerError) -> str:
@@ -113,18 +110,8 @@ def without_place(error: RulerError) -> str:
     return str(error)
 
 
-def _remote(place: str) -> bool:
+def _is_address(place: str) -> bool:
     return "://" in place
-
-
-def _known(error: Exception, place: str) -> tuple[str, str] | None:
-    """Return problem and remedy of an error of the system, or of a storage; None for any other."""
-    if _remote(place):
-        return explain(error)
-    if isinstance(error, OSError) and error.errno:
-        full = error.errno in _DISK_FULL
-        return str(error.strerror), "make room" if full else ""
-    return None
 
 
 def explain(error: BaseException) -> tuple[str, str]:

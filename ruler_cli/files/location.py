@@ -149,7 +149,7 @@ class Location:
         if listing.names:
             return listing
         pattern = not (self.remote or listing.whole)
-        problem = "no file matches this pattern" if pattern else "holds no file to read"
+        problem = "no file matches" if pattern else "holds no file to read"
         remedy = f"check the {'address' if self.remote else 'path'}"
         if listing.links:
             problem += f", and the link {listing.links[0]} is not followed"
@@ -174,15 +174,14 @@ class Location:
             parts = parts[len(folder.parts) :]
         base = "" if folder == Path() else f"{str(folder).rstrip('/')}/"
         root, names, links = os.path.realpath(folder), set[str](), set[str]()
-        with reading(str(folder)):
-            for file in _files_below(str(folder), parts):
-                name = str(Path(file).relative_to(folder))
-                if is_ignored(name):
-                    continue
-                if link := _link_not_followed(base, name, root):
-                    links.add(link)
-                elif Path(file).is_file():
-                    names.add(name)
+        for file in _files_below(str(folder), parts):
+            name = str(Path(file).relative_to(folder))
+            if is_ignored(name):
+                continue
+            if link := _link_not_followed(base, name, root):
+                links.add(link)
+            elif Path(file).is_file():
+                names.add(name)
         ordered = (tuple(sorted(each, key=natural_sort_key)) for each in (names, links))
         return Listing(base, next(ordered), whole, next(ordered))
 
@@ -264,7 +263,7 @@ def _files_below(folder: str, pattern: tuple[str, ...]) -> Iterator[str]:
     deep = head in ((), ("**",))
     if deep and rest:  # `**` stands for no folder, too
         yield from _files_below(folder, rest)
-    with os.scandir(folder) as entries:
+    with reading(folder), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue

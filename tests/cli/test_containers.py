@@ -71,7 +71,7 @@ def test_truncated_document(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "out.json").write_text("old")
     done = ruler("score", "in.json", "out.json", *SCORE)
     assert done.returncode == 2
-    assert "damaged or cut off at item 6" in done.stderr
+    assert "damaged or truncated at item 6" in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.json", "out.json"]
     assert (tmp_path / "out.json").read_text() == "old"
 

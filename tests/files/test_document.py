@@ -148,7 +148,7 @@ def test_cut_anywhere(tmp_path: Path, text: bytes) -> None:
             try:
                 lines = list(container.records())
             except UsageError as error:
-                assert "is a JSON document that" in str(error)
+                assert "is JSON that is damaged" in str(error)
                 continue
             if isinstance(container, JsonLines):
                 continue
@@ -177,7 +177,7 @@ def test_damaged(tmp_path: Path) -> None:
     for text, where in DAMAGED:
         with ExitStack() as stack, pytest.raises(UsageError) as error:
             list(opened(tmp_path / "d", stack, text).records())
-        problem = f"is a JSON document that is damaged or cut off {where}; write it"
+        problem = f"is JSON that is damaged or truncated {where}; mend it"
         assert problem in str(error.value), text
 
 

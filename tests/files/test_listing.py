@@ -108,7 +108,7 @@ def test_links(tmp_path: Path) -> None:
     only = Location(f"{root}/*/c.jsonl")
     with pytest.raises(
         UsageError,
-        match="no file matches this pattern, and the link folder is not followed",
+        match="no file matches, and the link folder is not followed",
     ):
         only.listed()
     assert names(f"{root}/own*") == ("own", "own-chain")

@@ -305,8 +305,8 @@ class Document(Container):
             raise UsageError(problem, "rename one of them", place=self.name)
 
     def _damaged(self, position: str) -> UsageError:
-        problem = f"is a JSON document that is damaged or cut off {position}"
-        return UsageError(problem, "write it again, or mend it", place=self.name)
+        problem = f"is JSON that is damaged or truncated {position}"
+        return UsageError(problem, "mend it, or write it again", place=self.name)
 
 
 class _ListWriter:

@@ -41,8 +41,8 @@ _GROUP = 64 << 20
 """Bytes of Arrow data that one row group is made of at most."""
 _NO_JSON = re.compile(r": (\w+_)?binary|extension<")
 """Members of an Arrow type, as text, that JSON does not hold."""
-_DECODER = (ValueError, OverflowError)
-"""Errors of pyarrow beside its own, most of which are ValueErrors."""
+_DECODER = (ValueError, OverflowError, OSError)
+"""Errors of pyarrow beside its own; its OSErrors have no number."""
 
 
 class Parquet(Container):
