@@ -188,7 +188,7 @@ class InspectLogWriter:
             annotation = annotation[part]
         self._annotations[key] = annotation
 
-    def make(self) -> None:
+    def make(self) -> BinaryIO:
         """Have inspect_ai make the log, as a file without a name; OutputError if it cannot.
 
         Not where an event loop runs, for inspect_ai needs one of its own.
@@ -204,6 +204,7 @@ class InspectLogWriter:
                 problem = f"inspect_ai cannot write it ({message_of(error)})"
                 raise OutputError(problem, _USE_LINES, place=self._name) from error
             self._made = path.open("rb")
+        return self._made
 
     def end(self) -> None:
         """Copy the log that was made into OUTPUT."""
