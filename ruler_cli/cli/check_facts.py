@@ -11,10 +11,8 @@ from ruler_cli.cli.messages import command_words
 from ruler_cli.cli.notes import name_judges
 from ruler_cli.cli.units import count, rounded, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
-from ruler_cli.runs.input import Input, open_input
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.runs.sample import InputCounts, sample
 from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import raw_value
@@ -34,6 +32,8 @@ from ruler_cli.runs.estimate import (
     no_reply,
 )
 from ruler_cli.runs.file import judge_errors
+from ruler_cli.runs.input import Input, open_input
+from ruler_cli.runs.sample import InputCounts, sample
 from ruler_cli.scoring.sums import quantile
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.settings.options import Options

@@ -15,7 +15,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.compression import decompressed, lines
+from ruler_cli.files.compression import decompressed
+from ruler_cli.files.containers.lines import lines
 from ruler_cli.files.location import Location
 from ruler_cli.files.open import open_container
 from ruler_cli.ledger.reply_cache import Ledger

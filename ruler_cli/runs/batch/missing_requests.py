@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import anyio.lowlevel
 
-from ruler_cli.runs.input import Input, open_input
 from ruler_cli.files.scratch import Index
 from ruler_cli.judges.resolve import cached_only
 from ruler_cli.judging.adaptive import BLOCK_BYTES
@@ -25,6 +24,7 @@ from ruler_cli.pool.engine import (
     threaded,
 )
 from ruler_cli.runs.file import held_groups, nothing_to_compare
+from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import GroupResult, Observer, Problem, Request
 
