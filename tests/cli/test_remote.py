@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import json
@@ -223,6 +224,7 @@ def store() -> Iterator[Store]:
         s3fs.S3FileSystem.clear_instance_cache()
         yield server
         s3fs.S3FileSystem.clear_instance_cache()
+    gc.collect()  # a client that is collected later would close itself in another test's loop
 
 
 def environment(store: Store) -> dict[str, str]:

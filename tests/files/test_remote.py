@@ -43,6 +43,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         s3fs.S3FileSystem.clear_instance_cache()
         yield server
         s3fs.S3FileSystem.clear_instance_cache()
+    gc.collect()  # a client that is collected later would close itself in another test's loop
 
 
 @pytest.fixture
