@@ -34,8 +34,8 @@ BUFFER = 1 << 18
 BOM = b"\xef\xbb\xbf"
 _HEAD = 512
 """Bytes that show if a file is text."""
-_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{](?!\0)")
-"""Text that begins as JSON; zeros behind its records are left by a crash while it was written."""
+_JSON = re.compile(rb"(?:\xef\xbb\xbf|^)\s*[\[{](?!\0)", re.MULTILINE)
+"""A line that begins as JSON; zeros before or behind it are left by a crash while it was written."""
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _HIDDEN_TEXT = re.compile(rb"BZh|\xfd7zXZ|\xff\xfe|\xfe\xff|\0*[\[{]\0|\0+[\[{]")
 """First bytes of bzip2, xz, UTF-16 and UTF-32: there may be records inside."""
@@ -68,8 +68,9 @@ def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
             text = io.BufferedReader(zstd.ZstdFile(stream, "rb"), BUFFER)
         if text is not stream:
             head = text.peek(_HEAD)[:_HEAD]
-    if _CONTROL.search(head) and not _JSON.match(head):
-        kind = UsageError if _HIDDEN_TEXT.match(head) else ForeignError
+    hidden = _HIDDEN_TEXT.match(head)
+    if hidden or (_CONTROL.search(head) and not _JSON.search(head)):
+        kind = UsageError if hidden else ForeignError
         raise kind(
             f"is neither text nor a known container (it begins with {head[:8]!r})",
             "convert it to JSON lines",

@@ -178,6 +178,14 @@ def test_foreign(tmp_path: Path) -> None:
         assert "cannot be read" in refused(Path("/proc/self/mem"))
 
 
+def test_zeros(tmp_path: Path) -> None:
+    """Zeros that a crash left before or behind records make no other file of them."""
+    path = tmp_path / "in"
+    for text in (bytes(90) + b"\n" + LINES, LINES + b"\n" + bytes(90)):
+        path.write_bytes(text)
+        assert {b'{"a": 1}', b'{"a": 2}'} <= {line.raw for line in read(path)}
+
+
 @given(text=st.text("a \r\n", max_size=40), most=st.integers(1, 8))
 def test_long_lines(text: str, most: int) -> None:
     """A line is whole, or its beginning and its size if it has more bytes; offsets are those of the text."""
