@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ruler_cli.cli.command import run_command, text_lookup
+from ruler_cli.cli.measured import (
+    LEFT_OUT,
+    OWN_SCORES,
+    STATISTICS,
+    interval,
+    left_out_words,
+    number,
+)
 from ruler_cli.cli.options import (
     AsJson,
     Config,
@@ -36,24 +44,8 @@ if TYPE_CHECKING:
 
 _Json = Mapping[str, Any]
 _Rows = Sequence[Sequence[str]]
-LEFT_OUT = {
-    "failed": "not scored",
-    "unmarked": "not annotated",
-    "odd_scores": "with a score that is no number",
-    "unlabelled": "without a label",
-    "odd_labels": "with a label that is no number",
-    "more_judges": "scores of too many judges",
-}
-"""Counts of rollouts and scores that are not measured, in words."""
 _COUNTS = ("scored", "moved", "outcomes", *LEFT_OUT)
 """Counts of rollouts in the JSON; a value that cannot be used never counts as a zero."""
-STATISTICS = {
-    "pairwise_accuracy": "pairwise accuracy",
-    "kendall_tau_b": "Kendall's tau-b",
-    "auc": "AUC over all rollouts",
-    "top1_regret": "top-1 regret",
-    "cost_per_1000_usd": "USD per 1,000 rollouts",
-}
 _OF_JUDGES = ("pairwise_accuracy", "kendall_tau_b", "auc", "top1_regret")
 _KINDS = {
     "gap": "by score gap",
@@ -162,12 +154,6 @@ def _refuse_empty(agreement: Agreement, files: Sequence[ScoredFile]) -> None:
     raise UsageError(f"nothing to compare: {reason}", remedy, place=name)
 
 
-def left_out_words(counts: Mapping[str, int]) -> str:
-    """Count the rollouts and scores of a file that are not measured."""
-    left = [f"{counts[key]} {words}" for key, words in LEFT_OUT.items() if counts[key]]
-    return ", ".join(left)
-
-
 def _show(page: _Json, terminal: Terminal) -> None:
     """Show the agreement of one file to a person."""
     from rich.table import Column
@@ -191,8 +177,6 @@ def _show(page: _Json, terminal: Terminal) -> None:
 
 def _head(page: _Json) -> Iterator[tuple[str, str]]:
     """Yield what is compared, each with a name."""
-    from ruler_cli.cli.report_compare import OWN_SCORES
-
     (file,), (main, *_) = page["inputs"], page["scorers"]
     judges = f" ({', '.join(file['judges'])})" if file["judges"] else ""
     yield "scored", f"{file['source']}{judges}"
@@ -270,19 +254,3 @@ def measured(name: str, value: _Json, n: int | None = None) -> tuple[str, ...]:
     """Return a row: value, interval, and a number, by default that of groups."""
     n = value["groups"] if n is None else n
     return name, number(value), interval(value), str(n)
-
-
-def number(measured: _Json, sign: str = "", end: str = "value") -> str:
-    """Write a value, or an end of its interval, in three decimals."""
-    value = measured[end]
-    if value is None:
-        return "-"
-    plain = 0.001 <= abs(value) < 1000 or not value
-    return f"{value:{sign if value else ''}{'.3f' if plain else '.2e'}}"
-
-
-def interval(measured: _Json, sign: str = "") -> str:
-    """Write the interval of a value."""
-    if measured["low"] is None:
-        return "too few groups" if measured["value"] is not None else ""
-    return f"{number(measured, sign, 'low')} to {number(measured, sign, 'high')}"

@@ -9,7 +9,13 @@ from rich.table import Column
 from rich.text import Text
 
 from ruler_cli.cli import report_sentences
-from ruler_cli.cli.agree import STATISTICS, interval, left_out_words, number
+from ruler_cli.cli.measured import (
+    OWN_SCORES,
+    STATISTICS,
+    interval,
+    left_out_words,
+    number,
+)
 from ruler_cli.cli.report_overview import STREAM, file_words, group_option
 from ruler_cli.cli.report_sentences import given, ordered_pairs
 from ruler_cli.cli.tables import (
@@ -41,7 +47,6 @@ RULE = "those the judges disagree on most"
 """The rule that chooses groups for a page that cannot hold all of them."""
 NAMES = ("A", "B")
 """Names of the two files."""
-OWN_SCORES = "the judges' own, before --blend or --order-by-outcome"
 _MADE_BY = ("served as", "rubric", "parameters", "ruler")
 """Rows on what made the scores."""
 _IN_CELL = 1000

@@ -111,7 +111,7 @@ def test_unreadable_lines(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("select", "s.jsonl", "out.jsonl", "--where", "scored")
     assert done.returncode == 1
     assert "ruler: s.jsonl: line 6 " in done.stderr
-    assert "… and 4 more lines that cannot be read" in done.stderr
+    assert "… and 4 more unreadable lines" in done.stderr
     assert done.stderr.splitlines()[-1].endswith(
         "10 of 12 rollouts kept; 24 lines not readable"
     )
