@@ -20,7 +20,7 @@ _NEARLY, _NONE = 0.9, 0.005
 """A share of groups that is nearly all, and a reliability that is printed as 0."""
 _BIASED = 0.01
 """A mean shift of scores that is worth an option."""
-_FAST = 0.05
+FAST = 0.05
 """Seconds below which the latency is not that of a judge."""
 
 
@@ -46,7 +46,7 @@ def counts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
     yield "flags", ", ".join(f"{n} {flag}" for flag, n in figures["flags"].items())
     yield "cost", cost(figures)
     latency = figures["latency_s"]
-    if (latency["max"] or 0.0) >= _FAST:
+    if (latency["max"] or 0.0) >= FAST:
         names = {"p50": "median", "p90": "p90", "max": "max"}
         times = [f"{name} {seconds(latency[key])}" for key, name in names.items()]
         yield "a group", ", ".join(times)
