@@ -19,7 +19,7 @@ from rich.rule import Rule
 from rich.table import Column
 from rich.text import Text
 
-from ruler_cli.cli.report_sentences import FAST, given
+from ruler_cli.cli.report_sentences import FAST, given, minute
 from ruler_cli.cli.tables import BAD, MUTED, NOTE, TITLE, facts, table
 from ruler_cli.cli.units import short
 from ruler_cli.results.group_text import GroupText, group_json
@@ -104,6 +104,8 @@ def _figures(group: ScoredGroup) -> str:
     values |= values.pop("usage") | {"key": None, "flags": None}
     if (group.latency_s or 0) < FAST:
         del values["latency_s"]
+    if values["judged_at"]:
+        values["judged_at"] = f"{minute(values['judged_at'])} UTC"
     words = []
     for name, value in values.items():
         known = f"{value:.3g}" if isinstance(value, float) else value

@@ -116,12 +116,15 @@ def judges(figures: ReportFigures) -> str:
 def _when(figures: ReportFigures) -> str:
     if figures["started_at"] is None:
         return ""
-    first, last = (
-        figures[name][:16].replace("T", " ") for name in ("started_at", "ended_at")
-    )
+    first, last = minute(figures["started_at"]), minute(figures["ended_at"])
     if first == last:
         return f"{first} UTC"
     return f"{first} to {last[-5:] if first[:10] == last[:10] else last} UTC"
+
+
+def minute(at: str) -> str:
+    """Write a time for a person, to the minute."""
+    return at[:16].replace("T", " ")
 
 
 def money(figures: Mapping[str, Any]) -> str:
