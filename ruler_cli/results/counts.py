@@ -16,28 +16,38 @@ OTHER = "other"
 _LONGEST_NAME, _LONGEST_REASON, _LONGEST_KEY = 200, 600, 4000
 _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
 _IDS = re.compile(r"(?=[\w-]*\d)[A-Za-z0-9_-]{16,}")
+_WORDS, _LISTED = 1000, 24
+"""Different words that are counted, and that are listed."""
 _BARS = 60
 """Bars of an axis, at most."""
 
 
 class WordCounts:
-    """Counts of words: the first `most` different ones, the rest as `other`."""
+    """Counts of words: the first thousand different ones, the rest as `other`."""
 
-    def __init__(self, most: int = 24) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._n: Counter[str] = Counter()
 
     def add(self, word: str) -> str:
         """Count a word, and return the one that it counts as: a very long one by its beginning."""
         word = word[:_LONGEST_NAME]
-        if word not in self._n and len(self._n) >= self._most:
+        if word not in self._n and len(self._n) >= _WORDS:
             word = OTHER
         self._n[word] += 1
         return word
 
     def by_count(self) -> dict[str, int]:
-        """Return the counts, the commonest word first."""
-        return dict(sorted(self._n.items(), key=lambda item: (-item[1], item[0])))
+        """Return the counts of the most frequent words, and of all other ones."""
+        ranked = sorted(self._n.items(), key=lambda item: (-item[1], item[0]))
+        others = sum(n for _, n in ranked[_LISTED:])
+        listed = Counter(dict(ranked[:_LISTED]))
+        listed[OTHER] += others
+        return dict(+listed)
+
+    @property
+    def more(self) -> int:
+        """The number of different words that are not listed by themselves."""
+        return max(0, len(self._n) - _LISTED)
 
 
 class FailureReasons:

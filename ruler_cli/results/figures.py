@@ -16,6 +16,7 @@ from typing import Any
 
 from ruler_cli.formats.output_fields import usage_fields
 from ruler_cli.judges.providers import EMBEDDED
+from ruler_cli.ledger.texts import digest_of
 from ruler_cli.results.counts import (
     Bins,
     FailureReasons,
@@ -27,7 +28,7 @@ from ruler_cli.results.counts import (
     iso,
     quantile,
 )
-from ruler_cli.results.made_by import MadeBy, TextLookup
+from ruler_cli.results.made_by import TextLookup, made_by
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.sums import LengthSums, Moments, PositionBias
 from ruler_cli.types import Usage
@@ -36,6 +37,8 @@ ReportFigures = Mapping[str, Any]
 """The figures of a run; None: not known."""
 ENOUGH = 10
 """Groups from which on a chart shows more than a list of them."""
+_MOST_RUBRICS = 24
+"""Rubrics of records whose texts are kept."""
 _MOST_LABELS = 12
 """Different labels up to which each has a cell; more are in as many bins."""
 _CORRECTED = 0.001
@@ -59,11 +62,9 @@ class FiguresBuilder:
     def __init__(self) -> None:
         self.groups = Counter[str]()
         self.rollouts = Counter[str]()
-        self._made = MadeBy()
-        self._kinds = WordCounts(12)
-        self._flags = WordCounts()
-        self._judges = WordCounts()
-        self._passes = WordCounts()
+        # of groups
+        self._words: defaultdict[str, WordCounts] = defaultdict(WordCounts)
+        self._rubrics: dict[str, str] = {}
         self._reasons = FailureReasons()
         self._usage = Usage()
         # a number of each group, or of each scored rollout, that has one
@@ -80,26 +81,35 @@ class FiguresBuilder:
         self.groups[group.status] += 1
         self.groups["odd_costs"] += group.odd_cost
         for flag in group.flags:
-            self._flags.add(flag)
+            self._words["flags"].add(flag)
         for rollout in group.rollouts:
             self._add_rollout(rollout)
         if group.status != "unmarked":
-            self._add_judged(group)
-            self._made.add(group, own_rubric)
+            self._add_judged(group, own_rubric)
         if group.scores:
             self._add_scored(group)
 
-    def _add_judged(self, group: ScoredGroup) -> None:
+    def _add_judged(self, group: ScoredGroup, own_rubric: str | None) -> None:
         kind = ""
         if group.failed:
             self._reasons.add(group.kind, group.reason, group.key)
-            kind = sys.intern(self._kinds.add(group.kind))
+            kind = sys.intern(self._words["kinds"].add(group.kind))
         if group.judged_at is not None:
             self._timed.append((group.judged_at, kind))
-        if group.judge:
-            self._judges.add(group.judge)
-        if group.passes is not None:
-            self._passes.add(str(group.passes))
+        passes = "" if group.passes is None else str(group.passes)
+        for name, words in (
+            ("judges", [group.judge]),
+            ("passes", [passes]),
+            ("served", group.served),
+            ("versions", [group.version]),
+            ("rubrics", [group.rubric]),
+            ("params", [group.params]),
+        ):
+            for word in filter(None, words):
+                self._words[name].add(word)
+        few = own_rubric and len(self._rubrics) < _MOST_RUBRICS
+        if own_rubric and few and group.rubric == digest_of(own_rubric):
+            self._rubrics[group.rubric] = own_rubric
         self._usage += group.usage
         for name, value in (("cost", group.cost_usd), ("latency", group.latency_s)):
             if value is not None:
@@ -168,11 +178,11 @@ class FiguresBuilder:
 
     def judges(self) -> list[str]:
         """Return the judges of the groups so far, the most frequent first."""
-        return list(self._judges.by_count())
+        return list(self._words["judges"].by_count())
 
     def figures(self, lookup: TextLookup) -> ReportFigures:
         """Return the figures of all groups so far; `lookup` finds texts of rubrics and parameters."""
-        numbers, judges = self._numbers, self._judges.by_count()
+        numbers, words = self._numbers, self._words
         judged = self.groups["all"] - self.groups["unmarked"]
         times = [at for at, _ in self._timed]
         latency = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
@@ -181,12 +191,12 @@ class FiguresBuilder:
         return {
             "groups": {name: self.groups[name] for name in _GROUPS},
             "rollouts": rollouts,
-            "failed_by_kind": self._kinds.by_count(),
+            "failed_by_kind": words["kinds"].by_count(),
             "reasons": self._reasons.commonest(),
-            "flags": self._flags.by_count(),
-            "judges": judges,
-            "passes": self._passes.by_count(),
-            "made_by": self._made.figures(lookup, judges),
+            "flags": words["flags"].by_count(),
+            "judges": words["judges"].by_count(),
+            "passes": words["passes"].by_count(),
+            "made_by": made_by(words, self._rubrics, lookup),
             "cost_usd": math.fsum(numbers["cost"]) if numbers["cost"] else None,
             "cost_groups": len(numbers["cost"]),
             "usage": usage_fields(self._usage),

@@ -6,78 +6,48 @@ OUTPUT has digests of the texts; a lookup, into a ledger, returns those that are
 from __future__ import annotations
 
 import json
-from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ruler_cli.ledger.texts import digest_of, params_text
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC
-from ruler_cli.results.counts import WordCounts, shorten
-from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.results.counts import OTHER, WordCounts, shorten
 
 _Json = Mapping[str, Any]
 TextLookup = Callable[[Iterable[str]], Mapping[str, str]]
 """Returns the texts that are known, by digest."""
 BUILT_IN = digest_of(DEFAULT_RUBRIC)
 """The digest of the built-in rubric."""
-_LISTED = 24
-"""Different rubrics, and sets of parameters, that the figures list; more are counted."""
 _LINES = 4
 """Texts in a cell of a table."""
 
 
-class MadeBy:
-    """Counts of groups by what made their scores."""
+def made_by(
+    words: Mapping[str, WordCounts], own: Mapping[str, str], lookup: TextLookup
+) -> dict[str, Any]:
+    """Return what made the scores as JSON, the most frequent first, with the texts that are known.
 
-    def __init__(self) -> None:
-        self._served = WordCounts()
-        self._versions = WordCounts()
-        # a digest of each group
-        self._rubrics = array("Q")
-        self._params = array("Q")
-        self._own: dict[str, str] = {}
-
-    def add(self, group: ScoredGroup, own_rubric: str | None) -> None:
-        """Count a group; files of older versions say nothing. A record may have a rubric of its own."""
-        for name in group.served:
-            self._served.add(name)
-        if group.version:
-            self._versions.add(group.version)
-        if group.params:
-            self._params.append(int(group.params, 16))
-        if group.rubric:
-            self._rubrics.append(int(group.rubric, 16))
-            few = own_rubric and len(self._own) < _LISTED
-            if own_rubric and few and group.rubric == digest_of(own_rubric):
-                self._own[group.rubric] = own_rubric
-
-    def figures(self, lookup: TextLookup, judges: Iterable[str]) -> dict[str, Any]:
-        """Return the counts as JSON, the most frequent first, with the texts that are known.
-
-        Without a ledger these are the built-in rubric, those of records, and the parameters of one of
-        `judges` without any.
-        """
-        built_in = [
-            params_text([{"judge": name, "model": name, "params": {}}])
-            for name in judges
+    `words` are counts of groups by `served`, `versions`, `judges`, and by digests of `rubrics` and `params`;
+    `own` are rubrics of records. Without a ledger the built-in rubric is known too, and the parameters of a
+    judge without any.
+    """
+    known = {**own, BUILT_IN: DEFAULT_RUBRIC}
+    for name in words["judges"].by_count():
+        text = params_text([{"judge": name, "model": name, "params": {}}])
+        known[digest_of(text)] = text
+    figures: dict[str, Any] = {
+        "served": words["served"].by_count(),
+        "versions": words["versions"].by_count(),
+    }
+    for name in ("rubrics", "params"):
+        listed = {k: n for k, n in words[name].by_count().items() if k != OTHER}
+        texts = {**known, **lookup(listed)}
+        figures[name] = [
+            {"digest": digest, "groups": n, "text": texts.get(digest)}
+            for digest, n in listed.items()
         ]
-        known = {digest_of(text): text for text in (DEFAULT_RUBRIC, *built_in)}
-        known |= self._own
-        figures: dict[str, Any] = {
-            "served": self._served.by_count(),
-            "versions": self._versions.by_count(),
-        }
-        for name, digests in (("rubrics", self._rubrics), ("params", self._params)):
-            counted = Counter(digests)
-            listed = {f"{one:016x}": n for one, n in counted.most_common(_LISTED)}
-            texts = {**known, **lookup(listed)}
-            figures[name] = [
-                {"digest": digest, "groups": n, "text": texts.get(digest)}
-                for digest, n in listed.items()
-            ]
-            figures[f"more_{name}"] = len(counted) - len(listed)
-        return figures
+        figures[f"more_{name}"] = words[name].more
+    return figures
 
 
 def in_cells(made: _Json, longest: int) -> dict[str, str]:

@@ -428,7 +428,7 @@ def test_distinct_words() -> None:
     assert sum(result["judges"].values()) == result["groups"]["all"] == 6000
     assert sum(result["failed_by_kind"].values()) == result["groups"]["failed"] == 3000
     assert sum(result["flags"].values()) == sum(result["passes"].values()) == 6000
-    assert result["passes"]["other"] == 6000 - 24
+    assert 5_900 < result["passes"]["other"] < 6_000
     assert len(result["judges"]) < 30 > len(result["passes"])
     assert len(result["over_time"]["bins"]) <= 60
 
