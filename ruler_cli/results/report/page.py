@@ -130,7 +130,7 @@ def source_name(source: str) -> str:
     return Path(source).absolute().name if place.local else place.shown
 
 
-class _Stored(NamedTuple):
+class _SpoolSpan(NamedTuple):
     """The place of some JSON in the temporary file."""
 
     at: int
@@ -140,7 +140,7 @@ class _Stored(NamedTuple):
 class StoredText(NamedTuple):
     """The stored text of a group, and the beginning of its task."""
 
-    place: _Stored
+    place: _SpoolSpan
     task: str
 
 
@@ -184,9 +184,9 @@ class ReportPage:
         self._asked: list[int] = []
         self._groups = 0
         # by number: the row, the explanations, the annotations, the text
-        self._stored: dict[int, tuple[_Stored, ...]] = {}
+        self._stored: dict[int, tuple[_SpoolSpan, ...]] = {}
         self._chosen: list[int] = []
-        self._texts: dict[int, _Stored] = {}
+        self._texts: dict[int, _SpoolSpan] = {}
 
     @property
     def two(self) -> bool:
@@ -217,11 +217,11 @@ class ReportPage:
         }
         return StoredText(self._store(value), text.task)
 
-    def _store(self, value: Any) -> _Stored:
+    def _store(self, value: Any) -> _SpoolSpan:
         data = as_json(value)
-        return _Stored(self._spool.write(data), len(data))
+        return _SpoolSpan(self._spool.write(data), len(data))
 
-    def _read(self, stored: _Stored) -> bytes:
+    def _read(self, stored: _SpoolSpan) -> bytes:
         return self._spool.read(stored.size, stored.at)
 
     def add(self, shown: RunGroup | ComparedGroup, *, asked: bool = False) -> None:
@@ -265,7 +265,7 @@ class ReportPage:
             left -= len(block) + 1
             if left < 0:
                 break
-            self._texts[number] = _Stored(self._spool.write(block), len(block))
+            self._texts[number] = _SpoolSpan(self._spool.write(block), len(block))
         return LeftOut(self._groups, len(self._chosen), len(self._texts))
 
     def write(self, data: dict[str, Any], left_out: str) -> int:
@@ -313,7 +313,7 @@ class ReportPage:
             yield (self._read(text).decode() if text else "") + "\n"
         yield Template(after).substitute(values)
 
-    def _texts_in_order(self) -> list[_Stored | None]:
+    def _texts_in_order(self) -> list[_SpoolSpan | None]:
         """Return the block of each row's text, in input order."""
         return [self._texts.get(number) for number in sorted(self._chosen)]
 
