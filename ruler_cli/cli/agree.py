@@ -74,7 +74,7 @@ def command(
     as_json: AsJson = False,
     config: Config = None,
 ) -> int:
-    """Compare scores with labels, or two judges that scored the same rollouts.
+    """Compare scores with labels, or two judges with each other.
 
     Intervals are bootstrapped over groups. A difference whose interval holds 0 is not significant.
 

@@ -65,7 +65,7 @@ def command(
     max_record: MaxRecord = 512,
     config: Config = None,
 ) -> int:
-    """Show a scored file: on the terminal, as JSON, or as a page for a browser.
+    """Show a scored file on the terminal, as JSON, or as a page.
 
     The figures of the run with the worst and the most disputed groups, or one group in full in $PAGER. Two
     files of the same input: both judges side by side, and the groups they disagree on most. NO_COLOR turns
