@@ -70,7 +70,7 @@ class KeySearch:
 
 
 def _page_key(key: str) -> str:
-    from ruler_cli.results.report.group_text import page_key
+    from ruler_cli.results.group_text import page_key
 
     return page_key(key)
 

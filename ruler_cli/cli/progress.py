@@ -34,7 +34,7 @@ from ruler_cli.types import (
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from ruler_cli.results.pairing import LeftOutGroup
+    from ruler_cli.results.compare import LeftOutGroup
 
 Progress = Literal["auto", "bar", "log", "none"]
 _NAMED = 20

@@ -2,93 +2,124 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from ruler_cli.cli import report_sentences as sentences
-from ruler_cli.cli.terminal import Terminal
+from ruler_cli.cli.tables import BAD, NOTE, TITLE, facts, groups, in_short, show_next
 from ruler_cli.cli.units import shorten
-from ruler_cli.prompting.templates import DEFAULT_RUBRIC
-from ruler_cli.results.report.highlights import (
-    WORST,
-    Highlight,
-    Shortlist,
-    next_commands,
-)
-from ruler_cli.results.report.made_by import rows
-from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.results.figures import ENOUGH, ReportFigures
+from ruler_cli.results.group_text import page_key
+from ruler_cli.results.highlights import WORST, Highlight, Run
+from ruler_cli.results.made_by import BUILT_IN, in_cells
+from ruler_cli.results.report.page import compact
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_Json = dict[str, Any]
+    from ruler_cli.cli.terminal import Terminal
+    from ruler_cli.results.compare import OnLeftOut
+    from ruler_cli.results.scored_file import ScoredFile
+
+STREAM = ("-", "stdin")
+"""Names of stdin, which cannot be read again."""
+RULE = "the worst ones"
+"""The rule that chooses groups for a page that cannot hold all of them."""
 _REASONS = 3
-_MADE_BY = 8
-"""Rows on what made the scores; --json has all."""
-_SCORES = 8
-"""Scores of a group in a list; of more, the ends."""
-_LONGEST = 121
-"""Characters of a reason on the page."""
-_BAD, _MUTED, _TITLE = "red", "dim", "bold"
+_LONGEST = 120
+"""Characters of a reason, or of a rubric, on the page."""
+_TEXT = 20_000
+"""Characters of a rubric in the page for a browser."""
+_DISTRIBUTIONS = {
+    "scores": ("rollouts by score", "mean"),
+    "spread": ("groups by spread (sd)", "median"),
+    "reliability": ("groups by reliability", "median"),
+}
+_BARS = "▁▂▃▄▅▆▇█"
 
 
-def show(page: _Json, shortlist: Shortlist, terminal: Terminal) -> None:
-    """Write the page to the terminal."""
-    figures = page["figures"]
-    worst, disputed = shortlist.worst(), shortlist.disputed()
-    terminal.show(two_columns(_head(page), terminal, scored=_TITLE, failed=_BAD))
-    lines = list(sentences.distributions(figures))
+def read(files: Sequence[ScoredFile], _on_left_out: OnLeftOut) -> Run:
+    """Return the reading of one file; no group of it is left out."""
+    return Run(files[0])
+
+
+def show(
+    heads: Sequence[Mapping[str, str]],
+    figures: ReportFigures,
+    run: Run,
+    terminal: Terminal,
+) -> None:
+    """Write the page to the terminal; heads have the `source`, and a line on what was `found` in it."""
+    head = _head(heads[0], figures)
+    terminal.show(facts(head, terminal, scored=TITLE, failed=BAD))
+    lines = list(_histograms(figures))
     if lines:
         terminal.show("", *(Text(line, "cyan") for line in lines))
     numbers = () if lines else sentences.averages(figures)
-    findings = two_columns((*numbers, *sentences.findings(figures)), terminal)
+    findings = facts((*numbers, *sentences.findings(figures)), terminal)
     if findings.row_count:
         terminal.show("", findings)
-    titles = (f"worst groups ({WORST})", f"most disputed groups ({shortlist.dispute})")
-    third = "other groups" if worst or disputed else "groups"
-    for title, groups in zip(
-        (*titles, third), (worst, disputed, shortlist.others()), strict=True
-    ):
-        if groups:
-            terminal.show("", Text(title, _TITLE), _groups(groups, terminal))
-    if page["source"] != "-":  # stdin cannot be read again
-        commands = commands_in_lines(
-            next_commands(page["source"], shortlist, figures), terminal
-        )
-        terminal.show("", Text("next", _TITLE), *map(Text, commands))
+    shortlist = run.shortlist
+    worst, disputed = shortlist.worst(), shortlist.disputed()
+    lists = {
+        f"worst groups ({WORST})": worst,
+        f"most disputed groups ({shortlist.dispute})": disputed,
+        "other groups" if worst or disputed else "groups": shortlist.others(),
+    }
+    for title, listed in lists.items():
+        if listed:
+            terminal.show("", Text(title, TITLE), _groups(listed, terminal))
+    show_next(next_commands([heads[0]["source"]], figures, run), terminal)
 
 
-def two_columns(
-    rows: Iterable[tuple[str, str]], terminal: Terminal, **styles: str
-) -> Table:
-    """Make a table of names and sentences, without empty ones; `styles` are by name."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style=_MUTED, no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, sentence in rows:
-        if sentence:
-            table.add_row(name, terminal.text(sentence, styles.get(name, "")))
-    return table
+def page_data(
+    sources: Sequence[str], figures: ReportFigures, run: Run
+) -> dict[str, Any]:
+    """Return the data of the page for a browser."""
+    return {
+        "found": run.file.input.found(),
+        "figures": compact(dict(figures) | {"made_by": None}),
+        "made_by": compact(figures["made_by"], _TEXT) | {"built_in": BUILT_IN},
+        "facts": sentences.facts(figures),
+        "lists": compact(run.shortlist.as_json()),
+        "dispute": run.shortlist.dispute,
+        "next": next_commands(sources, figures, run),
+    }
 
 
-def _head(page: _Json) -> Iterator[tuple[str, str]]:
-    figures = page["figures"]
-    yield "scored", page["source"]
-    yield "found", page["found"]
+def next_commands(
+    sources: Sequence[str], figures: ReportFigures, run: Run
+) -> list[list[str]]:
+    """Return the commands to type next, as words without quotes; none after stdin, which is gone."""
+    (name,) = file_words(sources)
+    shown = [*run.shortlist.disputed(), *run.shortlist.worst()][:1]
+    commands = [["report", name, *group_option(one.group.key)] for one in shown]
+    commands.append(["report", name, "-o", "report.html"])
+    if figures["groups"]["live"]:
+        commands.append(["select", name, "train.jsonl", "--where", "live"])
+    return [] if name in STREAM else commands
+
+
+def file_words(sources: Sequence[str]) -> list[str]:
+    """Return names of files as arguments; a name may begin with a dash."""
+    return [
+        f"./{one}" if one.startswith("-") and one != "-" else one for one in sources
+    ]
+
+
+def group_option(key: str) -> list[str]:
+    """Return the words that name a group; a key may begin with a dash."""
+    key = page_key(key)
+    return [f"--group={key}"] if key.startswith("-") else ["--group", key]
+
+
+def _head(head: Mapping[str, str], figures: ReportFigures) -> Iterator[tuple[str, str]]:
+    yield "scored", head["source"]
+    yield "found", head["found"]
     yield "judge", sentences.judges(figures)
-    for row in islice(rows(figures["made_by"]), _MADE_BY):
-        beginning = (
-            ""
-            if row.text == DEFAULT_RUBRIC
-            else shorten(" ".join(row.text.split()), _LONGEST)
-        )
-        yield row.name, ": ".join(filter(None, (row.sentence, beginning)))
+    yield from in_cells(figures["made_by"], _LONGEST).items()
     for name, sentence in sentences.counts(figures):
         yield name, sentence
         if name == "failed":
@@ -97,82 +128,29 @@ def _head(page: _Json) -> Iterator[tuple[str, str]]:
                 yield "", times + shorten(one["reason"], _LONGEST)
 
 
-def _groups(highlights: Sequence[Highlight], terminal: Terminal) -> RenderableType:
+def _histograms(figures: ReportFigures) -> Iterator[str]:
+    """Yield a histogram in a line for scores, spread and reliability, if there are enough groups."""
+    for name, (title, middle) in _DISTRIBUTIONS.items():
+        bins = figures[name]["bins"]
+        numbers = [bar["n"] for bar in bins]
+        if min(sum(numbers), figures["groups"]["scored"]) >= ENOUGH:
+            bars = "".join(_BARS[-(-7 * n // max(numbers))] for n in numbers)
+            value = f"{middle} {figures[name][middle]:.2f}"
+            yield f"{title:<22} 0 {bars} {bins[-1]['to']:g}, {value}"
+
+
+def _groups(listed: Sequence[Highlight], terminal: Terminal) -> RenderableType:
     """Make a table of groups."""
-    reason = "against rewards" if highlights[0].because == "disagrees" else "why"
-    rewards = any(rewards_of(one.group) for one in highlights)
-    heads = (
-        reason if any(one.why for one in highlights) else "",
-        "scores, best first",
-        "their rewards" if rewards else "",
-    )
-    rows = []
-    for highlight in highlights:
-        group = highlight.group
-        ordered = [group.rollouts[i].score for i in group.best_first]
-        scores = terminal.text(group.reason if group.failed else in_short(ordered))
+    against = listed[0].because == "disagrees"
+    heads = "against rewards" if against else "why", "scores, best first", "rewards"
+    cells = []
+    for one in listed:
+        group, order = one.group, one.group.best_first
+        why = terminal.text(one.why, BAD if group.failed else NOTE)
+        scores = terminal.text(in_short([group.rollouts[i].score for i in order]))
         if group.failed:
+            scores = terminal.text(shorten(group.reason, _LONGEST))
             scores.no_wrap, scores.overflow = True, "ellipsis"
-            scores.truncate(_LONGEST - 1, overflow="ellipsis")
-        why = terminal.text(highlight.why, _BAD if group.failed else "yellow")
-        rows.append((group.key, [why, scores, Text(rewards_of(group))]))
-    return table_of_groups(heads, rows, terminal)
-
-
-def table_of_groups(
-    heads: Sequence[str],
-    rows: Iterable[tuple[str, Sequence[Text]]],
-    terminal: Terminal,
-) -> RenderableType:
-    """Make a table of a row for each group: its key, a reason that is not folded, and more."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=_MUTED)
-    table.add_column("group", no_wrap=True, max_width=max(8, terminal.width * 3 // 10))
-    for i, head in enumerate(heads):
-        table.add_column(head, no_wrap=not i, overflow="fold")
-    for key, cells in rows:
-        table.add_row(Text(terminal.key(key), overflow="ellipsis"), *cells)
-    return Padding(table, (0, 0, 0, 2))
-
-
-def rewards_of(group: ScoredGroup) -> str:
-    """List the labels of a group, the best rollout first; empty without any."""
-    labels = [group.rollouts[i].label for i in group.best_first]
-    return in_short(labels, ".3g") if any(one is not None for one in labels) else ""
-
-
-def in_short(numbers: Sequence[float | None], form: str = ".2f") -> str:
-    """Write numbers in a line: none as a dash, and of many the ends."""
-    half = _SCORES // 2
-    short = ["-" if n is None else f"{n:{form}}" for n in numbers]
-    if form == ".2f":
-        short = [text.removeprefix("0") for text in short]
-    if len(short) > _SCORES:
-        short = [*short[:half], "…", *short[-half:]]
-    return " ".join(short)
-
-
-def commands_in_lines(
-    commands: Iterable[Sequence[str]], terminal: Terminal
-) -> Iterator[str]:
-    """Yield commands of ruler to type next, folded between words if they are too long for a line."""
-    for words in commands:
-        line = "  ruler"
-        for word in (_argument(text, terminal) for text in words):
-            if len(line) + len(word) + 3 > terminal.width:
-                yield f"{line} \\"
-                line = "   "
-            line += f" {word}"
-        yield line
-
-
-def _argument(text: str, terminal: Terminal) -> str:
-    """Quote a word for a shell, with escapes for all that cannot be seen."""
-    option, equals, key = (
-        text.partition("=") if text.startswith("--group=") else ("", "", text)
-    )
-    visible = terminal.key(key)
-    return (
-        option
-        + equals
-        + (visible if visible.startswith("$'") else shlex.quote(visible))
-    )
+        rewards = in_short([group.rollouts[i].label for i in order], ".3g")
+        cells.append((group.key, (why, scores, rewards)))
+    return groups(heads, cells, terminal)

@@ -3,95 +3,72 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from ruler_cli.cli.command import text_lookup
-from ruler_cli.cli.group_keys import KeySearch
-from ruler_cli.cli.messages import command_words, print_note
-from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
+from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.units import count
-from ruler_cli.files.location import Location
-from ruler_cli.settings.models import InputSettings
+from ruler_cli.results.report.page import (
+    MOST_GROUPS,
+    MOST_TEXTS,
+    LeftOut,
+    ReportPage,
+    source_name,
+)
 from ruler_cli.settings.options import Options
-
-if TYPE_CHECKING:
-    from ruler_cli.results.pairing import LeftOutGroup
-    from ruler_cli.results.report.html import WrittenReport
 
 _PATIENCE = 1.0
 """Seconds in which a browser that cannot start says so."""
 _OPEN = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 
 
-def write_page(
-    files: Sequence[InputSettings], problems: Problems, options: Options
-) -> None:
-    """Write the page of one file or two, and a sentence on stderr; open it if the options say so."""
-    search = KeySearch(
-        " and ".join(Location(one.source).shown for one in files), options.group
-    )
-    with page_name(options.page) as output, group_counter() as tick:
-
-        def is_asked(key: str) -> bool:
-            tick()
-            return search.matches(key)
-
-        written = _write(files, output, problems, options, is_asked, search)
-    problems.close()
-    print_note(*(f"warning: {command_words(one)}" for one in written.warnings))
-    part = f"{written.rows} of " if written.rows < written.groups else ""
-    size, to = f"{written.size / 1e6:.1f} MB", "stdout" if output == "-" else output
-    print_note(f"{part}{count(written.groups, 'group')}, {size} written to {to}")
-    if written.left_out:
-        print_note(f"{written.left_out}")
-    if options.open_page:
-        open_page(Path(output), search.fragment)
-
-
-def _write(
-    files: Sequence[InputSettings],
-    output: str,
-    problems: Problems,
-    options: Options,
-    is_asked: Callable[[str], bool],
-    search: KeySearch,
-) -> WrittenReport:
-    """Write the page of one file or two."""
-    from ruler_cli.results.report.html import MOST_GROUPS, write_html
-
+def start(stack: ExitStack, sources: Sequence[str], options: Options) -> ReportPage:
+    """Create the page of one file or two."""
     most = MOST_GROUPS if options.max_groups is None else options.max_groups
-    texts = text_lookup(options)
-    each = [(one, partial(problems.add, Location(one.source).shown)) for one in files]
-    if len(each) == 1:
-        from ruler_cli.cli.report_sentences import facts
+    output = stack.enter_context(page_name(options.page))
+    return ReportPage(stack, output, sources, most)
 
-        ((settings, on_problem),) = each
-        return write_html(
-            settings, output, on_problem=on_problem, facts=facts, texts=texts, most=most, on_group=is_asked,
-            on_read=search.refuse_unknown,
-        )  # fmt: skip
-    from ruler_cli.cli import compare_sentences
-    from ruler_cli.results.report.comparison import write_comparison
 
-    unlike = UnlikeGroups()
+def finish(page: ReportPage, view: Any, figures: Any, reading: Any) -> None:
+    """Write the page as `view` shows it, and a sentence on stderr."""
+    names = [source_name(one) for one in page.sources]
+    data = view.page_data(names, figures, reading)
+    left_out = page.choose()
+    sentences = left_out_sentences(left_out, names, view.RULE)
+    size = page.write(data, sentences)
+    part = f"{left_out.rows} of " if left_out.rows < left_out.groups else ""
+    to = "stdout" if page.target == "-" else page.target
+    groups = count(left_out.groups, "group")
+    print_note(f"{part}{groups}, {size / 1e6:.1f} MB written to {to}")
+    if sentences:
+        print_note(sentences)
 
-    def leave_out(group: LeftOutGroup) -> None:
-        unlike.add(group)
-        search.leave_out(group.key, group.sentence)
 
-    written = write_comparison(
-        each, output, on_left_out=leave_out, words=compare_sentences.words, most=most, on_group=is_asked,
-        on_read=search.refuse_unknown, texts=texts,
-    )  # fmt: skip
-    unlike.hand_to(problems)
-    return written
+def left_out_sentences(left_out: LeftOut, sources: Sequence[str], rule: str) -> str:
+    """Name what the page lacks, the rule that chose, and commands that show it; empty if it lacks nothing."""
+    names = [shlex.quote("SCORED" if one == "stdin" else one) for one in sources]
+    command = " ".join(["ruler report", *names])
+    groups, rows, texts = left_out
+    sentences = []
+    if rows < groups:
+        sentences.append(
+            f"The table has {rows:,} of {groups:,} groups, {rule}; the figures count all. "
+            f"For all of them: `{command} -o report.html --max-groups {groups}`."
+        )
+    if texts < rows:
+        sentences.append(
+            f"The page holds the texts of {texts:,} of {rows:,} groups, in the same order, up to "
+            f"{MOST_TEXTS >> 20} MiB."
+        )
+    if sentences:
+        sentences.append(f"`{command} --group KEY` shows any group in full.")
+    return " ".join(sentences)
 
 
 @contextmanager
@@ -112,31 +89,30 @@ def page_name(output: str | None) -> Iterator[str]:
         raise
 
 
-def open_page(page: Path, fragment: str) -> None:
+def open_page(page: str, fragment: str) -> None:
     """Open the page in the user's browser, and go on at once; if that cannot be, say where it is."""
-    address = page.absolute().as_uri() + fragment
-    failed = not _has_browser(os.environ)
-    if not failed:
-        child = subprocess.Popen(  # noqa: S603 - our own words and the page's address
-            [sys.executable, "-c", _OPEN, address],
-            # a browser on the terminal would wait for keys there
-            env={name: value for name, value in os.environ.items() if name != "TERM"},
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            failed = child.wait(_PATIENCE) != 0
-        except subprocess.TimeoutExpired:  # it stays open without this process
-            child.returncode = 0
-    if failed:
+    address = Path(page).absolute().as_uri() + fragment
+    has = os.environ.get
+    # over SSH a browser would be on another machine, and one without a display on this terminal
+    display = sys.platform != "linux" or has("DISPLAY") or has("WAYLAND_DISPLAY")
+    local = display and not (has("SSH_CONNECTION") or has("SSH_TTY"))
+    if not ((has("BROWSER") or local) and _started(address)):
         print_note(f"no browser here; open {address} in yours")
 
 
-def _has_browser(environ: Mapping[str, str]) -> bool:
-    """True if a browser may show a page here, and not over SSH on another machine."""
-    if environ.get("BROWSER"):
+def _started(address: str) -> bool:
+    """Start the browser in a process of its own: it may stay open, or write to the terminal."""
+    child = subprocess.Popen(  # noqa: S603 - our own words and the page's address
+        [sys.executable, "-c", _OPEN, address],
+        # a browser on the terminal would wait for keys there
+        env={name: value for name, value in os.environ.items() if name != "TERM"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        return child.wait(_PATIENCE) == 0
+    except subprocess.TimeoutExpired:  # it stays open without this process
+        child.returncode = 0
         return True
-    if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
-        return False
-    screen = environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
-    return sys.platform != "linux" or bool(screen)

@@ -123,26 +123,14 @@ def _keep(options: Options) -> Keep | None:
     from ruler_cli.results.select import Keep
 
     most, by, answer = options.keep, options.by, options.answer
-    if most is None and by is not None:
-        raise UsageError("needs --keep M", option="by", value=by)
-    if most is not None and by is None:
-        raise UsageError(
-            "needs --by score, variance or majority",
-            option="keep",
-            value=most,
-        )
-    if by == "majority" and answer is None:
-        raise UsageError(
-            "needs --answer PATH",
-            option="by",
-            value="majority",
-        )
-    if answer is not None and by != "majority":
-        raise UsageError(
-            "only with --keep M --by majority", option="answer", value=answer
-        )
-    if most == 1 and by == "variance":
-        raise UsageError(
-            "one score has no variance", "keep 2 or more", option="by", value="variance"
-        )
+    wrong = (
+        (by and most is None, "by", by, "needs --keep M"),
+        (most and by is None, "keep", most, "needs --by score, variance or majority"),
+        (by == "majority" and answer is None, "by", by, "needs --answer PATH"),
+        (answer and by != "majority", "answer", answer, "only with --by majority"),
+        (most == 1 and by == "variance", "keep", 1, "one score has no variance"),
+    )
+    for holds, option, value, problem in wrong:
+        if holds:
+            raise UsageError(problem, option=option, value=value)
     return None if most is None or by is None else Keep(most, by, answer)

@@ -9,8 +9,10 @@ import math
 import random
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
+from statistics import fmean
 from typing import Any
 
 from ruler_cli.results.bootstrap import (
@@ -21,8 +23,6 @@ from ruler_cli.results.bootstrap import (
     difference,
     ratio,
 )
-from ruler_cli.results.pairing import DigestedGroup, GroupPair, OnLeftOut, pair_groups
-from ruler_cli.results.scored_file import MOST_JUDGES
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.sums import CORRELATIONS, PRODUCTS, concordance, pair_products
 
@@ -35,8 +35,7 @@ those of two files, the first less the second. `ranked` are pairs of a panel's j
 accuracy do not overlap. `expected_half_width` is about half the width of an interval of the accuracy.
 """
 _Pair = tuple["_JudgeSums", "_JudgeSums"]
-_Row = tuple[ScoredGroup, Sequence[float | None]]
-"""A group, and a judge's scores of its rollouts."""
+_Scores = Sequence[float | None]
 _Rated = tuple[float, float, ScoredRollout]
 """A judge's score of a rollout, its label, and its annotation."""
 
@@ -53,143 +52,106 @@ _SIZES = (1_000, 4_000, 16_000, 64_000)
 _ALIKE = 0.05
 """Two rollouts are alike in length if the longer one is longer by at most this share."""
 _AT_ONCE = 128
-"""Rollouts whose pairs all count; a larger group is divided at random into parts of this size."""
-_NO_MERIT = frozenset({"chance_regret", "tied_share"})
-"""Statistics that are no merit of a judge, so that two judges are not compared by them."""
+"""Rollouts of a group whose pairs are counted by kind; of more, a sample."""
 _POINTS = 0.6
 """Half an interval's width times the root of the number of mixed groups, about, for groups of 8."""
 _CORRELATION, _SHARE, _UNBOUND = (-1.0, 1.0), (0.0, 1.0), (-math.inf, math.inf)
 
 
-def measure(groups: Iterable[ScoredGroup], name: str) -> Agreement:
-    """Measure one scored file, and each judge of its panel."""
-    comparison = _Comparison()
-    main = _JudgeSums(name, comparison.units)
-    panel: dict[str, _JudgeSums] = {}
-    for group in groups:
-        rows: dict[_JudgeSums, _Row] = {
-            main: (group, [r.judge_score for r in group.rollouts])
-        }
-        for judge in dict.fromkeys(
-            judge for rollout in group.rollouts for judge in rollout.judges
-        ):
-            if judge not in panel and len(panel) < MOST_JUDGES:
-                panel[judge] = _JudgeSums(judge, comparison.units, details=False)
-            if judge in panel:
-                rows[panel[judge]] = (
-                    group,
-                    [r.judges.get(judge) for r in group.rollouts],
-                )
-        comparison.add(rows, [judge for judge in panel.values() if judge in rows])
-    judges = list(panel.values()) if len(panel) > 1 else []
-    return comparison.agreement([main, *judges], list(combinations(judges, 2)))
+class AgreementBuilder:
+    """The judges of one file or of two; they share the units of one bootstrap, and so their resamples."""
 
-
-def measure_two(
-    first: Iterator[DigestedGroup],
-    second: Iterator[DigestedGroup],
-    on_left_out: OnLeftOut,
-    on_pair: Callable[[GroupPair], object] = lambda _: None,
-) -> Agreement:
-    """Measure two scored files of one input, over the rollouts scored in both; see `pair_groups`.
-
-    `on_pair` gets each group that both files have.
-    """
-    comparison, paired = _Comparison(), dict[str, Any]()
-    judges = [_JudgeSums(name, comparison.units) for name in "AB"]
-    for pair in pair_groups(first, second, paired, on_left_out):
-        one, other, _ = pair
-        rows = ((one, _common_scores(one, other)), (other, _common_scores(other, one)))
-        comparison.add(dict(zip(judges, rows, strict=True)), judges)
-        on_pair(pair)
-    return comparison.agreement(judges, [(judges[0], judges[1])], paired)
-
-
-def _common_scores(group: ScoredGroup, other: ScoredGroup) -> list[float | None]:
-    """Return the scores of a group, None for a rollout without a score in the other file."""
-    both = zip(group.rollouts, other.rollouts, strict=True)
-    return [None if b.judge_score is None else a.judge_score for a, b in both]
-
-
-class _Comparison:
-    """Judges that share the units of one bootstrap, and so their resamples."""
-
-    def __init__(self) -> None:
-        self.units = BootstrapUnits()
+    def __init__(self, *names: str) -> None:
+        """Name the judge of each file."""
+        self._units = BootstrapUnits()
+        self._judges = [_JudgeSums(name, self._units) for name in names]
+        self._panel: dict[str, _JudgeSums] = {}
         self._groups = self._rollouts = 0
 
-    def add(
-        self, rows: Mapping[_JudgeSums, _Row], correlated: Sequence[_JudgeSums]
-    ) -> None:
-        """Add one group with the scores of each judge; the file's own scores come first."""
-        unit = self.units.next()
-        for judge, (group, scores) in rows.items():
-            judge.add(unit, group, scores)
-        for one, other in combinations(correlated, 2):
-            labels = [rollout.label for rollout in rows[one][0].rollouts]
-            every = zip(rows[one][1], rows[other][1], labels, strict=True)
+    def add(self, *groups: ScoredGroup) -> None:
+        """Add one group as each file has it; only rollouts that are scored in all files count."""
+        self._groups += 1
+        self._rollouts += len(groups[0].rollouts)
+        unit = self._units.next()
+        own = [[r.judge_score for r in group.rollouts] for group in groups]
+        common = [None not in scores for scores in zip(*own, strict=True)]
+        rows: dict[_JudgeSums, _Scores] = {}
+        for judge, group, scores in zip(self._judges, groups, own, strict=True):
+            known = zip(scores, common, strict=True)
+            rows[judge] = [score if both else None for score, both in known]
+            judge.add(unit, group, rows[judge])
+        if len(groups) == 1:
+            rows = dict(self._add_panel(unit, groups[0]))
+        labels = [rollout.label for rollout in groups[0].rollouts]
+        for one, other in combinations(rows, 2):
+            every = zip(rows[one], rows[other], labels, strict=True)
             both = [
                 (a, b, label)
                 for a, b, label in every
                 if a is not None and b is not None
             ]
-            for what, sums in pair_products(both).items():
-                self.units.add(
-                    unit,
-                    {
-                        (one, other, what, name): sums[name]
-                        for name in sums
-                        if name != "n"
-                    },
-                )
-        self._groups += 1
-        self._rollouts += len(group.rollouts)
+            for kind, products in pair_products(both).items():
+                sums: dict[Hashable, float] = {
+                    (one, other, kind, name): products[name]
+                    for name in PRODUCTS
+                    if name in products
+                }
+                self._units.add(unit, sums)
 
-    def agreement(
-        self,
-        judges: Sequence[_JudgeSums],
-        pairs: Sequence[_Pair],
-        paired: dict[str, Any] | None = None,
-    ) -> Agreement:
-        """Measure all groups so far; with `paired`, the counts of two files, compare the two judges."""
-        each = {judge: judge.statistics() for judge in judges}
-        wanted: dict[Hashable, Statistic] = {}
-        for judge, own in each.items():
-            wanted |= {(judge, name): statistic for name, statistic in own.items()}
+    def _add_panel(
+        self, unit: int, group: ScoredGroup
+    ) -> Iterator[tuple[_JudgeSums, _Scores]]:
+        names = [name for rollout in group.rollouts for name in rollout.judges]
+        for name in dict.fromkeys(names):
+            if name not in self._panel:
+                self._panel[name] = _JudgeSums(name, self._units, details=False)
+            scores = [r.judges.get(name) for r in group.rollouts]
+            self._panel[name].add(unit, group, scores)
+            yield self._panel[name], scores
+
+    def agreement(self, paired: Mapping[str, Any] | None = None) -> Agreement:
+        """Measure all groups so far; `paired` counts the groups of two files."""
+        panel = list(self._panel.values()) if len(self._panel) > 1 else []
+        pairs = list(combinations(panel if paired is None else self._judges, 2))
+        each = {judge: judge.statistics() for judge in (*self._judges, *panel)}
+        wanted: dict[Hashable, Statistic] = {
+            (judge, name): statistic
+            for judge, own in each.items()
+            for name, statistic in own.items()
+        }
         for pair in pairs:
             wanted |= {(pair, kind): _within(*pair, kind) for kind in CORRELATIONS}
-        first, last = each[judges[0]], each[judges[-1]]
-        names = [
-            n
-            for n in first
-            if paired and n in last and "." not in n and n not in _NO_MERIT
-        ]
-        wanted |= {name: difference(first[name], last[name]) for name in names}
-        values = self.units.measure(wanted)
+        compared = []
+        if paired is not None:
+            one, two = (each[judge] for judge in self._judges)
+            compared = [name for name in one if name in two and "." not in name]
+            wanted |= {name: difference(one[name], two[name]) for name in compared}
+        values = self._units.measure(wanted)
         scorers = [
             judge.as_json({name: values[judge, name] for name in own})
             for judge, own in each.items()
         ]
-        mixed = self.units.groups((judges[0], "pairs"))
+        main = self._judges[0]
+        mixed = self._units.groups((main, "pairs"))
         return {
-            "labels": {
-                "path": None,
-                "two": judges[0].labels and list(judges[0].labels),
-            },
+            "labels": {"path": None, "two": main.labels and list(main.labels)},
             "groups": self._groups,
             "mixed_groups": mixed,
             "rollouts": self._rollouts,
             "paired": paired,
-            "bootstrap": self.units.settings(),
+            "bootstrap": self._units.settings(),
             "expected_half_width": min(0.5, _POINTS / math.sqrt(mixed))
             if mixed
             else None,
             "scorers": scorers,
-            "differences": {name: _told_apart(values[name]) for name in names},
-            "ranked": [] if paired else list(_ranked(scorers[1:])),
+            "differences": {name: _told_apart(values[name]) for name in compared},
+            "ranked": list(_ranked(scorers[1:])) if paired is None else [],
             "correlations": [
-                {"judges": [a.name, b.name]}
-                | {of: values[(a, b), of] for of in ("errors", "scores")}
+                {
+                    "judges": [a.name, b.name],
+                    "errors": values[(a, b), "errors"],
+                    "scores": values[(a, b), "scores"],
+                }
                 for a, b in pairs
             ],
         }
@@ -198,19 +160,15 @@ class _Comparison:
 def _told_apart(difference: MeasuredValue) -> dict[str, Any]:
     """Add `told_apart` to a difference: true if its interval does not hold 0."""
     low, high = difference["low"], difference["high"]
-    return {
-        **difference,
-        "told_apart": low is not None and high is not None and not low <= 0 <= high,
-    }
+    apart = low is not None and high is not None and not low <= 0 <= high
+    return {**difference, "told_apart": apart}
 
 
 def _ranked(scorers: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
     for pair in combinations(scorers, 2):
         for better, worse in (pair, pair[::-1]):
-            low, high = (
-                better["pairwise_accuracy"]["low"],
-                worse["pairwise_accuracy"]["high"],
-            )
+            low = better["pairwise_accuracy"]["low"]
+            high = worse["pairwise_accuracy"]["high"]
             if low is not None and high is not None and low > high:
                 yield {"better": better["name"], "worse": worse["name"]}
 
@@ -219,9 +177,8 @@ def _within(one: _JudgeSums, other: _JudgeSums, kind: str) -> Statistic:
     """Make a correlation of two judges within groups from their `pair_products`."""
 
     def value(totals: Totals) -> float | None:
-        return CORRELATIONS[kind](
-            {name: totals.get((one, other, kind, name), 0.0) for name in PRODUCTS}
-        )
+        sums = {name: totals.get((one, other, kind, name), 0.0) for name in PRODUCTS}
+        return CORRELATIONS[kind](sums)
 
     return Statistic(value, (one, other, kind, "aa"), _CORRELATION)
 
@@ -232,7 +189,9 @@ class _JudgeSums:
     def __init__(
         self, name: str, units: BootstrapUnits, *, details: bool = True
     ) -> None:
-        self.name, self._units, self._details = name, units, details
+        self.name = name
+        self._units = units
+        self._details = details
         self._range = (math.inf, -math.inf)
         self._labels: set[float] = set()
         # unit, score and label of each rollout, until there is a third label
@@ -243,9 +202,7 @@ class _JudgeSums:
         """The worse and the better label; None unless there are exactly two."""
         return self._range if len(self._labels) == 2 else None
 
-    def add(
-        self, unit: int, group: ScoredGroup, scores: Sequence[float | None]
-    ) -> None:
+    def add(self, unit: int, group: ScoredGroup, scores: _Scores) -> None:
         """Add one group to its unit of the bootstrap."""
         both = zip(scores, group.rollouts, strict=True)
         rated = [
@@ -254,8 +211,8 @@ class _JudgeSums:
             if score is not None and r.label is not None
         ]
         sums = _sums(rated)
-        if self._details and group.cost is not None and group.rollouts:
-            sums |= {"cost": group.cost, "costed": float(len(group.rollouts))}
+        if self._details and group.cost_usd is not None and group.rollouts:
+            sums |= {"cost": group.cost_usd, "costed": float(len(group.rollouts))}
         if self._details and "pairs" in sums:
             sums |= by_kind(rated)
         self._units.add(unit, {(self, name): amount for name, amount in sums.items()})
@@ -263,9 +220,10 @@ class _JudgeSums:
             self._range = (min(self._range[0], label), max(self._range[1], label))
             if len(self._labels) < 3:
                 self._labels.add(label)
-                self._rows[0].append(unit)
-                self._rows[1].append(score)
-                self._rows[2].append(label)
+                units, scores_, labels = self._rows
+                units.append(unit)
+                scores_.append(score)
+                labels.append(label)
 
     def statistics(self) -> dict[str, Statistic]:
         """Return the statistics of this judge by name; called once, after the last group."""
@@ -284,10 +242,8 @@ class _JudgeSums:
             statistics["auc_within_groups"] = statistics["pairwise_accuracy"]
             statistics["auc"] = self._auc(*self.labels)
         worst = (0.0, max(0.0, self._range[1] - self._range[0]))
-        statistics |= {
-            name: share(name, "tops", worst)
-            for name in ("top1_regret", "chance_regret")
-        }
+        for name in ("top1_regret", "chance_regret"):
+            statistics[name] = share(name, "tops", worst)
         if self._details:
             statistics["cost_per_1000_usd"] = share("cost", "costed", _UNBOUND, 1000.0)
             for kind, names in PAIR_BINS.items():
@@ -302,17 +258,13 @@ class _JudgeSums:
         AUC is no ratio of sums over groups, as rollouts of different groups are compared, but near its
         value it is linear in what each rollout adds to its error (Obuchowski 1997, for ROC data in clusters).
         """
-        _, scores, labels = self._rows
+        rows = list(zip(*self._rows, strict=True))
         bad, good = (
-            sorted(
-                score
-                for score, label in zip(scores, labels, strict=True)
-                if label == side
-            )
+            sorted(score for _, score, label in rows if label == side)
             for side in (worse, better)
         )
         auc = sum(_below(bad, score) for score in good) / (len(good) * len(bad))
-        for unit, score, label in zip(*self._rows, strict=True):
+        for unit, score, label in rows:
             if label == better:
                 term = (_below(bad, score) / len(bad) - auc) / len(good)
             else:
@@ -324,26 +276,25 @@ class _JudgeSums:
 
     def as_json(self, values: Mapping[str, MeasuredValue]) -> dict[str, Any]:
         """Return the values of `statistics` as JSON; those of one kind's bins become a list."""
-        scorer: dict[str, Any] = {"name": self.name}
-        total = {
-            name: self._units.total((self, name))
+        compared, pairs, won, tied = (
+            self._units.total((self, name))
             for name in ("compared", "pairs", "won", "tied")
-        }
-        scorer |= {name: round(total[name]) for name in ("compared", "pairs")}
-        in_order, tied = round(total["won"] - total["tied"] / 2), round(total["tied"])
-        scorer |= {
-            "in_order": in_order,
-            "against": scorer["pairs"] - in_order - tied,
-            "tied": tied,
+        )
+        scorer: dict[str, Any] = {
+            "name": self.name,
+            "compared": round(compared),
+            "pairs": round(pairs),
+            "in_order": round(won - tied / 2),
+            "against": round(pairs - won - tied / 2),
+            "tied": round(tied),
         }
         scorer |= {name: value for name, value in values.items() if "." not in name}
         for name, value in values.items():
-            if "." in name:
-                kind, number = name.split(".")
-                pairs = round(self._units.total((self, name)))
+            kind, _, number = name.partition(".")
+            if number:
                 bin_ = {
                     "bin": PAIR_BINS[kind][int(number)],
-                    "pairs": pairs,
+                    "pairs": round(self._units.total((self, name))),
                     "accuracy": value,
                 }
                 scorer.setdefault(f"by_{kind}", []).append(bin_)
@@ -358,21 +309,20 @@ def _sums(rated: Sequence[_Rated]) -> dict[str, float]:
     """
     if not rated:
         return {}
-    scores, labels = [score for score, _, _ in rated], [label for _, label, _ in rated]
+    scores = [score for score, _, _ in rated]
+    labels = [label for _, label, _ in rated]
     sums: dict[str, float] = {"compared": len(rated)}
     pairs = concordance(scores, labels)
     if pairs.pairs:
+        best, top = max(labels), max(scores)
+        picked = [label for score, label, _ in rated if score == top]
         sums |= {
             "pairs": pairs.pairs,
             "won": pairs.won + pairs.tied / 2,
             "tied": pairs.tied,
-        }
-        best, top = max(labels), max(scores)
-        picked = [label for score, label, _ in rated if score == top]
-        sums |= {
             "tops": 1.0,
-            "top1_regret": best - math.fsum(picked) / len(picked),
-            "chance_regret": best - math.fsum(labels) / len(labels),
+            "top1_regret": best - fmean(picked),
+            "chance_regret": best - fmean(labels),
         }
         if (tau := pairs.tau_b) is not None:
             sums |= {"taus": 1.0, "tau": tau}
@@ -384,33 +334,31 @@ def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
 
     A tied pair has no score gap and is in no bin of that kind.
     """
-    counts: dict[str, float] = {}
+    counts: dict[str, float] = defaultdict(float)
     if len(rated) > _AT_ONCE:
-        rated = random.Random(len(rated)).sample(rated, len(rated))
-    for start in range(0, len(rated), _AT_ONCE):
-        for one, other in combinations(rated[start : start + _AT_ONCE], 2):
-            if one[1] == other[1]:
-                continue
-            (better, _, a), (worse, _, b) = (
-                (one, other) if one[1] > other[1] else (other, one)
-            )
-            won = 1.0 if better > worse else 0.0 if better < worse else 0.5
-            for bin_ in _bins(round(abs(better - worse), 9), a, b):
-                counts[bin_] = counts.get(bin_, 0.0) + 1
-                counts[f"{bin_}.won"] = counts.get(f"{bin_}.won", 0.0) + won
+        rated = random.Random(len(rated)).sample(rated, _AT_ONCE)
+    by_label = sorted(rated, key=lambda one: one[1])
+    for (low, least, worse), (high, most, better) in combinations(by_label, 2):
+        if least == most:
+            continue
+        won = 1.0 if high > low else 0.0 if high < low else 0.5
+        for bin_ in _bins(round(abs(high - low), 9), better, worse):
+            counts[bin_] += 1
+            counts[f"{bin_}.won"] += won
     return counts
 
 
 def _bins(gap: float, better: ScoredRollout, worse: ScoredRollout) -> Iterator[str]:
     if gap:
         yield f"gap.{bisect_left(_GAPS, gap)}"
-    if better.mean_position is not None and worse.mean_position is not None:
-        later = round(better.mean_position - worse.mean_position, 9)
+    at, other = better.mean_position, worse.mean_position
+    if at is not None and other is not None:
+        later = round(at - other, 9)
         yield f"slot.{0 if later < 0 else 1 if later > 0 else 2}"
-        yield f"place.{min(2, int(better.mean_position * 3))}"
+        yield f"place.{min(2, int(at * 3))}"
     longer = max(better.size, worse.size)
     alike = abs(better.size - worse.size) <= _ALIKE * longer
-    yield f"length.{2 if alike else 0 if better.size < worse.size else 1}"
+    yield f"length.{2 if alike else int(better.size == longer)}"
     yield f"size.{bisect_left(_SIZES, longer)}"
 
 

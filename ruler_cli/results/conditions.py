@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,6 @@ from functools import partial
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.formats.interface import printable
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
-from ruler_cli.settings.suggestions import nearest
 
 _STATES: dict[str, Callable[[ScoredGroup], bool]] = {
     "live": lambda group: group.live,
@@ -61,10 +59,7 @@ def parse_condition(text: str) -> Condition:
     wrong = partial(UsageError, option="where", value=printable(text))
     name, equals, ends = text.partition("=")
     if name not in NAMES:
-        near = nearest(re.split(r"[\s=<>:]", text.strip().casefold())[0], NAMES)
-        known = f"the conditions are {', '.join(NAMES)}"
-        suggestion = f"did you mean `{near}`? ({_RANGE})" if near else known
-        raise wrong("is no condition", suggestion)
+        raise wrong("is no condition", f"the conditions are {', '.join(NAMES)}")
     if name in _STATES and not equals:
         return Condition(name)
     if name not in FIGURES and name != "score":

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import fmean
 from typing import Literal
 
 from ruler_cli.scoring.reliability import one_score
-from ruler_cli.scoring.sums import Concordance, concordance
+from ruler_cli.scoring.sums import Concordance, Moments, concordance
 from ruler_cli.types import Usage
 
 AnnotationStatus = Literal["scored", "failed", "unmarked"]
-LabelSource = Literal["", "reward", "outcome"]
+LabelSource = Literal["", "reward", "outcome", "given"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class ScoredRollout:
     none. `judges` holds the scores of a panel. `spread` is the standard deviation of its score over passes.
     `size` is the number of bytes that the agent wrote. A rollout without a score has a `kind` and a `reason`.
 
-    `invalid_fields` names those of `score` and `judge_score` that hold no usable number. `more_judges`
-    counts scores of a panel beyond the first few. `label_source` is set also if the label is no number.
+    `odd_score`: annotated as scored, but the score is no finite number. `more_judges` counts scores of a
+    panel beyond the first few. `label_source` is set also if the label is no number.
     """
 
     indices: tuple[int, ...]
@@ -45,28 +46,25 @@ class ScoredRollout:
     size: int = 0
     kind: str = ""
     reason: str = ""
-    judge: str = ""
     label_source: LabelSource = ""
-    invalid_fields: tuple[str, ...] = ()
+    odd_score: bool = False
     more_judges: int = 0
 
     @property
     def mean_position(self) -> float | None:
         """The mean position over passes, from 0 to 1."""
-        return (
-            math.fsum(self.positions) / len(self.positions) if self.positions else None
-        )
+        return fmean(self.positions) if self.positions else None
 
 
 @dataclass(frozen=True)
 class ScoredGroup:
     """One group, its rollouts in input order, and the group's part of the annotations.
 
-    `cost` is in USD, `latency` in seconds, `judged_at` in seconds since 1970; None: the file does not say.
-    `flags` are words: suspect, degraded, escalated, windows, shortened, alone, cached. `kind` and `reason`
-    say why a group failed. `rubric` and `params` are digests, `version` is that of ruler, `served` names the
-    models that answered; empty in files of older versions. `invalid_fields` names fields of the group's part
-    with impossible values.
+    `judged_at` is in seconds since 1970; None: the file does not say.
+    `odd_cost`: the file has a cost that is impossible. `flags` are words: suspect, degraded, escalated,
+    windows, shortened, alone, cached. `kind` and `reason` say why a group failed. `rubric` and `params` are
+    digests, `version` is that of ruler, `served` names the models that answered; empty in files of older
+    versions.
     """
 
     key: str
@@ -76,19 +74,19 @@ class ScoredGroup:
     reason: str = ""
     judge: str = ""
     passes: int | None = None
-    annotated_tied: bool | None = None
+    annotated_tied: bool = False
     reliability: float | None = None
     weight: float | None = None
     usage: Usage = Usage()  # noqa: RUF009 - it is frozen
-    cost: float | None = None
-    latency: float | None = None
+    cost_usd: float | None = None
+    odd_cost: bool = False
+    latency_s: float | None = None
     judged_at: float | None = None
     rubric: str = ""
     params: str = ""
     version: str = ""
     served: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
-    invalid_fields: tuple[str, ...] = ()
 
     @cached_property
     def scores(self) -> tuple[float, ...]:
@@ -102,21 +100,15 @@ class ScoredGroup:
         indices = range(len(scores))
         return sorted(indices, key=lambda i: (scores[i] is None, -(scores[i] or 0.0)))
 
-    @cached_property
+    @property
     def mean(self) -> float | None:
         """The mean score; None without any."""
-        return math.fsum(self.scores) / len(self.scores) if self.scores else None
+        return fmean(self.scores) if self.scores else None
 
     @cached_property
     def sd(self) -> float | None:
-        """The standard deviation of the scores, by which GRPO divides; None with fewer than two."""
-        if len(self.scores) < 2 or self.mean is None:
-            return None
-        if min(self.scores) == max(self.scores):  # rounding of their mean is no spread
-            return 0.0
-        return math.sqrt(
-            math.fsum((s - self.mean) ** 2 for s in self.scores) / len(self.scores)
-        )
+        """The standard deviation of the scores; None with fewer than two."""
+        return deviation(self.scores) if len(self.scores) > 1 else None
 
     @property
     def failed(self) -> bool:
@@ -126,26 +118,22 @@ class ScoredGroup:
     @property
     def tied(self) -> bool:
         """True if its scores differ by no more than the judge's noise, or not at all."""
-        return bool(self.scores) and (
-            self.annotated_tied is True or one_score(self.scores)
-        )
+        equal = self.annotated_tied or one_score(self.scores)
+        return bool(self.scores) and equal
 
     @property
     def one_score(self) -> bool:
         """True if the judge gave one score to rollouts that differ: it saw them at different positions."""
-        positions = {r.positions for r in self.rollouts if r.score is not None}
-        return len(positions) > 1 and self._equal_judge_scores
+        scored = [r for r in self.rollouts if r.score is not None]
+        scores = [r.judge_score for r in scored]
+        several = len({r.positions for r in scored}) > 1
+        return several and None not in scores and one_score(scores)
 
     @property
     def alone(self) -> bool:
         """True if it is scored and the judge saw one distinct rollout; identical ones share positions."""
         positions = [r.positions for r in self.rollouts if r.score is not None]
         return len(positions) == 1 or (len(set(positions)) == 1 and any(positions))
-
-    @property
-    def _equal_judge_scores(self) -> bool:
-        judge_scores = [r.judge_score for r in self.rollouts if r.score is not None]
-        return None not in judge_scores and one_score(judge_scores)
 
     @property
     def live(self) -> bool:
@@ -160,17 +148,22 @@ class ScoredGroup:
             for r in self.rollouts
             if r.judge_score is not None and r.label is not None
         ]
-        return (
-            concordance(*zip(*both, strict=True)) if both else Concordance(0, 0, 0, 0)
-        )
+        scores, labels = [score for score, _ in both], [label for _, label in both]
+        return concordance(scores, labels)
 
     @property
-    def disputes(self) -> tuple[float, int]:
-        """The pairs that the judge orders against their labels, a tie as one half; all pairs."""
-        return self.pairs.lost + self.pairs.tied / 2, self.pairs.pairs
+    def against(self) -> float:
+        """The pairs that the judge orders against their labels, a tie as one half."""
+        return self.pairs.lost + self.pairs.tied / 2
 
     @property
     def disagreement(self) -> float | None:
         """The share of pairs ordered against their labels, from 0 to 1; None if no two labels differ."""
-        against, pairs = self.disputes
-        return against / pairs if pairs else None
+        return self.against / self.pairs.pairs if self.pairs.pairs else None
+
+
+def deviation(scores: Sequence[float]) -> float:
+    """Return the standard deviation by which GRPO divides: exactly 0 for equal scores."""
+    moments = Moments()
+    moments.add(scores)
+    return math.sqrt(moments.square / moments.number)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, count
+from statistics import fmean
 from typing import Any, Literal
 
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
@@ -23,19 +25,16 @@ from ruler_cli.results.scored_file import AnnotationReader, refuse_unannotated
 from ruler_cli.results.scored_groups import ScoredRollout
 from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.settings.suggestions import question, suggest_path
 from ruler_cli.types import Group, Line, Path, Problem, Record, Rollout
 
 By = Literal["variance", "score", "majority"]
-_KEYS = 12
-"""Keys of a record that a message names."""
 _NEEDS = {
-    "reliability": Sentence("as it needs two passes; score with {passes:2} or more"),
+    "reliability": Sentence("score with {passes:2} or more"),
     "disagreement": Sentence(
-        "as it needs two scored rollouts with different labels; name labels with {labels:PATH}"
+        "it needs two scored rollouts with different labels: name labels with {labels:PATH}"
     ),
 }
-"""Reasons why no group may have a figure, with the way out."""
+"""Ways out if no group has a figure."""
 _NOISE = 1e-12
 """Rounding of a variance, as a share of the greatest square: a smaller gain is none."""
 
@@ -87,32 +86,26 @@ def select(
     `on_problem` with each line of it that cannot be read, `on_group` after each group. Groups are read one
     at a time. After an error OUTPUT is as it was, and nothing else is left.
     """
-    name, paths = (
-        Location(source.source).shown,
-        (keep.answer if keep else None, source.outcome),
-    )
-    counts = SelectionCounts()
+    counts, scored = SelectionCounts(), Location(source.source)
 
     def unreadable(problem: Problem) -> None:
         counts.unreadable += 1
         on_problem(problem)
 
-    def refuse_in_place(wrong: int, why: str) -> None:
-        if wrong and output != "-" and Location(source.source).same(output):
-            raise UsageError(
-                f"{Location(output).shown}: is INPUT, and would {why}; give another OUTPUT"
-            )
+    def refuse_in_place(why: str) -> None:
+        if output != "-" and scored.same(output):
+            problem = f"is INPUT, and would {why}"
+            place = Location(output).shown
+            raise UsageError(problem, "give another OUTPUT", place=place)
 
     refuse_clashes(source.source, output)
     # OUTPUT ends before INPUT is closed: it copies the bytes behind the last record of a document
-    with ExitStack() as inputs, ExitStack() as outputs:
-        out = Output(output, keep=False)
-        outputs.enter_context(out)
-        opened = open_input(
-            source, inputs, unreadable, partial(out.write_as, scored=False)
-        )
+    with ExitStack() as inputs, Output(output, keep=False) as out:
+        write_as = partial(out.write_as, scored=False)
+        opened = open_input(source, inputs, unreadable, write_as)
         on_open(opened)
-        refuse_in_place(counts.unreadable, "lose what cannot be read")
+        if counts.unreadable:
+            refuse_in_place("lose what cannot be read")
         if opened.reader is not None:
             if not opened.in_order:
                 out.keep_order(opened.index)
@@ -120,21 +113,18 @@ def select(
                 opened.reader, given=source.outcome is not None, sized=False
             )
             selector = _Selector(annotations, conditions, keep, counts)
-            cutter = Cutter(
-                opened.reader.format, [path for path in paths if path is not None]
-            )
+            paths = (keep.answer if keep else None, source.outcome)
+            cutter = Cutter(opened.reader.format, [*filter(None, paths)])
             for group in opened.groups:
                 selected = selector.select(group)
                 on_group()
                 try:
                     out.write(cutter.records(group, selected))
                 except UsageError as error:
-                    raise UsageError(f"{name}: {error}") from None
-            selector.refuse_missing(name)
-            refuse_in_place(
-                counts.groups and not counts.kept_groups,
-                f"be left with nothing, as none of its {counts.groups} groups is kept",
-            )
+                    raise UsageError(f"{scored.shown}: {error}") from None
+            selector.refuse_missing(scored.shown)
+            if counts.groups and not counts.kept_groups:
+                refuse_in_place(f"be left with none of its {counts.groups} groups")
         out.commit()
     return counts
 
@@ -147,100 +137,84 @@ class _Selector:
     conditions: Sequence[Condition]
     keep: Keep | None
     counts: SelectionCounts
-    record: dict[str, Any] = field(default_factory=dict)
 
     def select(self, group: Group) -> Collection[int] | None:
         """Return indices among the group's rollouts; None: the group is left out."""
-        scored_group, counts = self.annotations.group(group), self.counts
-        scores = scored_group.scores
+        scored, counts = self.annotations.group(group), self.counts
         counts.groups += 1
-        counts.rollouts += len(scored_group.rollouts)
-        counts.have["annotation"] += scored_group.status != "unmarked"
-        counts.have["score"] += bool(scores)
+        counts.rollouts += len(scored.rollouts)
+        counts.have["annotation"] += scored.status != "unmarked"
+        counts.have["score"] += bool(scored.scores)
         for name, figure in FIGURES.items():
-            counts.have[name] += figure(scored_group) is not None
-        counts.least, counts.most = (
-            min((counts.least, *scores)),
-            max((counts.most, *scores)),
-        )
-        if not all(one.holds(scored_group) for one in self.conditions):
-            return None
-        by_rollout = self.keep is not None or any(
-            one.about_rollouts for one in self.conditions
-        )
-        if by_rollout and not scores:
-            counts.unscored += 1
+            counts.have[name] += figure(scored) is not None
+        counts.least = min(counts.least, *scored.scores, math.inf)
+        counts.most = max(counts.most, *scored.scores, -math.inf)
+        if not all(one.holds(scored) for one in self.conditions):
             return None
         rollouts = [
             r
-            for r in scored_group.rollouts
+            for r in scored.rollouts
             if all(one.holds_for_rollout(r) for one in self.conditions)
         ]
-        if self.keep is not None:
-            rollouts = self._best(
-                group, self.keep, [r for r in rollouts if r.score is not None]
-            )
-        if by_rollout and not rollouts:
-            return None
+        if self.keep or any(one.about_rollouts for one in self.conditions):
+            counts.unscored += not scored.scores
+            rollouts = [r for r in rollouts if r.score is not None]
+            if self.keep and rollouts:
+                rollouts = [rollouts[i] for i in self._best(group, self.keep, rollouts)]
+            if not rollouts:
+                return None
         counts.kept_groups += 1
         counts.kept_rollouts += len(rollouts)
         return {index for rollout in rollouts for index in rollout.indices}
 
     def _best(
-        self, group: Group, keep: Keep, rollouts: list[ScoredRollout]
-    ) -> list[ScoredRollout]:
+        self, group: Group, keep: Keep, rollouts: Sequence[ScoredRollout]
+    ) -> list[int]:
+        """Return the indices of the rollouts to keep."""
         scores = [r.score for r in rollouts if r.score is not None]
         if keep.answer is None:
-            best = (widest if keep.by == "variance" else highest)(scores, keep.most)
-        else:
-            every = [
-                (record, rollout)
-                for record in group.records
-                for rollout in record.rollouts
-            ]
-            answers = [
-                self._answer([every[i] for i in one.indices], keep.answer)
-                for one in rollouts
-            ]
-            best = majority(answers, scores, keep.most)
-            self.counts.have["rollouts"] += bool(rollouts)
-            self.counts.unanswered += bool(rollouts) and not best
-        return [rollouts[i] for i in best]
+            choose = widest if keep.by == "variance" else highest
+            return choose(scores, keep.most)
+        parts = [(record, one) for record in group.records for one in record.rollouts]
+        answers = [
+            self._answer([parts[i] for i in one.indices], keep.answer)
+            for one in rollouts
+        ]
+        best = majority(answers, scores, keep.most)
+        self.counts.have["rollouts"] += 1
+        self.counts.unanswered += not best
+        return best
 
     def _answer(
         self, parts: Sequence[tuple[Record, Rollout]], path: str
     ) -> Hashable | None:
         """Return the answer of a rollout: that of its last part with one."""
         for record, part in reversed(parts):
-            self.record = self.annotations.value(record)
-            value = self.annotations.reader.value_at(self.record, part, path)
+            whole = self.annotations.value(record)
+            value = self.annotations.reader.value_at(whole, part, path)
             if (answer := comparable(value)) is not None:
                 return answer
         return None
 
     def refuse_missing(self, name: str) -> None:
         """Raise UsageError for a figure that no group of INPUT has; a range that holds none is no error."""
-        have = self.counts.have
-        if self.counts.groups:
-            refuse_unannotated(
-                name, self.counts.groups, self.counts.groups - have["annotation"]
-            )
+        counts, have = self.counts, self.counts.have
+        if counts.groups:
+            refuse_unannotated(name, counts.groups, counts.groups - have["annotation"])
         for one in self.conditions:
             if have["score"] and one.name in FIGURES and not have[one.name]:
-                needs = Sentence(
-                    "no group of {name} has one, {needs}",
-                    name=name,
-                    needs=_NEEDS[one.name],
+                problem = f"no group of {name} has one"
+                raise UsageError(
+                    problem, _NEEDS[one.name], option="where", value=one.name
                 )
-                raise UsageError(needs, option="where", value=one.name)
-        unanswered = have["rollouts"] and have["rollouts"] == self.counts.unanswered
+        unanswered = have["rollouts"] and have["rollouts"] == counts.unanswered
         if self.keep and self.keep.answer and unanswered:
-            path = self.keep.answer
-            keys = ", ".join([printable(key) for key in self.record][:_KEYS])
-            suggestion = printable(question(suggest_path(path, [self.record])))
-            suggestion = suggestion or f"; name a path below a rollout or one of {keys}"
-            problem = f"no rollout of {name} has an answer there{suggestion}"
-            raise UsageError(problem, option="answer", value=printable(path))
+            raise UsageError(
+                f"no rollout of {name} has an answer there",
+                "name a path below a rollout or its record",
+                option="answer",
+                value=printable(self.keep.answer),
+            )
 
 
 def highest(scores: Sequence[float], most: int) -> list[int]:
@@ -257,24 +231,23 @@ def widest(scores: Sequence[float], most: int) -> list[int]:
     """
     if most >= len(scores):
         return list(range(len(scores)))
-    ranked = sorted(scores)
-    middle = math.fsum(ranked) / len(ranked)
-    deviations = [score - middle for score in ranked]
+    middle = fmean(scores)
+    deviations = sorted(score - middle for score in scores)
     sums = [0.0, *accumulate(deviations)]
     squares = [0.0, *accumulate(x * x for x in deviations)]
-    margin = _NOISE * max(x * x for x in deviations)
-    best, lows = -math.inf, 0
-    for low in range(most + 1):
-        first_high = len(ranked) - (most - low)
-        total = sums[low] + sums[-1] - sums[first_high]
-        square = squares[low] + squares[-1] - squares[first_high]
-        variance = square / most - (total / most) ** 2
-        if variance > best + margin:
-            best, lows = variance, low
+
+    def variance(low: int) -> float:
+        high = len(scores) - (most - low)
+        total = sums[low] + sums[-1] - sums[high]
+        square = squares[low] + squares[-1] - squares[high]
+        return square / most - (total / most) ** 2
+
+    variances = [variance(low) for low in range(most + 1)]
+    enough = max(variances) - _NOISE * max(x * x for x in deviations)
+    lows = next(low for low, one in enumerate(variances) if one >= enough)
     lowest = sorted(range(len(scores)), key=scores.__getitem__)[:lows]
-    return sorted(
-        (*lowest, *highest(scores, most - lows))
-    )  # none twice: else there were fewer low ones
+    # none twice: else there were fewer low ones
+    return sorted([*lowest, *highest(scores, most - lows)])
 
 
 def majority(
@@ -285,50 +258,37 @@ def majority(
     None is no answer. Of equally common answers the one with the higher mean score counts, then the first.
     """
     by_answer: dict[Hashable, list[int]] = {}
-
-    def weight(voters: list[int]) -> tuple[int, float]:
-        return len(voters), round(math.fsum(scores[i] for i in voters) / len(voters), 9)
-
     for i, answer in enumerate(answers):
         if answer is not None:
             by_answer.setdefault(answer, []).append(i)
+
+    def weight(voters: list[int]) -> tuple[int, float]:
+        return len(voters), round(fmean(scores[i] for i in voters), 9)
+
     voters = max(by_answer.values(), key=weight, default=[])
     return [voters[i] for i in highest([scores[i] for i in voters], most)]
 
 
-def comparable(value: Any) -> Hashable | None:
-    """Make a value that is equal for equal JSON values; white space around a text does not count.
+def comparable(value: Any) -> str | None:
+    """Return a text that is equal for equal JSON values; white space around a text does not count.
 
     None if it is no answer: null, empty text, NaN, and JSON nested too deeply to be compared.
     """
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    if isinstance(value, float) and math.isnan(value):
-        return None
     try:
-        return _frozen(value)
+        text = json.dumps(_plain(value), sort_keys=True)
     except RecursionError:
         return None
+    return None if text in ("null", '""', "NaN") else text
 
 
-def _frozen(value: Any) -> Hashable:
+def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return value.strip()
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # 1 is 1.0
     if isinstance(value, dict):
-        return (
-            "object",
-            frozenset((key, _frozen(item)) for key, item in value.items()),
-        )
-    if isinstance(value, list):
-        return ("list", tuple(map(_frozen, value)))
-    # 1 is 1.0, and neither is true
-    return (
-        ("truth", value)
-        if isinstance(value, bool)
-        else ("number", value)
-        if value is not None
-        else ()
-    )
+        return {key: _plain(item) for key, item in value.items()}
+    return [*map(_plain, value)] if isinstance(value, list) else value
 
 
 class Cutter:
@@ -339,7 +299,9 @@ class Cutter:
 
     def __init__(self, form: Format, named: Sequence[str] = ()) -> None:
         """`named` are the user's paths of values that each rollout has."""
-        self._form, self._named = form, named
+        self._form = form
+        self._named = named
+        # by line: the paths of rollouts that stay, and of others
         self._open: dict[int, tuple[list[Path], list[Path]]] = {}
 
     def records(
@@ -350,39 +312,33 @@ class Cutter:
         `selected` are indices among the group's rollouts, None: the group is left out. UsageError for a
         record that cannot lose a rollout.
         """
-        records, first = [], 0
+        records = []
+        numbers = count()
         for record in group.records:
             remaining, removed = self._open.pop(record.line.number, ([], []))
-            for i, rollout in enumerate(record.rollouts, first):
-                (
-                    remaining if selected is not None and i in selected else removed
-                ).append(rollout.path)
-            first += len(record.rollouts)
+            for rollout in record.rollouts:
+                kept = selected is not None and next(numbers) in selected
+                (remaining if kept else removed).append(rollout.path)
             if record.part + 1 < record.parts:
                 self._open[record.line.number] = (remaining, removed)
                 continue
             body = record.line.raw
-            if removed or selected is None:
-                body = self._cut(record.line, remaining, removed) if remaining else b""
+            if not remaining and (removed or selected is None):
+                body = b""
+            elif removed:
+                body = self._cut(record.line, removed, len(remaining) + len(removed))
             records.append((record.line.number, body))
         return records
 
-    def _cut(self, line: Line, remaining: list[Path], removed: list[Path]) -> bytes:
+    def _cut(self, line: Line, removed: list[Path], size: int) -> bytes:
         try:
-            return cut(
-                line.raw,
-                self._form,
-                removed,
-                len(remaining) + len(removed),
-                self._named,
-            )
+            return cut(line.raw, self._form, removed, size, self._named)
         except (UnreadableError, RecursionError) as error:
-            reason = (
-                "is nested too deeply" if isinstance(error, RecursionError) else error
-            )
+            deep = isinstance(error, RecursionError)
+            reason = "is nested too deeply" if deep else error
             raise UsageError(
-                f"{line.where} cannot lose a rollout exactly: it {reason}; conditions about groups leave out "
-                "whole ones only"
+                f"{line.where} cannot lose a rollout exactly: it {reason}",
+                "use conditions about groups, which leave out whole records",
             ) from None
 
 
@@ -400,16 +356,16 @@ def cut(
     """
     layout = form.layout
     dropped = {int(path[-1]) for path in removed}
-    paths = dict.fromkeys(path[:-1] for path in removed if len(path) > 1)
+    paths = [path[:-1] for path in removed if len(path) > 1]
     if layout.lists is not None:
         value = parse(raw)
-        paths |= dict.fromkeys(_take_out(value, named, size) if layout.listed else ())
-        paths |= dict.fromkeys(layout.lists(value, size))
+        paths += _take_out(value, named, size) if layout.listed else ()
+        paths += layout.lists(value, size)
     if layout.listed:
         ours: Path = ("ruler",) if form.shape == "columns" else ("ruler", "rollouts")
-        paths |= dict.fromkeys(path for path in (ours, layout.reward) if path)
+        paths += [path for path in (ours, layout.reward) if path]
     patches = Patches(raw)
-    for path in paths:
+    for path in dict.fromkeys(paths):
         span = span_at(raw, path)
         if span is None or raw[span[0]] != ord("["):
             continue

@@ -73,12 +73,9 @@ def test_scores(view: View, truth: Truth) -> None:
     assert [float(row[2]) for row in rows] == [group.rollouts[i].score for i in best]
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize(
-    ("key", "number"), [("task-5", 0), ("task-15", 1), ("task-25", 2)]
-)
-def test_failed_group(view: View, truth: Truth, key: str, number: int) -> None:
+def test_failed_group(view: View, truth: Truth) -> None:
     """A group without scores shows its kind of error, its reason and its texts, and no number."""
+    key = "task-5"
     group = truth.groups[truth.place(key)]
     opened(view, key)
     notice = view.find(".g-notice.g-failed")

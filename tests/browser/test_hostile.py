@@ -181,7 +181,6 @@ def test_each_attack_would_run(browser: Browser, tmp_path: Path, attack: str) ->
         view.until("window.__hit === 1")
 
 
-@pytest.mark.smoke
 def test_each_load_would_be_seen(browser: Browser, tmp_path: Path) -> None:
     """On such a page each load appears as a request, so the other tests would see one."""
     for attack in RESTING:

@@ -71,15 +71,14 @@ def test_without_scripts(browser: Browser, run: Path, figures: dict[str, Any]) -
         view.page.goto(view.address)
         text = view.text
         view.clean()
-    assert "need scripts" in text
+    assert "Scripts are off" in text
     assert "Opening the report" not in text
     rows = dict(line.split("\t") for line in text.splitlines() if "\t" in line)
     groups = figures["groups"]
-    assert rows["groups"].startswith(
-        f"{groups['all']}: {groups['scored']} scored ({groups['live']} live, "
-    )
+    states = f"{groups['scored']} of {groups['all']} scored ({groups['live']} live, "
+    assert rows["groups"].startswith(states)
     assert rows["failed"].startswith("2 ")
-    assert rows["rollouts"].startswith(f"{figures['rollouts']['all']}: ")
+    assert f" of {figures['rollouts']['all']} scored" in rows["rollouts"]
     assert rows["mean score"] == f"{figures['scores']['mean']:.2f}"
 
 

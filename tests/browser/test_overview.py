@@ -40,7 +40,6 @@ def test_tiles(view: View, figures: dict[str, Any]) -> None:
     assert f"a group in {figures['latency_s']['p50']:.1f} s" in judged
 
 
-@pytest.mark.smoke
 def test_groups_to_look_at(view: View, scored: Path) -> None:
     """The worst and the most disputed groups are those of the terminal, each links to its group."""
     reported = orjson.loads(

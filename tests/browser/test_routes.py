@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.browser.conftest import Show
 
 
-@pytest.mark.smoke
 def test_controls_are_in_the_address(show: Show, run: Path) -> None:
     """Filters, order and search stand in the address, and open again from it."""
     first = show(run, "#groups")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.results.report.highlights import reasons
+from ruler_cli.results.highlights import reasons
 from ruler_cli.results.scored_groups import ScoredGroup
 from tests.browser.conftest import Show
 from tests.browser.truth import Truth, natural
@@ -64,7 +64,6 @@ def head(view: View, title: str) -> Any:
     return view.find(".head").get_by_role("button", name=title, exact=True)
 
 
-@pytest.mark.smoke
 def test_sort(show: Show, run: Path, truth: Truth) -> None:
     """A click on a column's head sorts as Python does, a second click reverses; empty values come last."""
     view = show(run, "#groups", height=TALL)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from ruler_cli.results.report.group_text import GroupText
-from ruler_cli.results.report.highlights import Ranking, reasons, telling
+from ruler_cli.results.group_text import GroupText
+from ruler_cli.results.highlights import Best, Shortlist, reasons
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.settings.models import InputSettings
@@ -32,15 +32,15 @@ class Truth:
     @classmethod
     def of(cls, scored: Path) -> Truth:
         """Read a scored file."""
-        ranking, kinds, result = Ranking(10_000), set[str](), cls([], [], [], [])
+        best, shortlist, result = Best[int](10_000), Shortlist(), cls([], [], [], [])
         with ExitStack() as stack:
             file = ScoredFile(InputSettings(str(scored)), stack, _none)
-            for ordinal, (group, marked) in enumerate(file.groups(), 1):
+            for ordinal, group, marked in file.groups():
                 result.groups.append(marked)
                 result.tasks.append(str(group.rollouts[0].messages[0]["content"]))
                 result.texts.append(GroupText.of(group, marked))
-                ranking.add(ordinal, telling(marked, kinds))
-        ranks = {ordinal: rank for rank, ordinal in enumerate(ranking.chosen())}
+                best.add(shortlist.add(marked), ordinal)
+        ranks = {ordinal: rank for rank, ordinal in enumerate(best.ranked())}
         result.telling.extend(ranks[i + 1] for i in range(len(ranks)))
         return result
 
@@ -97,8 +97,8 @@ class Truth:
         group = self.groups[i]
         own = {
             "disagreement": group.disagreement,
-            "cost": group.cost,
-            "latency": group.latency,
+            "cost": group.cost_usd,
+            "latency": group.latency_s,
             "at": group.judged_at,
             "ordinal": i + 1,
             "tokens": group.usage.prompt + group.usage.completion,

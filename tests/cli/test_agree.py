@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import SHARED, Ruler, read, write
 from tests.judges.agreement import agreement
+from tests.screen import same_screen
 from tests.values import talk
 
 TAU = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
@@ -47,7 +48,8 @@ def dump(groups: int = 6, **more: Any) -> list[dict[str, Any]]:
 
 def rows(text: str) -> dict[str, str]:
     """The lines of the table, as names and values."""
-    return {line[:30].strip(): line[30:].strip() for line in text.splitlines()}
+    split = (line.split("  ", 1) for line in text.splitlines() if "  " in line)
+    return {name.strip(): values.strip() for name, values in split}
 
 
 def test_table(ruler: Ruler, tmp_path: Path) -> None:
@@ -56,21 +58,7 @@ def test_table(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("agree", "s.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
-    result = rows(done.stdout)
-    assert result["pairwise accuracy"].split() == [
-        "0.833",
-        "0.333",
-        "to",
-        "1.000",
-        "6",
-        "0.0%",
-        "ties",
-    ]
-    assert result["top-1 regret"].startswith("0.167")
-    assert "chance 0.5" in result["top-1 regret"]
-    assert "6 mixed" in done.stdout
-    assert "by position: the better one is" not in result
-    assert "about ±24 points" in done.stdout
+    same_screen("agree", done.stdout)
 
 
 def test_json(ruler: Ruler, tmp_path: Path) -> None:
@@ -111,13 +99,7 @@ def test_two_files(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("agree", "a.jsonl", "b.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
-    (row,) = (
-        line
-        for line in done.stdout.splitlines()
-        if line.startswith("pairwise accuracy")
-    )
-    assert row.startswith("pairwise accuracy       0.950   0.050  +0.900  +0.")
-    assert row.endswith("A is better")
+    same_screen("agree_two", done.stdout)
     same = ruler("agree", "a.jsonl", "a.jsonl")
     assert "not significant" in same.stdout
     assert "is better" not in same.stdout
@@ -137,13 +119,11 @@ def test_unpaired_groups(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "b.jsonl", other)
     done = ruler("agree", "a.jsonl", "b.jsonl")
     assert done.returncode == 1
-    assert "group 'g0' is only in the first file" in done.stderr
-    assert "group 'g1': 1 of its 2 rollouts differ" in done.stderr
-    assert (
-        "group 'g5': has 2 rollouts in the first file and 1 in the second"
-        in done.stderr
-    )
-    assert "5 groups; 2 unlike, 1 only in A, 0 only in B" in done.stdout
+    assert "group 'g0' left out: only in the first file" in done.stderr
+    assert "group 'g1' left out: 1 of its 2 rollouts differ" in done.stderr
+    assert "group 'g5' left out: 2 rollouts in the first file, 1 in" in done.stderr
+    left_out = "2 groups with different rollouts, 1 group only in A"
+    assert left_out in " ".join(done.stdout.split())
 
 
 def test_labels(ruler: Ruler, tmp_path: Path) -> None:
@@ -160,7 +140,7 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("agree", "s.jsonl", RULER_LABELS="meta.ok").stdout == done.stdout
     done = ruler("agree", "s.jsonl", "--labels", "ruler.score")
     assert (
-        "warning: --labels ruler.score: every label equals its rollout's score"
+        "warning: --labels ruler.score: every label of s.jsonl equals its score"
         in done.stderr
     )
     done = ruler("agree", "s.jsonl", "--labels", "nowhere")
@@ -175,7 +155,7 @@ def test_preferences(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("score", "p.jsonl", "s.jsonl", "-m", "offline").returncode == 0
     done = ruler("agree", "s.jsonl")
     assert done.returncode == 0, done.stderr
-    assert "or the outcome (12 rollouts without a" in done.stdout
+    assert "or the outcome (12 rollouts without a" in " ".join(done.stdout.split())
     assert "6 mixed" in done.stdout
 
 
@@ -202,7 +182,7 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         ([], "holds no records"),
         (
             [trajectory("g", 0.5, 1.0), trajectory("g", 0.7, 1.0)],
-            "labels within each group are equal",
+            "s.jsonl: nothing to compare: all labels within each group are equal",
         ),
         ([trajectory("g", 0.5, None)], "--labels PATH"),
         (
@@ -309,7 +289,6 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
     result = rows(done.stdout)
-    assert "no significant difference for 1 pair of judges" in done.stdout
     assert any(name.startswith("openai/one") for name in result)
 
 

@@ -132,7 +132,7 @@ LEAN = {
     "prompt in.jsonl -m openai/o3": SLOW,
     "score in.jsonl out.jsonl -m offline --ledger none": SLOW,
     "render in.jsonl r.jsonl -m openai/o3": SLOW,
-    "agree out.jsonl": SLOW,
+    "agree out.jsonl": SLOW - {"rich"},
 }
 """Commands, and packages that they do not import."""
 

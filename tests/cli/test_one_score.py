@@ -143,7 +143,7 @@ def test_mere_noise() -> None:
         for one in summary_lines(Summary(scored=21, tied=3, figures=better))
         if "raise it" in one
     ]
-    assert line.startswith("reliability: 0.30")
+    assert line.startswith("reliability: median 0.30")
 
 
 def test_mere_noise_in_a_report(ruler: Ruler, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.cli.scored import hostile, scored
 from tests.conftest import Ruler, write
 from tests.on_terminal import RAW, on_terminal, widest
+from tests.screen import same_screen
 from tests.values import few
 
 OWN: dict[str, Any] = {
@@ -27,65 +28,6 @@ OTHER: dict[str, Any] = {
     "cost_usd": 0.25,
     "usage": {"calls": 1},
 }
-SCREEN = """\
-A and B differ in judge and passes
-
-                      A                            B
-file                  a.jsonl                      b.jsonl
-judge                 strict                       kind
-passes                2                            1
-groups                8 of 9 scored                9 of 9 scored
-failed                1 reply                      -
-cost                  $4.00 ($0.5000 a group)      $2.25 ($0.2500 a group)
-calls                 16                           9
-
-compared: 8 groups, 16 rollouts that both scored
-mean score            0.50                         0.63
-spread (sd)           0.20                         0.20
-tied groups           0                            1
-reward agreement      100%                         0%
-
-same order    6 of 8 pairs are in order, 1 against, 1 tied (81%, a tie counts
-              half; chance: 50%)
-scores        differ by 0.20 on average, by 0.60 at most
-correlation   0.45 (-0.44 to 1.00) within groups
-rewards       A agrees more, by 100 points; too few groups to tell
-not compared  1 group scored by B only
-
-groups on which they differ most
-  group   in another order  A, best first  B        reward
-  turned  1 of 1 pair       .70 .30        .10 .90  1 0
-  level   0.5 of 1 pair     .70 .30        .90 .90
-
-next
-  ruler report a.jsonl b.jsonl --group turned
-  ruler report a.jsonl b.jsonl -o compare.html
-  ruler agree a.jsonl b.jsonl
-"""
-GROUP = """\
-group turned ───────────────────────────────────────────────────────────────────
-A          a.jsonl, number 8 in the file
-status     scored, mean 0.50, sd 0.20
-judge      strict, 2 passes
-agreement  1 of 1 pair with different rewards in order, none against, none tied
-cost       $0.5000, 2 calls
-
-B          b.jsonl
-status     scored, mean 0.50, sd 0.40
-judge      kind, 1 pass
-agreement  none of 1 pair with different rewards in order, 1 against, none tied
-cost       $0.2500, 1 call
-
-rank  rollout     A     B  A - B  reward  bytes
-   1        2  0.70  0.10  +0.60       1     53  ███████
-   2        1  0.30  0.90  -0.60       0     53  ███
-
-explanations ───────────────────────────────────────────────────────────────────
-rollout 2, A  about 0.7
-rollout 2, B  about 0.1
-rollout 1, A  about 0.3
-rollout 1, B  about 0.9
-"""
 
 
 def two_judges(folder: Path) -> None:
@@ -111,7 +53,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
     two_judges(tmp_path)
     done = ruler("report", "a.jsonl", "b.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == SCREEN
+    same_screen("report_two", done.stdout)
 
 
 def test_group(ruler: Ruler, tmp_path: Path) -> None:
@@ -119,11 +61,7 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
     two_judges(tmp_path)
     done = ruler("report", "a.jsonl", "b.jsonl", "--group", "turned")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(GROUP)
-    assert [line for line in done.stdout.splitlines() if "turned-" in line] == [
-        "  turned-1 truth=0.5",
-        "  turned-0 truth=0.5",
-    ]
+    same_screen("report_two_group", done.stdout)
 
 
 def test_json(ruler: Ruler, tmp_path: Path) -> None:
@@ -180,7 +118,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert (group["ordinal"], group["same_key"]) == (8, 0)
     assert list(group["group"]) == [
-        "key", "pairs", "against", "distance", "a", "b", "rollouts", "context", "tools", "rubric",
+        "ordinal", "key", "pairs", "against", "distance", "a", "b", "rollouts", "context", "tools", "rubric",
     ]  # fmt: skip
     assert list(group["group"]["rollouts"][0]) == ["a", "b", "lines", "same_as"]
     assert [r["b"]["explanation"] for r in group["group"]["rollouts"]] == [
@@ -199,10 +137,7 @@ def test_own_scores(ruler: Ruler, tmp_path: Path) -> None:
                 annotation |= {"judge_score": annotation["score"], "score": 0.0}
                 trajectory["reward"] = 0.0
     write(tmp_path / "a.jsonl", a)
-    moved = ruler("report", "a.jsonl", "b.jsonl").stdout
-    sentence = "differ by 0.20 on average, by 0.60 at most"
-    own = "(the judges' own,\n              before --blend or --order-by-outcome)"
-    assert moved == SCREEN.replace(sentence, f"{sentence} {own}")
+    same_screen("report_two_moved", ruler("report", "a.jsonl", "b.jsonl").stdout)
 
 
 def test_judges_of_one_name(ruler: Ruler, tmp_path: Path) -> None:
@@ -214,16 +149,11 @@ def test_judges_of_one_name(ruler: Ruler, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "sentence"),
-    [
-        ((30, 30), "A and B agree equally"),
-        ((0, 30), "B agrees more, by 100 points"),
-        ((50, 49), "A agrees more, by 1 point (not significant)"),
-        ((16, 14), "A agrees more, by 7 points (not significant)"),
-    ],
+    ("right", "significant"),
+    [((30, 30), False), ((0, 30), True), ((50, 49), False), ((16, 14), False)],
 )
 def test_rewards(
-    right: tuple[int, int], sentence: str, ruler: Ruler, tmp_path: Path
+    right: tuple[int, int], significant: bool, ruler: Ruler, tmp_path: Path
 ) -> None:
     """A judge agrees more with the rewards only if chance does not explain it."""
     for name, number in zip("ab", right, strict=True):
@@ -232,9 +162,9 @@ def test_rewards(
             for i in range(100 if max(right) > 30 else 30)
         ]
         write(tmp_path / f"{name}.jsonl", groups)
-    done = ruler("report", "a.jsonl", "b.jsonl")
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("rewards "))
-    assert line.split(None, 1)[1] == sentence
+    shown = ruler("report", "a.jsonl", "b.jsonl", COLUMNS="120").stdout
+    (line,) = (line for line in shown.splitlines() if line.startswith("pairwise "))
+    assert line.endswith(", not significant") is not significant
 
 
 def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
@@ -245,9 +175,9 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("report", "a.jsonl", "b.jsonl")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "ruler: group 'other': has 2 rollouts in the first file and 3 in the second; it is left out",
-        "ruler: group 'g4' is only in the first file; it is left out",
-        "ruler: group 'g5' is only in the first file; it is left out",
+        "ruler: group 'other' left out: 2 rollouts in the first file, 3 in the second",
+        "ruler: group 'g4' left out: only in the first file",
+        "ruler: group 'g5' left out: only in the first file",
         "ruler: 7 more groups not compared",
     ]
     assert (
@@ -258,10 +188,7 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
     assert (result["problems"], len(result["first_problems"])) == (10, 4)
     group = ruler("report", "a.jsonl", "b.jsonl", "--group", "other")
     assert group.returncode == 2
-    assert (
-        "a.jsonl and b.jsonl: group 'other': has 2 rollouts in the first file and 3"
-        in group.stderr
-    )
+    assert "a.jsonl and b.jsonl: group 'other' left out: 2 rollouts" in group.stderr
 
 
 def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
@@ -298,7 +225,7 @@ def test_same_key(ruler: Ruler, tmp_path: Path) -> None:
         write(tmp_path / f"{name}.jsonl", [scored("first", 0.1, 0.2), *groups[::order]])
     done = ruler("report", "a.jsonl", "b.jsonl", "--group", "same")
     assert (done.returncode, done.stderr) == (
-        0, "ruler: 5 more groups of this key\n",
+        0, "ruler: 5 more groups with this key\n",
     )  # fmt: skip
     assert done.stdout.count("group same ─") == 20
     page = json.loads(
@@ -331,7 +258,7 @@ def test_not_compared(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", a)
     write(tmp_path / "b.jsonl", b)
     output = ruler("report", "a.jsonl", "b.jsonl").stdout
-    assert "compared: 1 group, 1 rollout that both scored" in output
+    assert "compared: 1 group, 1 rollout scored by both" in output
     line = " ".join(output[output.index("\nnot compared") :].split("\n\n")[0].split())
     assert (
         line
@@ -347,10 +274,9 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "b.jsonl", [scored("g", *other)])
     output = " ".join(ruler("report", "a.jsonl", "b.jsonl").stdout.split())
     assert (
-        "527 of 528 pairs are in order, 1 against, none tied (99.8%; chance: 50%)"
-        in output
+        "527 of 528 pairs in order, 1 reversed, 0 tied (99.8%; chance: 50%)" in output
     )
-    assert "differ most" in output
+    assert "disagree on most" in output
 
 
 @pytest.mark.parametrize(
@@ -362,14 +288,15 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
         ("a.jsonl b.jsonl a.jsonl", "Got unexpected extra argument(s) (a.jsonl); `ruler report"),
         ("a.jsonl raw.jsonl", "raw.jsonl: no rollout has an annotation of ruler; score it first"),
         ("a.jsonl alien.jsonl", "a.jsonl and alien.jsonl: no group in common; give two scored files of"),
-        ("a.jsonl others.jsonl", "a.jsonl and others.jsonl: no group is the same in both, although 2 keys "
-         "are: group 'level': has 2 rollouts in the first file and 1 in the second; give two scored files "),
-        ("a.jsonl lost.jsonl", "lost.jsonl: no rollout has a score; `ruler report lost.jsonl` shows why"),
+        ("a.jsonl others.jsonl", "a.jsonl and others.jsonl: no group in common; group 'level' left out: "
+         "2 rollouts in the first file, 1 in the second; give two scored files of the same input"),
+        ("a.jsonl lost.jsonl", "a.jsonl and lost.jsonl: no rollout has a score in both files; see why with "
+         "`ruler report lost.jsonl`"),
         ("a.jsonl half.jsonl", "a.jsonl and half.jsonl: no rollout has a score in both files"),
-        ("a.jsonl b.jsonl --group turnd", "a.jsonl: there is no group `turnd`; the nearest is `turned`"),
-        ("a.jsonl few.jsonl --group turned", "few.jsonl: there is no group `turned`"),
+        ("a.jsonl b.jsonl --group turnd", "a.jsonl and b.jsonl: there is no group `turnd`; the nearest is "),
+        ("a.jsonl few.jsonl --group turned", "a.jsonl and few.jsonl: group 'turned' left out: only in the "),
         ("a.jsonl none.jsonl", "none.jsonl: no such file"),
-        ("a.jsonl b.jsonl -o a.jsonl", "a.jsonl: a report is a local file whose name ends in .html"),
+        ("a.jsonl b.jsonl -o a.jsonl", "a.jsonl: a report is a local file; end its name in .html"),
         ("a.jsonl alien.jsonl -o x.html", "a.jsonl and alien.jsonl: no group in common"),
     ],
 )  # fmt: skip

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.cli.messages import printable_key
-from ruler_cli.results.report.group_text import page_key
+from ruler_cli.results.group_text import page_key
 from tests.cli.scored import HOSTILE, hostile, scored
 from tests.conftest import Ruler, rollout, write
 from tests.on_terminal import RAW, on_terminal, widest
+from tests.screen import same_screen
 from tests.values import few
 
 
@@ -47,45 +48,7 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("report", "s.jsonl", "--group", "g")
     assert (done.returncode, done.stderr) == (0, "")
     assert widest(done.stdout) <= 80
-    reported = [
-        "group g", "s.jsonl, number 2 in the file", "mean 0.53, sd 0.23", "m, 2 passes, reliability 0.75",
-        "none of 1 pair with different rewards in order, 1 against, none tied",
-        "$0.2500, 2 calls", "rank  rollout  score",
-        "   1        2   0.75       0      0.75", "   2        1   0.30       1", "failed (reply)",
-        "explanations", "about 0.75", "reply: the reply was cut short",
-        "shared by all rollouts", "user\n  Do it.\n\n    Twice.\n", "rollout 2: score 0.75, reward 0",
-        "assistant\n  Yes.\n", "call run\n  n: 1\n  code:\n    a\n    b\n",
-        "rollout 1: score 0.30, reward 1", "  Yes.", "differs from rollout 2, the best, from here on", "n: 0",
-        "rollout 3: not scored, reward 1",
-        "differs from rollout 2, the best, from here on", "n: 2",
-    ]  # fmt: skip
-    at = 0
-    for text in reported:
-        assert text in done.stdout[at:], text
-        at = done.stdout.index(text, at) + len(text)
-    assert done.stdout.count("Do it.") == 1
-
-
-@pytest.mark.parametrize(
-    ("scores", "labels", "sentence"),
-    [
-        ((0.1, 0.2), (0, 1), "1 of 1 pair with different rewards in order, none against, none tied"),
-        ((0.1, 0.2), (1, 0), "none of 1 pair with different rewards in order, 1 against, none tied"),
-        ((0.5, 0.5, 0.5, 0.9, 0.1), (0, 0, 1, 1, 1),
-         "2 of 6 pairs with different rewards in order, 2 against, 2 tied"),
-    ],
-)  # fmt: skip
-def test_agreement(
-    scores: tuple[float, ...],
-    labels: tuple[int, ...],
-    sentence: str,
-    ruler: Ruler,
-    tmp_path: Path,
-) -> None:
-    """The pairs that the judge orders as the rewards do, against them and not at all are counted."""
-    write(tmp_path / "s.jsonl", [scored("g", *scores, labels=labels)])
-    output = ruler("report", "s.jsonl", "--group", "g").stdout
-    assert f"agreement  {sentence}\n" in " ".join(output.split(" "))
+    same_screen("report_group", done.stdout)
 
 
 def test_identical_rollouts(ruler: Ruler, tmp_path: Path) -> None:
@@ -96,7 +59,7 @@ def test_identical_rollouts(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", [group])
     output = ruler("report", "s.jsonl", "--group", "g").stdout
     assert output.count("twin") == 1
-    assert "(word for word rollout 1)" in output
+    assert "(same text as rollout 1)" in output
 
 
 @pytest.mark.parametrize("columns", few(1, [10, 33, 80]))
@@ -205,7 +168,7 @@ def test_unscored_group(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", [group])
     done = ruler("report", "s.jsonl", "--group", "g")
     assert done.returncode == 0
-    assert "not judged" in done.stdout
+    assert "status unmarked" in done.stdout
     assert "unlike rollout" not in done.stdout
 
 
@@ -247,16 +210,6 @@ def test_early_exit_of_the_pager(pager: str, tmp_path: Path) -> None:
     )
     assert code == 0
     assert len(output.splitlines()) <= 2
-
-
-def test_explanations_first(ruler: Ruler, tmp_path: Path) -> None:
-    """Explanations stand on the first screen, before the shared context."""
-    group, why = scored("g", 0.1, 0.9), "It gave up."
-    group["trajectories"][0]["ruler"]["explanation"] = why
-    write(tmp_path / "s.jsonl", [group])
-    shown = ruler("report", "s.jsonl", "--group", "g").stdout
-    assert f"rollout 1  {why}" in shown
-    assert shown.index(f"rollout 1  {why}") < shown.index("rollout 1: score")
 
 
 def test_shortened_key(ruler: Ruler, tmp_path: Path) -> None:

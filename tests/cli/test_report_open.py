@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from ruler_cli.results.report.group_text import page_key
+from ruler_cli.results.group_text import page_key
 from tests.cli.scored import scored
 from tests.conftest import Ruler, write
 
@@ -117,10 +117,10 @@ def test_two_files(ruler: Ruler, tmp_path: Path, browser: str) -> None:
     write(tmp_path / "t.jsonl", [scored("a", 0.2, 0.7), scored("other", 0.1)])
     files = ("report", "s.jsonl", "t.jsonl", "-o", "p.html", "--open", "--group")
     for key, sentence in (
-        ("alone", "group 'alone' is only in the first file; it is left out"),
+        ("alone", "group 'alone' left out: only in the first file"),
         (
             "other",
-            "group 'other': has 2 rollouts in the first file and 1 in the second; it is left out",
+            "group 'other' left out: 2 rollouts in the first file, 1 in the second",
         ),
         ("nowhere", "there is no group `nowhere`; its first keys are `a`"),
     ):

@@ -82,15 +82,14 @@ USAGE = {
     "--keep 4": "needs --by score, variance or majority",
     "--by score": "needs --keep M",
     "--keep 2 --by majority": "needs --answer PATH",
-    "--keep 2 --by score --answer a": "--answer a: only with --keep M --by majority",
-    "--keep 1 --by variance": "keep 2 or more",
+    "--keep 2 --by score --answer a": "--answer a: only with --by majority",
+    "--keep 1 --by variance": "--keep 1: one score has no variance",
     "--keep 0 --by score": "--keep",
-    "--where relaibility=0.7..": "did you mean `reliability`?",
+    "--where relaibility=0.7..": "the conditions are live, tied, ",
     "--where live --labels no.where": "--labels no.where",
     "--where live --format verl": "verl",
     "--keep 1 --by majority --answer no.where": "no rollout of s.jsonl has an answer there; name a path "
-    "below a rollout or one of group_id",
-    "--keep 1 --by majority --answer mesages": "has an answer there; did you mean messages?",
+    "below a rollout or its record",
 }
 
 
@@ -112,7 +111,7 @@ def test_unreadable_lines(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("select", "s.jsonl", "out.jsonl", "--where", "scored")
     assert done.returncode == 1
     assert "ruler: s.jsonl: line 6 " in done.stderr
-    assert "… and 4 more lines that cannot be read" in done.stderr
+    assert "… and 4 more unreadable lines" in done.stderr
     assert done.stderr.splitlines()[-1].endswith(
         "10 of 12 rollouts kept; 24 lines not readable"
     )
@@ -251,7 +250,9 @@ def test_empty_selection(ruler: Ruler, scored: Path) -> None:
     before = scored.read_bytes()
     done = ruler("select", "s.jsonl", "s.jsonl", "--where", "live", "--where", "tied")
     assert done.returncode == 2
-    assert "s.jsonl: is INPUT, and would be left with nothing" in done.stderr
+    assert (
+        "s.jsonl: is INPUT, and would be left with none of its 5 groups" in done.stderr
+    )
     assert scored.read_bytes() == before
 
 

@@ -63,7 +63,7 @@ def test_all_figures() -> None:
     """Each known figure is one line."""
     assert [*figure_lines(FULL)] == [
         "2 groups without the scores of some pass or judge (degraded)",
-        "reliability: 0.87 in the median, below 0.5 in 3 of 50 groups",
+        "reliability: median 0.87, below 0.5 in 3 of 50 groups",
         "position bias: first +0.031, last -0.031 (± 0.004); averaged over passes",
         "length: twice as long scores +0.020 ± 0.004 (correlation +0.20)",
         "a and b: scores correlate 0.61 within groups, errors against the reward 0.33",

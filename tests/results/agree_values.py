@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hypothesis import strategies as st
 
+from ruler_cli.results.agree import Agreement, AgreementBuilder
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 grades = st.integers(0, 4).map(lambda n: n / 4)
@@ -32,7 +33,7 @@ def scored(
     rollouts = tuple(
         scored_rollout(score, label, judges=own) for score, label, own in each
     )
-    return ScoredGroup(key, rollouts, "scored", cost=cost)
+    return ScoredGroup(key, rollouts, "scored", cost_usd=cost)
 
 
 def scored_rollout(
@@ -52,3 +53,11 @@ def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[ScoredG
         scores = [0.4 * label + dice.gauss(0.3, noise) for label in labels]
         result.append(scored(scores, labels, key=str(number)))
     return result
+
+
+def measure(groups: Iterable[ScoredGroup], name: str = "score") -> Agreement:
+    """Measure one scored file, and each judge of its panel."""
+    builder = AgreementBuilder(name)
+    for group in groups:
+        builder.add(group)
+    return builder.agreement()

@@ -127,7 +127,7 @@ def read_groups(path: Path) -> list[tuple[Group, ScoredGroup]]:
         file = ScoredFile(
             InputSettings(str(path)), stack, lambda problem: pytest.fail(problem.reason)
         )
-        return list(file.groups())
+        return [(group, scored) for _, group, scored in file.groups()]
 
 
 def annotated_groups(path: Path) -> list[ScoredGroup]:

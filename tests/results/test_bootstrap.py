@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from ruler_cli.results.agree import measure
 from ruler_cli.results.bootstrap import (
     BootstrapUnits,
     MeasuredValue,
@@ -15,7 +14,7 @@ from ruler_cli.results.bootstrap import (
     difference,
     ratio,
 )
-from tests.results.agree_values import drawn
+from tests.results.agree_values import drawn, measure
 
 MEAN = Statistic(ratio("x", "n"), "n", (0.0, 1.0))
 

@@ -74,13 +74,13 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
     rollouts = [r for _, result in groups for r in result.rollouts]
     assert not problems
     for group, result in groups:
-        assert (result.status, result.judge, result.passes, result.cost) == (
+        assert (result.status, result.judge, result.passes, result.cost_usd) == (
             "scored",
             "simulated",
             1,
             0,
         )
-        assert result.latency is not None
+        assert result.latency_s is not None
         assert result.usage.calls == 1
         assert sorted(at for r in result.rollouts for at in r.indices) == list(
             range(len(group.rollouts))
@@ -91,10 +91,7 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
     assert {(r.score, r.explanation) for r in rollouts} == {
         (m["score"], m["explanation"]) for m in written
     }
-    assert all(
-        r.judge_score == r.score and r.size > 0 and r.judge == "simulated"
-        for r in rollouts
-    )
+    assert all(r.judge_score == r.score and r.size > 0 for r in rollouts)
     first = {label_of(m["independent_reward"]) for m in written}
     assert {r.label for r in rollouts if r.label_source == "reward"} <= first
     assert first - {None} <= {r.label for r in rollouts}
@@ -135,12 +132,7 @@ def test_trajectory_lines() -> None:
         0.5,
         {"a": 0.3, "b": 0.7},
     )
-    assert (one.explanation, one.suspect, one.judge, one.invalid_fields) == (
-        "good",
-        True,
-        "m",
-        (),
-    )
+    assert (one.explanation, one.suspect, one.odd_score) == ("good", True, False)
     assert one.size == len(b'[{"role":"assistant","content":"four"}]')
     assert (result.status, result.judge, result.passes, result.annotated_tied) == (
         "scored",
@@ -148,7 +140,7 @@ def test_trajectory_lines() -> None:
         2,
         False,
     )
-    assert (result.reliability, result.weight, result.cost, result.latency) == (
+    assert (result.reliability, result.weight, result.cost_usd, result.latency_s) == (
         0.75,
         0.5,
         0.25,
@@ -214,22 +206,14 @@ def test_invalid_score() -> None:
         one, other = of(
             trajectory(annotation(odd)), trajectory(annotation(0.5))
         ).rollouts
-        assert (one.status, one.score, one.judge_score, one.invalid_fields) == (
-            "failed",
-            None,
-            None,
-            ("score",),
-        )
+        assert (one.status, one.score, one.judge_score) == ("failed", None, None)
+        assert one.odd_score
         assert (one.kind, one.reason) == ("unknown", "its score is no number")
         assert (other.status, other.score) == ("scored", 0.5)
         moved = of(
             trajectory(annotation(0.5, judge_score="no" if odd is None else odd))
         ).rollouts[0]
-        assert (moved.score, moved.judge_score, moved.invalid_fields) == (
-            0.5,
-            None,
-            ("judge_score",),
-        )
+        assert (moved.score, moved.judge_score, moved.odd_score) == (0.5, None, True)
 
 
 def test_invalid_group_part() -> None:
@@ -249,22 +233,22 @@ def test_invalid_group_part() -> None:
         reported = (
             result.reliability,
             result.weight,
-            result.cost,
-            result.latency,
+            result.cost_usd,
+            result.latency_s,
             result.judged_at,
             result.passes,
         )
         assert reported == (None,) * 6
         assert result.usage.calls == 0
-        assert result.annotated_tied is (True if odd is True else None)
-        assert result.invalid_fields == ("cost_usd",)
-        assert of(trajectory(annotation(0.5, group=odd))).cost is None
+        assert result.annotated_tied is (odd is True)
+        assert result.odd_cost
+        assert of(trajectory(annotation(0.5, group=odd))).cost_usd is None
 
 
 def test_invalid_panel() -> None:
     """A judge without a number has no score, and judges beyond a limit are counted."""
     result = of(trajectory(annotation(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
-    assert (result.judges, result.invalid_fields, result.score) == ({"b": 0.5}, (), 0.5)
+    assert (result.judges, result.odd_score, result.score) == ({"b": 0.5}, False, 0.5)
     many = of(
         trajectory(annotation(0.5, judges={str(i): 0.5 for i in range(1000)}))
     ).rollouts[0]
@@ -360,13 +344,13 @@ def test_labels() -> None:
         outcome="ok",
     )
     assert [(r.label, r.label_source) for r in given.rollouts] == [
-        (1.0, "outcome"),
+        (1.0, "given"),
         (None, ""),
     ]
 
 
 def counts_of(folder: Path, *records: dict[str, Any], **where: Any) -> Counter[str]:
-    """Count the annotations of a file of these records; omit zeros, groups and rollouts."""
+    """Count the annotations of a file of these records that are not as usual; omit zeros."""
     path = write(folder / "in.jsonl", list(records))
     with ExitStack() as stack:
         file = ScoredFile(
@@ -374,15 +358,13 @@ def counts_of(folder: Path, *records: dict[str, Any], **where: Any) -> Counter[s
             stack,
             lambda one: pytest.fail(one.reason),
         )
-        assert [len(marked.rollouts) for _, marked in file.groups()] == [len(records)]
-        assert (file.counts["groups"], file.counts["rollouts"]) == (1, len(records))
-        return +Counter(
-            {
-                name: n
-                for name, n in file.counts.items()
-                if name not in ("groups", "rollouts")
-            }
+        assert [len(one.rollouts) for *_, one in file.groups()] == [len(records)]
+        counts = file.figures.rollouts + Counter(
+            odd_costs=file.figures.groups["odd_costs"]
         )
+        assert counts.pop("all") == len(records)
+        del counts["labelled"]
+        return +counts
 
 
 def test_unusable_values(tmp_path: Path) -> None:
@@ -427,7 +409,7 @@ def test_many_judges(tmp_path: Path) -> None:
         "scored": 2,
         "more_judges": 18 - MOST_JUDGES,
     }
-    listed = [{"judge": f"1{j}", "score": 0.5} for j in range(9)]
+    listed = [{"judge": f"1{j}", "score": 0.5} for j in range(MOST_JUDGES + 1)]
     assert counts_of(tmp_path, trajectory(annotation(0.5, judges=listed))) == {
         "scored": 1,
         "more_judges": 1,
@@ -438,7 +420,7 @@ def scored_of(path: Path) -> list[ScoredGroup]:
     """Return the groups of a scored file without their times, and without what the first schema lacks."""
     lacking: dict[str, Any] = {
         "judged_at": None,
-        "latency": None,
+        "latency_s": None,
         "rubric": "",
         "params": "",
         "version": "",
@@ -447,7 +429,7 @@ def scored_of(path: Path) -> list[ScoredGroup]:
         file = ScoredFile(
             InputSettings(str(path)), stack, lambda one: pytest.fail(one.reason)
         )
-        return [replace(scored, **lacking) for _, scored in file.groups()]
+        return [replace(scored, **lacking) for *_, scored in file.groups()]
 
 
 def test_first_schema(ruler: Ruler, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 def scored_group(
     *scores: float | None,
-    tied: bool | None = None,
+    tied: bool = False,
     judge_scores: Sequence[float | None] | None = None,
 ) -> ScoredGroup:
     """A group with these scores, which the judges gave unless `judge_scores` differ."""

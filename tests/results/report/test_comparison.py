@@ -5,33 +5,13 @@ from __future__ import annotations
 import json
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ruler_cli.cli.compare_sentences import words
 from ruler_cli.errors import UsageError
-from ruler_cli.results.pairing import LeftOutGroup
-from ruler_cli.results.report.comparison import COMPARE_SCRIPTS, write_comparison
-from ruler_cli.results.report.html import SCRIPTS, WrittenReport, web_files
-from ruler_cli.settings.models import InputSettings
-from tests.results.report.test_html import HOSTILE, MARKER
-from tests.results.report.written import Page, at_time, group, report, rollout, written
-
-
-def comparison(
-    one: Path, other: Path, target: Path, **more: Any
-) -> tuple[Page, WrittenReport, list[LeftOutGroup]]:
-    """The page of two files, its description, and the groups that are not compared."""
-    left_out: list[LeftOutGroup] = []
-    files = [
-        (InputSettings(str(source)), lambda problem: None) for source in (one, other)
-    ]
-    with at_time():
-        result = write_comparison(
-            files, str(target), on_left_out=left_out.append, words=words, **more
-        )
-    return Page(target.read_text(encoding="utf-8")), result, left_out
+from ruler_cli.results.report.page import COMPARE_SCRIPTS, SCRIPTS, web_files
+from tests.results.report.test_page import HOSTILE, MARKER
+from tests.results.report.written import comparison, group, report, rollout, written
 
 
 def pair(
@@ -61,7 +41,7 @@ def test_contents(tmp_path: Path) -> None:
         tmp_path, ("same", (0.2, 0.8), (0.2, 0.8)), ("turned", (0.2, 0.8), (0.9, 0.1))
     )
     page, result, unlike = comparison(*files, tmp_path / "c.html")
-    assert (result.groups, result.rows, result.left_out, unlike) == (2, 2, "", [])
+    assert (result, unlike) == ((2, 2, 2), [])
     data, rows = page.data, page.data["rows"]
     assert (data["source"], data["made"]) == (
         "a.jsonl and b.jsonl",
@@ -69,17 +49,14 @@ def test_contents(tmp_path: Path) -> None:
     )
     names = {"opening", "groups", "rollouts", "rows", "findings", "differ", "cells"}
     assert set(data["comparison"]) == names
-    assert ["file", "a.jsonl", "b.jsonl"] in data["comparison"]["rows"]
+    assert ["file", "a.jsonl", "b.jsonl", ""] in data["comparison"]["rows"]
     assert rows["key"] == ["same", "turned"]
     assert (rows["scores"], rows["b_scores"]) == (
         [[0.2, 0.8]] * 2,
         [[0.2, 0.8], [0.9, 0.1]],
     )
-    assert (rows["against"], rows["order"], rows["distance"]) == (
-        [0.0, 1.0],
-        [0.0, 1.0],
-        [0.0, 0.7],
-    )
+    assert (rows["pairs"], rows["against"]) == ([1, 1], [0.0, 1.0])
+    assert rows["distance"] == [0.0, 0.7]
     assert rows["telling"] == [1, 0]
     assert page.explanations[1] == [
         "a.jsonl on 0",
@@ -124,10 +101,7 @@ def test_order_of_records(tmp_path: Path) -> None:
     assert rows["key"] == [f"g{i}" for i in range(20)]
     for i in range(20):
         assert rows["b_scores"][i] == rows["scores"][i][::-1]
-        assert (
-            f"g{i} 1"
-            in page.group(i)["strings"][page.group(i)["rollouts"][1]["lines"][0]]
-        )
+        assert f"g{i} 1" in page.group(i)["strings"][page.group(i)["lines"][1][0]]
 
 
 def test_limit(tmp_path: Path) -> None:
@@ -137,14 +111,10 @@ def test_limit(tmp_path: Path) -> None:
     page, result, _ = comparison(*files, tmp_path / "c.html", most=2)
     assert page.data["rows"]["key"] == ["g18", "g19"]
     assert (result.groups, result.rows) == (20, 2)
-    assert "The table has 2 of 20 groups" in result.left_out
-    assert (
-        "`ruler report a.jsonl b.jsonl --group KEY` shows any group whole."
-        in result.left_out
-    )
-    page, _, _ = comparison(
-        *files, tmp_path / "c.html", most=2, on_group=lambda key: key == "g3"
-    )
+    left = page.data["left_out"]
+    assert "The table has 2 of 20 groups, those the judges disagree on most" in left
+    assert "`ruler report a.jsonl b.jsonl --group KEY` shows any group in full." in left
+    page, _, _ = comparison(*files, tmp_path / "c.html", most=2, asked="g3")
     assert page.data["rows"]["key"] == ["g3", "g19"]
     assert page.group(0)["strings"][0] == 'assistant: "g3 0"'
     assert page.data["comparison"]["rollouts"] == 40
@@ -157,9 +127,9 @@ def test_without_scripts(tmp_path: Path) -> None:
     )
     words = " ".join(" ".join(page.words).split())
     for figure in (
-        "A: groups 1: 1 scored, none tied",
+        "A: groups 1 of 1 scored (none tied)",
         "B: mean score 0.50",
-        "same order none of 1 pair are in",
+        "same order 0 of 1 pair in order, 1 reversed",
     ):
         assert figure in words
 

@@ -12,12 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.report.embedded import as_json, packed
-from ruler_cli.results.report.group_text import (
-    GroupText,
-    common_lines,
-    shorter,
-)
+from ruler_cli.results.group_text import GroupText
+from ruler_cli.results.report.page import as_json, packed, shorter
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.settings.models import InputSettings
 from tests.results.report.written import unpacked
@@ -43,8 +39,8 @@ def text_of(where: Path, *turns: Any, **own: Any) -> GroupText:
             stack,
             lambda problem: pytest.fail(problem.reason),
         )
-        (group,) = scored.input.groups
-        return GroupText.of(group, scored.read_group(group))
+        ((_, group, scored_group),) = scored.groups(lambda key: True)
+        return GroupText.of(group, scored_group)
 
 
 def test_group_text(tmp_path: Path) -> None:
@@ -52,10 +48,10 @@ def test_group_text(tmp_path: Path) -> None:
     result = text_of(
         tmp_path / "in.jsonl", "one", 5, "two", "one", 6, rubric="Be brief."
     )
-    assert result.context == ('user: "Book a seat."',)
-    one, two = ('assistant: "one"',), ('assistant: "two"',)
-    assert result.rollouts == (one, (), two, one, ())
-    assert (result.identical, result.rubric) == ((0, 1, 2, 0, 4), "Be brief.")
+    assert result.context == ['user: "Book a seat."']
+    one, two = ['assistant: "one"'], ['assistant: "two"']
+    assert result.rollouts == [one, [], two, one, []]
+    assert (result.identical, result.rubric) == ([0, 1, 2, 0, 4], "Be brief.")
 
 
 def test_line_breaks(tmp_path: Path) -> None:
@@ -65,18 +61,6 @@ def test_line_breaks(tmp_path: Path) -> None:
     )
     assert len(result.rollouts[0]) == 1
     assert not set(result.rollouts[0][0]) & set("\n\r\u2028\x85")
-
-
-def test_first_difference() -> None:
-    """Two rollouts differ from the first line on that is not the same in both."""
-    cases = {
-        ("abc", "abd"): 2,
-        ("abc", "abc"): 3,
-        ("", "abc"): 0,
-        ("ab", "abc"): 2,
-        ("xbc", "abc"): 0,
-    }
-    assert {pair: common_lines(*pair) for pair in cases} == cases
 
 
 @given(st.text(max_size=50), st.integers(0, 60))

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from ruler_cli.results.report.highlights import (
-    Ranking,
+from ruler_cli.results.highlights import (
+    Best,
     Shortlist,
-    next_commands,
     reasons,
-    telling,
 )
 from ruler_cli.results.scored_groups import ScoredGroup
 from tests.results.report.values import drawn, group, rollout
@@ -22,30 +18,28 @@ UNSURE = group([0.4, 0.6], reliability=0.1)
 REST = ScoredGroup("g", (rollout(None),), "unmarked")
 
 
-def chosen(*groups: ScoredGroup, most: int = 100) -> list[int]:
-    """The numbers, from 1, of the most telling of these groups."""
-    ranking, kinds = Ranking(most), set[str]()
-    for number, one in enumerate(groups, 1):
-        ranking.add(number, telling(one, kinds))
-    return ranking.chosen()
-
-
 def test_order() -> None:
-    """New kinds of failures come first, then most flags and pairs against labels; the rest keeps its order."""
+    """The worst come first, then those with most pairs against their labels; the rest keeps its order."""
     refused, budget = group([None], kind="refused"), group([None], kind="budget")
     more = group([0.9, 0.8, 0.1], [0.0, 0.0, 1.0], reliability=1.0)
     groups = [REST, budget, UNSURE, AGAINST, more, FAILED, FAILED, refused, REST]
-    assert chosen(*groups) == [6, 8, 5, 4, 3, 7, 1, 2, 9]
+    best, result = Best[int](9), Shortlist()
+    for number, one in enumerate(groups, 1):
+        best.add(result.add(one), number)
+    assert best.ranked() == [6, 8, 3, 7, 5, 4, 2, 1, 9]
     assert reasons(more) == reasons(AGAINST) == ["disagrees", "spread"]
 
 
 def test_most() -> None:
-    """A ranking has at most so many groups, each once, and always the first of the whole order."""
+    """The best of a ranking are the first of the whole order."""
     groups = list(drawn(400))
-    all_ = chosen(*groups, most=400)
-    assert sorted(all_) == list(range(1, 401))
-    for most in (0, 1, 7, 100, 399):
-        assert chosen(*groups, most=most) == all_[:most]
+    ranks = [Shortlist().add(one) for one in groups]
+    for most in (0, 1, 7, 100, 400):
+        best = Best[int](most)
+        for number, rank in enumerate(ranks):
+            best.add(rank, number)
+        whole = sorted(range(400), key=lambda i: ranks[i], reverse=True)
+        assert best.ranked() == whole[:most]
 
 
 def shortlist(*groups: ScoredGroup, n: int = 5) -> Shortlist:
@@ -132,25 +126,6 @@ def test_other_groups() -> None:
     assert named_ == [("a", "tied", 1), ("c", "", 3), ("g", "not judged", 4)]
     assert len(shortlist(*[groups[2]] * 9).others()) == 9
     assert shortlist(*[groups[2]] * 10).others() == []
-
-
-@pytest.mark.parametrize(("source", "key"), [("s.jsonl", "a b"), ("-s.jsonl", "-a")])
-def test_next_commands(source: str, key: str) -> None:
-    """The commands to type next are words that the command line reads; `select` needs live groups."""
-    figures = {"groups": {"live": 1}}
-    listed = shortlist(named(key, [0.1, 0.9], [1.0, 0.0]))
-    first, page, select = next_commands(source, listed, figures)
-    assert first == [
-        "report",
-        *(
-            ["s.jsonl", "--group", key]
-            if key == "a b"
-            else ["./-s.jsonl", "--group=-a"]
-        ),
-    ]
-    assert page[2:] == ["-o", "report.html"]
-    assert select == ["select", first[1], "train.jsonl", "--where", "live"]
-    assert next_commands(source, shortlist(), {"groups": {"live": 0}}) == [page]
 
 
 def test_disputed_by_labels() -> None:

@@ -47,14 +47,14 @@ def test_permissions(tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-_NAME = "a report is a local file whose name ends in .html"
+_NAME = "a report is a local file; end its name in .html, or give `-` for stdout"
 REFUSED = {
     "report": _NAME,
     "out.jsonl": _NAME,
     "report.html.gz": _NAME,
     "folder.html": "is no regular file; give another name",
     "none/report.html": "its directory does not exist; create it with: mkdir -p .*none",
-    "scored.html": "is the scored file itself; give the report another name",
+    "scored.html": "is the scored file itself; give another name",
     "pipe.html": "is no regular file; give another name, or `-` for stdout",
 }
 
@@ -91,7 +91,7 @@ def test_page_in_the_input(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     written(tmp_path / "in" / "s.jsonl", group("a"))
     for name in ("in/r.html", "in/deep/r.html", "out/../in/r.html"):
-        with pytest.raises(RulerError, match="is in SCORED"):
+        with pytest.raises(RulerError, match="would be read as a part of SCORED"):
             report(tmp_path / "in", tmp_path / name)
     for name in ("out/r.html", "in/.r.html", "in2.html"):
         report(tmp_path / "in", tmp_path / name)

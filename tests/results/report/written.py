@@ -8,16 +8,26 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html.parser import HTMLParser
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from ruler_cli.cli.report_sentences import facts
-from ruler_cli.results.report.html import MOST_GROUPS, WrittenReport, write_html
+from ruler_cli.cli import report_compare, report_overview
+from ruler_cli.cli.report_page import left_out_sentences
+from ruler_cli.results.compare import Comparison, LeftOutGroup
+from ruler_cli.results.highlights import Run
+from ruler_cli.results.report.page import (
+    MOST_GROUPS,
+    LeftOut,
+    ReportPage,
+    source_name,
+)
+from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem
 
@@ -106,8 +116,20 @@ class Page(HTMLParser):
 
     @property
     def data(self) -> Any:
-        """The page's data."""
-        return unpacked(self.blocks["data"])
+        """The page's data, the rows as columns."""
+        data = unpacked(self.blocks["data"])
+        rows = data["rows"]
+        data["rows"] = {name: [row[name] for row in rows] for name in rows[0]}
+        ranks = {number: rank for rank, number in enumerate(data["ranked"])}
+        ends = [*accumulate(size + 1 for size in data["texts"])]
+        data["rows"] |= {
+            "telling": [ranks[number] for number in data["rows"]["ordinal"]],
+            "text": [
+                (end - size - 1, size) if size else None
+                for end, size in zip(ends, data["texts"], strict=True)
+            ],
+        }
+        return data
 
     @property
     def explanations(self) -> Any:
@@ -150,14 +172,50 @@ def at_time() -> AbstractContextManager[object]:
     return patch.dict(os.environ, SOURCE_DATE_EPOCH=f"{MADE.timestamp():.0f}")
 
 
+def no_texts(_digests: object) -> dict[str, str]:
+    """Look up no text."""
+    return {}
+
+
 def report(
     source: Path | str, target: Path | str, *, most: int = MOST_GROUPS, **where: Any
-) -> tuple[Page, WrittenReport, list[Problem]]:
-    """The page of a scored file, its description, and the records that could not be read."""
+) -> tuple[Page, LeftOut, list[Problem]]:
+    """The page of a scored file, its numbers, and the records that could not be read."""
     problems: list[Problem] = []
-    settings = InputSettings(str(source), **where)
-    with at_time():
-        written_report = write_html(
-            settings, str(target), on_problem=problems.append, facts=facts, most=most
-        )
-    return Page(Path(target).read_text(encoding="utf-8")), written_report, problems
+    name = source_name(str(source))
+    with ExitStack() as stack:
+        stack.enter_context(at_time())
+        page = ReportPage(stack, str(target), [str(source)], most)
+        settings = InputSettings(str(source), **where)
+        run = Run(ScoredFile(settings, stack, problems.append))
+        for one in run.groups(page.keep):
+            page.add(one)
+        data = report_overview.page_data([name], run.figures(no_texts), run)
+        left_out = page.choose()
+        rule = report_overview.RULE
+        page.write(data, left_out_sentences(left_out, [name], rule))
+    return Page(Path(target).read_text(encoding="utf-8")), left_out, problems
+
+
+def comparison(
+    one: Path, other: Path, target: Path, *, most: int = MOST_GROUPS, asked: str = ""
+) -> tuple[Page, LeftOut, list[LeftOutGroup]]:
+    """The page of two files, its numbers, and the groups that are not compared."""
+    left: list[LeftOutGroup] = []
+    sources = [str(one), str(other)]
+    names = [source_name(source) for source in sources]
+    with ExitStack() as stack:
+        stack.enter_context(at_time())
+        page = ReportPage(stack, str(target), sources, most)
+        files = [
+            ScoredFile(InputSettings(source), stack, lambda problem: None)
+            for source in sources
+        ]
+        compared = Comparison(files, left.append)
+        for group in compared.groups(page.keep):
+            page.add(group, asked=group.one.key == asked)
+        data = report_compare.page_data(names, compared.figures(no_texts), compared)
+        left_out = page.choose()
+        rule = report_compare.RULE
+        page.write(data, left_out_sentences(left_out, names, rule))
+    return Page(target.read_text(encoding="utf-8")), left_out, left

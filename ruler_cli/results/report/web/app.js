@@ -80,9 +80,9 @@ function storedTheme() {
 
 // ---- Parts of the page ----------------------------------------------------------------------------
 
-/** What was left out of the file, and by which rule, as `left_out.rule` says it; nothing where all is there. */
+/** What was left out of the file, and by which rule; nothing where all is there. */
 function LeftOut({ left }) {
-  return (left.groups > 0 || left.texts > 0) && html`<p class="left-out">${visible(left.rule)}</p>`;
+  return left && html`<p class="left-out">${visible(left)}</p>`;
 }
 
 function Header({ data, asked, theme }) {
@@ -141,7 +141,7 @@ function Unknown({ data, asked }) {
   const known = rowsByKey(data.rows);
   const same = known.get(asked.key);
   const near = same ?? nearest(known.keys(), asked.key).map((key) => known.get(key)[0]);
-  const said = same ? `There are ${same.length} groups with this key, no number ${asked.nth}` : "No group in this report has the key";
+  const said = same ? `There are ${same.length} groups with this key, but no number ${asked.nth}` : "No group in this report has the key";
   const entry = (i) => {
     const [nth, of] = nthOfKey(data.rows, i);
     return html`<li key=${i}><a href=${groupHash(data.rows, i)}>${visible(data.rows.key[i])}</a>${of > 1 && ` (${nth} of ${of})`}</li>`;
@@ -149,7 +149,7 @@ function Unknown({ data, asked }) {
   return html`<section class="unknown">
     <h2>No such group</h2>
     <p>${said}: <code>${visible(asked.key)}</code></p>
-    ${data.left_out.groups > 0 && html`<p>It may be one of those that were left out of this file.</p>`}
+    ${data.left_out && html`<p>It may be one of those that were left out of this file.</p>`}
     ${near.length > 0 && html`<p>${same ? "They are:" : "The nearest keys:"}</p><ul>${near.slice(0, 20).map(entry)}</ul>`}
     <p><a href="#groups">All groups in a table</a></p>
   </section>`;
@@ -228,6 +228,7 @@ async function start() {
   const stand = document.getElementById("app");
   try {
     app.data = await decode("data");
+    app.data.rows = columnsOfRows(app.data);
   } catch (error) {
     stand.textContent = "This report cannot be opened: its data cannot be read. The file may be cut short, or the " +
       `browser too old (it needs DecompressionStream, of 2023). Make it again with “ruler report”. (${error.message})`;

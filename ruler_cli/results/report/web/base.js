@@ -48,7 +48,45 @@ async function textOf(row, rows = opened.rows) {
   if (!at) return null;
   const block = document.getElementById("texts");
   const only = block.childNodes.length === 1 ? block.firstChild : null;
-  return unpack(only ? only.substringData(at[0], at[1]) : block.textContent.substr(at[0], at[1]));
+  const text = await unpack(only ? only.substringData(at[0], at[1]) : block.textContent.substr(at[0], at[1]));
+  text.rollouts.forEach((rollout, i) => { rollout.lines = text.lines[i]; });
+  return text;
+}
+
+/**
+ * The positions of each rollout by pass, as the middles of the bins of the chart in which they count; null if
+ * they do not: `shown` is how many rollouts the judge saw, if the file says so.
+ */
+function middles(slots, shown) {
+  const middle = (place) => (place === 0 || place === shown - 1 ? Number(place > 0) : (2 * place - 1) / (2 * (shown - 2)));
+  return slots.map((each) => (shown > 1 && each.length ? each.map((at) => middle(Math.round(at * (shown - 1)))) : null));
+}
+
+/** The rows of the data as columns by name, which is how all views read them. */
+function columnsOfRows({ rows, ranked, texts }) {
+  const ranks = new Map(ranked.map((ordinal, rank) => [ordinal, rank]));
+  let end = 0; // of the texts so far, which are a line each
+  const spans = texts.map((size) => {
+    const at = end;
+    end += size + 1;
+    return size ? [at, size] : null;
+  });
+  const columns = { telling: rows.map((row) => ranks.get(row.ordinal)), text: spans };
+  for (const name of Object.keys(rows[0])) columns[name] = rows.map((row) => row[name]);
+  const mean = (of) => (of.length ? of.reduce((sum, one) => sum + one, 0) / of.length : null);
+  columns.places = columns.slots.map((slots) => slots.map(mean));
+  columns.at = columns.judged_at.map((at) => (at === null ? null : Date.parse(at) / 1000));
+  if (columns.b_scores) {
+    columns.order = columns.pairs.map((pairs, i) => (pairs ? columns.against[i] / pairs : null));
+    columns.flags = columns.flags.map((flags, i) => [...new Set([...flags, ...columns.b_flags[i]])]);
+  }
+  for (const side of columns.b_scores ? ["", "b_"] : [""]) {
+    columns[`${side}cost`] = columns[`${side}cost_usd`];
+    columns[`${side}latency`] = columns[`${side}latency_s`];
+    columns[`${side}slots`] = columns[`${side}slots`].map((slots, i) => middles(slots, columns[`${side}shown`][i]));
+    columns[`${side}tokens`] = columns[`${side}usage`].map((usage) => usage.prompt_tokens + usage.completion_tokens);
+  }
+  return columns;
 }
 
 /** The data once it is read (app.js), so that `textOf(row)` needs no second argument. */

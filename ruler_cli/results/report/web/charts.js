@@ -11,9 +11,25 @@ const CHARTS = {
   failures: failureChart,
 };
 
-/** The charts that the figures deserve (figures.py): an id, a heading, a sentence, its numbers, how it is drawn. */
-function charts(figures, names) {
-  return Object.keys(CHARTS).filter((id) => names.includes(id)).map((id) => ({ id, ...CHARTS[id](figures) }));
+const ENOUGH = 10; // groups from which on a chart shows more than a list of them, as in figures.py
+
+/** How many groups a chart would show; none if nothing in it differs. */
+const SHOWN = {
+  scores: ({ groups }) => groups.scored,
+  spread: ({ spread }) => spread.bins.reduce((n, bin) => n + bin.n, 0),
+  labels: ({ against_label: { cells, groups } }) => (differ(cells, "label") ? groups : 0),
+  slots: ({ slots }) => (slots.bins.length > 1 ? slots.groups : 0),
+  lengths: ({ lengths, groups }) => (differ(lengths.cells, "bytes") ? groups.scored : 0),
+  reliability: ({ reliability }) => reliability.groups,
+  failures: ({ groups, over_time }) => (groups.failed && over_time.bins.length ? groups.all : 0),
+};
+
+/** Whether cells differ along an axis. */
+const differ = (cells, axis) => new Set(cells.map((cell) => String(cell[axis]))).size > 1;
+
+/** The charts that the figures deserve: an id, a heading, a sentence, its numbers, how it is drawn. */
+function charts(figures) {
+  return Object.keys(CHARTS).filter((id) => SHOWN[id](figures) >= ENOUGH).map((id) => ({ id, ...CHARTS[id](figures) }));
 }
 
 function scoreChart({ scores }) {

@@ -164,9 +164,9 @@
   /** A table of both files' figures. */
   function Sides({ rows }) {
     return html`<div class="card sides" role="region" aria-label="Both judges" tabindex="0"><table>
-      <thead><tr><th scope="col"><span class="g-unheard">Figure</span></th><th scope="col">A</th><th scope="col">B</th></tr></thead>
-      <tbody>${rows.filter(([, a, b]) => a || b).map(([name, a, b]) => html`<tr key=${name}>
-        <th scope="row">${name}</th><td>${visible(a) || NONE}</td><td>${visible(b) || NONE}</td></tr>`)}</tbody>
+      <thead><tr><th scope="col"><span class="g-unheard">Figure</span></th><th scope="col">A</th><th scope="col">B</th><th scope="col">A − B</th></tr></thead>
+      <tbody>${rows.filter(([, a, b]) => a || b).map(([name, a, b, difference]) => html`<tr key=${name}>
+        <th scope="row">${name}</th><td>${visible(a) || NONE}</td><td>${visible(b) || NONE}</td><td>${visible(difference)}</td></tr>`)}</tbody>
     </table></div>`;
   }
 
@@ -187,7 +187,7 @@
       <ul>${differ.map((entry) => html`<li key=${entry.ordinal}>
         <span class="group" title=${visible(entry.key)}>${named(entry)}</span>
         <span class="why">${number(entry.against)} of ${many(entry.pairs, "pair")}, differ by ${number(entry.distance, 2)}</span>
-        <${Pairs} a=${entry.scores} b=${entry.b_scores} labels=${entry.labels} scale=${rewardScale(data)} />
+        <${Pairs} a=${entry.a.scores} b=${entry.b.scores} labels=${entry.a.labels} scale=${rewardScale(data)} />
       </li>`)}</ul>
     </section>`;
   }
@@ -227,7 +227,8 @@
   }
 
   function Next({ data }) {
-    const { next: commands, rows, comparison: { differ } } = data;
+    const { rows, comparison: { differ } } = data;
+    const commands = data.next.filter((words) => !words.includes("-o")); // the page is here
     const row = differ.length ? rows.ordinal.indexOf(differ[0].ordinal) : -1;
     const group = "the group on which they differ most";
     const purposes = {

@@ -111,7 +111,7 @@ function keysOf(rows, column) {
   return known.get(column);
 }
 
-/** The column and the direction of `sort`: the most telling first where it names none. */
+/** The column and the direction of `sort`: the worst first where it names none. */
 function sorting(conditions) {
   const asked = conditions.sort ?? "";
   const down = asked.startsWith("-");

@@ -108,8 +108,8 @@ const GroupPage = (() => {
     const said = (e) => JUDGES.filter((judge) => judge.said(e)).map((judge) => html`<p class="g-foreign">
       <b>${e.name}</b>, ${judge.name || rankOf(e)}: <${Text} text=${judge.said(e)} /></p>`);
     return html`<section aria-label="Explanations">
-      <p class="g-notice">Its text was left out of this file (${visible(data.left_out.rule)}).
-        ${" "}A terminal shows it: <code>${turns.command(data.sources ?? data.source, data.rows.key[row])}</code></p>
+      <p class="g-notice">Its text was left out of this file.
+        ${" "}In a terminal: <code>${turns.command(data.sources ?? data.source, data.rows.key[row])}</code></p>
       ${entries.map(said)}
     </section>`;
   }

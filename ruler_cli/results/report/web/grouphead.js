@@ -114,7 +114,7 @@ const groupHead = (() => {
     return html`<nav aria-label="Groups" class="g-nav">
       <span class="group-bar"><a href=${listing.hash} aria-keyshortcuts="Escape">↑ ${listing.hash === "#groups" ? "All groups" : "The groups that matched"}</a></span>
       <span class="g-steps">${step(previous, "← previous group", "k")} ${step(next, "next group →", "j")}
-        ${" "}<span>${number(at + 1, 0)} of ${number(of, 0)}${matched ? " as in the table" : ", the most telling first"}</span></span>
+        ${" "}<span>${number(at + 1, 0)} of ${number(of, 0)}${matched ? " as in the table" : ", the worst first"}</span></span>
       ${same > 1 && html`<span class="warn">Group ${nth} of ${same} with the same key.</span>`}
     </nav>`;
   }

@@ -71,8 +71,50 @@ function judged(f) {
   return parts.filter(Boolean).join(" · ");
 }
 
+const UNKNOWN = "(text not found)";
+
+/** Words with the groups of each, if there are several. */
+function counted(counts) {
+  const all = Object.entries(counts);
+  return all.map(([name, n]) => (all.length > 1 ? `${name} (${many(n, "group")})` : name)).join(", ");
+}
+
+/** The parameters of each judge in words; the digest if their text is not known. */
+function parametersInWords({ digest, text }) {
+  try {
+    const each = JSON.parse(text).map(({ judge, params }) => {
+      const given = Object.entries(params).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
+      return [judge, given.join(", ") || "none given"];
+    });
+    return each.length > 1 ? each.map(([judge, given]) => `${judge}: ${given}`).join("; ") : each[0][1];
+  } catch {
+    return `${digest} ${UNKNOWN}`;
+  }
+}
+
+/** What made the scores: rows of a name, a sentence and a text. */
+function madeByRows({ served, rubrics, more_rubrics, params, more_params, versions, built_in }) {
+  const rows = [];
+  if (Object.keys(served).length) rows.push(["served as", counted(served)]);
+  const listed = (name, list, more, words) => {
+    const several = list.length + more > 1;
+    if (several) rows.push([name, `${whole(list.length + more)} different`]);
+    for (const one of list) {
+      const [sentence, text] = words(one);
+      rows.push([several ? "" : name, sentence + (several ? `, ${many(one.groups, "group")}` : ""), text]);
+    }
+    if (more) rows.push(["", `${whole(more)} more`]);
+  };
+  const known = (one) => (one.digest === built_in ? " (built-in)" : one.text === null ? ` ${UNKNOWN}` : "");
+  listed("rubric", rubrics, more_rubrics, (one) => [one.digest + known(one), one.text]);
+  listed("parameters", params, more_params, (one) => [parametersInWords(one)]);
+  if (Object.keys(versions).length) rows.push(["ruler", counted(versions)]);
+  return rows;
+}
+
 /** What made the scores, as the file and a ledger say it: rubrics, parameters, the models that answered. */
-function MadeBy({ rows }) {
+function MadeBy({ made }) {
+  const rows = madeByRows(made);
   if (!rows.length) return null;
   return html`<details class="card made">
     <summary><h3>What made the scores</h3></summary>
@@ -103,28 +145,28 @@ function Shortlist({ id, title, note, entries, data, more = [] }) {
   const { rows } = data;
   const named = (entry) => {
     const row = rows.ordinal.indexOf(entry.ordinal);
-    return row < 0 ? visible(entry.key) : html`<a href=${groupHash(rows, row)}>${visible(entry.key)}</a>`;
+    return row < 0 ? visible(entry.group.key) : html`<a href=${groupHash(rows, row)}>${visible(entry.group.key)}</a>`;
   };
   return html`<section class="card shortlist" aria-labelledby=${`${id}-head`}>
     <h3 id=${`${id}-head`}>${title}</h3>
     <p class="note">${note}${more.length > 0 && html`${" "}<a href=${link({ where: more })}>Show ${more.join(" and ")} groups in the table</a>`}</p>
     <ul>
       ${entries.map((entry) => html`<li key=${entry.ordinal}>
-        <span class="group" title=${visible(entry.key)}>${named(entry)}</span>
-        <span class=${`why${entry.status === "failed" ? " bad" : ""}`} title=${visible(entry.why)}>${visible(entry.why)}</span>
-        ${entry.status === "failed"
-          ? html`<span class="reason" title=${visible(entry.reason)}>${visible(entry.reason)}</span>`
-          : html`<${Strip} scores=${entry.scores} labels=${entry.labels} scale=${rewardScale(data)} />`}
+        <span class="group" title=${visible(entry.group.key)}>${named(entry)}</span>
+        <span class=${`why${entry.group.status === "failed" ? " bad" : ""}`} title=${visible(entry.why)}>${visible(entry.why)}</span>
+        ${entry.group.status === "failed"
+          ? html`<span class="reason" title=${visible(entry.group.reason)}>${visible(entry.group.reason)}</span>`
+          : html`<${Strip} scores=${entry.group.scores} labels=${entry.group.labels} scale=${rewardScale(data)} />`}
       </li>`)}
     </ul>
   </section>`;
 }
 
 function Shortlists({ data }) {
-  const { worst, disputed, others, dispute } = data.lists;
+  const { lists: { worst, disputed, others }, dispute } = data;
   const counts = tally(data.rows).where;
   const more = (...words) => words.filter((word) => counts.get(word));
-  const dotted = [...worst, ...disputed, ...others].some((entry) => entry.scores.some((score) => score !== null));
+  const dotted = [...worst, ...disputed, ...others].some((entry) => entry.group.scores.some((score) => score !== null));
   const [third, note] = worst.length || disputed.length ? ["Other groups", "The rest of the file."] : ["Groups", "All groups of the file; none stands out."];
   return html`<div class="shortlists">
     <${Shortlist} id="worst" title="Worst groups" note="Failed, suspect, tied though rewards differ, unreliable." entries=${worst} data=${data}
@@ -135,7 +177,7 @@ function Shortlists({ data }) {
   ${dotted && html`<${StripLegend} data=${data} />`}`;
 }
 
-const FINDINGS = ["agreement", "", "position", "length", "reliability", "same score", "of note"];
+const FINDINGS = ["agreement", "", "position", "length", "reliability", "noise", "same score", "explanations", "flags"];
 
 /** What the figures say about the judge, in the sentences of the terminal. */
 function Findings({ facts }) {
@@ -149,7 +191,8 @@ function Findings({ facts }) {
 
 /** The commands to type next; that of a group with a link to its page. */
 function Next({ data }) {
-  const { lists, rows, next: commands } = data;
+  const { lists, rows } = data;
+  const commands = data.next.filter((words) => !words.includes("-o")); // the page is here
   if (!commands.length) return null;
   const first = [...lists.disputed, ...lists.worst][0];
   const row = first ? rows.ordinal.indexOf(first.ordinal) : -1;
@@ -168,7 +211,7 @@ function Next({ data }) {
 /** The overview page. */
 function Overview({ data }) {
   const { figures } = data;
-  const drawings = lib.useMemo(() => charts(figures, data.charts), [figures]);
+  const drawings = lib.useMemo(() => charts(figures), [figures]);
   return html`<section aria-labelledby="overview-head">
     <h2 id="overview-head">${verdict(figures)}</h2>
     <p class="judged">${judged(figures)}</p>
@@ -179,7 +222,7 @@ function Overview({ data }) {
       <${Reasons} figures=${figures} />
       <${Findings} facts=${data.facts} />
     </div>
-    <${MadeBy} rows=${data.made_by} />
+    <${MadeBy} made=${data.made_by} />
     ${drawings.length > 0 && html`<div class="charts">${drawings.map((chart) => html`<${Chart} key=${chart.id} chart=${chart} />`)}</div>`}
     ${!drawings.length && figures.groups.scored > 0 && html`<p class="muted">Charts are drawn from 10 scored groups on.</p>`}
   </section>`;

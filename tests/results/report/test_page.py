@@ -18,13 +18,14 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.cli.report_sentences import facts
-from ruler_cli.errors import UsageError
-from ruler_cli.results.report import embedded
-from ruler_cli.results.report.comparison import COMPARE_SCRIPTS, COMPARE_STYLES
-from ruler_cli.results.report.html import SCRIPTS, now, web_files, write_html
+from ruler_cli.results.report import page as page_module
+from ruler_cli.results.report.page import (
+    COMPARE_SCRIPTS,
+    COMPARE_STYLES,
+    SCRIPTS,
+    web_files,
+)
 from ruler_cli.results.scored_file import FAILURE_KINDS
-from ruler_cli.settings.models import InputSettings
 from tests.attacks import FAMILIES
 from tests.conftest import Ruler
 from tests.results.report.written import (
@@ -102,10 +103,11 @@ def test_contents(tmp_path: Path, target: Path) -> None:
     rows = data["rows"]
     assert set(rows) == {
         *("key", "task", "status", "kind", "reason", "judge", "passes"),
-        *("scores", "labels", "bytes", "places", "slots", "spreads"),
+        *("scores", "labels", "bytes", "slots", "spreads", "pairs"),
         *("mean", "sd", "reliability", "weight", "tied", "live", "disagreement"),
-        *("cost", "tokens", "latency", "at", "ordinal", "flags", "reasons"),
-        *("telling", "text"),
+        *("cost_usd", "usage", "latency_s", "judged_at", "ordinal", "flags"),
+        "shown",
+        *("reasons", "telling", "text"),
     }
     assert {len(column) for column in rows.values()} == {2}
     assert rows["key"] == ["a", "b"]
@@ -117,16 +119,15 @@ def test_contents(tmp_path: Path, target: Path) -> None:
     ]
     text = page.group(1)
     assert text["context"] == ['user: "Book a seat."']
-    assert [[text["strings"][i] for i in r["lines"]] for r in text["rollouts"]] == [
+    assert [[text["strings"][i] for i in lines] for lines in text["lines"]] == [
         ['assistant: "one"'],
         ['assistant: "two"'],
         ['assistant: "one"'],
     ]
-    assert set(text) == {"context", "tools", "rubric", "strings", "rollouts"}
-    rule = "Nothing is left out: every group and its whole text are here."
-    assert data["left_out"] == {"groups": 0, "texts": 0, "rule": rule}
-    assert (description.groups, description.rows, description.left_out) == (2, 2, "")
-    assert description.size == target.stat().st_size
+    assert set(text) == {
+        *("context", "tools", "rubric", "strings", "lines", "rollouts"),
+    }
+    assert (data["left_out"], description) == ("", (2, 2, 2))
     assert not problems
 
 
@@ -142,21 +143,12 @@ def test_same_lists_as_the_terminal(ruler: Ruler, tmp_path: Path, target: Path) 
     reported = json.loads(ruler("report", "in.jsonl", "--json").stdout)
     for name in ("worst", "disputed"):
         listed = page.data["lists"][name]
-        assert [(t["key"], t["why"], t["ordinal"]) for t in listed] == [
-            (t["group"]["key"], t["why"], t["ordinal"]) for t in reported[name]
-        ]
-        assert [t["scores"] for t in listed] == [
-            t["group"]["scores"] for t in reported[name]
-        ]
-        assert listed
+        assert listed == reported[name] != []
     terminal = ruler("report", "in.jsonl").stdout
     typed = [
         line.strip() for line in terminal[terminal.index("next\n") + 5 :].splitlines()
     ]
-    assert [f"ruler {' '.join(words)}" for words in page.data["next"]] == [
-        t for t in typed if "-o" not in t
-    ]
-    assert page.data["charts"] == ["scores", "spread", "failures"]
+    assert [f"ruler {' '.join(words)}" for words in page.data["next"]] == typed
 
 
 def test_content_policy(tmp_path: Path, target: Path) -> None:
@@ -255,21 +247,16 @@ def test_deterministic(tmp_path: Path, target: Path) -> None:
     assert target.read_bytes() == (tmp_path / "again.html").read_bytes()
 
 
-def test_source_date_epoch(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: Path
-) -> None:
-    """SOURCE_DATE_EPOCH is the time of the page; a value that is no time is refused."""
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
-    source = written(tmp_path / "in.jsonl", group("a"))
-    write_html(
-        InputSettings(str(source)), str(target), on_problem=lambda _: None, facts=facts
-    )
-    assert Page(target.read_text()).data["made"] == "1970-01-02T00:00:00Z"
-    with pytest.raises(
-        UsageError, match="SOURCE_DATE_EPOCH=x: is no number of seconds"
+def test_source_date_epoch(ruler: Ruler, tmp_path: Path, target: Path) -> None:
+    """SOURCE_DATE_EPOCH is the time of the page; a value that is no time is ignored."""
+    written(tmp_path / "in.jsonl", group("a"))
+    for epoch, made in (
+        ("86400", "1970-01-02T00:00:00Z"),
+        ("x", "20"),
+        ("9" * 99, "20"),
     ):
-        now({"SOURCE_DATE_EPOCH": "x"})
-    assert abs((now({}) - MADE).days) < 100_000
+        ruler("report", "in.jsonl", "-o", "report.html", SOURCE_DATE_EPOCH=epoch)
+        assert Page(target.read_text()).data["made"].startswith(made)
 
 
 @pytest.mark.parametrize("most", [1, 4, 30])
@@ -288,12 +275,12 @@ def test_max_groups(tmp_path: Path, target: Path, most: int) -> None:
         f"g{n - 1}" for n in rows["ordinal"]
     ]
     assert page.data["figures"]["groups"]["all"] == 30
-    assert left["groups"] == 30 - most == 30 - description.rows
+    assert description == (30, most, most)
     lines = [page.group(row)["strings"][0] for row in range(most)]
     assert lines == [f'assistant: "{key} 0"' for key in rows["key"]]
     if most < 30:
-        assert f"has {most} of 30 groups" in left["rule"]
-        assert "`ruler report in.jsonl -o report.html --max-groups 30`" in left["rule"]
+        assert f"has {most} of 30 groups, the worst ones" in left
+        assert "`ruler report in.jsonl -o report.html --max-groups 30`" in left
 
 
 PIPED = ("plain", "gzip", "document", "adjacent", "scattered")
@@ -341,9 +328,7 @@ def test_input_shapes(tmp_path: Path, target: Path, subtests: pytest.Subtests) -
                     grouping = "scattered" if shape == "scattered" else "auto"
                     page, _, _ = report("-", target, most=5, grouping=grouping)
                 assert page.data["source"] == "stdin"
-                assert (
-                    "`ruler report SCORED --group KEY`" in page.data["left_out"]["rule"]
-                )
+                assert "`ruler report SCORED --group KEY`" in page.data["left_out"]
             else:
                 page, _, _ = report(source, target, most=5)
             assert [page.data["rows"][name] for name in names] == [
@@ -358,7 +343,7 @@ def test_limit_of_texts(
     tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page has the texts of the highest ranked groups, and states their number."""
-    monkeypatch.setattr(embedded, "MOST_TEXTS", 4_000)
+    monkeypatch.setattr(page_module, "MOST_TEXTS", 4_000)
     page, description, _ = report(written(tmp_path / "in.jsonl", *many(30)), target)
     rows = page.data["rows"]
     here = {
@@ -367,12 +352,10 @@ def test_limit_of_texts(
     assert 0 < len(here) < 30
     assert here == set(range(len(here)))
     assert len(page.blocks["texts"]) <= 4_000
-    assert page.data["left_out"]["texts"] == 30 - len(here)
-    assert f"texts of {len(here)} of 30 groups" in description.left_out
-    assert (
-        "`ruler report in.jsonl --group KEY` shows any group whole"
-        in description.left_out
-    )
+    assert description.texts == len(here)
+    left = page.data["left_out"]
+    assert f"texts of {len(here)} of 30 groups" in left
+    assert "`ruler report in.jsonl --group KEY` shows any group in full" in left
 
 
 def test_large_text(
@@ -380,23 +363,11 @@ def test_large_text(
 ) -> None:
     """A text that is more than a browser can show is left out, and counted; the next ones are not."""
     lines = [group("big", rollout("x" * 90_000, 0.1)), group("other")]
-    source = written(tmp_path / "in.jsonl", *lines)
-    for limit in ("MOST_TEXT", "MOST_BLOCK"):
-        most = (
-            50_000
-            if limit == "MOST_TEXT"
-            else len(report(source, target)[0].blocks["texts"]) // 2
-        )
-        with monkeypatch.context() as patch:
-            patch.setattr(embedded, limit, most)
-            page, description, _ = report(source, target)
-        if limit == "MOST_TEXT":
-            assert [place is None for place in page.data["rows"]["text"]] == [
-                True,
-                False,
-            ]
-        assert page.data["left_out"]["texts"] == 1
-        assert "texts of 1 of 2 groups" in description.left_out
+    monkeypatch.setattr(page_module, "MOST_TEXT", 50_000)
+    page, description, _ = report(written(tmp_path / "in.jsonl", *lines), target)
+    assert [place is None for place in page.data["rows"]["text"]] == [True, False]
+    assert description.texts == 1
+    assert "texts of 1 of 2 groups" in page.data["left_out"]
 
 
 def test_task(tmp_path: Path, target: Path) -> None:
@@ -440,7 +411,8 @@ def test_long_keys(tmp_path: Path, target: Path) -> None:
     assert len(set(rows["key"][:4])) == 4
     assert rows["key"][0] == "a"
     assert max(map(len, rows["key"])) < 400
-    assert {one["key"] for one in page.data["lists"]["worst"]} == set(rows["key"])
+    listed = page.data["lists"]["worst"]
+    assert max(len(one["group"]["key"]) for one in listed) < 700
     assert (
         max(len(reason["reason"]) for reason in page.data["figures"]["reasons"]) < 1_000
     )
@@ -489,9 +461,9 @@ def test_without_scripts(tmp_path: Path, target: Path) -> None:
         f"{MADE:%Y-%m-%d}",
         "<b>a&b\ufffd\ufffd.jsonl",
         "The table has 5 of 12 groups",
-        "groups 12: 9 scored, none tied, 2 failed, 1 not judged",
+        "groups 9 of 12 scored (none tied), 2 failed, 1 not judged",
         "failed 2 reply",
-        "1 with text that addresses a judge (suspect)",
+        "1 suspect (their text addresses the judge)",
         "cost $0.2500 ($0.2500 a group, known for 1 group), 1.2k prompt + 0 completion tokens",
         "a group median 2.0 s",
         "reliability 0.80",

@@ -5,19 +5,21 @@ from __future__ import annotations
 import random
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.pairing import (
+from ruler_cli.results.compare import (
+    ComparedGroup,
     DigestedGroup,
-    GroupPair,
+    LeftOutGroup,
+    digests_of,
     pair_groups,
-    with_digests,
 )
 from ruler_cli.results.scored_file import AnnotationReader
+from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group
 from tests.results.agree_values import scored
 from tests.values import read, reader, talk
@@ -43,7 +45,7 @@ def test_digest() -> None:
     )
     groups = [Group("g", tuple(read(one))) for one in records]
     one, *same, other, named = (
-        with_digests(group, AnnotationReader(reader(record)).group(group))[1]
+        tuple(digests_of(group, AnnotationReader(reader(record)).group(group)))
         for group in groups
     )
     assert same == [one, one]
@@ -55,22 +57,32 @@ def make_group(
 ) -> DigestedGroup:
     """A group of rollouts with these texts."""
     scores = [0.5] * len(texts)
-    return scored(scores, labels or scores, key=key), tuple(
-        text.encode() for text in texts
-    )
+    return digested(scored(scores, labels or scores, key=key), texts)
+
+
+def digested(group: ScoredGroup, texts: Sequence[str]) -> DigestedGroup:
+    """A group with these texts as digests."""
+    return DigestedGroup(0, group, tuple(text.encode() for text in texts))
 
 
 def matched(
     one: list[DigestedGroup], other: list[DigestedGroup]
-) -> tuple[list[GroupPair], dict[str, Any], list[str]]:
+) -> tuple[list[ComparedGroup], dict[str, Any], list[str]]:
     """Pair the groups of two files."""
-    result, output = dict[str, Any](), list[str]()
-    pairs = list(
-        pair_groups(
-            iter(one), iter(other), result, lambda group: output.append(group.sentence)
-        )
-    )
-    return pairs, result, output
+    files = [
+        (group._replace(number=number) for number, group in enumerate(file, 1))
+        for file in (one, other)
+    ]
+    found = list(pair_groups(*files))
+    pairs = [each for each in found if isinstance(each, ComparedGroup)]
+    left = [each for each in found if isinstance(each, LeftOutGroup)]
+    sides = [group.side for group in left]
+    counts = {
+        "groups": len(pairs),
+        "unlike": sides.count(None),
+        "alone": [sides.count(0), sides.count(1)],
+    }
+    return pairs, counts, [group.sentence for group in left]
 
 
 def numbered(key: str, *texts: str) -> DigestedGroup:
@@ -78,9 +90,7 @@ def numbered(key: str, *texts: str) -> DigestedGroup:
     scores = [
         1000 * float(text) + texts[:i].count(text) for i, text in enumerate(texts)
     ]
-    return scored(scores, [None] * len(texts), key=key), tuple(
-        text.encode() for text in texts
-    )
+    return digested(scored(scores, [None] * len(texts), key=key), texts)
 
 
 @given(
@@ -135,11 +145,10 @@ def test_different_groups() -> None:
 def test_order_of_rollouts(texts: list[str], dice: random.Random) -> None:
     """In any order of its rollouts each score of the second file is that of the same rollout."""
     other = dice.sample(texts, len(texts))
-    [(one, two, _)], _, output = matched(
-        [numbered("g", *texts)], [numbered("g", *other)]
-    )
+    [pair], _, output = matched([numbered("g", *texts)], [numbered("g", *other)])
     assert output == []
-    assert [r.score for r in one.rollouts] == [r.score for r in two.rollouts]
+    one, two = pair.one.rollouts, pair.other.rollouts
+    assert [r.score for r in one] == [r.score for r in two]
 
 
 @given(
@@ -178,22 +187,26 @@ def test_waiting_groups() -> None:
         nonlocal alive, most
         for i in range(9 if side else 3000):
             one = make_group(f"{'ab'[side]}{i}", "1")
-            weakref.finalize(one[0], end)
+            weakref.finalize(one.group, end)
             alive += 1
             most = max(most, alive)
             yield one
             del one
 
-    counts: dict[str, Any] = {}
-    assert list(pair_groups(file(0), file(1), counts, lambda group: None)) == []
-    assert counts["alone"] == [3000, 9]
+    left = Counter(
+        one.side
+        for one in pair_groups(file(0), file(1))
+        if isinstance(one, LeftOutGroup)
+    )
+    assert left == {0: 3000, 1: 9}
     assert most < 30
 
 
 def test_either_label() -> None:
     """A label that is missing in one file is taken from the other."""
-    [(a, b, _)], _, _ = matched(
+    [pair], _, _ = matched(
         [make_group("a", "x", "y", labels=(None, 1.0))],
         [make_group("a", "x", "y", labels=(0.0, None))],
     )
-    assert [r.label for r in a.rollouts] == [r.label for r in b.rollouts] == [0.0, 1.0]
+    for group in (pair.one, pair.other):
+        assert [r.label for r in group.rollouts] == [0.0, 1.0]

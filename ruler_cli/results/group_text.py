@@ -1,4 +1,4 @@
-"""One group → the lines that its judge read, and the JSON of `ruler report --group KEY --json`."""
+"""One group → the lines that its judge read, and its JSON, for programs and for a page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.dialects import text_of
 from ruler_cli.formats.output_fields import usage_fields
 from ruler_cli.prompting.prompt import build_layout
-from ruler_cli.results.report.bins import iso
+from ruler_cli.results.counts import iso
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, readable_text
@@ -30,72 +30,55 @@ class GroupText:
     beginning of the task.
     """
 
-    context: tuple[str, ...]
+    context: Sequence[str]
     tools: str
     rubric: str
-    rollouts: tuple[tuple[str, ...], ...]
-    identical: tuple[int, ...]
-    task: str = ""
+    rollouts: Sequence[Sequence[str]]
+    identical: Sequence[int]
+    task: str
 
     @classmethod
     def of(cls, group: Group, scored_group: ScoredGroup) -> GroupText:
         """Render the text that the judge saw, if nothing was shortened for its context."""
         layout = build_layout(group, AskSettings())
-        distinct = [tuple(text.split("\n")) if text else () for text in layout.distinct]
-        rollouts: list[tuple[str, ...]] = []
+        rollouts: list[Sequence[str]] = []
         identical: list[int] = []
         first: dict[int, int] = {}
         for number, rollout in enumerate(scored_group.rollouts):
-            owners = (layout.owner[index] for index in rollout.indices)
+            owners = [layout.owner[index] for index in rollout.indices]
             owner = next((one for one in owners if one is not None), None)
-            rollouts.append(() if owner is None else distinct[owner])
+            text = "" if owner is None else layout.distinct[owner]
+            rollouts.append(_lines(text))
             identical.append(
                 number if owner is None else first.setdefault(owner, number)
             )
         return cls(
-            task=_task(group),
-            context=tuple(layout.context.split("\n")) if layout.context else (),
+            context=_lines(layout.context),
             tools=layout.tools,
             rubric=readable_text(group.rubric or ""),
-            rollouts=tuple(rollouts),
-            identical=tuple(identical),
+            rollouts=rollouts,
+            identical=identical,
+            task=_task(group),
         )
+
+
+def _lines(text: str) -> list[str]:
+    return text.split("\n") if text else []
 
 
 def _task(group: Group) -> str:
     """Return the beginning of the user's last message before the agent's first; empty without one."""
     for rollout in group.rollouts:
-        before = (
-            rollout.messages[: first_agent_turn(rollout.messages)]
-            if rollout.error is None
-            else []
-        )
-        for message in reversed(before):
+        first = 0 if rollout.error else first_agent_turn(rollout.messages)
+        for message in reversed(rollout.messages[:first]):
             if message.get("role") == "user":
                 return " ".join(text_of(message)[: 8 * _TASK].split())[:_TASK]
     return ""
 
 
-def common_lines(one: Sequence[str], other: Sequence[str]) -> int:
-    """Count the first lines that two rollouts have in common."""
-    pairs = zip(one, other, strict=False)
-    return next(
-        (i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other))
-    )
-
-
 def page_key(key: str) -> str:
     """Shorten a very long key to its beginning and a digest, for the page and its links."""
     return key if len(key) <= _KEY else f"{key[:_KEY]}… {digest(key).hex()[:12]}"
-
-
-def shorter(text: str, most: int) -> str:
-    """Cut the middle out of a text of more than `most` characters, and say how many are gone."""
-    if len(text) <= most:
-        return text
-    half = most // 2
-    gone = len(text) - 2 * half
-    return f"{text[:half]}[… {gone:,} characters left out of this report …]{text[len(text) - half :]}"
 
 
 def text_json(
@@ -108,61 +91,45 @@ def text_json(
     """
     rollouts = [rollout_json(rollout) for rollout in group.rollouts]
     if other is not None:
-        pairs = zip(rollouts, map(rollout_json, other.rollouts), strict=True)
+        second = [rollout_json(rollout) for rollout in other.rollouts]
+        pairs = zip(rollouts, second, strict=True)
         rollouts = [{"a": a, "b": b} for a, b in pairs]
     rows = zip(rollouts, text.rollouts, text.identical, strict=True)
     return {
         "rollouts": [
-            one | {"lines": list(lines), "same_as": same_as}
-            for one, lines, same_as in rows
+            one | {"lines": lines, "same_as": same_as} for one, lines, same_as in rows
         ],
-        "context": list(text.context),
+        "context": text.context,
         "tools": text.tools,
         "rubric": text.rubric,
     }
 
 
-def summary(g: ScoredGroup) -> dict[str, Any]:
+_OF_GROUP = (
+    "key", "status", "kind", "reason", "judge", "passes", "mean", "sd", "tied", "live", "reliability",
+    "weight", "disagreement", "cost_usd", "latency_s", "flags",
+)  # fmt: skip
+_OF_ROLLOUT = (
+    "status", "score", "label", "explanation", "spread", "pass_scores", "judges", "suspect", "kind", "reason",
+)  # fmt: skip
+"""Values that have the same name in JSON."""
+
+
+def group_json(group: ScoredGroup) -> dict[str, Any]:
     """Return one group as JSON, without the annotations and texts of its rollouts."""
-    return {
-        "key": g.key,
-        "status": g.status,
-        "kind": g.kind,
-        "reason": g.reason,
-        "judge": g.judge,
-        "passes": g.passes,
-        "scores": [r.score for r in g.rollouts],
-        "labels": [r.label for r in g.rollouts],
-        "mean": g.mean,
-        "sd": g.sd,
-        "tied": g.tied,
-        "live": g.live,
-        "reliability": g.reliability,
-        "weight": g.weight,
-        "disagreement": g.disagreement,
-        "pairs": g.disputes[1],
-        "usage": usage_fields(g.usage),
-        "cost_usd": g.cost,
-        "latency_s": g.latency,
-        "judged_at": iso(g.judged_at),
-        "flags": list(g.flags),
+    return {name: getattr(group, name) for name in _OF_GROUP} | {
+        "scores": [r.score for r in group.rollouts],
+        "labels": [r.label for r in group.rollouts],
+        "pairs": group.pairs.pairs,
+        "usage": usage_fields(group.usage),
+        "judged_at": iso(group.judged_at),
     }
 
 
-def rollout_json(r: ScoredRollout) -> dict[str, Any]:
+def rollout_json(rollout: ScoredRollout) -> dict[str, Any]:
     """Return the annotation of one rollout as JSON."""
-    return {
-        "status": r.status,
-        "score": r.score,
-        "judged": r.judge_score,
-        "label": r.label,
-        "explanation": r.explanation,
-        "spread": r.spread,
-        "slots": list(r.positions),
-        "pass_scores": list(r.pass_scores),
-        "judges": dict(r.judges),
-        "suspect": r.suspect,
-        "bytes": r.size,
-        "kind": r.kind,
-        "reason": r.reason,
+    return {name: getattr(rollout, name) for name in _OF_ROLLOUT} | {
+        "judged": rollout.judge_score,
+        "slots": rollout.positions,
+        "bytes": rollout.size,
     }

@@ -1,0 +1,65 @@
+"""The scored files of `report` and `agree`: open them, say what is odd about them, print JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ruler_cli.cli.messages import UNSAFE, UNSEEN, command_words, print_note
+from ruler_cli.cli.progress import Problems
+from ruler_cli.errors import UsageError
+from ruler_cli.files.location import Location
+from ruler_cli.settings.load import scored_input
+from ruler_cli.settings.options import Options
+
+if TYPE_CHECKING:
+    from ruler_cli.results.scored_file import ScoredFile
+
+
+def open_files(
+    sources: Sequence[str], options: Options, stack: ExitStack, problems: Problems
+) -> list[ScoredFile]:
+    """Open one file or two; problems of their records are added."""
+    from ruler_cli.results.scored_file import ScoredFile
+
+    if len(sources) == 2 and {*sources} == {"-"}:
+        raise UsageError("only one of SCORED and SCORED2 can be stdin")
+    stack.push(problems.print_on_error)
+    files = []
+    for source in sources:
+        add = partial(problems.add, Location(source).shown)
+        file = ScoredFile(scored_input(options, source), stack, add)
+        print_note(*file.input.notes)
+        files.append(file)
+    return files
+
+
+def print_warnings(files: Sequence[ScoredFile]) -> None:
+    """Print the warnings on files that were read."""
+    for file in files:
+        print_note(*(f"warning: {command_words(one)}" for one in file.warnings))
+
+
+def head_of(file: ScoredFile) -> dict[str, Any]:
+    """Return the name of a file, without a password, and a line that describes it."""
+    return {"source": Location(file.source).public, "found": file.input.found()}
+
+
+def print_json(page: dict[str, Any], problems: Problems) -> None:
+    """Print one JSON object, with escapes for all that a terminal cannot show."""
+    import orjson
+
+    from ruler_cli.results.report.page import readable
+
+    page = {"version": 1} | page
+    page |= {"problems": problems.number, "first_problems": problems.first}
+    text = orjson.dumps(readable(page), option=orjson.OPT_INDENT_2).decode()
+    # only a string of JSON can hold such a character, and there this is its escape
+    for pattern in (UNSAFE, UNSEEN):
+        text = pattern.sub(lambda c: json.dumps(c[0])[1:-1], text)
+    typer.echo(text.encode())

@@ -1,0 +1,274 @@
+"""Scored groups → those worth a look, by a stated rule, so that nobody has to trust an opaque choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappush, heappushpop
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from ruler_cli.results.figures import ENOUGH, ReportFigures
+from ruler_cli.results.group_text import group_json
+from ruler_cli.results.made_by import TextLookup
+from ruler_cli.results.scored_file import ScoredFile, Wanted
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.types import Group
+
+UNRELIABLE = 0.5
+"""Reliability below which differences within a group are more noise than signal."""
+UNSTEADY = 0.15
+"""Spread of a rollout over passes at which two passes differ by about a fifth of the scale."""
+JUDGES_APART = 0.2
+"""Distance between two judges of a rollout: a fifth of the scale."""
+DISPUTED = 0.25
+"""Share of pairs scored against their labels from which on a group is disputed: half of what chance gives."""
+FAR_APART = 0.5
+"""Distance of a group's best score from its worst that is large: half of the scale."""
+LISTED = 5
+"""Groups in a list, at most."""
+WORST = "failed, suspect, tied though rewards differ, unreliable"
+"""The worst groups in their order, in words."""
+
+HighlightReason = Literal[
+    "failed", "disagrees", "suspect", "unsure", "spread", "tied", "rest"
+]
+"""The reason why a group is worth a look: it has no scores; its scores contradict its labels; a rollout
+addresses the judge; its scores are more noise than signal; they are far apart; they are tied; none of it."""
+_NOT_ASKED = ("budget", "interrupted")
+"""Kinds of failures that say nothing about a group: the run ended before it."""
+Rank = tuple[float, ...]
+Keep = Callable[[Group, ScoredGroup], Any]
+"""Returns what a page keeps of the text of a group."""
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Highlight:
+    """A group worth a look, its number in the file, and the reason; the degree is larger for more.
+
+    `why` is the reason in a few words; the kind of a failure in it is text of the input.
+    """
+
+    group: ScoredGroup
+    ordinal: int
+    because: HighlightReason
+    degree: float
+    why: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the highlight as JSON, without the rollouts."""
+        return {
+            "because": self.because,
+            "much": self.degree,
+            "why": self.why,
+            "ordinal": self.ordinal,
+            "group": group_json(self.group),
+        }
+
+
+class Best(Generic[_Item]):
+    """The `most` items of the highest rank; of equals the first."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._number = most, 0
+        self._heap: list[tuple[Rank, int, _Item]] = []
+
+    def add(self, rank: Rank, item: _Item) -> bool:
+        """Add an item; true if it is among them so far."""
+        self._number += 1
+        # numbers differ, so no two items are compared
+        one = (rank, -self._number, item)
+        if len(self._heap) < self._most:
+            heappush(self._heap, one)
+            return True
+        return self._most > 0 and heappushpop(self._heap, one) is not one
+
+    def ranked(self) -> list[_Item]:
+        """Return them, the highest rank first."""
+        ordered = sorted(self._heap, key=lambda one: one[:2], reverse=True)
+        return [item for *_, item in ordered]
+
+
+def _distance(rollout: ScoredRollout) -> float:
+    """Return the distance between the judges of a rollout, or its spread over passes; 0 if it is small."""
+    judges, least = rollout.judges.values(), JUDGES_APART
+    if len(judges) > 1:
+        distance = max(judges) - min(judges)
+    else:
+        distance, least = rollout.spread or 0.0, UNSTEADY
+    return distance if distance >= least else 0.0
+
+
+def _doubt(group: ScoredGroup) -> float:
+    """Return 1 - reliability, or the largest spread over passes if the reliability is not known."""
+    if group.reliability is not None:
+        return 1 - group.reliability
+    return max((r.spread for r in group.rollouts if r.spread is not None), default=0.0)
+
+
+def reasons(group: ScoredGroup) -> list[HighlightReason]:
+    """Return all reasons to look at a group."""
+    if not group.scores:
+        return ["failed"] if group.failed else []
+    known, pairs = group.reliability is not None, group.pairs
+    noise = _doubt(group) > 1 - UNRELIABLE if known else _doubt(group) >= UNSTEADY
+    wide = max(group.scores) - min(group.scores) >= FAR_APART
+    found: dict[HighlightReason, bool] = {
+        # ties alone are no dispute
+        "disagrees": pairs.lost > 0 and group.against >= DISPUTED * pairs.pairs,
+        "suspect": any(r.suspect for r in group.rollouts),
+        "unsure": noise,
+        "spread": wide and not group.tied,
+        "tied": group.tied,
+    }
+    return [because for because, holds in found.items() if holds]
+
+
+class RunGroup(NamedTuple):
+    """A group with its number in the file, from 1, its rank, the worst first, and what is `kept` of its text."""
+
+    number: int
+    one: ScoredGroup
+    rank: Rank
+    kept: Any
+    other: None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the group as JSON, without the rollouts."""
+        return group_json(self.one)
+
+
+class Shortlist:
+    """The groups of a file, the worst first, and the few that a page names first.
+
+    Worst: the first failed group of each kind, but not one that the run did not reach; then those with most
+    rollouts that address the judge; then tied ones although labels differ; then those whose reliability is
+    below UNRELIABLE, the lowest first; then the other failed ones. Without a reliability the largest spread
+    over passes counts, from UNSTEADY on. All others follow, those with most pairs against their labels first.
+
+    Disputed: at least DISPUTED of the pairs of different labels ordered against them; most such pairs first,
+    a tie as half of one. In a file without different labels in a group: the largest distance between the
+    judges of a panel on one rollout, from JUDGES_APART on, or without a panel between its passes, from
+    UNSTEADY on.
+    """
+
+    def __init__(self, most: int = LISTED) -> None:
+        self._worst = Best[Highlight](most)
+        self._by_labels = Best[Highlight](most)
+        self._by_judges = Best[Highlight](most)
+        self._first: list[Highlight] = []
+        self._kinds: set[str] = set()
+        self._labelled = self._panel = False
+        self._number = 0
+
+    def add(self, group: ScoredGroup) -> Rank:
+        """Look at the next group of the file, and rank it among all."""
+        self._number += 1
+        found, doubt = reasons(group), _doubt(group)
+        asked = group.failed and group.kind not in _NOT_ASKED
+        new_kind = asked and group.kind not in self._kinds
+        if new_kind:
+            self._kinds.add(group.kind)
+        suspects = sum(r.suspect for r in group.rollouts) if group.scores else 0
+        tied = group.tied and group.pairs.pairs > 0
+        unsure = "unsure" in found
+        words = f"passes ± {doubt:.2f}"
+        if group.reliability is not None:
+            words = f"reliability {group.reliability:.2f}"
+        elif tied:
+            doubt = 1.0
+        why: dict[HighlightReason, tuple[bool, float, str]] = {
+            "failed": (asked, 1.0, f"failed: {group.kind}"),
+            "suspect": (suspects > 0, suspects, "suspect"),
+            "tied": (tied, doubt, "tied, rewards differ"),
+            "unsure": (unsure, doubt, words),
+        }
+        because = next((name for name, (holds, *_) in why.items() if holds), None)
+        doubted = doubt if tied or unsure else 0.0
+        rank = (new_kind, suspects, tied, doubted, asked, group.against, len(found))
+        if because is not None:
+            one = Highlight(group, self._number, because, *why[because][1:])
+            self._worst.add(rank, one)
+        if group.scores:
+            self._add_disputed(group, found)
+        if self._number < ENOUGH:
+            state = "not judged" if group.status == "unmarked" else ""
+            state = "tied" if group.tied else state
+            self._first.append(Highlight(group, self._number, "rest", 0.0, state))
+        return rank
+
+    def _add_disputed(
+        self, group: ScoredGroup, found: Sequence[HighlightReason]
+    ) -> None:
+        against, pairs = group.against, group.pairs.pairs
+        self._labelled = self._labelled or pairs > 0
+        if "disagrees" in found:
+            why = f"{against:,.10g} of {pairs:,} pairs"
+            one = Highlight(group, self._number, "disagrees", against, why)
+            self._by_labels.add((against,), one)
+        distance = 0.0 if self._labelled else max(map(_distance, group.rollouts))
+        if distance > 0:
+            self._panel = self._panel or any(len(r.judges) > 1 for r in group.rollouts)
+            why = f"apart by {distance:.2f}"
+            one = Highlight(group, self._number, "unsure", distance, why)
+            self._by_judges.add((distance,), one)
+
+    def worst(self) -> list[Highlight]:
+        """Return the least trustworthy groups, the worst first."""
+        return self._worst.ranked()
+
+    def disputed(self) -> list[Highlight]:
+        """Return the groups with the largest disagreement with labels, or else between judges."""
+        return (self._by_labels if self._labelled else self._by_judges).ranked()
+
+    def others(self) -> list[Highlight]:
+        """Return the groups of a small file that are in neither list; none of a file with ENOUGH groups."""
+        named = {one.ordinal for one in (*self.worst(), *self.disputed())}
+        small = self._number < ENOUGH
+        return [one for one in self._first if small and one.ordinal not in named]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the three lists as JSON."""
+        lists = {
+            "worst": self.worst(),
+            "disputed": self.disputed(),
+            "others": self.others(),
+        }
+        return {name: [one.as_json() for one in each] for name, each in lists.items()}
+
+    @property
+    def dispute(self) -> str:
+        """The two sides of the disputes, in words."""
+        if self._labelled:
+            return "scores against the original reward"
+        judges = "the judges of the panel" if self._panel else "passes"
+        return f"{judges} furthest apart"
+
+
+class Run:
+    """One scored file, group by group, and a shortlist of the groups so far."""
+
+    def __init__(self, file: ScoredFile) -> None:
+        self.file = file
+        self.shortlist = Shortlist()
+
+    def groups(self, keep: Keep, wanted: Wanted = None) -> Iterator[RunGroup]:
+        """Yield each group, or those with a `wanted` key; what `keep` returns of a group is `kept` with it."""
+        for number, group, scored in self.file.groups(wanted):
+            rank = self.shortlist.add(scored)
+            yield RunGroup(number, scored, rank, keep(group, scored))
+
+    def figures(self, lookup: TextLookup) -> ReportFigures:
+        """Return the figures of all groups so far."""
+        return self.file.figures.figures(lookup)
+
+    def as_json(
+        self, heads: Sequence[Mapping[str, Any]], figures: ReportFigures
+    ) -> dict[str, Any]:
+        """Return the figures and the lists as JSON; `heads` has what describes the file."""
+        return {
+            **heads[0],
+            "figures": figures,
+            "worst": self.shortlist.as_json()["worst"],
+            "disputed": self.shortlist.as_json()["disputed"],
+        }

@@ -1,0 +1,405 @@
+"""Groups of a report → one HTML file that opens offline: figures, table and texts as data, and the scripts.
+
+Each block of data is gzip in base64, so that no foreign character stands in the page. The page's policy
+allows no scripts but its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from itertools import chain
+from pathlib import Path
+from string import Template
+from typing import Any, NamedTuple
+
+import orjson
+
+from ruler_cli import __version__
+from ruler_cli.errors import UsageError
+from ruler_cli.files.atomic import create_file
+from ruler_cli.files.error_map import writing
+from ruler_cli.files.location import Location
+from ruler_cli.files.scratch import Scratch
+from ruler_cli.formats.interface import printable
+from ruler_cli.results.compare import ComparedGroup
+from ruler_cli.results.counts import iso
+from ruler_cli.results.figures import scores_by_position
+from ruler_cli.results.group_text import (
+    GroupText,
+    group_json,
+    page_key,
+    rollout_json,
+)
+from ruler_cli.results.highlights import Best, RunGroup, reasons
+from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.types import Group, readable_text
+
+MOST_GROUPS = 10_000
+"""Rows of the table, unless the user says otherwise."""
+MOST_TEXTS = 32 << 20
+"""Bytes of all groups' texts in the file."""
+MOST_TEXT = 16 << 20
+"""Bytes of JSON of one group's text; a browser cannot show more."""
+LONGEST = 500
+"""Characters of a text in figures and rows."""
+_EXPLANATION = 4_000
+"""Characters of an explanation that the table is searched for."""
+_LEVEL = 6
+"""Level 9 takes a fifth longer and saves a thousandth; 3 is twice as fast and a tenth larger."""
+_GZIP = zlib.MAX_WBITS | 16
+_DECIMALS = 9
+"""Decimals of a figure: the noise of the last digits does not compress."""
+_NAME = 255
+"""Characters of the file's name in the page."""
+SCRIPTS = (
+    "vendor/lib.js", "base.js", "conditions.js", "strip.js", "plots.js", "charts.js", "overview.js",
+    "filters.js", "table.js", "turns.js", "turnlist.js", "rollouts.js", "grouphead.js", "group.js", "app.js",
+)  # fmt: skip
+"""The page's scripts in the order in which they run: each may use those before it."""
+_FACT = '<tr><th scope="row">{}</th><td>{}</td></tr>'
+STYLES = ("report.css", "overview.css", "group.css")
+COMPARE_SCRIPTS = (*SCRIPTS[:-1], "compare.js", SCRIPTS[-1])
+"""The last script shows the page."""
+COMPARE_STYLES = (*STYLES, "compare.css")
+
+
+def as_json(value: Any) -> bytes:
+    """Write JSON that every reader takes: lone surrogates become U+FFFD, NaN and Infinity null.
+
+    Integers beyond 64 bits, up to the largest double, are rounded.
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # a lone surrogate, a huge integer
+        return orjson.dumps(readable(value))
+
+
+def readable(value: Any) -> Any:
+    """Replace lone surrogates, and integers beyond 64 bits, which not every JSON reader takes."""
+    if isinstance(value, str):
+        return readable_text(value)
+    if isinstance(value, int):  # as JavaScript reads it anyway
+        return value if abs(value) < 1 << 63 else float(value)
+    if isinstance(value, dict):
+        return {readable_text(name): readable(item) for name, item in value.items()}
+    return [*map(readable, value)] if isinstance(value, list | tuple) else value
+
+
+def shorter(text: str, most: int) -> str:
+    """Cut the middle out of a text of more than `most` characters, and say how many are gone."""
+    gone = len(text) - most // 2 * 2
+    if len(text) <= most:
+        return text
+    start, end = text[: most // 2], text[most // 2 + gone :]
+    return f"{start}[… {gone:,} characters left out of this report …]{end}"
+
+
+def compact(value: Any, longest: int = LONGEST) -> Any:
+    """Shorten the long texts of a JSON value, and round its numbers."""
+    if isinstance(value, str):
+        return shorter(value, longest)
+    if isinstance(value, float):
+        return round(value, _DECIMALS)
+    if isinstance(value, dict):
+        return {
+            shorter(name, longest): compact(item, longest)
+            for name, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [compact(item, longest) for item in value]
+    return value
+
+
+def packed(pieces: Iterable[bytes]) -> bytes:
+    """Pack pieces of bytes into one block; the same bytes give the same block."""
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+    done = [packer.compress(piece) for piece in pieces]
+    return base64.b64encode(b"".join((*done, packer.flush())))
+
+
+def source_name(source: str) -> str:
+    """Return the name of a source without the folders of this machine, as the page is handed on."""
+    place = Location(source)
+    return Path(source).absolute().name if place.local else place.shown
+
+
+class _SpoolSpan(NamedTuple):
+    """The place of some JSON in the temporary file."""
+
+    at: int
+    size: int
+
+
+class StoredText(NamedTuple):
+    """The stored text of a group, and the beginning of its task."""
+
+    place: _SpoolSpan
+    task: str
+
+
+class LeftOut(NamedTuple):
+    """Numbers of a page: all groups, the rows of its table, and the texts of groups in it."""
+
+    groups: int
+    rows: int
+    texts: int
+
+
+class ReportPage:
+    """The page of one scored file, or of two: its groups are on disk until those of the page are chosen.
+
+    These are the first group that is asked for and the `most` of the highest rank. Texts are those of the
+    highest rank, until the next does not fit into MOST_TEXTS.
+    """
+
+    def __init__(
+        self, stack: ExitStack, target: str, sources: Sequence[str], most: int
+    ) -> None:
+        """Create the file `target`, which ends in .html or is `-` for stdout; an error in `stack` removes it.
+
+        UsageError if it cannot have this name, or is one of the sources.
+        """
+        for source in sources:
+            _refuse(target, source)
+        self.target = target
+        self.sources = sources
+        self._file = file = create_file(Location(target))
+
+        def undo(kind: type[BaseException] | None, *_: object) -> None:
+            if kind is not None:
+                with suppress(OSError):  # the error names a full disk already
+                    file.discard()
+
+        stack.push(undo)
+        self._spool = stack.enter_context(Scratch())
+        self._most = most
+        self._best = Best[int](most)
+        self._asked: list[int] = []
+        self._groups = 0
+        # by number: the row, the explanations, the annotations, the text
+        self._stored: dict[int, tuple[_SpoolSpan, ...]] = {}
+        self._chosen: list[int] = []
+        self._texts: dict[int, _SpoolSpan] = {}
+
+    @property
+    def two(self) -> bool:
+        """True for a page of two files."""
+        return len(self.sources) > 1
+
+    def keep(self, group: Group, scored: ScoredGroup) -> Any:
+        """Keep the text of a group; of one file until it is known if it is in the page.
+
+        Of two files it is stored until the group's like in the second is found.
+        """
+        return self._store_text(group, scored) if self.two else (group, scored)
+
+    def _store_text(self, group: Group, scored: ScoredGroup) -> StoredText:
+        """Store a text; each different line stands once, in `strings`."""
+        text = GroupText.of(group, scored)
+        strings: dict[str, int] = {}
+        lines = [
+            [strings.setdefault(line, len(strings)) for line in rollout]
+            for rollout in text.rollouts
+        ]
+        value = {
+            "context": text.context,
+            "tools": text.tools,
+            "rubric": text.rubric,
+            "strings": list(strings),
+            "lines": lines,
+        }
+        return StoredText(self._store(value), text.task)
+
+    def _store(self, value: Any) -> _SpoolSpan:
+        data = as_json(value)
+        return _SpoolSpan(self._spool.write(data), len(data))
+
+    def _read(self, stored: _SpoolSpan) -> bytes:
+        return self._spool.read(stored.size, stored.at)
+
+    def add(self, shown: RunGroup | ComparedGroup, *, asked: bool = False) -> None:
+        """Add the next group; the first that is asked for is in the page, whatever its rank."""
+        self._groups += 1
+        first = asked and not self._asked
+        if first:
+            self._asked.append(shown.number)
+        if not self._best.add(shown.rank, shown.number) and not first:
+            return
+        text = shown.kept if self.two else self._store_text(*shown.kept)
+        rollouts = [rollout_json(rollout) for rollout in shown.one.rollouts]
+        said = [one["explanation"] for one in rollouts]
+        if isinstance(shown, ComparedGroup):
+            for one, other in zip(rollouts, shown.other.rollouts, strict=True):
+                one["second"] = rollout_json(other)
+                said.append(other.explanation)
+        self._stored[shown.number] = (
+            self._store(compact(_row(shown, text.task))),
+            self._store([shorter(one, _EXPLANATION) or None for one in said]),
+            self._store(rollouts),
+            text.place,
+        )
+
+    def choose(self) -> LeftOut:
+        """Choose the groups and the texts of the page, after the last group."""
+        chosen = dict.fromkeys((*self._asked, *self._best.ranked()))
+        self._chosen = list(chosen)[: self._most]
+        left = MOST_TEXTS
+        for number in self._chosen:
+            *_, rollouts, text = self._stored[number]
+            if rollouts.size + text.size > MOST_TEXT:
+                continue
+            pieces = (
+                self._read(text)[:-1],
+                b',"rollouts":',
+                self._read(rollouts),
+                b"}",
+            )
+            block = packed(pieces)
+            left -= len(block) + 1
+            if left < 0:
+                break
+            self._texts[number] = _SpoolSpan(self._spool.write(block), len(block))
+        return LeftOut(self._groups, len(self._chosen), len(self._texts))
+
+    def write(self, data: dict[str, Any], left_out: str) -> int:
+        """Write the page, let it appear, and return its size; OutputError if it cannot be written to its end.
+
+        `data` are those of a page of one file, or of two; `left_out` says in sentences what the page lacks.
+        """
+        head = data | {
+            "version": 1,
+            "source": " and ".join(map(source_name, self.sources)),
+            "made": iso(_now()),
+            "ruler": __version__,
+            "left_out": left_out,
+        }
+        with writing(str(self.target)):
+            size = sum(
+                self._file.stream.write(part.encode()) for part in self._pieces(head)
+            )
+            self._file.end()
+            self._file.commit()
+        return size
+
+    def _pieces(self, head: dict[str, Any]) -> Iterator[str]:
+        """Yield the page in pieces; texts of groups are read as it is written."""
+        scripts = web_files(COMPARE_SCRIPTS if self.two else SCRIPTS)
+        template, licences = web_files(["report.html", "vendor/LICENSES.txt"])
+        rows = [[escape(part) for part in fact] for fact in head["facts"] if fact[1]]
+        # text of the input is escaped here, or packed
+        values = {
+            "policy": _policy(scripts),
+            "style": "\n".join(web_files(COMPARE_STYLES if self.two else STYLES)),
+            "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
+            "licences": licences,
+            "name": escape(printable(head["source"], _NAME)),
+            "made": head["made"],
+            "ruler": __version__,
+            "facts": "\n".join(_FACT.format(*row) for row in rows),
+            "left_out": escape(printable(head["left_out"], len(head["left_out"]))),
+            "data": self._data(head),
+            "said": packed(self._listed(1)).decode(),
+        }
+        before, after = template.split("$texts")
+        yield Template(before).substitute(values)
+        for text in self._texts_in_order():
+            yield (self._read(text).decode() if text else "") + "\n"
+        yield Template(after).substitute(values)
+
+    def _texts_in_order(self) -> list[_SpoolSpan | None]:
+        """Return the block of each row's text, in input order."""
+        return [self._texts.get(number) for number in sorted(self._chosen)]
+
+    def _data(self, head: dict[str, Any]) -> str:
+        """Pack the page's data: `head`, the rows in input order, and the sizes of their texts."""
+        sizes = [text.size if text else 0 for text in self._texts_in_order()]
+        head |= {"ranked": self._chosen, "texts": sizes}
+        pieces = ((as_json(head)[:-1], b',"rows":'), self._listed(0), (b"}",))
+        return packed(chain(*pieces)).decode()
+
+    def _listed(self, piece: int) -> Iterator[bytes]:
+        """Yield a piece of each chosen group, in input order, as a JSON list."""
+        yield b"["
+        for i, number in enumerate(sorted(self._chosen)):
+            yield b"," * (i > 0) + self._read(self._stored[number][piece])
+        yield b"]"
+
+
+def _row(shown: RunGroup | ComparedGroup, task: str) -> dict[str, Any]:
+    """Return the group's values in the columns of the table, by their names; those of B begin with `b_`."""
+    row = _columns(shown.one) | {"task": task, "ordinal": shown.number}
+    if not isinstance(shown, ComparedGroup):
+        return row
+    second = _columns(shown.other)
+    row |= {f"b_{name}": value for name, value in second.items()}
+    return row | {
+        "pairs": shown.pairs,
+        "against": shown.against,
+        "distance": shown.distance,
+        "reasons": shown.reasons,
+    }
+
+
+def _columns(g: ScoredGroup) -> dict[str, Any]:
+    return group_json(g) | {
+        "key": page_key(g.key),
+        "bytes": [r.size for r in g.rollouts],
+        "slots": [r.positions for r in g.rollouts],
+        "shown": len(next(iter(scores_by_position(g)), ())),
+        "spreads": [r.spread for r in g.rollouts],
+        "reasons": reasons(g),
+    }
+
+
+def _refuse(target: str, source: str) -> None:
+    """Raise UsageError if a page cannot have this name."""
+    path, page, scored = Path(target), Location(target), Location(source)
+    if page.stream:
+        return
+    if page.remote or path.suffix.lower() != ".html":
+        problem = (
+            "a report is a local file",
+            "end its name in .html, or give `-` for stdout",
+        )
+    elif scored.same(target):
+        problem = "is the scored file itself", "give another name"
+    elif path.exists() and not path.is_file():
+        problem = "is no regular file", "give another name, or `-` for stdout"
+    elif scored.local and scored.many and scored.listed().would_hold(page):
+        problem = "would be read as a part of SCORED", "put it elsewhere"
+    else:
+        return
+    raise UsageError(*problem, place=page.public)
+
+
+def _now() -> float:
+    """Return the time of SOURCE_DATE_EPOCH, so that a file can be made twice, else the present time."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return float(epoch) if epoch.isdecimal() and len(epoch) < 12 else time.time()
+
+
+def web_files(names: Iterable[str]) -> list[str]:
+    """Read files of the package's folder `web`."""
+    folder = files(__package__) / "web"
+    return [(folder / name).read_text(encoding="utf-8") for name in names]
+
+
+def _policy(scripts: Iterable[str]) -> str:
+    """Return the Content Security Policy: these scripts run, and nothing is ever loaded."""
+    digests = (
+        base64.b64encode(sha256(script.encode()).digest()).decode()
+        for script in scripts
+    )
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
