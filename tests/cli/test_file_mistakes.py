@@ -32,8 +32,8 @@ NAMES = {
     f"{S} out.jsonl {J} --summary new/s.json": "mkdir -p new",
     "select scored.jsonl out.csv --where live": "out.csv: no .csv file is written",
     "select scored.jsonl new/ --where live": "new/: is a directory",
-    "report scored.jsonl -o report.pdf": "a report is a local file whose name ends in .html",
-    "report scored.jsonl -o folder": "a report is a local file whose name ends in .html",
+    "report scored.jsonl -o report.pdf": "a report is a local file; end its name in .html",
+    "report scored.jsonl -o folder": "a report is a local file; end its name in .html",
     "render in.jsonl requests.json": "requests.json: no .json file is written; name it requests.jsonl",
     "render in.jsonl new/": "new/: is a directory",
 }
