@@ -89,9 +89,7 @@ def _filled(template: str, values: Mapping[str, object], names: Names) -> str:
 
 def _in_python(field: str, value: str) -> str:
     """Return an option as Python names it, e.g. `max_cost=5`; a word in capitals stands for a value."""
-    name = {"param": "params", "order_by_outcome": "by_outcome"}.get(
-        field, field.strip("_")
-    )
+    name = "params" if field == "param" else field.strip("_")
     if not value:
         return name
     if value == "yes" or (field, value) == ("ledger", "none"):

@@ -889,6 +889,17 @@ def readable_text(text: str) -> str:
     return text
 
 
+def readable(value: Any) -> Any:
+    """Replace lone surrogates, and integers beyond 64 bits, which not every JSON reader takes."""
+    if isinstance(value, str):
+        return readable_text(value)
+    if isinstance(value, int):  # as JavaScript reads it anyway
+        return value if abs(value) < 1 << 63 else float(value)
+    if isinstance(value, dict):
+        return {readable_text(name): readable(item) for name, item in value.items()}
+    return [*map(readable, value)] if isinstance(value, list | tuple) else value
+
+
 def parse_foreign(data: bytes) -> Any:
     """Parse JSON of a judge's; a lone surrogate becomes U+FFFD. JSONDecodeError as orjson raises it."""
     try:

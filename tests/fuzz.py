@@ -31,7 +31,7 @@ from typing import Any
 
 import anyio
 
-from ruler_cli.cli.messages import safe
+from ruler_cli.cli.safe_text import safe
 from ruler_cli.errors import RulerError, UnreadableError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.runs.file import score

@@ -32,7 +32,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.progress import Problems, UnlikeGroups
 from ruler_cli.cli.report_sentences import given, pair_counts
-from ruler_cli.cli.scored_files import head_of, open_files, print_json, print_warnings
+from ruler_cli.cli.scored_files import head_of, open_files, print_facts, print_warnings
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, shorten
 from ruler_cli.errors import Sentence, UsageError
@@ -112,7 +112,7 @@ def _run(options: Options, source: str, second: str | None) -> int:
     agreement["labels"]["path"] = options.labels
     page = {"inputs": [_input(file) for file in files], **agreement}
     if options.as_json:
-        print_json(page, problems)
+        print_facts(page, problems)
     elif len(files) == 2:
         from ruler_cli.cli import report_compare
 

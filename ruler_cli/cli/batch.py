@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -15,7 +14,7 @@ from ruler_cli.cli.command import ledger_command, run_command, score_command
 from ruler_cli.cli.figures import print_figures
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.ledger import required_ledger_path
-from ruler_cli.cli.messages import command_words, one_line, print_note, safe_value
+from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.cli.notes import print_file_note
 from ruler_cli.cli.options import (
     Adaptive,
@@ -55,6 +54,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import NOT_RENDERED
+from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.signals import run_cancellable
 from ruler_cli.cli.units import counts, iso, rounded, size
 from ruler_cli.errors import UsageError
@@ -201,8 +201,8 @@ def _status(options: Options) -> int:
         lambda batches: batches.status(*states), path, options, list[BatchStatus]()
     )
     if options.as_json:
-        facts = safe_value([_facts(each) for each in batches])
-        typer.echo(json.dumps({"version": 1, "ledger": str(path), "batches": facts}))
+        facts = [_facts(each) for each in batches]
+        print_json({"version": 1, "ledger": str(path), "batches": facts})
     else:
         _print_all(batches)
     if any(each.remote and each.remote.state != "running" for each in batches):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from contextlib import closing
 
-import orjson
 import typer
 
 from ruler_cli.cli.command import run_command
-from ruler_cli.cli.messages import safe_value
 from ruler_cli.cli.options import (
     Adaptive,
     ApiBase,
@@ -42,6 +40,7 @@ from ruler_cli.cli.options import (
     ViaWay,
 )
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.safe_text import print_json
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import Options
@@ -107,8 +106,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
         on_problem = None if options.as_json else console.problem
         facts, words = check_facts(settings, options, on_problem)
     if options.as_json:
-        text = orjson.dumps(safe_value(facts), option=orjson.OPT_INDENT_2)
-        typer.echo(text)
+        print_json(facts)
     else:
         print_page({**facts, **words})
     return 2 if words["refused"] else 0 if facts["ready"] else 1

@@ -10,7 +10,7 @@ import typer
 
 from ruler_cli.cli.check_facts import OWN_PATH, Facts
 from ruler_cli.cli.figures import Row, number_of, rows
-from ruler_cli.cli.messages import one_line, visible
+from ruler_cli.cli.safe_text import one_line, visible
 from ruler_cli.cli.units import rounded, wrap
 from ruler_cli.runs.estimate import Range
 

@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from ruler_cli.cli.command import options_of, warn_of_variables
-from ruler_cli.cli.messages import hide_keys, one_line, report_errors
+from ruler_cli.cli.messages import hide_keys, report_errors
 from ruler_cli.cli.options import AsJson, Config
+from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
@@ -73,7 +74,8 @@ def command(
         with named_sources(options.origins):
             facts = _facts(name, found, options)
             if as_json or given != [*(words or ())]:
-                typer.echo(hide_keys(json.dumps(facts, indent=2, default=str)))
+                text = hide_keys(json.dumps(facts, default=str))
+                print_json(json.loads(text))
             else:
                 lines = map(hide_keys, _page(facts))
                 typer.echo("\n".join(map(one_line, lines)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from ruler_cli.cli.messages import parse_key, printable_key
+from ruler_cli.cli.safe_text import parse_key, printable_key
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.suggestions import nearest
 

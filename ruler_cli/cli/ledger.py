@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,8 +12,9 @@ import typer
 from ruler_cli.cli.command import run_command
 from ruler_cli.cli.figures import rows
 from ruler_cli.cli.help import SectionedCommand
-from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
+from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import AsJson, Config, JudgeModel, OlderThan, OneLedger, Yes
+from ruler_cli.cli.safe_text import one_line, print_json, safe
 from ruler_cli.cli.units import columns, count, iso, size
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.models import ledger_path
@@ -103,8 +103,10 @@ def _stats(options: Options) -> int:
         "rows": totals.rows,
         "models": list(map(_model_facts, totals.models)),
     }
-    text = json.dumps(facts) if options.as_json else "\n".join(_stats_table(facts))
-    typer.echo(text)
+    if options.as_json:
+        print_json(facts)
+    else:
+        typer.echo("\n".join(map(one_line, _stats_table(facts))))
     return 0
 
 
@@ -128,8 +130,7 @@ def _stats_table(facts: Mapping[str, Any]) -> Iterator[str]:
     for model in facts["models"]:
         cost = model["cost_usd"]
         price = "price unknown" if cost is None else f"${cost:.2f} at list price"
-        name = one_line(model["model"])
-        lines += rows(_MODEL, {**model, "model": name, "price": price})
+        lines += rows(_MODEL, {**model, "price": price})
     yield from columns(lines)
     if not facts["models"]:
         yield "it is empty"
@@ -221,28 +222,28 @@ def _import(options: Options, replies: list[str]) -> int:
         model = str(options.file.judges[model]["model"])
     with Ledger(file) as opened:
         result = import_rows(opened, rows_of(names), model)
-    facts = safe_value(
-        {
-            "ledger": str(file),
-            "rows": result.rows,
-            "new": result.new,
-            "known": result.known,
-            "failed_for_good": sum(result.failed.values()),
-            "failed": result.failed,
-            "again": sum(result.again.values()),
-            "again_by_reason": result.again,
-            "foreign": result.foreign,
-            "unreadable": result.unreadable,
-            "odd": [
-                {"where": row.where, "line": row.number, "reason": row.reason}
-                for row in result.rejected
-            ],
-        }
-    )
+    facts = {
+        "ledger": str(file),
+        "rows": result.rows,
+        "new": result.new,
+        "known": result.known,
+        "failed_for_good": sum(result.failed.values()),
+        "failed": result.failed,
+        "again": sum(result.again.values()),
+        "again_by_reason": result.again,
+        "foreign": result.foreign,
+        "unreadable": result.unreadable,
+        "odd": [
+            {"where": row.where, "line": row.number, "reason": row.reason}
+            for row in result.rejected
+        ],
+    }
     _print_problems(result)
     figures = {**facts, "files": len(names)}
-    table = "\n".join(columns([*rows(_IMPORT, figures)]))
-    typer.echo(json.dumps(facts) if options.as_json else table)
+    if options.as_json:
+        print_json(facts)
+    else:
+        typer.echo("\n".join(map(one_line, columns([*rows(_IMPORT, figures)]))))
     return 0 if result.complete else 1
 
 

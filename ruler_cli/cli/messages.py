@@ -7,34 +7,21 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any
 
 import typer
 
+from ruler_cli.cli.safe_text import one_line
 from ruler_cli.cli.units import wrap
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError, named
 from ruler_cli.settings.keys import secrets_among, without_keys
 from ruler_cli.settings.names import ALIASES, NAMES
 
-UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-"""Characters that could move a terminal's cursor, change its colour or turn its text around."""
-UNSEEN = re.compile(
-    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
-    "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
-)
-"""Characters without a width of their own on a terminal, e.g. joiners and variation selectors."""
-_ESCAPED = re.compile(
-    r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4}))"
-)
 _PREFIX = "ruler: "
 _LEAST = 20
 """Columns of the narrowest row of a sentence."""
@@ -181,65 +168,3 @@ def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
             f"{file}{error.strerror or error}{hint if error.errno == errno.ENOSPC else ''}"
         )
         raise typer.Exit(exit_code_of(error)) from None
-
-
-def safe(text: str) -> str:
-    """Return text with characters of UNSAFE as escapes."""
-    return UNSAFE.sub(lambda c: escape(c[0]), text)
-
-
-def one_line(text: str) -> str:
-    """Return text with characters of UNSAFE, line breaks and tabs as escapes."""
-    return safe(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def visible(text: str) -> str:
-    """Return text with characters of UNSAFE and UNSEEN as escapes; line breaks and tabs stay."""
-    return UNSEEN.sub(lambda c: escape(c[0]), safe(text))
-
-
-def escape(character: str) -> str:
-    """Return a character as `\\xHH`, `\\uHHHH` or `\\UHHHHHHHH`, as a shell reads it."""
-    code = ord(character)
-    return (
-        f"\\x{code:02x}"
-        if code < 128
-        else f"\\u{code:04x}"
-        if code < 65536
-        else f"\\U{code:08x}"
-    )
-
-
-def printable_key(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
-    """Return a group's key as it is printed, and as `--group` takes it back; no two keys look alike.
-
-    A key with a character that is unseen, or that the terminal does not have by `has`, becomes `$'…'`,
-    which bash, zsh and ksh turn back into the key.
-    """
-
-    def plain(text: str) -> bool:
-        return text.isprintable() and visible(text) == text and has(text)
-
-    if key and plain(key) and key == key.strip() and not key.startswith("$'"):
-        return key
-    return (
-        "$'"
-        + "".join(c if plain(c) and c not in "\\'" else escape(c) for c in key)
-        + "'"
-    )
-
-
-def parse_key(text: str) -> str:
-    """Return the key of a text of `printable_key`; text that is not `$'…'` is the key itself."""
-    if len(text) < 3 or not (text.startswith("$'") and text.endswith("'")):
-        return text
-    return _ESCAPED.sub(lambda c: chr(int(c[1] or c[2] or c[3], 16)), text[2:-1])
-
-
-def safe_value(value: Any) -> Any:
-    """Return a JSON value with `safe` applied to its texts and keys."""
-    if isinstance(value, dict):
-        return {safe_value(key): safe_value(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [safe_value(item) for item in value]
-    return safe(value) if isinstance(value, str) else value

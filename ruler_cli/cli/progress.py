@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from ruler_cli.cli.messages import (
     command_words,
     hide_keys,
-    one_line,
     print_note,
     print_stderr,
     print_wrapped,
     stderr_columns,
 )
+from ruler_cli.cli.safe_text import one_line
 from ruler_cli.cli.units import cells, count, rounded, short
 from ruler_cli.files.location import Location
 from ruler_cli.types import (

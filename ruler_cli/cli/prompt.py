@@ -10,7 +10,7 @@ import typer
 
 from ruler_cli.cli.command import run_command
 from ruler_cli.cli.group_keys import KeySearch, unknown_group
-from ruler_cli.cli.messages import print_note, safe
+from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     ApiBase,
     Config,
@@ -34,6 +34,7 @@ from ruler_cli.cli.options import (
     Window,
 )
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.safe_text import safe
 from ruler_cli.cli.units import count
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.files.location import Location

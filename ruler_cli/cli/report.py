@@ -32,7 +32,7 @@ from ruler_cli.cli.options import (
     Second,
 )
 from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
-from ruler_cli.cli.scored_files import head_of, open_files, print_json, print_warnings
+from ruler_cli.cli.scored_files import head_of, open_files, print_facts, print_warnings
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
@@ -165,7 +165,7 @@ def _show(
         if options.open_page:
             report_page.open_page(written.target, search.fragment)
     elif options.as_json:
-        print_json(reading.as_json(heads, figures), problems)
+        print_facts(reading.as_json(heads, figures), problems)
     else:
         view.show(heads, figures, reading, Terminal())
         sys.stdout.flush()
@@ -202,7 +202,7 @@ def _show_groups(sources: list[str], options: Options, problems: Problems) -> No
         page = {"files": heads} if first.other else heads[0]
         page |= {"ordinal": first.number, "same_key": len(shown) + more - 1}
         text = text_json(first.kept, first.one, first.other)
-        print_json(page | {"group": first.as_json() | text}, problems)
+        print_facts(page | {"group": first.as_json() | text}, problems)
         return
     terminal = Terminal()
     with paged(terminal):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ruler_cli.cli.messages import UNSAFE, UNSEEN, command_words, print_note
+from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.cli.progress import Problems
+from ruler_cli.cli.safe_text import print_json
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import scored_input
@@ -50,16 +48,7 @@ def head_of(file: ScoredFile) -> dict[str, Any]:
     return {"source": Location(file.source).public, "found": file.input.found()}
 
 
-def print_json(page: dict[str, Any], problems: Problems) -> None:
-    """Print one JSON object, with escapes for all that a terminal cannot show."""
-    import orjson
-
-    from ruler_cli.results.report.page import readable
-
-    page = {"version": 1} | page
-    page |= {"problems": problems.number, "first_problems": problems.first}
-    text = orjson.dumps(readable(page), option=orjson.OPT_INDENT_2).decode()
-    # only a string of JSON can hold such a character, and there this is its escape
-    for pattern in (UNSAFE, UNSEEN):
-        text = pattern.sub(lambda c: json.dumps(c[0])[1:-1], text)
-    typer.echo(text.encode())
+def print_facts(page: dict[str, Any], problems: Problems) -> None:
+    """Print one JSON object: a page, and what could not be read."""
+    counts = {"problems": problems.number, "first_problems": problems.first}
+    print_json({"version": 1} | page | counts)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, cast
 
-from ruler_cli.cli.messages import escape, printable_key, visible
+from ruler_cli.cli.safe_text import escape, printable_key, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -106,7 +106,7 @@ class Terminal:
         return styled
 
     def key(self, key: str) -> str:
-        """Return a group's key in characters that stdout has; see `messages.printable_key`."""
+        """Return a group's key in characters that stdout has; see `safe_text.printable_key`."""
         return printable_key(key, self._has)
 
     def show(self, *parts: RenderableType) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.cli.command import command_line, ledger_command, score_command
-from ruler_cli.cli.messages import parse_key, printable_key
+from ruler_cli.cli.safe_text import parse_key, printable_key
 from ruler_cli.settings.load import read_options
 from ruler_cli.settings.options import FIELDS
 from tests.on_terminal import RAW

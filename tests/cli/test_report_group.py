@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli.messages import printable_key
+from ruler_cli.cli.safe_text import printable_key
 from ruler_cli.results.group_text import page_key
 from tests.cli.scored import HOSTILE, hostile, scored
 from tests.conftest import Ruler, rollout, write

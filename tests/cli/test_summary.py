@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from ruler_cli.cli.messages import safe
+from ruler_cli.cli.safe_text import safe
 from ruler_cli.cli.summary import figure_lines, summary_lines
 from ruler_cli.types import (
     BatchFigures,

@@ -40,7 +40,7 @@ from ruler_cli.results.group_text import (
 )
 from ruler_cli.results.highlights import Best, RunGroup, reasons
 from ruler_cli.results.scored_groups import ScoredGroup
-from ruler_cli.types import Group, readable_text
+from ruler_cli.types import Group, readable
 
 MOST_GROUPS = 10_000
 """Rows of the table, unless the user says otherwise."""
@@ -80,17 +80,6 @@ def as_json(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError:  # a lone surrogate, a huge integer
         return orjson.dumps(readable(value))
-
-
-def readable(value: Any) -> Any:
-    """Replace lone surrogates, and integers beyond 64 bits, which not every JSON reader takes."""
-    if isinstance(value, str):
-        return readable_text(value)
-    if isinstance(value, int):  # as JavaScript reads it anyway
-        return value if abs(value) < 1 << 63 else float(value)
-    if isinstance(value, dict):
-        return {readable_text(name): readable(item) for name, item in value.items()}
-    return [*map(readable, value)] if isinstance(value, list | tuple) else value
 
 
 def shorter(text: str, most: int) -> str:
