@@ -10,14 +10,14 @@ import asyncio
 import queue
 import threading
 import weakref
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, Self, TypeVar
 
 import anyio
-import anyio.lowlevel
-from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 from ruler_cli.errors import RulerError, UsageError
 
@@ -28,8 +28,9 @@ def running_loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
     except RuntimeError:
         raise UsageError(
-            "no event loop of asyncio runs in this thread; open the Scorer as `with Scorer(settings) as "
-            "scorer`, and call `scorer.score_all(groups)`, under trio in a thread: trio.to_thread.run_sync"
+            "no asyncio event loop runs in this thread",
+            "use `with Scorer(settings) as scorer` and `scorer.score_all(groups)`; under trio call that with "
+            "trio.to_thread.run_sync",
         ) from None
 
 
@@ -46,7 +47,7 @@ class StopSignal:
         self.outages, self.on_stop = outages, on_stop
         self._loop = running_loop()
         self.reason: RulerError | None = None
-        self.event = anyio.Event()
+        self.event = asyncio.Event()
         self._thread = threading.get_ident()
 
     def stop(self, reason: RulerError) -> None:
@@ -61,13 +62,28 @@ class StopSignal:
 
     def go_on(self) -> None:
         """Forget the reason: calls are sent again."""
-        self.reason, self.event = None, anyio.Event()
+        self.reason = None
+        self.event.clear()
+
+    async def before(self, work: Awaitable[T]) -> asyncio.Future[T]:
+        """Return the work as a future once it is done, or once the run is told to stop."""
+        future = asyncio.ensure_future(work)
+        stopped = asyncio.ensure_future(self.event.wait())
+        try:
+            await asyncio.wait((future, stopped), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        finally:
+            stopped.cancel()
+        return future
 
     def _set(self) -> None:
         self.event.set()
         self.on_stop()
 
 
+T = TypeVar("T")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -86,67 +102,133 @@ class Bounds:
     ready: int = 500
 
 
-@dataclass(slots=True)
-class _Task(Generic[Item, Result]):
-    item: Item
-    size: int
-    done: anyio.Event = field(default_factory=anyio.Event)
-    result: list[Result] = field(default_factory=list)
+class Engine(Generic[Item, Result]):
+    """An iterator over items and their results, in the order in which the items are pulled.
+
+    It pulls items until None and works on them concurrently, while it is open as an async context. It is no
+    generator: a loop that ends closes all generators at once, also one that another still uses.
+    """
+
+    def __init__(
+        self,
+        pull: Callable[[], Awaitable[Item | None]],
+        work: Callable[[Item], Coroutine[Any, Any, Result]],
+        size: Callable[[Item], int],
+        demand: Callable[[], Awaitable[None]],
+        bounds: Bounds = Bounds(),
+        at_end: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`demand` returns when one more should be pulled; `at_end` is called once no more will be."""
+        self._pull, self._work, self._size = pull, work, size
+        self._demand, self._bounds, self._at_end = demand, bounds, at_end
+        self._held = deque[tuple[Item, int, asyncio.Task[Result]]]()
+        self._bytes = 0
+        self._pulling = self._taking = self._last = False
+        self._more, self._less = asyncio.Event(), asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._producer = asyncio.create_task(self._produce())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await end_tasks(self._producer, *[task for _, _, task in self._held])
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> tuple[Item, Result]:
+        if self._taking:
+            self._bytes -= self._held.popleft()[1]
+            self._taking = False
+            self._less.set()
+        while not self._held:
+            if self._producer.done():
+                self._producer.result()
+                raise StopAsyncIteration
+            self._more.clear()
+            await self._more.wait()
+        item, _, task = self._held[0]
+        result = await task
+        self._taking = True
+        return item, result
+
+    def last(self) -> None:
+        """Pull no further item, also if a pull waits; the others are worked on to their end."""
+        self._last = True
+        if self._pulling:
+            self._producer.cancel()
+
+    async def _produce(self) -> None:
+        try:
+            while not self._last and (item := await self._next()) is not None:
+                size = self._size(item)
+                while self._full(size):
+                    await self._next_taken()
+                if self._too_many_ready:  # work goes on at the pace of their taker
+                    await self._next_taken()
+                task = asyncio.create_task(self._work(item))
+                self._held.append((item, size, task))
+                self._bytes += size
+                self._more.set()
+                await asyncio.sleep(0)  # its requests wait before demand is looked at
+                await self._demand()
+        finally:
+            self._at_end()
+            # the task is done in the next turn of the loop
+            asyncio.get_running_loop().call_soon(self._more.set)
+
+    async def _next(self) -> Item | None:
+        self._pulling = True
+        try:
+            return await self._pull()
+        except asyncio.CancelledError:
+            if not self._last:
+                raise
+            return None
+        finally:
+            self._pulling = False
+
+    def _full(self, size: int) -> bool:
+        held, bounds = self._held, self._bounds
+        full = len(held) >= bounds.items or self._bytes + size > bounds.size
+        return full and bool(held)
+
+    @property
+    def _too_many_ready(self) -> bool:
+        """Tell if many results wait for their taker.
+
+        While the first of them is still worked on none can be taken, and there may be more.
+        """
+        most = self._bounds.ready
+        if not self._taking or len(self._held) <= most:
+            return False
+        return sum(task.done() for _, _, task in self._held) > most
+
+    async def _next_taken(self) -> None:
+        self._less.clear()
+        await self._less.wait()
 
 
 async def run(
     pull: Callable[[], Awaitable[Item | None]],
-    work: Callable[[Item], Awaitable[Result]],
+    work: Callable[[Item], Coroutine[Any, Any, Result]],
     deliver: Callable[[Item, Result], Awaitable[None]],
     size: Callable[[Item], int],
     demand: Callable[[], Awaitable[None]],
     bounds: Bounds = Bounds(),
 ) -> None:
-    """Pull items until None, work on them concurrently, deliver results in the order pulled.
+    """Deliver the result of each item, as an `Engine` does."""
+    async with Engine(pull, work, size, demand, bounds) as engine:
+        async for item, result in engine:
+            await deliver(item, result)
 
-    `demand` returns when one more should be pulled.  An exception of any of them ends everything and
-    comes out as itself.
-    """
-    held, line = ByteLimit(bounds.size), _Ready(bounds.ready)
-    newest: list[Coroutine[Any, Any, None]] = []
-    send, receive = anyio.create_memory_object_stream[_Task[Item, Result]](bounds.items)
 
-    async def one(task: _Task[Item, Result]) -> None:
-        task.result.append(await work(task.item))
-        task.done.set()
-        line.number += 1
-
-    async def produce(out: ObjectSendStream[_Task[Item, Result]]) -> None:
-        async with out:
-            while (item := await pull()) is not None:
-                task = _Task[Item, Result](item, size(item))
-                await held.enter(task.size)
-                await out.send(task)
-                newest[:] = [
-                    one(task)
-                ]  # made here, so that `_closed` can close it if it never begins
-                tasks.start_soon(newest.__getitem__, 0)
-                await (
-                    anyio.lowlevel.checkpoint()
-                )  # its requests wait before demand is looked at
-                await demand()
-                await line.short()
-
-    async def consume(pending: ObjectReceiveStream[_Task[Item, Result]]) -> None:
-        async with pending:
-            async for task in pending:
-                await task.done.wait()
-                with line.taking():
-                    await deliver(task.item, task.result.pop())
-                held.leave(task.size)
-
-    try:
-        with _closed(newest):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(produce, send)
-                tasks.start_soon(consume, receive)
-    except BaseExceptionGroup as group:
-        raise first_of(group) from None
+async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks, and wait for their end, whatever ends the one that waits; their errors are dropped."""
+    for task in tasks:
+        task.cancel()
+    with anyio.CancelScope(shield=True):
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class ByteLimit:
@@ -154,15 +236,13 @@ class ByteLimit:
 
     def __init__(self, limit: int) -> None:
         """At most `limit` bytes, or one thing that is larger."""
-        self._limit = limit
-        self._held = 0
-        self._left = anyio.Event()
+        self._limit, self._held = limit, 0
+        self._left = asyncio.Event()
 
     async def enter(self, size: int) -> None:
         """Wait until there is room for so much, and take it."""
         while self._held and self._held + size > self._limit:
-            if self._left.is_set():  # one event for all who wait
-                self._left = anyio.Event()
+            self._left.clear()
             await self._left.wait()
         self._held += size
 
@@ -172,50 +252,17 @@ class ByteLimit:
         self._left.set()
 
 
-class _Ready:
-    """Counts results that are ready; if they are too many, work goes on at the pace of their taker.
-
-    While the first of them is still worked on none can be taken, and there may be more.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._taking, self._left = limit, False, anyio.Event()
-        self.number = 0
-
-    @contextmanager
-    def taking(self) -> Iterator[None]:
-        self._taking = True
-        yield
-        self._taking = False
-        self.number -= 1
-        self._left.set()
-
-    async def short(self) -> None:
-        while self._taking and self.number > self._limit:
-            self._left = anyio.Event()
-            await self._left.wait()
-
-
-@contextmanager
-def _closed(coroutines: Sequence[Coroutine[Any, Any, None]]) -> Iterator[None]:
-    """Close the coroutines of tasks at their end: a loop that ends cancels some before they begin."""
-    try:
-        yield
-    finally:
-        for coroutine in coroutines:
-            coroutine.close()
-
-
 async def together(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Run all of it at once; one alone needs no task."""
+    """Run all of it at once; one alone needs no task. The first error ends the others."""
     if len(work) == 1:
         await work[0]()
-    elif work:
-        coroutines = [one() for one in work]
-        with _closed(coroutines):
-            async with anyio.create_task_group() as tasks:
-                for i in range(len(work)):
-                    tasks.start_soon(coroutines.__getitem__, i)
+        return
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for one in work:
+                tasks.create_task(one())
+    except BaseExceptionGroup as group:
+        raise first_of(group) from None
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -226,20 +273,15 @@ def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-T = TypeVar("T")
-
-
 async def run_beside(
     companion: Callable[[], Coroutine[Any, Any, None]], work: Callable[[], Awaitable[T]]
 ) -> T:
     """Run `work` beside a companion; the end of `work` cancels it, an error that it raises cancels `work`."""
-    beside = [companion()]
     try:
-        with _closed(beside):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(beside.__getitem__, 0)
-                result = await work()
-                tasks.cancel_scope.cancel()
+        async with asyncio.TaskGroup() as tasks:
+            beside = tasks.create_task(companion())
+            result = await work()
+            beside.cancel()
     except BaseExceptionGroup as group:
         raise first_of(group) from None
     return result
@@ -259,39 +301,31 @@ def threaded(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
     asked: queue.SimpleQueue[asyncio.Future[T | None] | None] = queue.SimpleQueue()
 
     def read() -> None:
-        while (waiting := asked.get()) is not None:
-            loop = waiting.get_loop()
+        while (future := asked.get()) is not None:
+            settle: Callable[[], None]
             try:
-                item = next(items, None)
+                settle = partial(future.set_result, next(items, None))
             except BaseException as error:  # noqa: BLE001 - handed to the task that waits
-                _hand_over(loop, waiting.set_exception, error)
-                return
-            _hand_over(loop, waiting.set_result, item)
-            if item is None:
-                return
-
-    def _hand_over(
-        loop: asyncio.AbstractEventLoop, settle: Callable[..., None], value: object
-    ) -> None:
-        def settle_unless_gone() -> None:
-            if not getattr(settle, "__self__").done():  # noqa: B009 - a bound method's future
-                settle(value)
-
-        try:
-            loop.call_soon_threadsafe(settle_unless_gone)
-        except RuntimeError:
-            return  # the run has stopped
+                settle = partial(future.set_exception, error)
+            with suppress(RuntimeError):  # the run has stopped
+                future.get_loop().call_soon_threadsafe(_settle, future, settle)
 
     threading.Thread(target=read, name="ruler-input", daemon=True).start()
 
     async def pull() -> T | None:
-        waiting: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
-        asked.put(waiting)
-        return await waiting
+        future: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+        asked.put(future)
+        return await future
 
     # a run that stops before the end asks no more: the thread and what it reads are let go then
     weakref.finalize(pull, asked.put, None).atexit = False
     return pull
+
+
+def _settle(future: asyncio.Future[Any], settle: Callable[[], None]) -> None:
+    """Settle a future unless the one that waited is gone."""
+    if not future.done():
+        settle()
 
 
 async def in_thread(work: Callable[[], T]) -> T:

@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import anyio
-
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.cooldown import Breaker, Cooldown
@@ -61,8 +59,8 @@ class _Waiting:
 
     ticket: int
     number: int
-    moved: asyncio.Event | None = field(default=None, compare=False)
-    error: CallError | None = field(default=None, compare=False)
+    request: Request = field(compare=False)
+    answer: asyncio.Future[Permit | CallError] = field(compare=False)
 
 
 class Gate:
@@ -85,7 +83,8 @@ class Gate:
         self.requests, self.tokens = requests or Window(), tokens or Window()
         self.budget, self.estimates = budget or Budget(), estimates or Estimates()
         self.budget.watchers.append(self.nudge)
-        self.time = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
+        self.time = self._loop.time
         self.breaker = breaker or Breaker(self.time())
         self.in_flight = 0
         self._cost = cost
@@ -97,6 +96,8 @@ class Gate:
         self.retries: list[float] = []
         """Times at which calls that failed are tried again; they hold no permit."""
         self._queue: list[_Waiting] = []
+        self._nudged = False
+        self._timer: asyncio.TimerHandle | None = None
         self._numbers, self._sent = itertools.count(), itertools.count()
         self._probe: Permit | None = None
         self._replies = self._latest = 0
@@ -104,30 +105,22 @@ class Gate:
 
     async def enter(self, ticket: int, request: Request) -> Permit | CallError:
         """Wait for a permit. Return a CallError if no call may go any more."""
-        if not self._queue and not self._wait(request) and not self._closed():
-            return self._take(request)
-        waiting = _Waiting(ticket, next(self._numbers))
+        if not self._queue and (at_once := self._answer(request)):
+            return at_once
+        answer: asyncio.Future[Permit | CallError] = self._loop.create_future()
+        waiting = _Waiting(ticket, next(self._numbers), request, answer)
         heapq.heappush(self._queue, waiting)
+        self.nudge()
         try:
-            while True:
-                wait = self._wait(request) if self._queue[0] is waiting else math.inf
-                if closed := waiting.error or self._closed():
-                    return closed
-                if not wait:
-                    return self._take(request)
-                waiting.moved = asyncio.Event()
-                if wait == math.inf:
-                    await waiting.moved.wait()
-                else:
-                    with anyio.move_on_after(wait):
-                        await waiting.moved.wait()
-        finally:
-            if self._queue[0] is waiting:
-                heapq.heappop(self._queue)
-            else:
+            return await answer
+        except asyncio.CancelledError:
+            if waiting in self._queue:
                 self._queue.remove(waiting)
                 heapq.heapify(self._queue)
-            self.nudge()
+                self.nudge()
+            elif isinstance(permit := answer.result(), Permit):
+                self.leave(permit, None, billed=False)
+            raise
 
     def enter_at_once(self, request: Request) -> Permit | None:
         """Return a permit if no call waits, the judge is not down and all limits allow one now, else None."""
@@ -238,9 +231,9 @@ class Gate:
         error = CallError("transport", sentence, "group", billed=False)
         self.breaker.wait_anew()
         for waiting in self._queue:
-            waiting.error = error
-            if waiting.moved is not None:
-                waiting.moved.set()
+            if not waiting.answer.cancelled():
+                waiting.answer.set_result(error)
+        self._queue.clear()
         return error
 
     def report(self) -> None:
@@ -251,12 +244,33 @@ class Gate:
             self.on_change()
 
     def nudge(self) -> None:
-        """Have the head of the queue look again, and the whole queue if no call may go any more."""
-        for waiting in self._queue if self._closed() else self._queue[:1]:
-            if waiting.moved is not None:
-                waiting.moved.set()
+        """Have the queue looked at, once all that is known by now is noted."""
+        if not self._nudged:
+            self._nudged = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """Answer the calls of the queue in order, as far as all limits allow."""
+        self._nudged = False
+        while self._queue and not self._queue[0].answer.cancelled():
+            if (answer := self._answer(self._queue[0].request)) is None:
+                break
+            heapq.heappop(self._queue).answer.set_result(answer)
         if self.wants_more:
             self._demand.set()
+
+    def _answer(self, request: Request) -> Permit | CallError | None:
+        """Return a permit, an error if no call may go any more, or None if the call has to wait."""
+        wait = self._wait(request)
+        if closed := self._closed():
+            return closed
+        if not wait:
+            return self._take(request)
+        if wait < math.inf:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(wait, self.nudge)
+        return None
 
     @property
     def wants_more(self) -> bool:
@@ -269,8 +283,7 @@ class Gate:
     async def wait_for_demand(self) -> None:
         """Wait until more work should be brought."""
         while not self.wants_more:
-            if self._demand.is_set():  # one event for all who wait
-                self._demand = asyncio.Event()
+            self._demand.clear()
             await self._demand.wait()
 
     def status(self) -> Status:
@@ -363,7 +376,6 @@ class Gate:
             return True
         if not self.budget.open:
             self.budget.close(price)
-            self.nudge()
         return False
 
     def _take(self, request: Request) -> Permit:

@@ -11,6 +11,7 @@ from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging import panel as module
 from ruler_cli.judging.panel import open_caller
 from ruler_cli.ledger.database import open_files
+from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Permit
 from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit
@@ -103,16 +104,20 @@ def test_windows() -> None:
 def test_money() -> None:
     """The budget counts by the price of the judge; without a price it counts nothing."""
     for price, spent in ((PRICE, 1e-3 + 2e-3), (None, 0.0)):
-        caller = made(PoolSettings(max_cost=5.0), price=price)
 
-        async def one(caller: Caller = caller) -> None:
+        async def one(price: Price | None = price) -> Budget:
+            resolved = ResolvedJudge(World(), price, None)
+            caller = open_caller(
+                resolved, JudgeSettings(), PoolSettings(max_cost=5.0), StopSignal()
+            )
             permit = await caller.gate.enter(0, ASKED)
             assert isinstance(permit, Permit)
             caller.gate.leave(permit, Usage(1000, 200, 0, 1))
+            return caller.gate.budget
 
-        virtually(one)
-        assert caller.gate.budget.cap == 5.0
-        assert caller.gate.budget.spent == pytest.approx(spent)
+        budget = virtually(one)
+        assert budget.cap == 5.0
+        assert budget.spent == pytest.approx(spent)
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
