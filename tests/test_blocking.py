@@ -172,7 +172,7 @@ def test_without_asyncio() -> None:
     ]
     for one in awaited:
         with pytest.raises(
-            UsageError, match=r"`scorer.score_all\(groups\)`, under trio in a thread"
+            UsageError, match=r"`scorer.score_all\(groups\)`; under trio"
         ):
             one.send(None)
 

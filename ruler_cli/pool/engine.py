@@ -102,6 +102,9 @@ class Bounds:
     ready: int = 500
 
 
+BOUNDS = Bounds()
+
+
 class Engine(Generic[Item, Result]):
     """An iterator over items and their results, in the order in which the items are pulled.
 
@@ -115,7 +118,7 @@ class Engine(Generic[Item, Result]):
         work: Callable[[Item], Coroutine[Any, Any, Result]],
         size: Callable[[Item], int],
         demand: Callable[[], Awaitable[None]],
-        bounds: Bounds = Bounds(),
+        bounds: Bounds = BOUNDS,
         at_end: Callable[[], object] = lambda: None,
     ) -> None:
         """`demand` returns when one more should be pulled; `at_end` is called once no more will be."""
@@ -155,7 +158,7 @@ class Engine(Generic[Item, Result]):
     def last(self) -> None:
         """Pull no further item, also if a pull waits; the others are worked on to their end."""
         self._last = True
-        if self._pulling:
+        if self._pulling and asyncio.current_task() is not self._producer:
             self._producer.cancel()
 
     async def _produce(self) -> None:
@@ -215,7 +218,7 @@ async def run(
     deliver: Callable[[Item, Result], Awaitable[None]],
     size: Callable[[Item], int],
     demand: Callable[[], Awaitable[None]],
-    bounds: Bounds = Bounds(),
+    bounds: Bounds = BOUNDS,
 ) -> None:
     """Deliver the result of each item, as an `Engine` does."""
     async with Engine(pull, work, size, demand, bounds) as engine:

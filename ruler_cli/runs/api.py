@@ -21,7 +21,7 @@ from ruler_cli.errors import (
 from ruler_cli.runs.file import score
 from ruler_cli.runs.object_groups import GroupWithScores, JudgedGroup, read_group
 from ruler_cli.runs.object_values import G
-from ruler_cli.runs.open_scorer import Groups, GroupStream
+from ruler_cli.runs.open_scorer import Groups, ScoredGroups
 from ruler_cli.runs.scorer import Log, Scorer, guarded
 from ruler_cli.settings.models import (
     AskSettings,
@@ -78,7 +78,7 @@ async def score_groups(
     """
     async with (
         Scorer(settings, observer=observer) as scorer,
-        GroupStream(scorer.opened, groups) as stream,
+        ScoredGroups(scorer.opened, groups) as stream,
     ):
         async for scored in stream:
             yield scored

@@ -7,15 +7,12 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from functools import partial
 
-import anyio
-
 from ruler_cli.errors import (
     InterruptedRun,
     NothingToCompare,
     ReaderGone,
     RulerError,
     Sentence,
-    TooManyFailures,
     UsageError,
 )
 from ruler_cli.files.location import Location
@@ -35,34 +32,26 @@ from ruler_cli.judges.resolve import (
     refuse_judge,
     resolve,
 )
-from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.pool.engine import StopSignal, first_of, in_thread, inline, run, threaded
-from ruler_cli.prompting.coverage import Coverage
+from ruler_cli.pool.engine import StopSignal, in_thread, inline, threaded
 from ruler_cli.prompting.layout import distinct_rollouts
-from ruler_cli.runs.batch_scores import BatchScores, RunStats
+from ruler_cli.runs.batch_scores import BatchScores
 from ruler_cli.runs.input import Input, open_input
-from ruler_cli.runs.result_writer import ResultWriter
+from ruler_cli.runs.result_writer import ResultSpool, ResultWriter
+from ruler_cli.runs.session import Due, GroupStream, ScoringSession
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import (
-    UNANSWERED,
     Group,
-    GroupError,
     GroupResult,
     Observer,
     Problem,
     Status,
     Summary,
-    WaitReports,
 )
 
-_TICK = 1.0
-_POLL = 0.05
 _HELD_GROUPS, _HELD_BYTES = 20, 64 << 20
 """Groups of a pipe with nothing to compare, and bytes of them, that are held before the first is sent."""
-_READER = 5.0
-"""Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +86,9 @@ async def score(
         # before the input: a judge that is not there costs no wait
         async with AsyncExitStack() as judges:
             panel = await open_judges(settings, resolved, stop_signal, judges)
-            scores, coverage = (
-                BatchScores(settings, RunStats(settings.most_failures, panel)),
-                Coverage(),
-            )
-            writer = ResultWriter(settings, scores, panel, output, failed, observer)
-            on_reply = observer.replied if settings.debug else None
-            runner = JudgeRunner(settings, panel.judges, on_reply, coverage)
-            this = _Run(
-                settings, observer, panel, scores.stats, writer, runner, coverage
-            )
-            await this.all(inputs)
+            async with ScoringSession(settings, observer, panel) as session:
+                this = _FileRun(session, output, failed)
+                await this.all(inputs)
         failed.close()
         written = this.whole and (this.scored or not output.replaces)
         if written:
@@ -255,74 +236,65 @@ def with_outage(stopped: RulerError | None, status: Status) -> RulerError | None
     return InterruptedRun(stopped.signum, status.outage)
 
 
-class _Run:
-    """One run: the way of each group, until the end or until the run is told to stop."""
+class _FileRun:
+    """One run over a file: INPUT, the stream of its groups, and OUTPUT."""
 
     def __init__(
-        self,
-        settings: ScoreSettings,
-        observer: Observer,
-        panel: Panel,
-        stats: RunStats,
-        writer: ResultWriter,
-        runner: JudgeRunner,
-        coverage: Coverage,
+        self, session: ScoringSession, output: Output, failed: FailedFile
     ) -> None:
-        self._settings, self._observer, self._panel = settings, observer, panel
-        self._stats, self._writer, self._runner = stats, writer, runner
-        self._stop_signal, self._coverage = panel.stop_signal, coverage
-        self._waits = WaitReports(observer)
-        panel.watch(self._report_waits)
-        self._begun = self._stopped = self._reader_gone = False
+        self._session, self._settings = session, session.settings
+        self._scores = BatchScores(session.settings, session.stats)
+        self._writer = ResultWriter(session, self._scores, output, failed)
         self._input: Input | None = None
+        self._unfinished = False
 
     async def all(self, stack: ExitStack) -> None:
         """Read, judge and write every group, until the end or until the run is told to stop."""
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._drain, tasks.cancel_scope)
-                tasks.start_soon(self._tick)
-                # in a thread, because a pipe may be silent for long and the survey of a file be long
-                source = await in_thread(partial(self._open, stack))
-                self._begin(source)
-                if source.reader is not None:
-                    await self._judge_all(source)
-                tasks.cancel_scope.cancel()
-            if not self._reader_gone:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._watch_reader, tasks.cancel_scope)
-                    await self._writing(self._writer.write_rest)
-                    tasks.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            raise first_of(group) from None
+        # in a thread, because a pipe may be silent for long and the survey of a file be long
+        opening = in_thread(partial(self._open, stack))
+        opened = await self._session.stop_signal.before(opening)
+        if not opened.done():
+            opened.cancel()
+            return
+        source = self._input = opened.result()
+        source.report(
+            self._session.observer, alone=self._settings.ask.single == "score"
+        )
+        self._session.begin(source.total)
+        self._session.stop_if_too_many()
+        if source.reader is not None:
+            self._writer.begin(source, source.reader)
+            await self._write_all(source)
 
     @property
     def whole(self) -> bool:
         """Tell if OUTPUT holds all that it is to hold."""
-        return self._stop_signal.reason is None and not self._writer.unfinished
+        stopped = self._session.stop_signal.reason is not None
+        return not (stopped or self._unfinished or self._writer.unfinished)
 
     @property
     def scored(self) -> bool:
         """Tell if any group got a score; a shard to which no group fell is done, and its OUTPUT is empty."""
-        summary = self._stats.summary
+        summary = self._session.stats.summary
         return summary.scored > 0 or (
             self._settings.input.shard is not None and not summary.groups
         )
 
     def finish(self, *, written: bool) -> RunResult:
         """Return the counts of the whole run, and why it stopped before its end; `written`: OUTPUT is."""
-        self._writer.close()
-        summary, stopped = self._stats.summary, self._stop_signal.reason
-        stopped = stopped or self._stats.cap_reached(self._settings.pool.max_cost)
-        stopped = with_outage(stopped, self._panel.status())
-        summary = self._stats.finish(stopped)
+        session, observer = self._session, self._session.observer
+        stopped = session.stop_signal.reason or session.stats.cap_reached(
+            self._settings.pool.max_cost
+        )
+        stopped = with_outage(stopped, session.panel.status())
+        summary = session.stats.finish(stopped)
+        summary.figures = self._scores.figures()
         if self._input:
-            self._input.report(self._observer, end=True)
-        self._warn_of_coverage()
+            self._input.report(observer, end=True)
         name = self._writer.refuses_null if summary.groups else ""
         if name and summary.failed and self._settings.on_failure == "null":
             null = f"{name} itself reads no file in which a reward is null"
-            self._observer.warn(
+            observer.warn(
                 Sentence("{null}; {on_failure:drop} leaves them out", null=null)
             )
         return RunResult(summary, stopped, written)
@@ -333,7 +305,7 @@ class _Run:
             settings.input, stack, self._unreadable, write_as, draw=settings.draw
         )
         if error := nothing_to_compare(self._settings, source):
-            self._observer.note(source.found())
+            self._session.observer.note(source.found())
             raise error
         return source
 
@@ -346,128 +318,79 @@ class _Run:
                 Sentence("{lost} {why}", lost=lost, why=problem.reason), place=output
             )
         self._writer.unreadable(problem)
-        self._stop_if_too_many()
+        self._session.stop_if_too_many()
 
-    def _begin(self, source: Input) -> None:
-        self._input, total = source, source.total
-        source.report(self._observer, alone=self._settings.ask.single == "score")
-        self._stats.summary.total = total
-        self._observer.started(total)
-        if source.reader is not None:
-            self._writer.begin(source, source.reader)
-        self._begun = True
-        self._stop_if_too_many()
+    async def _write_all(self, source: Input) -> None:
+        """Judge and write every group; if writing fails the run stops."""
+        stop_signal = self._session.stop_signal
+        groups = held_groups(self._settings, source, self._session.observer)
+        pull = (threaded if source.waits else inline)(groups)
 
-    def _warn_of_coverage(self) -> None:
-        for sentence in self._coverage.report():
-            self._observer.warn(sentence)
-
-    async def _judge_all(self, source: Input) -> None:
-        groups = held_groups(self._settings, source, self._observer)
-        runner, pull = self._runner, (threaded if source.waits else inline)(groups)
-
-        async def next_group() -> GroupRun | None:
-            group = None
-            if self._stop_signal.reason is None:
-                try:
-                    group = await pull()
-                except (
-                    RulerError
-                ) as error:  # calls in flight are paid for and may finish
-                    self._stop_signal.stop(error)
-            if group is None:
-                runner.end()
+        async def next_group() -> Group | None:
+            try:
+                return await pull()
+            except RulerError as error:  # calls in flight are paid for and may finish
+                stop_signal.stop(error)
                 return None
-            return runner.start(group)
 
-        async def deliver(group_run: GroupRun, result: GroupResult) -> None:
-            if (
-                self._stopped
-            ):  # OUTPUT is whole up to here; the rest is for the run that resumes
-                self._stats.pay(result)
-            else:
-                await self._writing(partial(self._take, group_run.group, result))
+        async with _FileStream(self._session, self._scores, next_group) as stream:
+            while True:
+                try:
+                    await self._writer.write(*await anext(stream))
+                except StopAsyncIteration:
+                    break
+                except (BrokenPipeError, RulerError) as error:
+                    why = error if isinstance(error, RulerError) else ReaderGone()
+                    stop_signal.stop(why)
+                    stream.drop()
+            self._unfinished = stream.unfinished
 
-        demand = self._panel.wait_for_demand
-        await run(
-            next_group,
-            GroupRun.judge,
-            deliver,
-            lambda group_run: group_run.group.size,
-            demand,
+
+class _FileStream(GroupStream[Group]):
+    """The groups of a file. OUTPUT ends where a group is missing, for the run that resumes."""
+
+    def __init__(
+        self,
+        session: ScoringSession,
+        batch: BatchScores,
+        pull: Callable[[], Awaitable[Group | None]],
+    ) -> None:
+        super().__init__(
+            session,
+            batch,
+            pull,
+            lambda group: group,
+            lambda group: group.size,
+            ResultSpool(),
         )
+        self._cut = self.unfinished = False
 
-    async def _tick(self) -> None:
-        while True:
-            await anyio.sleep(_TICK)
-            self._report_waits()
-            if self._begun:
-                self._stats.refresh()
-                self._observer.tick(self._stats.summary, self._panel.status())
+    def drop(self) -> None:
+        """Return no further group: OUTPUT cannot be written."""
+        self._cut, self._due = True, iter(())
+        self._spool.close()
 
-    def _report_waits(self) -> None:
-        self._waits.look(anyio.current_time(), self._panel.status())
+    def _take(self, group: Group, result: GroupResult | None) -> Due[Group] | None:
+        if self._cut and result is not None:
+            self._session.stats.pay(result)
+            return None
+        due = super()._take(group, result)
+        self._cut = due is None
+        return due
 
-    async def _take(self, group: Group, result: GroupResult) -> None:
-        if self._coverage.enough:
-            self._warn_of_coverage()
-        scores = await self._writer.take(group, result)
-        if isinstance(scores, GroupError):
-            if scores.kind == "interrupted":
-                self._stopped = True
-                self._stats.pay(result)
-                return
-            if (
-                scores.reason != UNANSWERED.reason
-            ):  # there may be a million, and the summary counts them
-                self._observer.failed(group.key, scores.kind, scores.reason)
-            self._stop_if_too_many()
-            if error := self._stats.first_failed(scores):
-                self._stop_signal.stop(error)
-        self._observer.advanced(self._stats.summary)
+    @property
+    def _waits(self) -> bool:
+        return super()._waits or self._nothing_yet
 
-    async def _writing(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Write; if that fails, the run stops."""
-        try:
-            await write()
-        except (BrokenPipeError, RulerError) as error:
-            self._stopped = self._reader_gone = True
-            self._stop_signal.stop(
-                error if isinstance(error, RulerError) else ReaderGone()
-            )
+    @property
+    def _nothing_yet(self) -> bool:
+        """Tell if, under a cap, nothing is scored or paid for yet: perhaps not one call fits."""
+        budget = self._session.panel.budget
+        scored = self._session.stats.summary.scored
+        return budget.cap is not None and not (scored or budget.spent or budget.unsure)
 
-    def _stop_if_too_many(self) -> None:
-        most = self._settings.most_failures
-        if most is not None and self._stats.too_many(begun=self._begun):
-            self._stop_signal.stop(TooManyFailures(most.shown))
-
-    async def _drain(self, scope: anyio.CancelScope) -> None:
-        """Once the run is told to stop, wait for calls in flight, not for ever, and end all others."""
-        await self._stop_signal.event.wait()
-        self._panel.nudge()
-        reason = self._stop_signal.reason
-        if reason is not None and not isinstance(
-            reason, ReaderGone
-        ):  # `| head` is quiet
-            if self._panel.in_flight and not isinstance(reason, InterruptedRun):
-                self._observer.note(reason.brief)  # calls in flight may take long
-            self._observer.stopping(self._panel.in_flight, self._settings.grace)
-        with anyio.move_on_after(self._settings.grace):
-            quiet, blocked = 0, 0.0
-            while quiet < 2:  # twice, so that the last reply is written too
-                await anyio.sleep(_POLL)
-                blocked = blocked + _POLL if self._writer.writing else 0.0
-                quiet = (
-                    0 if self._panel.in_flight or 0 < blocked < _READER else quiet + 1
-                )
-        scope.cancel()
-
-    async def _watch_reader(self, scope: anyio.CancelScope) -> None:
-        """Once the run is told to stop, do not wait for ever for a reader who takes none of the rest."""
-        await self._stop_signal.event.wait()
-        written, blocked = self._stats.summary.written, 0.0
-        while blocked < _READER:
-            await anyio.sleep(_POLL)
-            blocked = blocked + _POLL if self._stats.summary.written == written else 0.0
-            written = self._stats.summary.written
-        scope.cancel()
+    def _rest(self) -> Due[Group]:
+        if self._nothing_yet and self._session.panel.budget.closed:
+            self.unfinished = True
+            return iter(())
+        return super()._rest()

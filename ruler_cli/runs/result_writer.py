@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import anyio
-import anyio.lowlevel
 import anyio.to_thread
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import ReaderGone, UsageError
 from ruler_cli.files.output import FailedFile, Output
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.formats.reader import Reader
-from ruler_cli.judging.panel import Panel
 from ruler_cli.runs.batch_scores import BatchScores
 from ruler_cli.runs.input import Input
-from ruler_cli.settings.models import ScoreSettings
+from ruler_cli.runs.session import ScoringSession
 from ruler_cli.types import (
     Group,
     GroupError,
     GroupResult,
     GroupScores,
-    Observer,
     Problem,
     Record,
     Rollout,
@@ -31,37 +28,51 @@ from ruler_cli.types import (
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.formats.annotate import Annotated
+    from ruler_cli.formats.output_fields import GroupFields
 
+_READER = 5.0
+"""Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
 _DEEPEST = 100
 """Levels of lists and objects in a reward that is spooled: pickle goes no deeper than Python's stack."""
 
 
+class ResultSpool:
+    """Groups that wait for their batch, on disk, each with its result."""
+
+    def __init__(self) -> None:
+        self._file: Scratch | None = None
+
+    def put(self, group: Group, result: GroupResult) -> None:
+        """Add a group."""
+        self._file = self._file or Scratch()
+        self._file.put((slim(group), result))
+
+    def all(self) -> Iterable[tuple[Group, GroupResult]]:
+        """Yield all groups; call it after the last `put`."""
+        return () if self._file is None else self._file.all()
+
+    def close(self) -> None:
+        """Give the disk back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
 class ResultWriter:
-    """Takes results in input order; groups whose scores need the whole batch wait on disk for it."""
+    """Writes results into OUTPUT, in the order in which they are given."""
 
     def __init__(
         self,
-        settings: ScoreSettings,
+        session: ScoringSession,
         scores: BatchScores,
-        panel: Panel,
         output: Output,
         failed: FailedFile,
-        observer: Observer,
     ) -> None:
-        """`scores` combines the results with their batch, and counts them."""
-        self._settings, self._scores, self._panel = settings, scores, panel
-        self._stats, self.output, self._failed, self._observer = (
-            scores.stats,
-            output,
-            failed,
-            observer,
-        )
-        self._spool: Scratch | None = None
-        """The groups that wait, each with its result."""
-        self._budget = panel.budget
+        self._session, self._settings = session, session.settings
+        self._scores, self.output, self._failed = scores, output, failed
         self._columns: dict[int, list[Annotated]] = {}
         """Annotations of a line whose other groups are not judged yet."""
-        self.unfinished = self.writing = False
+        self.unfinished = False
 
     def begin(self, source: Input, reader: Reader) -> None:
         """Take the format of the input, and the order of its records."""
@@ -78,97 +89,48 @@ class ResultWriter:
 
     def unreadable(self, problem: Problem) -> None:
         """Count, report and keep a part of the input that could not be read."""
-        self._stats.summary.unreadable += 1
-        self._observer.problem(problem)
+        self._session.stats.summary.unreadable += 1
+        self._session.observer.problem(problem)
         self._failed.add(problem)
-
-    async def take(self, group: Group, result: GroupResult) -> GroupScores | GroupError:
-        """Write one group, or spool it if its scores need the batch; return them as far as they are known."""
-        scores = self._scores.take(group, result)
-        if isinstance(scores, GroupError) and scores.kind == "interrupted":
-            return scores
-        if self._scores.waits or self._nothing_yet:
-            self._spool = self._spool or Scratch()
-            self._spool.put((slim(group), result))
-        else:
-            await self._write_spooled()
-            await self._finish(group, result, scores)
-        return scores
-
-    async def write_rest(self) -> None:
-        """Write the groups that waited; none of them if none is scored and the cap let no call go."""
-        if self._spool is None:
-            return
-        if self._nothing_yet and self._budget.closed:
-            self.unfinished = True
-            return
-        if self._scores.waits and (
-            warning := self._scores.complete(result for _, result in self._spool.all())
-        ):
-            self._observer.warn(warning)
-        await self._write_spooled()
-
-    @property
-    def _nothing_yet(self) -> bool:
-        """Tell if, under a cap, nothing is scored or paid for yet: perhaps not one call fits."""
-        budget = self._budget
-        return budget.cap is not None and not (
-            self._stats.summary.scored or budget.spent or budget.unsure
-        )
-
-    async def _write_spooled(self) -> None:
-        spool, self._spool = self._spool, None
-        if spool is None:
-            return
-        with spool:
-            for group, result in spool.all():
-                await self._finish(group, result, self._scores.final(result))
-                await anyio.lowlevel.checkpoint()
-
-    def close(self) -> None:
-        """Give the disk back, and note the figures of the batch in the summary."""
-        self._stats.summary.figures = self._scores.figures()
-        if self._spool is not None:
-            self._spool.close()
 
     @property
     def refuses_null(self) -> str:
         """The framework whose own reader cannot read a reward that is null, if the dump's is one."""
         return self._reader.format.layout.refuses_null
 
-    async def _finish(
-        self, group: Group, result: GroupResult, scores: GroupScores | GroupError
+    async def write(
+        self,
+        group: Group,
+        result: GroupResult,
+        scores: GroupScores | GroupError,
+        fields: GroupFields,
     ) -> None:
-        from ruler_cli.formats.output_fields import group_fields
-
-        self._scores.conclude(group, result, scores)
-        names, cost = self._scores.names, self._panel.cost(result.used)
-        fields = group_fields(
-            group, result, scores, names, cost, self._scores.texts.digests(group)
-        )
-        if isinstance(scores, GroupScores):
-            self._observer.scored(group.key, scores.scores, fields)
+        """Write a group. ReaderGone if the run is told to stop, and the reader of stdout takes nothing."""
         records = self._annotated(group, result, scores, fields)
-        try:
-            if (
-                self.output.may_block
-            ):  # a slow reader of the pipe must not stop the calls in flight
-                self.writing = True  # a run that is told to stop does not leave half a record there
-                written = await anyio.to_thread.run_sync(
-                    self.output.write, records, abandon_on_cancel=True
-                )
-            else:
-                written = self.output.write(records)
-        finally:
-            self.writing = False
-        self._stats.summary.written += written
+        if self.output.may_block:
+            written = await self._write_in_thread(records)
+        else:
+            written = self.output.write(records)
+        self._session.stats.summary.written += written
+
+    async def _write_in_thread(self, records: list[tuple[int, bytes]]) -> int:
+        """Write, without stopping the calls in flight; no half record stays if the reader takes the rest."""
+        work = anyio.to_thread.run_sync(
+            self.output.write, records, abandon_on_cancel=True
+        )
+        writing = await self._session.stop_signal.before(work)
+        await asyncio.wait((writing,), timeout=_READER)
+        if not writing.done():
+            writing.cancel()
+            raise ReaderGone
+        return writing.result()
 
     def _annotated(
         self,
         group: Group,
         result: GroupResult,
         scores: GroupScores | GroupError,
-        fields: Mapping[str, Any],
+        fields: GroupFields,
     ) -> list[tuple[int, bytes]]:
         """The line number and the new bytes of each record; empty bytes if it is left out."""
         from ruler_cli.formats.annotate import annotate, trajectory_bytes

@@ -25,8 +25,8 @@ from ruler_cli.runs.object_values import G
 from ruler_cli.runs.open_scorer import (
     CLOSED,
     Groups,
-    GroupStream,
     OpenScorer,
+    ScoredGroups,
     list_groups,
 )
 from ruler_cli.settings.models import ScoreSettings, refuse_no_settings
@@ -146,7 +146,7 @@ class Scorer:
             panel = await open_judges(self._settings, resolved, stop_signal, stack)
             self._refuse_open()
             parts = OpenScorer(self._settings, self._observer, panel)
-            stack.push_async_callback(parts.close)
+            await stack.enter_async_context(parts)
             self._parts = parts
             parts.keeper = asyncio.create_task(self._keep_open(parts, stack.pop_all()))
         await asyncio.sleep(
@@ -236,7 +236,7 @@ class Scorer:
                 "score_groups: the Scorer is open in another event loop; await `scorer.score(group)` for "
                 "each group, or call `scorer.score_all(groups)` in a thread"
             )
-        async with GroupStream(parts, groups) as stream:
+        async with ScoredGroups(parts, groups) as stream:
             async for judged in stream:
                 yield judged
 
@@ -438,7 +438,7 @@ async def _call(function: Callable[[], T]) -> T:
 async def _scored(parts: OpenScorer, groups: Sequence[G]) -> list[JudgedGroup[G]]:
     """Score all groups; CapReached only if none has scores."""
     out: list[JudgedGroup[G]] = []
-    async with GroupStream(parts, groups) as stream:
+    async with ScoredGroups(parts, groups) as stream:
         try:
             async for judged in stream:
                 out.append(judged)
