@@ -24,33 +24,36 @@ INTERRUPTED = CallError(
     "group",
     sent=False,
 )
-_LONG = 5.0
-"""Seconds from which on a wait that the judge asks for is reported."""
-_OUTAGE = 120.0
-"""Seconds without any answer that no limit per minute explains."""
 CAPPED = CallError(
     "budget",
     "the cost cap is reached; another run goes on with it",
     "group",
     sent=False,
 )
+_LONG = 5.0
+"""Seconds from which on a wait that the judge asks for is reported."""
+_OUTAGE = 120.0
+"""Seconds without any answer that no limit per minute explains."""
 
 
 @dataclass(slots=True)
 class Permit:
     """One call that may go, with the tokens and the USD that it has reserved.
 
-    `began` is the loop's time at which it went, `sent` the pool's state then. `probe` marks a call that tests
-    if the judge is back.
+    `sent` is the pool's state when it went. `probe` marks a call that tests if the judge is back.
     """
 
     request: Request
-    began: float
     sent: Sent
     probe: bool
     tokens: int
     cost: float
     entry: Entry
+
+    @property
+    def began(self) -> float:
+        """The loop's time at which it went."""
+        return self.sent.began
 
 
 @dataclass(slots=True, order=True)
@@ -79,28 +82,25 @@ class Gate:
         breaker: Breaker | None = None,
     ) -> None:
         """Must be made where the loop runs. `cost` gives the USD of a usage, None if the price is unknown."""
+        self._loop = asyncio.get_running_loop()
+        self.time = self._loop.time
         self.concurrency, self.stop_signal = concurrency, stop_signal
         self.requests, self.tokens = requests or Window(), tokens or Window()
         self.budget, self.estimates = budget or Budget(), estimates or Estimates()
         self.budget.watchers.append(self.nudge)
-        self._loop = asyncio.get_running_loop()
-        self.time = self._loop.time
         self.breaker = breaker or Breaker(self.time())
-        self.in_flight = 0
-        self._cost = cost
-        self._cooldown, self._limited_until, self._limit = Cooldown(), -math.inf, ""
-        self._cooling = self._reported = False
+        self._cost, self._cooldown = cost, Cooldown()
+        self._limit, self._limited_until = "", -math.inf
+        self._unaffordable = self._cooling = self._reported = self._nudged = False
         self.on_change: Callable[[], object] = lambda: None
         """Called if calls begin to wait for the judge, or if it answers again."""
-        self._unaffordable = False
         self.retries: list[float] = []
         """Times at which calls that failed are tried again; they hold no permit."""
         self._queue: list[_Waiting] = []
-        self._nudged = False
         self._timer: asyncio.TimerHandle | None = None
-        self._numbers, self._sent = itertools.count(), itertools.count()
+        self._numbers = itertools.count()
+        self.in_flight = self._sent = self._replies = 0
         self._probe: Permit | None = None
-        self._replies = self._latest = 0
         self._demand = asyncio.Event()
 
     async def enter(self, ticket: int, request: Request) -> Permit | CallError:
@@ -149,9 +149,8 @@ class Gate:
         self._replies += usage is not None
         if usage is not None and usage.prompt:
             self.estimates.learn(permit.request, usage)
-            self.tokens.settle(
-                now, permit.entry, usage.prompt + usage.completion - permit.tokens
-            )
+            more = usage.prompt + usage.completion - permit.tokens
+            self.tokens.settle(now, permit.entry, more)
             self.budget.settle(permit.cost, self._cost(usage) or 0.0)
         elif billed:
             self.budget.settle(permit.cost or self._price(permit.request), None)
@@ -165,46 +164,37 @@ class Gate:
 
         `rate` tells that a limit was passed.
         """
-        now = self.time()
-        all_wait = seconds > 0 and self._cooldown.refused(
-            now, permit.sent.number, seconds
-        )
-        self._cooling = self._cooling or (
-            all_wait and self._cooldown.until - now >= _LONG
-        )
+        now, cooldown = self.time(), self._cooldown
+        all_wait = seconds > 0 and cooldown.refused(now, permit.sent.number, seconds)
+        self._cooling |= all_wait and cooldown.until - now >= _LONG
         if seconds and not all_wait:
             return True
-        if rate and not (
-            all_wait and self.concurrency.alone and not self._cooldown.begun
-        ):
+        alone = all_wait and self.concurrency.alone and not cooldown.begun
+        if rate and not alone:
             self.concurrency.rejected(now, permit.sent, self.in_flight, seconds)
         return False
 
     def timed_out(self, permit: Permit) -> None:
         """Note that a call was not answered in time: in a queue, unless a later one was answered."""
         if self._cooldown.newest < permit.sent.number:
-            self.concurrency.timed_out(
-                self.time(), permit.sent, self._replies - permit.sent.replies
-            )
+            answered = self._replies - permit.sent.replies
+            self.concurrency.timed_out(self.time(), permit.sent, answered)
 
     def answered(self, permit: Permit, left: Left | None = None) -> None:
         """Note that a call was answered, which may end a wait of all calls; `left` is what limits leave."""
-        now, cooldown, single = self.time(), self._cooldown, self._cooldown.single
+        now, sent, cooldown = self.time(), permit.sent, self._cooldown
         # since the call was sent: one that was in flight already ends no outage, however long it took
-        if (
-            self.breaker.last is not None
-            and self.breaker.lasted(permit.began) >= _OUTAGE
-        ):
+        if self.breaker.last and self.breaker.lasted(sent.began) >= _OUTAGE:
             self.concurrency.back()
         self.breaker.replied()
-        cooldown.answered(now, permit.sent.number, permit.began)
-        self._cooling = self._cooling and cooldown.until > now
+        single = cooldown.single
+        cooldown.answered(now, sent.number, sent.began)
+        self._cooling &= cooldown.until > now
         if cooldown.single and not single:
             self.concurrency.cleared()
-        self.concurrency.replied(now, permit.sent, now - permit.began)
-        self.concurrency.left(
-            self.in_flight, None if left is None else self._calls_of(left, permit)
-        )
+        self.concurrency.replied(now, sent, now - sent.began)
+        calls = None if left is None else self._calls_of(left, permit)
+        self.concurrency.left(self.in_flight, calls)
         self.report()
         self.nudge()
 
@@ -275,10 +265,8 @@ class Gate:
     @property
     def wants_more(self) -> bool:
         """True if more work should be brought: the queue is short beside the concurrency limit."""
-        return (
-            len(self._queue) <= max(2, self.concurrency.allowed // 4)
-            or self._closed() is not None
-        )
+        short = len(self._queue) <= max(2, self.concurrency.allowed // 4)
+        return short or self._closed() is not None
 
     async def wait_for_demand(self) -> None:
         """Wait until more work should be brought."""
@@ -288,30 +276,30 @@ class Gate:
 
     def status(self) -> Status:
         """Return the state at this moment."""
-        now, outage, cause = self.time(), self.breaker.outage, self.breaker.cause
+        now, breaker, queued = self.time(), self.breaker, len(self._queue)
         waits = {
-            self._limit: self._limited_until - now if self._queue else 0.0,
+            self._limit: self._limited_until - now if queued else 0.0,
             "the judge asked for it": self._cooldown.until - now,
-            outage: self.breaker.wait(now, probing=False) or 0.0,
+            breaker.outage: breaker.wait(now, probing=False) or 0.0,
         }
-        if not (self.in_flight or self._queue or not self.retries):
-            waits[": ".join(filter(None, ("failed calls are tried again", cause)))] = (
-                min(self.retries) - now
-            )
+        if self.retries and not (self.in_flight or queued):
+            why = _with_cause("failed calls are tried again", breaker.cause)
+            waits[why] = min(self.retries) - now
         why, waiting = max(waits.items(), key=lambda item: item[1])
         if waiting <= 0:
-            held = self._unaffordable and bool(self._queue)
-            why = "the cost cap" if held else outage
+            held = self._unaffordable and queued
+            why = "the cost cap" if held else breaker.outage
+        wait = self._judge_wait
         return Status(
             self.in_flight,
             self.concurrency.allowed,
-            len(self._queue),
+            queued,
             self.requests.used(now),
             self.tokens.used(now),
             max(0.0, waiting),
             why,
             len(self.retries),
-            () if self._judge_wait is None else (self._judge_wait,),
+            () if wait is None else (wait,),
         )
 
     @property
@@ -324,18 +312,11 @@ class Gate:
         limited = breaker.last is not None and breaker.last.rate
         if breaker.open and (not limited or breaker.lasted(now) >= _LONG):
             return JudgeWait(breaker.judge, breaker.outage, breaker.left(now))
-        if self._cooling:
-            why = ": ".join(
-                filter(
-                    None,
-                    (
-                        "the judge asks all calls to wait",
-                        breaker.cause or breaker.judge,
-                    ),
-                )
-            )
-            return JudgeWait(breaker.judge, why, max(0.0, self._cooldown.until - now))
-        return None
+        if not self._cooling:
+            return None
+        cause = breaker.cause or breaker.judge
+        why = _with_cause("the judge asks all calls to wait", cause)
+        return JudgeWait(breaker.judge, why, max(0.0, self._cooldown.until - now))
 
     def _closed(self) -> CallError | None:
         if self.stop_signal.reason is not None:
@@ -355,20 +336,21 @@ class Gate:
             return math.inf
         if pause := self.concurrency.wait(now):
             return pause
-        self._unaffordable = self.budget.cap is not None and not self._affordable(
-            request
-        )
+        self._unaffordable = not self._affordable(request)
         if self._unaffordable:
             return math.inf
-        waits = {"requests per minute": self.requests.wait(now, 1)}
+        wait, self._limit = self.requests.wait(now, 1), "requests per minute"
         if self.tokens.limited:
-            waits["tokens per minute"] = self.tokens.wait(now, self._expected(request))
-        self._limit, wait = max(waits.items(), key=lambda item: item[1])
+            for_tokens = self.tokens.wait(now, self._expected(request))
+            if for_tokens > wait:
+                wait, self._limit = for_tokens, "tokens per minute"
         self._limited_until = now + wait
         return wait
 
     def _affordable(self, request: Request) -> bool:
         """Tell if a call fits the cap now. Close the budget if it does not and no other call may free any."""
+        if self.budget.cap is None:
+            return True
         if self.in_flight and 2 * self.in_flight >= self._replies:
             return False  # few replies do not show the cost of many calls
         price = self._price(request)
@@ -379,28 +361,18 @@ class Gate:
         return False
 
     def _take(self, request: Request) -> Permit:
-        now = self.time()
-        sent = Sent(
-            next(self._sent), self.concurrency.epoch, self.in_flight, self._replies, now
-        )
+        now, limit = self.time(), self.concurrency
+        sent = Sent(self._sent, limit.epoch, self.in_flight, self._replies, now)
+        self._sent += 1
         self.in_flight += 1
+        limit.sent(now, sent)
         self.requests.take(now, 1)
         tokens = self._expected(request)
-        cost = (
-            self._price(request) if self.budget.cap is not None else 0.0
-        )  # else nothing is reserved
+        # without a cap nothing is reserved
+        cost = 0.0 if self.budget.cap is None else self._price(request)
         self.budget.reserve(cost)
-        self._latest = sent.number
-        self.concurrency.sent(now, sent)
-        permit = Permit(
-            request,
-            now,
-            sent,
-            self.breaker.alone,
-            tokens,
-            cost,
-            self.tokens.take(now, tokens),
-        )
+        entry = self.tokens.take(now, tokens)
+        permit = Permit(request, sent, self.breaker.alone, tokens, cost, entry)
         if permit.probe:
             self._probe = permit
         return permit
@@ -410,7 +382,7 @@ class Gate:
         calls = [] if left.requests is None else [left.requests]
         if left.tokens is not None:
             calls.append(left.tokens // max(1, self._expected(permit.request)))
-        return max(0, min(calls) - (self._latest - permit.sent.number))
+        return max(0, min(calls) - (self._sent - 1 - permit.sent.number))
 
     def _expected(self, request: Request) -> int:
         usage = self.estimates.expected(request)
@@ -418,3 +390,7 @@ class Gate:
 
     def _price(self, request: Request) -> float:
         return self._cost(self.estimates.highest(request)) or 0.0
+
+
+def _with_cause(what: str, cause: str) -> str:
+    return f"{what}: {cause}" if cause else what
