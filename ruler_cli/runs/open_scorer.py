@@ -34,11 +34,10 @@ from ruler_cli.runs.batch_scores import BatchScores
 from ruler_cli.runs.object_groups import (
     JudgedGroup,
     ObjectGroup,
+    Readers,
     judged_group,
-    left_out,
     read_group,
 )
-from ruler_cli.runs.object_records import Readers
 from ruler_cli.runs.object_values import G
 from ruler_cli.runs.session import GroupStream, Scored, ScoringSession
 from ruler_cli.settings.models import ScoreSettings
@@ -151,8 +150,10 @@ class OpenScorer(ScoringSession):
         read, result, scores, fields = scored
         _count_for_art(self.panel.cost(result.paid))
         on_failure = self.settings.on_failure
-        judged = judged_group(read, result, scores, batch.names, fields, on_failure)
-        for sentence in left_out(read, judged):
+        judged, left_out = judged_group(
+            read, result, scores, batch.names, fields, on_failure
+        )
+        for sentence in left_out:
             self.observer.warn(sentence)
         return judged
 
