@@ -28,6 +28,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -131,18 +132,23 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
         why = f"a parameter of the judge call is no JSON value ({error})"
         way_out = Sentence("leave it out, or keep no replies: {ledger:none}")
         raise UsageError(why, way_out, place="ledger") from None
-    digest = blake2b(digest_size=16, person=b"ruler request 1")
-    for part in (
-        model,
-        canonical,
-        request.system,
-        request.user,
-        f"{request.max_output_tokens} {request.pass_index}",
-    ):
+    digest = _begun(model, canonical, request.system).copy()
+    bounds = f"{request.max_output_tokens} {request.pass_index}"
+    return _updated(digest, request.user, bounds).digest()
+
+
+@lru_cache(64)
+def _begun(*parts: str) -> blake2b:
+    """Begin a key: most requests of a run begin alike."""
+    return _updated(blake2b(digest_size=16, person=b"ruler request 1"), *parts)
+
+
+def _updated(digest: blake2b, *parts: str) -> blake2b:
+    for part in parts:
         raw = part.encode("utf-8", "surrogatepass")
         digest.update(struct.pack("<Q", len(raw)))
         digest.update(raw)
-    return digest.digest()
+    return digest
 
 
 @dataclass(frozen=True, slots=True)

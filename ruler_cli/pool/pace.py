@@ -10,7 +10,8 @@ their cause.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from ruler_cli.types import value
 
 _CALLS, _SHARE = 32, 8
 """Recent calls, and those of them that are refused if a rate is the cause."""
@@ -30,7 +31,7 @@ _SLACK = 0.005
 """Seconds that a call may go early: timers are no more exact."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Sent:
     """The state of a pool when a call goes.
 
