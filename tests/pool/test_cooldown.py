@@ -195,7 +195,7 @@ def test_breaker_stays_closed() -> None:
             return await super().ask(request)
 
     caller: list[Caller] = []
-    world = Noted(latency=1.0)
+    world = Noted(latency=1.0, spread=0.3)
 
     async def main() -> None:
         caller.append(
