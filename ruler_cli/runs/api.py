@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, overload
 
 from pydantic import BaseModel, ConfigDict
 
@@ -15,7 +15,6 @@ from ruler_cli.errors import (
     ReaderGone,
     RefusedError,
     RulerError,
-    UsageError,
     WrongShapeError,
 )
 from ruler_cli.runs.file import score
@@ -33,7 +32,13 @@ from ruler_cli.settings.models import (
 )
 from ruler_cli.types import Observer, Summary
 
-N = TypeVar("N", int, float)
+_SETTINGS = {
+    "api_base": ("api_base", "base_url"),
+    "api_key": ("api_key",),
+    "timeout": ("timeout",),
+    "retries": ("num_retries", "max_retries"),
+}
+"""Settings, each with the parameters of litellm that are one here; the others are sent."""
 
 
 async def score_file(
@@ -219,20 +224,19 @@ async def _score_once(
         raise WrongShapeError(
             f"extra_litellm_params: is of type {type(params).__name__}; give a dict"
         )
-    params, usual = dict(params or {}), JudgeSettings()
-    bases = [params.pop(name, None) for name in ("api_base", "base_url")]
-    tries = [params.pop(name, None) for name in ("num_retries", "max_retries")]
-    judge = JudgeSettings(
-        model,
-        api_base=bases[0] or bases[1],
-        api_key=params.pop("api_key", None),
-        timeout=_number("timeout", params.pop("timeout", None) or usual.timeout, float),
-        params=params,
+    params, own = dict(params or {}), dict[str, Any]()
+    for setting, names in _SETTINGS.items():
+        values = [params.pop(name, None) for name in names]
+        own[setting] = next((one for one in values if one is not None), None)
+    own = {setting: one for setting, one in own.items() if one is not None}
+    pool = {"retries": own.pop("retries")} if "retries" in own else {}
+    settings = ScoreSettings(
+        judge=JudgeSettings(model, params=params, **own),
+        ask=AskSettings(rubric=rubric),
+        pool=PoolSettings(concurrency=1, **pool),
+        ledger=None,
+        debug=debug,
     )
-    tried = next((n for n in tries if n is not None), PoolSettings().retries)
-    retries = _number("num_retries", tried, int)
-    pool, ask = PoolSettings(concurrency=1, retries=retries), AskSettings(rubric=rubric)
-    settings = ScoreSettings(judge=judge, ask=ask, pool=pool, ledger=None, debug=debug)
     async with Scorer(settings, observer=_Replies()) as scorer:
         try:
             scored = await scorer.score(group)
@@ -241,16 +245,6 @@ async def _score_once(
     if scored.failed:
         raise NotScoredError(scored.kind, scored.reason)
     return scored
-
-
-def _number(name: str, value: Any, kind: Callable[[Any], N]) -> N:
-    """Return a number of a kind; UsageError if the value is none."""
-    try:
-        return kind(value)
-    except (TypeError, ValueError, OverflowError):
-        raise UsageError(
-            f"{name}: {value!r} is no number; give a number, or leave it out"
-        ) from None
 
 
 class _Replies(Log):
