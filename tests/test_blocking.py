@@ -249,7 +249,7 @@ with scorer() as one:
         print(len(own.score_all(GROUPS)), flush=True)
 """
     assert output(code, server).splitlines() == [
-        "the Scorer was opened before this process was forked; make one in each process",
+        "the Scorer was opened before the fork; make one in each process",
         "20",
         "20",
         "child 0",

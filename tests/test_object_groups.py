@@ -581,7 +581,7 @@ async def _scored(given: Any, **paths: Any) -> Any:
     [
         (
             [{"a": "b"}],
-            r"`\[0\]`: is of no shape that ruler knows \(its keys: a\); give `messages`, or say where",
+            r"`\[0\]`: has no known shape \(keys: a\); give `messages`, or say where",
         ),
         ({"trajectories": [{"a": "b"}]}, r"`trajectories\[0\]`: is of no shape"),
         (
@@ -685,7 +685,7 @@ async def test_shapes_by_their_paths() -> None:
     assert given[0]["about"] == {"task": TASK, "score": 0}
     assert (await _scored({"trajectories": given}, **paths)).scores == judged.scores
     with pytest.raises(
-        WrongShapeError, match=r"has nothing at `log` \(its keys: prompt, completion\)"
+        WrongShapeError, match=r"has nothing at `log` \(keys: prompt, completion\)"
     ):
         await _scored(PAIRS, messages="log")
     with pytest.raises(WrongShapeError, match="is not of the format trl"):

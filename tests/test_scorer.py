@@ -282,7 +282,7 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
         (GROUPS[0]["trajectories"][0], "one trajectory"),
         (
             {"rollouts": []},
-            r"is of no shape that ruler knows \(its keys: rollouts\); give `messages`",
+            r"has no known shape \(keys: rollouts\); give `messages`",
         ),
         ({"trajectories": None}, "`trajectories` is of type NoneType"),
         ({"trajectories": {"messages": []}}, "`trajectories` is of type dict"),

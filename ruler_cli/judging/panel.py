@@ -243,8 +243,8 @@ def open_caller(
         and settings.concurrency > most_open
         and not resolved.embedded
     ):
-        problem = f"this system lets a process have {most_open} connections"
-        remedy = "raise it with: ulimit -n, or ask for fewer"
+        problem = f"the open-file limit allows {most_open} connections"
+        remedy = "raise it with ulimit -n, or ask for fewer"
         raise UsageError(
             problem, remedy, option="concurrency", value=settings.concurrency
         )

@@ -61,7 +61,7 @@ def open_to_read(path: Path) -> sqlite3.Connection | None:
     """
     real = Path(os.path.realpath(path))
     if not stat.S_ISREG((status := real.stat()).st_mode):
-        raise UsageError(f"{path}: is no regular file")
+        raise UsageError(f"{path}: is not a regular file")
     log, shared = files_of(real)[1:]
     if not status.st_size and not log.exists():
         return None
@@ -79,7 +79,7 @@ def open_to_read(path: Path) -> sqlite3.Connection | None:
         else "ro&immutable=1"
     )
     if not mine and log.exists() and not shared.exists() and log.stat().st_size:
-        raise UsageError(f"{path}: has a log beside it that only its owner can read in")
+        raise UsageError(f"{path}: has a write-ahead log that only its owner can read")
     connection = sqlite3.connect(
         f"{real.as_uri()}?mode={mode}",
         uri=True,
@@ -228,7 +228,7 @@ def _create_private(path: Path) -> Path:
             continue
         status = file.lstat()
         if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{file}: is no regular file")
+            raise UsageError(f"{file}: is not a regular file")
         if status.st_uid != os.geteuid():
             raise UsageError(
                 f"{file}: belongs to another user, who could change its replies"

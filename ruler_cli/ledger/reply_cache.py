@@ -129,7 +129,7 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
     try:
         canonical = _canonical(dict(params))
     except (TypeError, ValueError, RecursionError) as error:
-        why = f"a parameter of the judge call is no JSON value ({error})"
+        why = f"a judge parameter is not JSON ({error})"
         way_out = Sentence("leave it out, or keep no replies: {ledger:none}")
         raise UsageError(why, way_out, place="ledger") from None
     digest = _begun(model, canonical, request.system).copy()

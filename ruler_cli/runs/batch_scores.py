@@ -80,8 +80,7 @@ class BatchScores:
         if not self._how.debias or positions.enough:
             return None
         return Sentence(
-            "{debias}: nothing is subtracted; to measure position bias takes {least} groups with something "
-            "to compare, here are {groups}",
+            "{debias} has no effect: it takes {least} groups with something to compare, and there are {groups}",
             least=ENOUGH_GROUPS,
             groups=positions.groups,
         )

@@ -262,8 +262,8 @@ class _RayRun:
                 self._ready.discard(number)
                 self.waiting.appendleft((shard, deaths + 1))
                 if deaths + 1 == _TRIES:
-                    why = f"{_TRIES} workers ended over {shard or 'the input'} ({_first_line(error)})"
-                    hint = "are the same ruler and Ray on every node, with enough memory? See Ray's logs"
+                    why = f"{_TRIES} workers died on {shard or 'the input'} ({_first_line(error)})"
+                    hint = "check Ray's logs, and that every node has the same ruler and Ray"
                     remedy = f"{hint}; another run goes on"
                     self.stop_signal.stop(
                         RulerError(why, remedy, option="engine", value="ray")
@@ -300,8 +300,8 @@ class _RayRun:
                 models = [judge.model for judge in self.settings.judges]
                 await anyio.to_thread.run_sync(copy_rows, name, models, file)
             elif not file.is_file():
-                reason = f"a node of the cluster does not have the files of {name}"
-                advice = "put them on a disk that all nodes share, or give one file or an address"
+                reason = f"a node of the cluster lacks the files of {name}"
+                advice = "put them on a shared disk, or give one file or an address"
                 raise UsageError(reason, advice, option="engine", value="ray")
             with file.open("rb") as stream:
                 while part := stream.read(8 << 20):

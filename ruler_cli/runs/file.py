@@ -217,7 +217,7 @@ def held_groups(
         full = len(held) == _HELD_GROUPS or size > _HELD_BYTES
         if full and distinct < 2:
             observer.warn(
-                f"the first {len(held)} groups have nothing to compare; they are sent all the same"
+                f"the first {len(held)} groups have nothing to compare; sending them anyway"
             )
         if full or distinct > 1:
             yield from held
@@ -293,7 +293,7 @@ class _FileRun:
             self._input.report(observer, end=True)
         name = self._writer.refuses_null if summary.groups else ""
         if name and summary.failed and self._settings.on_failure == "null":
-            null = f"{name} itself reads no file in which a reward is null"
+            null = f"{name} cannot read null rewards"
             observer.warn(
                 Sentence("{null}; {on_failure:drop} leaves them out", null=null)
             )

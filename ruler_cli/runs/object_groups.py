@@ -561,13 +561,13 @@ def _unknown(value: Mapping[str, Any], wanted: str) -> str:
     if wanted != "auto":
         return f"is not of the format {wanted}{keys}"
     return (
-        f"is of no shape that ruler knows{keys}{closest(value)}; give `messages`, or say where they and the "
+        f"has no known shape{keys}{closest(value)}; give `messages`, or say where they and the "
         "task stand: InputSettings(messages='PATH', prompt='PATH')"
     )
 
 
 def _keys(value: Mapping[str, Any]) -> str:
-    return f" (its keys: {first_keys(value) or 'none'})"
+    return f" (keys: {first_keys(value) or 'none'})"
 
 
 def _read(reader: Reader, value: dict[str, Any], line: Line) -> Record:

@@ -319,7 +319,7 @@ def list_groups(groups: Iterable[G]) -> list[G]:
     """Return the groups of an iterable; WrongShapeError if it is none."""
     if isinstance(groups, AsyncIterable):
         raise WrongShapeError(
-            "groups: is an async iterable; give a list, or take `score_groups`"
+            "groups: is an async iterable; give a list, or use `score_groups`"
         )
     _feed(groups)
     return list(groups)
@@ -334,7 +334,7 @@ def _feed(groups: Any) -> AsyncIterator[Any]:
         return aiter(groups)
     if one or isinstance(groups, str | bytes) or not isinstance(groups, Iterable):
         hint = (
-            "a list of groups; one alone is for `Scorer.score`"
+            "a list of groups, or one group to `Scorer.score`"
             if one
             else "an iterable of groups"
         )

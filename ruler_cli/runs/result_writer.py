@@ -77,7 +77,7 @@ class ResultWriter:
     def begin(self, source: Input, reader: Reader) -> None:
         """Take the format of the input, and the order of its records."""
         if reader.format.shape == "columns" and self._settings.on_failure == "drop":
-            problem = "a record of this dump holds several groups, and cannot be left out for one of them"
+            problem = "a record holds several groups here and cannot be dropped for one of them"
             raise UsageError(
                 problem, "give null or keep", option="on_failure", value="drop"
             )

@@ -98,9 +98,7 @@ def _guarded(name: str, method: Callable[..., object]) -> Callable[..., None]:
             result = method(*event)
             if inspect.iscoroutine(result):
                 result.close()
-                raise TypeError(
-                    "it is an async method, which nobody awaits; write it without async"
-                )
+                raise TypeError("methods of an observer cannot be async")
         except (Exception, asyncio.CancelledError):  # noqa: BLE001 - of the program; its traceback is logged
             if not logged:
                 _LOG.exception("`%s` of the observer failed; the run goes on", name)
@@ -278,15 +276,13 @@ class Scorer:
             raise UsageError(f"the Scorer is not open; use it {ways}")
         if self._parts.pid != os.getpid():
             raise UsageError(
-                "the Scorer was opened before this process was forked; make one in each process"
+                "the Scorer was opened before the fork; make one in each process"
             )
         return self._parts
 
     def _refuse_open(self) -> None:
         if self._parts is not None and not self._parts.loop.is_closed():
-            raise UsageError(
-                "the Scorer is open already; make another one, or share it"
-            )
+            raise UsageError("the Scorer is already open; share it, or make another")
 
     def _open_in_thread(self) -> None:
         opened = Future[None]()
@@ -400,9 +396,7 @@ def _start(parts: OpenScorer, work: Coroutine[Any, Any, T]) -> Future[T]:
         with suppress(RuntimeError):  # it ends in this moment
             return asyncio.run_coroutine_threadsafe(work, parts.loop)
     work.close()
-    raise UsageError(
-        "the event loop in which the Scorer was opened runs no more; open it in another one"
-    )
+    raise UsageError("the Scorer's event loop has ended; open the Scorer again")
 
 
 def _result(parts: OpenScorer, work: Coroutine[Any, Any, T]) -> T:

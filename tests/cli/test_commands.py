@@ -373,7 +373,7 @@ def test_null_reward(ruler: Ruler, tmp_path: Path) -> None:
         tmp_path / "lost.jsonl",
         [{"trajectories": [one]}, {"trajectories": [{"messages_and_choices": []}]}],
     )
-    message = "ART itself reads no file in which a reward is null; --on-failure drop"
+    message = "ART cannot read null rewards; --on-failure drop"
     command = ("score", "lost.jsonl", "o.jsonl", "-m", "offline", "--single", "score")
     assert message in ruler(*command).stderr
     dropped = ruler(*command, "--on-failure", "drop")

@@ -1006,7 +1006,7 @@ def test_log_alone(writer: Writer, folder: Path) -> None:
     def look() -> None:
         with pytest.raises(
             UsageError,
-            match="other: has a log beside it that only its owner can read in",
+            match="other: has a write-ahead log that only its owner can read",
         ):
             Ledger(None, [folder / "other"])
 
