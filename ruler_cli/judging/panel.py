@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-
-import anyio
+from functools import partial
 
 from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.location import Location
@@ -58,10 +58,11 @@ class PanelJudge:
         context: int | None = None,
         stop_signal: StopSignal | None = None,
     ) -> None:
-        """`context` in tokens. Without a `caller` only cached replies count."""
+        """`context` in tokens. Without a `caller` only cached replies count, and `stop_signal` is given."""
         self.caller, self.price, self.context = caller, price, context
-        self._cache, self._stop_signal = cache, stop_signal
-        self._in_flight: dict[bytes, anyio.Event] = {}
+        self._cache = cache
+        self._stop_signal = stop_signal if caller is None else caller.gate.stop_signal
+        self._in_flight: dict[bytes, asyncio.Event] = {}
         self._asked_again: set[bytes] = set()
         self.unanswered = 0
         """Requests without a cached reply, if nothing else counts."""
@@ -78,44 +79,36 @@ class PanelJudge:
         `again` asks anew what was answered in an earlier run. If only cached replies count, `again` passes
         over errors alone: a second reply to one request would not be read, and so be paid for without end.
         """
-        if self.caller is None:
-            return self._cached(request, again=again)
-        if self._cache is None:
-            return await self.caller.call(request)
-        cache, key = self._cache, self._cache.key(request)
+        caller, cache = self.caller, self._cache
+        if caller is None:
+            return self._cached(self.key(request), again=again) or self._unanswered()
+        if cache is None:
+            return await caller.call(request)
+        key = cache.key(request)
         while key in self._in_flight:
             await self._in_flight[key].wait()
-        if not again or key in self._asked_again:
-            try:
-                cached = cache.find(key)
-            except RulerError as error:  # calls in flight are paid for and may finish
-                return self.caller.end_run(error)
-            if cached is not None:
-                return cached
-        else:
+        if again and key not in self._asked_again:
             self._asked_again.add(key)
-        done = self._in_flight[key] = anyio.Event()
+        elif cached := self._cached(key):
+            return cached
+        done = self._in_flight[key] = asyncio.Event()
         try:
-            return await self.caller.call(
-                request, lambda answer: cache.keep(key, answer)
-            )
+            return await caller.call(request, partial(cache.keep, key))
         finally:
             del self._in_flight[key]
             done.set()
 
-    def _cached(self, request: Request, *, again: bool) -> Reply | CallError:
-        if self._cache is None or self._stop_signal is None:
-            raise ValueError(
-                "a judge that is not asked needs a cache and a stop signal"
-            )
-        key = self._cache.key(request)
+    def _cached(self, key: bytes, *, again: bool = False) -> Reply | CallError | None:
+        """Return a cached answer; `again` passes over errors. If it cannot be read the run stops."""
         try:
-            cached = self._cache.find(key)
-        except RulerError as error:
-            self._stop_signal.stop(error)
+            cached = None if self._cache is None else self._cache.find(key)
+        except RulerError as error:  # calls in flight are paid for and may finish
+            if self._stop_signal is not None:
+                self._stop_signal.stop(error)
             return INTERRUPTED
-        if cached is not None and not (again and isinstance(cached, CallError)):
-            return cached
+        return None if again and isinstance(cached, CallError) else cached
+
+    def _unanswered(self) -> CallError:
         self.unanswered += 1
         return UNANSWERED
 
@@ -210,19 +203,17 @@ def open_panel(
             else ReplyCache(ledger, judge.model, judge.params)
         )
         if way.judge is None:
-            cache = cache or ReplyCache(None, judge.model, judge.params)
-            made = PanelJudge(
-                None,
-                cache,
-                price=way.price,
-                context=way.context,
-                stop_signal=stop_signal,
-            )
+            caller, cache = None, cache or ReplyCache(None, judge.model, judge.params)
         else:
-            caller = open_caller(
-                way, judge, settings.pool.of(judge), stop_signal, budget
-            )
-            made = PanelJudge(caller, cache, price=way.price, context=way.context)
+            limits = settings.pool.of(judge)
+            caller = open_caller(way, judge, limits, stop_signal, budget)
+        made = PanelJudge(
+            caller,
+            cache,
+            price=way.price,
+            context=way.context,
+            stop_signal=stop_signal,
+        )
         judges.append(made)
     return Panel(judges, stop_signal, budget, ledger)
 
@@ -268,7 +259,7 @@ def open_caller(
         estimates=Estimates(stated_limit(judge.params)),
         cost=_cost(resolved.price),
         breaker=Breaker(
-            anyio.current_time(),
+            asyncio.get_running_loop().time(),
             settings.max_outage,
             judge.label,
             address,

@@ -12,7 +12,7 @@ import anyio
 
 from ruler_cli.errors import RulerError
 from ruler_cli.pool.engine import first_of
-from ruler_cli.pool.gate import INTERRUPTED, Gate, Permit
+from ruler_cli.pool.gate import Gate, Permit
 from ruler_cli.pool.hedging import Hedging
 from ruler_cli.types import CallError, Judge, Reply, Request, Usage
 
@@ -251,12 +251,6 @@ class Caller:
         finally:
             self.gate.retries.remove(until)
 
-    def end_run(self, error: RulerError) -> CallError:
-        """Stop the run; return the error of a call that is not made any more."""
-        self.gate.stop_signal.stop(error)
-        self.gate.nudge()
-        return INTERRUPTED
-
     async def _give_up(
         self, error: CallError, budget: RetryBudget, store: Store
     ) -> CallError:
@@ -277,7 +271,8 @@ class Caller:
         try:
             await store(answer)
         except RulerError as error:
-            self.end_run(error)
+            self.gate.stop_signal.stop(error)
+            self.gate.nudge()
 
 
 def _counts(answer: Reply | CallError) -> bool:
