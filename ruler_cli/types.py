@@ -758,7 +758,7 @@ class Observer:
         """Note that judging begins; `groups` is None if their number is not known."""
 
     def advanced(self, summary: Summary) -> None:
-        """Note that a group is done and written."""
+        """Note that a group is done."""
 
     def tick(self, summary: Summary, status: Status) -> None:
         """Note that a second has passed."""

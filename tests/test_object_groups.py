@@ -799,3 +799,19 @@ async def test_rubric_of_a_group() -> None:
     assert [texts[one.fields["rubric"]] for one in streamed[:6]] == [
         text for *_, text in expected[:6]
     ]
+
+
+@pytest.mark.anyio
+async def test_reward_at_a_path() -> None:
+    """The reward of a trajectory, a dict or an object, is read at its path, and the score stands there."""
+    dicts = [talk(answer, stats={"won": i}) for i, answer in enumerate(ANSWERS)]
+    objects = [
+        types.SimpleNamespace(**{**one, "stats": types.SimpleNamespace(won=i)})
+        for i, one in enumerate(dicts)
+    ]
+    for given in ({"trajectories": dicts}, objects):
+        judged = await _scored(given, reward="stats.won")
+        each = judged.group if given is objects else judged.group["trajectories"]
+        assert [member(member(one, "stats"), "won") for one in each] == [*judged.scores]
+        assert [one["independent_reward"] for one in judged.trajectories] == [0, 1]
+        assert [one.stats.won for one in objects] == [0, 1]

@@ -677,12 +677,13 @@ def judged_group(
     """
     annotations = annotations_of(read.group, result, scores, names)
     copies, trajectories = _annotated(read, annotations, fields, on_failure)
-    copied, left = _as_given(read, copies, fields)
+    lost = {i for i, each in enumerate(annotations) if each["score"] is None}
+    copied, left = _as_given(read, copies, fields, lost)
     if isinstance(scores, GroupError):
         none = (None,) * len(trajectories)
-        lost = (scores.kind, scores.reason)
+        why = (scores.kind, scores.reason)
         return GroupWithoutScores(
-            read.index, copied, fields, trajectories, none, *lost
+            read.index, copied, fields, trajectories, none, *why
         ), []
     each = tuple([annotation["score"] for annotation in annotations])
     judged = GroupWithScores(read.index, copied, fields, trajectories, each)
@@ -719,12 +720,12 @@ def _annotated(
 
 
 def _as_given(
-    read: ObjectGroup[G], copies: list[Any], fields: GroupFields
+    read: ObjectGroup[G], copies: list[Any], fields: GroupFields, lost: set[int]
 ) -> tuple[G, list[int]]:
     """Return annotated copies as one group of the kind that was given, and the rollouts that it lacks.
 
-    An object without a reward is left out: its reward is a number by its type, as in ART, whose training and
-    logging fail at None.
+    An object that is one of the `lost`, without a score, is left out unless it keeps a reward: that is a
+    number by its type, as in ART, whose training and logging fail at None.
     """
     given: Any = read.given
     if not (read.native or read.has_trajectories or isinstance(given, list | tuple)):
@@ -733,7 +734,7 @@ def _as_given(
     if read.native:
         group = copies[0]
         items = list(member(group, "trajectories"))
-        left = [i for i, item in enumerate(items) if _lacks_reward(item)]
+        left = [i for i in sorted(lost) if _lacks_reward(items[i])]
         items = [item for i, item in enumerate(items) if i not in left]
     if read.has_trajectories:
         return with_members(group, {"trajectories": items, "ruler": fields}), left
