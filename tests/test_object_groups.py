@@ -583,7 +583,7 @@ async def _scored(given: Any, **paths: Any) -> Any:
             [{"a": "b"}],
             r"`\[0\]`: has no known shape \(keys: a\); give `messages`, or say where",
         ),
-        ({"trajectories": [{"a": "b"}]}, r"`trajectories\[0\]`: is of no shape"),
+        ({"trajectories": [{"a": "b"}]}, r"`trajectories\[0\]`: has no known shape"),
         (
             talk("a")["messages"],
             r"`\[0\]`: is a message, and a rollout is a dict with a list of them",

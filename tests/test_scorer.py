@@ -1221,7 +1221,7 @@ async def test_one_loop_at_a_time() -> None:
     """A Scorer is open once, in one loop; a group may come from another one."""
     scorer = Scorer(OFFLINE)
     async with scorer:
-        with pytest.raises(UsageError, match="open already"):
+        with pytest.raises(UsageError, match="already open"):
             await scorer.__aenter__()
         stream = scorer.score_groups(many(100))
         await anext(stream)
