@@ -136,7 +136,7 @@ async def test_open_and_close() -> None:
         await scorer.score(GROUPS[0])
     for _ in range(2):
         assert await scorer.open() is scorer
-        with pytest.raises(UsageError, match="open already"):
+        with pytest.raises(UsageError, match="already open"):
             await scorer.open()
         assert not (await scorer.score(GROUPS[0])).failed
         await asyncio.gather(scorer.close(), scorer.close())

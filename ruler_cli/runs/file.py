@@ -10,6 +10,7 @@ from functools import partial
 from ruler_cli.errors import (
     InterruptedRun,
     NothingToCompare,
+    OutputError,
     ReaderGone,
     RulerError,
     Sentence,
@@ -334,15 +335,13 @@ class _FileRun:
                 return None
 
         async with _FileStream(self._session, self._scores, next_group) as stream:
-            while True:
+            async for scored in stream:
                 try:
-                    await self._writer.write(*await anext(stream))
-                except StopAsyncIteration:
-                    break
-                except (BrokenPipeError, RulerError) as error:
-                    why = error if isinstance(error, RulerError) else ReaderGone()
-                    stop_signal.stop(why)
-                    stream.drop()
+                    await self._writer.write(*scored)
+                except BrokenPipeError:
+                    stream.drop(ReaderGone())
+                except RulerError as error:
+                    stream.drop(error)
             self._unfinished = stream.unfinished
 
 
@@ -365,16 +364,21 @@ class _FileStream(GroupStream[Group]):
         )
         self._cut = self.unfinished = False
 
-    def drop(self) -> None:
-        """Return no further group: OUTPUT cannot be written."""
-        self._cut, self._due = True, iter(())
+    def drop(self, reason: RulerError) -> None:
+        """Stop the run, and return no further group: OUTPUT cannot be written."""
+        self._session.stop_signal.stop(reason)
+        self._cut, self._kept, self._due = True, False, iter(())
         self._spool.close()
 
     def _take(self, group: Group, result: GroupResult | None) -> Due[Group] | None:
         if self._cut and result is not None:
             self._session.stats.pay(result)
             return None
-        due = super()._take(group, result)
+        try:
+            due = super()._take(group, result)
+        except OutputError as error:  # there is no room for groups that wait
+            self.drop(error)
+            return None
         self._cut = due is None
         return due
 

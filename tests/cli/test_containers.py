@@ -178,7 +178,8 @@ async def test_interrupted_list(tmp_path: Path, out: str) -> None:
     done = await score(settings, StopsEarly(stop_signal), stop_signal)
     assert isinstance(done.stopped, InterruptedRun)
     part = json.loads((tmp_path / f"{out}.partial").read_text())
-    assert scored(part) == [0, 1, 2, 3]
+    assert scored(part) == list(range(len(part)))
+    assert len(part) >= 4  # the third group may be done by then
     assert (await score(settings)).stopped is None
     whole = json.loads((tmp_path / out).read_text())
     assert scored(whole) == [0, 1, 2, 3, 4, 5]

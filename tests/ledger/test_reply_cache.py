@@ -374,7 +374,7 @@ def test_planted_log(path: Path, tmp_path: Path) -> None:
     """A write-ahead log that is a link is not written."""
     Ledger(path).close()
     path.with_name("ledger.sqlite-wal").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="no regular file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         Ledger(path)
     assert not (tmp_path / "elsewhere").exists()
 
@@ -392,7 +392,7 @@ def test_wrong_file(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("id,score\n1,2\n" * 99)
     (tmp_path / "folder").mkdir()
     for name, says in (
-        ("folder", "no regular file"),
+        ("folder", "not a regular file"),
         ("text", "not a database"),
         ("torn", "malformed|disk image|not a"),
         ("foreign", "another program"),
@@ -539,7 +539,7 @@ def test_rows_that_cannot_be_stored(ledger: Ledger, path: Path, tmp_path: Path) 
     ledger.keep(b"k", "m", reply("fine"))
     with pytest.raises(
         OutputError,
-        match=r"a worker's replies cannot be stored there: .*no regular file",
+        match=r"a worker's replies cannot be stored there: .*not a regular file",
     ):
         database.append_rows(tmp_path, database.new_rows(path, 0)[0])
 
