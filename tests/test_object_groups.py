@@ -36,7 +36,8 @@ from ruler_cli import (
     UsageError,
     WrongShapeError,
 )
-from ruler_cli.runs.object_groups import Readers, read_group
+from ruler_cli.runs.object_groups import read_group
+from ruler_cli.runs.object_records import Readers
 from ruler_cli.runs.object_values import member
 from tests.conftest import Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
@@ -581,9 +582,9 @@ async def _scored(given: Any, **paths: Any) -> Any:
     [
         (
             [{"a": "b"}],
-            r"`\[0\]`: has no known shape \(keys: a\); give `messages`, or say where",
+            r"`\[0\]`: is of no shape that ruler knows \(its keys: a\); give `messages`, or say where",
         ),
-        ({"trajectories": [{"a": "b"}]}, r"`trajectories\[0\]`: has no known shape"),
+        ({"trajectories": [{"a": "b"}]}, r"`trajectories\[0\]`: is of no shape"),
         (
             talk("a")["messages"],
             r"`\[0\]`: is a message, and a rollout is a dict with a list of them",
@@ -685,7 +686,7 @@ async def test_shapes_by_their_paths() -> None:
     assert given[0]["about"] == {"task": TASK, "score": 0}
     assert (await _scored({"trajectories": given}, **paths)).scores == judged.scores
     with pytest.raises(
-        WrongShapeError, match=r"has nothing at `log` \(keys: prompt, completion\)"
+        WrongShapeError, match=r"has nothing at `log` \(its keys: prompt, completion\)"
     ):
         await _scored(PAIRS, messages="log")
     with pytest.raises(WrongShapeError, match="is not of the format trl"):
@@ -799,19 +800,3 @@ async def test_rubric_of_a_group() -> None:
     assert [texts[one.fields["rubric"]] for one in streamed[:6]] == [
         text for *_, text in expected[:6]
     ]
-
-
-@pytest.mark.anyio
-async def test_reward_at_a_path() -> None:
-    """The reward of a trajectory, a dict or an object, is read at its path, and the score stands there."""
-    dicts = [talk(answer, stats={"won": i}) for i, answer in enumerate(ANSWERS)]
-    objects = [
-        types.SimpleNamespace(**{**one, "stats": types.SimpleNamespace(won=i)})
-        for i, one in enumerate(dicts)
-    ]
-    for given in ({"trajectories": dicts}, objects):
-        judged = await _scored(given, reward="stats.won")
-        each = judged.group if given is objects else judged.group["trajectories"]
-        assert [member(member(one, "stats"), "won") for one in each] == [*judged.scores]
-        assert [one["independent_reward"] for one in judged.trajectories] == [0, 1]
-        assert [one.stats.won for one in objects] == [0, 1]

@@ -282,7 +282,7 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
         (GROUPS[0]["trajectories"][0], "one trajectory"),
         (
             {"rollouts": []},
-            r"has no known shape \(keys: rollouts\); give `messages`",
+            r"is of no shape that ruler knows \(its keys: rollouts\); give `messages`",
         ),
         ({"trajectories": None}, "`trajectories` is of type NoneType"),
         ({"trajectories": {"messages": []}}, "`trajectories` is of type dict"),
@@ -299,6 +299,17 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
         (
             {"trajectories": [_Fixed()]},
             "no copy of this _Fixed can be annotated .*reward",
+        ),
+        *(
+            (
+                {"trajectories": [{**GROUPS[0]["trajectories"][0], name: value}]},
+                rf"`{name}` is of type {kind}",
+            )
+            for name, value, kind in (
+                ("metrics", 5, "int"),
+                ("metrics", [1], "list"),
+                ("logs", "abc", "str"),
+            )
         ),
     ]
     for shape, sentence in shapes:

@@ -191,7 +191,7 @@ async def score_group(
     `swallow_exceptions` any error while the group is scored gives None instead, and a warning is logged. No
     reply is kept: `Scorer` has a ledger.
     """
-    if not read_group(group, 0, InputSettings(), "group").group.rollouts:
+    if not read_group(group, 0, InputSettings(), "group").items:
         # no group is an error in any case
         return copy.copy(group)
     try:

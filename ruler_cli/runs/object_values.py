@@ -16,6 +16,16 @@ G = TypeVar("G")
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
+def plain(value: Any, name: str) -> Any:
+    """Return a value as JSON has it; UnreadableError, with its name, for a type that has no such form."""
+    try:
+        return as_json(value)
+    except UnreadableError as error:
+        raise UnreadableError(
+            f"`{name}` holds a value that {error}; give dicts, lists, texts and numbers"
+        ) from None
+
+
 def as_json(value: Any) -> Any:
     """Return a mapping, a model or an object with fields as a dict, an array as a list, an enum's value."""
     kind = type(value)

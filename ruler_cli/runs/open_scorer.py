@@ -34,10 +34,11 @@ from ruler_cli.runs.batch_scores import BatchScores
 from ruler_cli.runs.object_groups import (
     JudgedGroup,
     ObjectGroup,
-    Readers,
     judged_group,
+    left_out,
     read_group,
 )
+from ruler_cli.runs.object_records import Readers
 from ruler_cli.runs.object_values import G
 from ruler_cli.runs.session import GroupStream, Scored, ScoringSession
 from ruler_cli.settings.models import ScoreSettings
@@ -150,10 +151,8 @@ class OpenScorer(ScoringSession):
         read, result, scores, fields = scored
         _count_for_art(self.panel.cost(result.paid))
         on_failure = self.settings.on_failure
-        judged, left_out = judged_group(
-            read, result, scores, batch.names, fields, on_failure
-        )
-        for sentence in left_out:
+        judged = judged_group(read, result, scores, batch.names, fields, on_failure)
+        for sentence in left_out(read, judged):
             self.observer.warn(sentence)
         return judged
 
