@@ -1,18 +1,55 @@
-"""Values of a record: at dotted paths, of a kind, in JSON text."""
+"""Values of a record: at paths, of a kind, in JSON text; and lists with an item for each rollout."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
+from ruler_cli.types import Path
+
+EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
-def has_keys(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a test for records with all of these keys."""
-    required = frozenset(keys)
-    return lambda record: required <= record.keys()
+@cache
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a text: names of fields, the best first."""
+    return tuple(text.split())
+
+
+def holds(record: Mapping[str, Any], terms: str) -> bool:
+    """Tell if a record has all of these terms, which are separated by spaces.
+
+    `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a^x` a text that
+    begins with x, `a*` any key that begins with a. `a|b` is one of the two, and `!a` the absence of a.
+    """
+    return all(
+        any(_holds(record, term) for term in alternatives)
+        for alternatives in _split(terms)
+    )
+
+
+@cache
+def _split(terms: str) -> list[list[str]]:
+    return [term.split("|") for term in terms.split()]
+
+
+def _holds(record: Mapping[str, Any], term: str) -> bool:
+    if term[0] == "!":
+        return not _holds(record, term[1:])
+    name, _, start = term.partition("^")
+    if start:
+        return str(record.get(name)).startswith(start)
+    match term[-2:]:
+        case "[]":
+            return isinstance(lookup(record, term[:-2]), list)
+        case "{}":
+            return isinstance(lookup(record, term[:-2]), dict)
+    if term.endswith("*"):
+        return any(key.startswith(term[:-1]) for key in record)
+    return term in record or ("." in term and lookup(record, term) is not None)
 
 
 def items(value: Any) -> list[Any]:
@@ -40,6 +77,11 @@ def first_at(record: Any, *paths: str) -> Any:
     )
 
 
+def first_of(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    """Return the first value of these members that is neither null nor empty; None if there is none."""
+    return next((value for name in names if (value := record.get(name))), None)
+
+
 def lookup(record: Any, path: str) -> Any:
     """Return the value at a dotted path; None if absent. A key that contains the dots itself comes first.
 
@@ -48,25 +90,51 @@ def lookup(record: Any, path: str) -> Any:
     if isinstance(record, dict) and path in record:
         return record[path]
     for part in path.split("."):
-        if isinstance(record, dict) and part in record:
-            record = record[part]
-        elif (
-            isinstance(record, list)
-            and (index := item_index(part, len(record))) is not None
-        ):
-            record = record[index]
-        else:
-            return None
+        record = _member(record, part)
     return record
+
+
+def _member(value: Any, name: str) -> Any:
+    """Return the member of an object, or the item of a list; None if there is none."""
+    if isinstance(value, dict):
+        return value.get(name)
+    index = item_index(name, len(value)) if isinstance(value, list) else None
+    return None if index is None else value[index]
+
+
+@cache
+def dotted(path: Path) -> str:
+    """Return a path with dots between its parts; "" for an empty one."""
+    return ".".join(map(str, path))
 
 
 def item_index(part: str, size: int) -> int | None:
     """Return the index that a part of a path names in a list of this size; None if there is no such item."""
     if part == "-1" and size:
         return size - 1
-    return (
-        int(part) if part.isdecimal() and len(part) < 10 and int(part) < size else None
-    )
+    known = part.isdecimal() and len(part) < 10 and int(part) < size
+    return int(part) if known else None
+
+
+def path_of(record: Any, dotted: str) -> Path:
+    """Return the path to the value that `lookup` returns for a dotted path; () if there is none."""
+    if isinstance(record, dict) and dotted in record:
+        return (dotted,)
+    path: list[str | int] = []
+    for part in dotted.split("."):
+        index = item_index(part, len(record)) if isinstance(record, list) else None
+        path.append(part if index is None else index)
+        record = _member(record, part)
+        if record is None:
+            return ()
+    return tuple(path)
+
+
+def value_at(record: Any, path: Path) -> Any:
+    """Return the value at a path; None if there is none."""
+    for part in path:
+        record = _member(record, str(part))
+    return record
 
 
 def list_field(record: Mapping[str, Any], name: str, more: str = "") -> list[Any]:
@@ -77,6 +145,19 @@ def list_field(record: Mapping[str, Any], name: str, more: str = "") -> list[Any
     return value
 
 
+def column(record: Mapping[str, Any], name: str, size: int) -> list[Any]:
+    """Return a field that holds one item for each of `size` rollouts, all None if it is absent.
+
+    UnreadableError if it is no list of that length.
+    """
+    values = record.get(name)
+    if values is None:
+        return [None] * size
+    if not isinstance(values, list) or len(values) != size:
+        raise UnreadableError(f"has no list of {size} items at `{name}`, one a rollout")
+    return values
+
+
 def is_message_list(value: Any) -> bool:
     """Tell if a value is a list that begins with an object."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
@@ -84,8 +165,4 @@ def is_message_list(value: Any) -> bool:
 
 def is_text_list(value: Any) -> bool:
     """Tell if a value is a list of texts, at least one."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(item, str) for item in value)
-    )
+    return bool(items(value)) and all(isinstance(item, str) for item in value)

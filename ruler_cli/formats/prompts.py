@@ -15,26 +15,19 @@ from ruler_cli.formats.chat import (
     has_content,
     task_messages,
 )
-from ruler_cli.formats.fields import is_message_list
+from ruler_cli.formats.fields import first_of, is_message_list, items, objects, words
 from ruler_cli.formats.turns import dialogue, json_messages, prompt_turns
 from ruler_cli.types import Rollout
 
-PROMPTS = (
-    *("prompt", "instruction", "query", "question", "problem", "input"),
-    *("user_input", "user_prompt", "user_query", "user_message"),
+PROMPTS = words(
+    "prompt instruction query question problem input user_input user_prompt user_query user_message"
 )
 """Fields with the prompt, best first."""
 INSTRUCTION_INPUTS = ("input", "context")
 """Fields with the input of an Alpaca `instruction`, shown below it after a blank line (`context`: Dolly)."""
-_WITH_CONTEXT = ("instruction", "query", "question", "user_input", "user_query")
+_WITH_CONTEXT = words("instruction query question user_input user_query")
 """Prompts that a `context` beside them completes; other prompts mostly hold it themselves."""
-RETRIEVED = (
-    "context",
-    "contexts",
-    "retrieved_contexts",
-    "retrieval_context",
-    "documents",
-)
+RETRIEVED = words("context contexts retrieved_contexts retrieval_context documents")
 """Fields with a list of texts retrieved to answer a question: of promptflow, Ragas, DeepEval.
 
 They are shown, but are no part of the key: another system retrieves other texts for the same question.
@@ -47,9 +40,7 @@ _SYSTEM_ROLES = ("system", "developer")
 def prompt_field(record: Mapping[str, Any]) -> str | None:
     """Return the field with the prompt: the first that holds text or messages, preferably not empty."""
     present = [name for name in PROMPTS if is_prompt(record.get(name))]
-    return next(
-        (name for name in present if record[name]), present[0] if present else None
-    )
+    return next((name for name in present if record[name]), next(iter(present), None))
 
 
 def is_prompt(value: Any) -> bool:
@@ -66,39 +57,30 @@ def task_turns(record: Mapping[str, Any], name: str | None) -> Messages:
         raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
     value = record.get(name)
     if name in _WITH_CONTEXT and isinstance(value, str):
-        names = INSTRUCTION_INPUTS if name == "instruction" else INSTRUCTION_INPUTS[1:]
-        context = next(
-            (
-                record[b]
-                for b in names
-                if isinstance(record.get(b), str) and record[b].strip()
-            ),
-            "",
-        )
-        value = "\n\n".join(
-            part for part in (value, "" if context in value else context) if part
-        )
+        names = INSTRUCTION_INPUTS if name == "instruction" else ("context",)
+        beside = [text for text in map(record.get, names) if isinstance(text, str)]
+        context = next((text for text in beside if text.strip()), "")
+        added = "" if context in value else context
+        value = "\n\n".join(filter(None, (value, added)))
     return with_system(record, [*_earlier(record), *_prompt_turns(value, name)])
 
 
 def with_system(record: Mapping[str, Any], messages: Messages) -> Messages:
     """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
-    prompt = next((record[name] for name in SYSTEM if record.get(name)), None)
-    is_list = isinstance(prompt, list) and all(
-        isinstance(part, dict) and "text" in part for part in prompt
-    )
+    prompt = first_of(record, SYSTEM)
+    parts = objects(prompt)
+    known = parts == prompt and all("text" in part for part in parts)
     system = {"role": "system", "content": prompt}
     given = any(message.get("role") in _SYSTEM_ROLES for message in messages[:1])
-    if given or not (isinstance(prompt, str) or is_list) or not has_content(system):
+    if given or not (known or isinstance(prompt, str)) or not has_content(system):
         return messages
     return [system, *messages]
 
 
 def retrieved_turn(record: Mapping[str, Any]) -> Messages:
     """Return the texts retrieved to answer the question, as a list of one turn or of none."""
-    texts = next(
-        (record[name] for name in RETRIEVED if isinstance(record.get(name), list)), None
-    )
+    lists = (record[name] for name in RETRIEVED if isinstance(record.get(name), list))
+    texts = next(lists, None)
     return [{"role": "context", "content": texts}] if texts else []
 
 
@@ -126,21 +108,16 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
         return replace(rollout, error=f"has no prompt at `{path}`")
     messages, size, start = rollout.messages, rollout.prompt_length, 0
     if turns[0].get("role") not in _SYSTEM_ROLES:
-        start = next(
-            (i for i, m in enumerate(messages) if m.get("role") not in _SYSTEM_ROLES),
-            len(messages),
-        )
+        roles = [message.get("role") not in _SYSTEM_ROLES for message in messages]
+        start = roles.index(True) if any(roles) else len(messages)
     if _begins(messages[start:], turns) or _begins(messages, turns):
         return rollout
     if size is not None:
         size += len(turns)
     elif first_agent_turn(turns) < len(turns):
         size = start + len(turns) + first_agent_turn(messages[start:])
-    return replace(
-        rollout,
-        messages=[*messages[:start], *turns, *messages[start:]],
-        prompt_length=size,
-    )
+    messages = [*messages[:start], *turns, *messages[start:]]
+    return replace(rollout, messages=messages, prompt_length=size)
 
 
 def _begins(messages: Messages, turns: Messages) -> bool:
@@ -148,10 +125,8 @@ def _begins(messages: Messages, turns: Messages) -> bool:
     if len(turns) == 1:
         text = turns[0].get("content")
         before = messages[: first_agent_turn(messages)]
-        return any(
-            text == m.get("content") or _contains(m.get("content"), text)
-            for m in before
-        )
+        contents = [message.get("content") for message in before]
+        return text in contents or any(_contains(one, text) for one in contents)
     first = [(m.get("role"), m.get("content")) for m in messages[: len(turns)]]
     return first == [(turn.get("role"), turn.get("content")) for turn in turns]
 
@@ -159,26 +134,19 @@ def _begins(messages: Messages, turns: Messages) -> bool:
 def _contains(content: Any, text: Any) -> bool:
     """Tell if a message's content, or a part of it, contains a text."""
     if isinstance(content, list):
-        return any(
-            _contains(part.get("text"), text)
-            for part in content
-            if isinstance(part, dict)
-        )
-    return (
-        isinstance(content, str) and isinstance(text, str) and text.strip() in content
-    )
+        return any(_contains(part.get("text"), text) for part in objects(content))
+    both = isinstance(content, str) and isinstance(text, str)
+    return both and text.strip() in content
 
 
 def _earlier(record: Mapping[str, Any]) -> Messages:
     """Return the turns before the prompt, from messages or pairs of a question and its answer."""
-    name, value = next(
-        ((name, record[name]) for name in HISTORIES if record.get(name)), ("", None)
-    )
+    value = first_of(record, HISTORIES)
     if isinstance(value, str):
         return prompt_turns(value, "history") if json_messages(value) else []
-    pairs = [_pair(item) for item in value] if isinstance(value, list) else []
+    pairs = [_pair(item) for item in items(value)]
     if not pairs or not all(pairs):
-        return prompt_turns(value, name)
+        return prompt_turns(value, "history")
     return [
         {"role": role, "content": content}
         for pair in pairs
@@ -189,19 +157,14 @@ def _earlier(record: Mapping[str, Any]) -> Messages:
 
 def _pair(value: Any) -> list[Any] | None:
     """Return a question and its answer, from a list or promptflow's `inputs` and `outputs`; else None."""
-    if isinstance(value, list):
-        return value
     if isinstance(value, dict) and value.keys() == {"inputs", "outputs"}:
         sides = [
             list(side.values()) if isinstance(side, dict) else []
             for side in value.values()
         ]
-        return (
-            [side[0] for side in sides]
-            if all(len(side) == 1 for side in sides)
-            else None
-        )
-    return None
+        single = all(len(side) == 1 for side in sides)
+        return [side[0] for side in sides] if single else None
+    return items(value)
 
 
 _NOT_IN_KEY = {"role", "content", "type", "id"}
@@ -213,8 +176,8 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
     if not any(map(has_content, task)):
         raise UnreadableError(
             Sentence(
-                "has no text before the agent's first turn, so that nothing tells which task it is of; name "
-                "the group key with {group_by:PATH}, or the task's text with {prompt:PATH}"
+                "has no text before the agent's first turn, so its task is not known; name the group key with "
+                "{group_by:PATH}, or the task's text with {prompt:PATH}"
             )
         )
     prompt = [

@@ -24,7 +24,7 @@ from ruler_cli.errors import (
     UsageError,
     WrongShapeError,
 )
-from ruler_cli.formats.output_fields import group_fields
+from ruler_cli.formats.annotate import group_fields
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel
 from ruler_cli.pool.engine import Bounds, run, run_beside

@@ -139,7 +139,7 @@ class ResultWriter:
     async def _finish(
         self, group: Group, result: GroupResult, scores: GroupScores | GroupError
     ) -> None:
-        from ruler_cli.formats.output_fields import group_fields
+        from ruler_cli.formats.annotate import group_fields
 
         self._scores.conclude(group, result, scores)
         names, cost = self._scores.names, self._panel.cost(result.used)
@@ -171,8 +171,11 @@ class ResultWriter:
         fields: Mapping[str, Any],
     ) -> list[tuple[int, bytes]]:
         """The line number and the new bytes of each record; empty bytes if it is left out."""
-        from ruler_cli.formats.annotate import annotate, trajectory_bytes
-        from ruler_cli.formats.output_fields import annotations_of
+        from ruler_cli.formats.annotate import (
+            annotate,
+            annotations_of,
+            trajectory_bytes,
+        )
 
         settings, form = self._settings, self._reader.format
         dropped = settings.on_failure == "drop" and isinstance(scores, GroupError)

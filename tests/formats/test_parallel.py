@@ -9,14 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.fields import lookup
-from ruler_cli.formats.parallel import (
-    all_lists,
-    lists_at,
-    parallel_lists,
-    path_of,
-    value_at,
-)
+from ruler_cli.formats.fields import lookup, path_of, value_at
+from ruler_cli.formats.interface import all_lists, lists_at, parallel_lists
 
 parts = st.sampled_from(["a", "b", "0", "1", "a.b", "²"])
 trees = st.recursive(
