@@ -12,14 +12,24 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_autogen, is_langchain
-from ruler_cli.formats.chat import Messages, check_messages
+from ruler_cli.formats.chat import Messages, Turn, check_messages, new_turn
 from ruler_cli.formats.dialects import (
     normalize_call,
     normalize_message,
     normalize_part,
     result_turn,
 )
-from ruler_cli.formats.fields import is_message_list, items, lookup, objects, words
+from ruler_cli.formats.fields import (
+    JsonObject,
+    Names,
+    Rollouts,
+    first,
+    is_message_list,
+    items,
+    lookup,
+    objects,
+    words,
+)
 from ruler_cli.types import Rollout
 
 _USERS = words("user human user_proxy userproxy userproxyagent user_proxy_agent")
@@ -33,50 +43,48 @@ _STATES = words("messages values.messages channel_values.messages")
 """Paths of LangChain's and LangGraph's messages."""
 
 
-def _listed(record: Mapping[str, Any], paths: tuple[str, ...]) -> list[Any]:
+def _listed(record: JsonObject, paths: Names) -> list[Any]:
     """The first list of messages at these paths, or of an agent's state; [] if there is none."""
     values = [lookup(record, path) for path in paths]
     states = record.get("agent_states") if paths is _THREADS else None
     if isinstance(states, dict):
         values += [lookup(state, "message_thread") for state in states.values()]
-    return next(filter(is_message_list, values), [])
+    return first(filter(is_message_list, values)) or []
 
 
-def _rollout(turns: Iterable[Any]) -> list[Rollout]:
+def _rollout(turns: Iterable[Any]) -> Rollouts:
     return [Rollout([*turns])]
 
 
-def _read(
-    record: dict[str, Any], paths: tuple[str, ...], turns_of: Callable[[Any], Any]
-) -> list[Rollout]:
+def _read(record: JsonObject, paths: Names, turns_of: Callable[[Any], Any]) -> Rollouts:
     messages = _listed(record, paths)
     if not messages or not all(isinstance(message, dict) for message in messages):
         raise UnreadableError("has no messages where its framework writes them")
     return _rollout(turn for message in messages for turn in turns_of(message))
 
 
-def is_autogen_history(record: Mapping[str, Any]) -> bool:
+def is_autogen_history(record: JsonObject) -> bool:
     """Tell if a record holds messages of AutoGen."""
     return any(map(is_autogen, _listed(record, _THREADS)[:1]))
 
 
-def read_autogen(record: dict[str, Any]) -> list[Rollout]:
+def read_autogen(record: JsonObject) -> Rollouts:
     """Read messages of AutoGen."""
     return _read(record, _THREADS, _autogen_turns)
 
 
-def is_langchain_history(record: Mapping[str, Any]) -> bool:
+def is_langchain_history(record: JsonObject) -> bool:
     """Tell if a record holds messages of LangChain."""
     first = _listed(record, _STATES)[:1]
     return any(is_langchain(one) and not is_autogen(one) for one in first)
 
 
-def read_langchain(record: dict[str, Any]) -> list[Rollout]:
+def read_langchain(record: JsonObject) -> Rollouts:
     """Read messages of LangChain."""
     return _read(record, _STATES, normalize_message)
 
 
-def _autogen_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _autogen_turns(message: Turn) -> Iterator[Turn]:
     kind, source, content = map(message.get, ("type", "source", "content"))
     if "role" in message:  # a line that could not be read
         yield message
@@ -85,11 +93,11 @@ def _autogen_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
             result = one.get("content") if isinstance(one, dict) else one
             yield result_turn(lookup(one, "call_id"), result)
     elif kind == "CodeExecutionEvent":
-        yield {"role": "tool", "content": lookup(message, "result.output")}
+        yield new_turn("tool", lookup(message, "result.output"))
     elif kind == "SystemMessage":
-        yield {"role": "system", "content": content}
+        yield new_turn("system", content)
     elif kind == "UserMessage" or str(source).casefold() in _USERS:
-        yield {"role": "user", "content": content}
+        yield new_turn("user", content)
     elif kind not in _SILENT:
         calls = [c for c in objects(content) if {"name", "arguments"} <= c.keys()]
         calls = calls if len(calls) == len(items(content)) else []
@@ -100,12 +108,7 @@ def _autogen_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"role": "assistant", "content": said, **stated}
 
 
-def is_chat_history(record: Mapping[str, Any]) -> bool:
-    """Tell if AutoGen 0.2 wrote a history."""
-    return is_message_list(record["chat_history"])
-
-
-def read_chat_history(record: dict[str, Any]) -> list[Rollout]:
+def read_chat_history(record: JsonObject) -> Rollouts:
     """Read a history of AutoGen 0.2."""
     history = check_messages(record["chat_history"], "chat_history")
     first, turns = _speaker(history[0]), list[Any]()
@@ -119,24 +122,18 @@ def read_chat_history(record: dict[str, Any]) -> list[Rollout]:
     return _rollout(turns)
 
 
-def _speaker(message: Mapping[str, Any]) -> Any:
+def _speaker(message: JsonObject) -> Any:
     return message.get("name") or message.get("role")
 
 
-def is_crew(record: Mapping[str, Any]) -> bool:
-    """Tell if a record holds outputs of CrewAI's tasks."""
-    tasks = record["tasks_output"]
-    return bool(tasks) and all({"description", "raw"} <= task.keys() for task in tasks)
-
-
-def read_crew(record: dict[str, Any]) -> list[Rollout]:
+def read_crew(record: JsonObject) -> Rollouts:
     """Read the tasks of a crew, each with its output."""
     turns: Messages = []
     for task in record["tasks_output"]:
         texts = [task.get(name) for name in ("description", "expected_output")]
         asked = "\n\n".join(str(text) for text in texts if text)
         said = {"name": task.get("agent"), "content": task.get("raw")}
-        turns += [{"role": "user", "content": asked}, {"role": "assistant", **said}]
+        turns += [new_turn("user", asked), {"role": "assistant", **said}]
     return _rollout(turns)
 
 
@@ -151,11 +148,11 @@ def _pick(value: Any, name: str) -> Any:
     return lookup(value, other) if field is None else field
 
 
-def _content(content: Any, role: str, name: Any = None) -> Iterator[dict[str, Any]]:
+def _content(content: Any, role: str, name: Any = None) -> Iterator[Turn]:
     """Gemini's content as messages: its text and calls, then the result of each call."""
     text = content if isinstance(content, str | None) else content.get("content")
     if isinstance(text, str):  # trpc-agent-go
-        yield {"role": role, "content": text}
+        yield new_turn(role, text)
         return
     parts, results = list[Any](), list[Any]()
     for part in lookup(content, "parts") or ():
@@ -169,7 +166,7 @@ def _content(content: Any, role: str, name: Any = None) -> Iterator[dict[str, An
         yield result_turn(one["tool_use_id"], one["content"], one.get("toolName"))
 
 
-def _events(events: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def _events(events: Iterable[Any]) -> Iterator[Turn]:
     for event in objects(events):
         if event.get("partial"):
             continue
@@ -179,10 +176,10 @@ def _events(events: Iterable[Any]) -> Iterator[dict[str, Any]]:
             speaker = ("user", None) if by_user else ("assistant", author)
             yield from _content(event["content"], *speaker)
         if error := _pick(event, "error_message") or _pick(event, "error_code"):
-            yield {"role": "error", "content": error}
+            yield new_turn("error", error)
 
 
-def _invocation(invocation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _invocation(invocation: JsonObject) -> Iterator[Turn]:
     """A turn of an evaluation: the user's message, the calls and results, the final answer."""
     yield from _content(_pick(invocation, "user_content"), "user")
     between = _pick(invocation, "intermediate_data") or {}
@@ -204,25 +201,18 @@ def _invocation(invocation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _content(final, "assistant")
 
 
-def is_session(record: Mapping[str, Any]) -> bool:
-    """Tell if a record is a session of ADK."""
-    first = record["events"][:5]
-    known = [event for event in objects(first) if "author" in event]
-    return bool(first) and len(known) == len(first)
-
-
-def read_session(record: dict[str, Any]) -> list[Rollout]:
+def read_session(record: JsonObject) -> Rollouts:
     """Read a session of ADK."""
     return _rollout(_events(record["events"]))
 
 
-def is_case(record: Mapping[str, Any]) -> bool:
+def is_case(record: JsonObject) -> bool:
     """Tell if a record is a result of an ADK evaluation."""
     names = words("overall_eval_metric_results final_eval_status session_details")
     return any(_pick(record, name) is not None for name in names)
 
 
-def read_case(record: dict[str, Any]) -> list[Rollout]:
+def read_case(record: JsonObject) -> Rollouts:
     """Read a result of an ADK evaluation: its session, or what was invoked."""
     events = _pick(_pick(record, "session_details"), "events")
     metrics = _pick(record, "eval_metric_result_per_invocation") or ()
@@ -238,7 +228,7 @@ def read_case(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout(messages, outcome=outcome)]
 
 
-def case_key(record: Mapping[str, Any]) -> str | None:
+def case_key(record: JsonObject) -> str | None:
     """Return the case of an evaluation set."""
     identity, eval_set = _pick(record, "eval_id"), _pick(record, "eval_set_id")
     if eval_set:

@@ -26,6 +26,7 @@ from ruler_cli.files.splice import (
     read_object,
     span_at,
 )
+from ruler_cli.formats.fields import JsonObject
 from ruler_cli.formats.interface import Format, RecordLayout
 from ruler_cli.formats.rewards import raw_value
 from ruler_cli.settings.models import OnFailure
@@ -42,7 +43,7 @@ from ruler_cli.types import (
     Usage,
 )
 
-Annotation = Mapping[str, Any]
+Annotation = JsonObject
 """The annotation of a rollout as it is written: `AnnotationFields`, or a part of them."""
 _FINE = 6
 """Decimals of numbers that are computed from scores: enough to compute with, and short to read."""
@@ -261,7 +262,7 @@ def annotate(
     raw: bytes,
     form: Format,
     annotated: Sequence[Annotated],
-    group_fields: Mapping[str, Any],
+    group_fields: JsonObject,
     on_failure: OnFailure,
 ) -> bytes:
     """A record with the annotation of each of its rollouts; a record that is a group has its part once."""
@@ -327,7 +328,7 @@ def _put_in_lists(
     patches: Patches,
     form: Format,
     annotated: Sequence[Annotated],
-    group_fields: Mapping[str, Any],
+    group_fields: JsonObject,
     on_failure: OnFailure,
 ) -> None:
     """Annotate rollouts that are items of lists: the list of rewards by item, and a list of annotations."""

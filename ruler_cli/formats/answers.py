@@ -10,8 +10,7 @@ come first. A filter of lm-eval repeats the answers: equal ones are one rollout,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,8 +19,10 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats import turns
 from ruler_cli.formats.chat import Messages, tools_of
 from ruler_cli.formats.fields import (
+    JsonObject,
+    Rollouts,
     column,
-    dotted,
+    first,
     first_at,
     is_message_list,
     is_text_list,
@@ -42,58 +43,38 @@ from ruler_cli.formats.prompts import (
     with_system,
 )
 from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, answer_rollout
+from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, answer_rollouts
 from ruler_cli.types import Path, Rollout
 
 
-def read_ultrafeedback(record: dict[str, Any]) -> list[Rollout]:
+def read_ultrafeedback(record: JsonObject) -> Rollouts:
     """Read UltraFeedback's completions, which are objects."""
+    listed = list_field(record, "completions")
+    answers = [lookup(item, "response") for item in listed]
     prompt = turns.prompt_turns(record.get("instruction"), "instruction")
-    return [
-        answer_rollout(prompt, lookup(item, "response"), ("completions", i))
-        for i, item in enumerate(list_field(record, "completions"))
-    ]
+    return answer_rollouts(prompt, answers, ("completions",))
 
 
-def is_ultrafeedback(record: Mapping[str, Any]) -> bool:
-    """Tell if completions are objects with a response."""
-    completions = record["completions"]
-    return all(isinstance(item, dict) and "response" in item for item in completions)
-
-
-def read_reward_bench(record: dict[str, Any]) -> list[Rollout]:
+def read_reward_bench(record: JsonObject) -> Rollouts:
     """Read the chosen and the rejected answers of RewardBench 2."""
-    prompt = turns.prompt_turns(record.get("prompt"), "prompt")
     chosen, rejected = list_field(record, "chosen"), list_field(record, "rejected")
-    return [
-        answer_rollout(prompt, answer, (i,), outcome=i < len(chosen))
-        for i, answer in enumerate([*chosen, *rejected])
-    ]
+    outcomes = [*[True] * len(chosen), *[False] * len(rejected)]
+    prompt = turns.prompt_turns(record.get("prompt"), "prompt")
+    return answer_rollouts(prompt, [*chosen, *rejected], outcomes=outcomes)
 
 
-def read_live_code(record: dict[str, Any]) -> list[Rollout]:
+def read_live_code(record: JsonObject) -> Rollouts:
     """Read the answers of LiveCodeBench, or else their code."""
-    answers = list_field(record, _code_field(record))
+    whole = is_text_list(record.get("output_list"))
+    answers = list_field(record, "output_list" if whole else "code_list")
+    outcomes = column(record, "graded_list", len(answers))
     prompt = turns.prompt_turns(record.get("question_content"), "question_content")
-    graded = column(record, "graded_list", len(answers))
-    return [
-        answer_rollout(prompt, answer, (i,), outcome=graded[i])
-        for i, answer in enumerate(answers)
-    ]
+    return answer_rollouts(prompt, answers, outcomes=outcomes)
 
 
-def is_live_code(record: Mapping[str, Any]) -> bool:
-    """Tell if there is a list of answers, or of code."""
-    return is_text_list(record.get(_code_field(record)))
-
-
-def _code_field(record: Mapping[str, Any]) -> str:
-    return "output_list" if is_text_list(record.get("output_list")) else "code_list"
-
-
-def read_lm_eval(record: dict[str, Any]) -> list[Rollout]:
+def read_lm_eval(record: JsonObject) -> Rollouts:
     """Read a document of lm-eval, with its repeated answers."""
-    answers = next(iter(items(record.get("resps"))), None)
+    answers = first(items(record.get("resps")))
     answers = [answers] if isinstance(answers, str) else items(answers)
     if not is_text_list(answers):
         raise UnreadableError(
@@ -102,21 +83,18 @@ def read_lm_eval(record: dict[str, Any]) -> list[Rollout]:
     prompt = first_at(record, *_ARGUMENTS)
     # a chat prompt is JSON text, in a list
     prompt = prompt[0] if is_text_list(prompt) else prompt
-    asked: Messages | None = None
-    if isinstance(prompt, str) and prompt.lstrip().startswith("["):
-        with suppress(UnreadableError):  # a text that begins with a bracket
-            asked = turns.chat_turns(prompt, "arguments")
-    asked = turns.prompt_turns(prompt, "arguments") if asked is None else asked
+    rollouts = answer_rollouts(turns.prompt_turns(prompt, "arguments"), answers)
+    members = [hashed_key(str(i), answer) for i, answer in enumerate(answers)]
     return [
-        answer_rollout(asked, answer, (i,), member=hashed_key(str(i), answer))
-        for i, answer in enumerate(answers)
+        replace(rollout, member=member)
+        for rollout, member in zip(rollouts, members, strict=True)
     ]
 
 
 _ARGUMENTS = ("arguments.gen_args_0.arg_0", "arguments.0.0")
 
 
-def lm_eval_key(record: Mapping[str, Any]) -> str | None:
+def lm_eval_key(record: JsonObject) -> str | None:
     """Return the document and a hash of its prompt: documents are counted anew in each task."""
     if record.get("doc_id") is None:
         return None
@@ -124,13 +102,13 @@ def lm_eval_key(record: Mapping[str, Any]) -> str | None:
     return f"{key_text(record['doc_id'])} {asked}"
 
 
-def lm_eval_lists(record: Mapping[str, Any], size: int) -> list[Path]:
+def lm_eval_lists(record: JsonObject, size: int) -> list[Path]:
     """Return the paths of the answers and of the filtered answers, if the filter left one for each."""
     each = len(items(lookup(record, "filtered_resps.0"))) == size
     return [("resps", 0), ("filtered_resps", 0)] if each else [("resps", 0)]
 
 
-def _list_path(record: Mapping[str, Any]) -> Path:
+def _list_path(record: JsonObject) -> Path:
     """Return the path of the answers to a prompt; () if there are none."""
     lists = [name for name in ANSWER_LISTS if isinstance(record.get(name), list)]
     lists += [name for name in ANSWERS if is_text_list(record.get(name))]
@@ -138,7 +116,7 @@ def _list_path(record: Mapping[str, Any]) -> Path:
     return turns.answers_path(record) or tuple(known[:1])
 
 
-def is_group(record: Mapping[str, Any]) -> bool:
+def is_group(record: JsonObject) -> bool:
     """Tell if a list of answers stands beside a prompt, or messages."""
     if "messages" in record:
         return bool(turns.answers_path(record))
@@ -147,12 +125,12 @@ def is_group(record: Mapping[str, Any]) -> bool:
     return prompted and isinstance(answers, list) and all(map(turns.is_answer, answers))
 
 
-def _group_path(record: Mapping[str, Any]) -> Path:
+def _group_path(record: JsonObject) -> Path:
     """Return the same for a record that is known to be a group, which may have only one answer."""
     return _list_path(record) or turns.answers_path(record, 1)
 
 
-def read_group(record: dict[str, Any]) -> list[Rollout]:
+def read_group(record: JsonObject) -> Rollouts:
     """Read the answers to one prompt."""
     answers = value_at(record, _group_path(record))
     if not isinstance(answers, list):
@@ -161,37 +139,37 @@ def read_group(record: dict[str, Any]) -> list[Rollout]:
         prompt = turns.chat_turns(given, "messages")
     else:
         prompt = task_turns(record, prompt_field(record))
-    where, out = dotted(_group_path(record)), []
-    for i, value in enumerate(answers):
-        # of an object without an answer None remains, which becomes the error of its rollout
-        answer = turns.find_answer(value, where) if isinstance(value, dict) else value
-        out.append(answer_rollout(prompt, answer, (i,)))
-    return out
+    # of an object without an answer None remains, which becomes the error of its rollout
+    found = [
+        turns.find_answer(answer, "answer") if isinstance(answer, dict) else answer
+        for answer in answers
+    ]
+    return answer_rollouts(prompt, found)
 
 
-def group_lists(record: Mapping[str, Any], size: int) -> list[Path]:
+def group_lists(record: JsonObject, size: int) -> list[Path]:
     """Return the lists that lose an item with an answer."""
     apart = (*PROMPTS, *INSTRUCTION_INPUTS, *HISTORIES, "messages", "tools")
     return parallel_lists(record, size, (_group_path(record), ("rewards",)), apart)
 
 
-def _pair_fields(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def _pair_fields(record: JsonObject) -> tuple[str | None, str | None]:
     """Return the fields with prompt and answer of a record; None for one that is missing."""
     prompt = prompt_field(record)
     known = [n for n in ANSWERS if n in record and turns.is_answer(record[n])]
     stated = (name for name in known if record[name] is not None)
-    answer = next(stated, next(iter(known), None))
+    answer = first(stated) or first(known)
     if answer is None and prompt == "question":
         answer = "answer" if isinstance(record.get("answer"), str) else None
     return prompt, answer
 
 
-def is_pair(record: Mapping[str, Any]) -> bool:
+def is_pair(record: JsonObject) -> bool:
     """Tell if a record has a prompt and one answer, and is not a whole conversation."""
     return None not in _pair_fields(record) and not turns.answers_path(record)
 
 
-def read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout]:
+def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollouts:
     """Read a prompt and its answer; `as_json`: the answer may be JSON text of messages."""
     prompt_name, answer_name = _pair_fields(record)
     prompt, context = task_turns(record, prompt_name), retrieved_turn(record)
@@ -206,7 +184,7 @@ def read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout]
     return [replace(rollout, prompt_length=len(prompt)) if context else rollout]
 
 
-def refine_pair(form: Format, records: Sequence[Mapping[str, Any]]) -> Format:
+def refine_pair(form: Format, records: Sequence[JsonObject]) -> Format:
     """Read answers as JSON text of messages if all of them are."""
     fields = [(record, _pair_fields(record)[1]) for record in records]
     answers = [record.get(name) for record, name in fields if name is not None]
@@ -218,12 +196,12 @@ _TURN_LISTS = words("conversations conversation dialog dialogue turns items")
 """Fields with a list of turns."""
 
 
-def _turns_field(record: Mapping[str, Any]) -> str | None:
+def _turns_field(record: JsonObject) -> str | None:
     """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
     listed = (name for name in _TURN_LISTS if _is_turns(record.get(name)))
     fields = ("text", *_TURN_LISTS)
     texts = (name for name in fields if _as_dialogue(record.get(name)) is not None)
-    return next(listed, None) or next(texts, None)
+    return first(listed) or first(texts)
 
 
 def _is_turns(value: Any) -> bool:
@@ -238,12 +216,12 @@ def _as_dialogue(value: Any) -> Messages | None:
     return turns.dialogue(value) if plain else None
 
 
-def is_conversation(record: Mapping[str, Any]) -> bool:
+def is_conversation(record: JsonObject) -> bool:
     """Tell if a record holds a conversation under one of its names."""
     return _turns_field(record) is not None
 
 
-def read_conversation(record: dict[str, Any]) -> list[Rollout]:
+def read_conversation(record: JsonObject) -> Rollouts:
     """Read a conversation, and the answer beside it."""
     name = _turns_field(record)
     if name is None:
@@ -256,20 +234,18 @@ def read_conversation(record: dict[str, Any]) -> list[Rollout]:
 _PROMPTS = words("prompt problem question question_content instruction")
 
 
-def read_code(record: dict[str, Any]) -> list[Rollout]:
+def read_code(record: JsonObject) -> Rollouts:
     """Read a sample of a code benchmark."""
     texts = (record[n] for n in _PROMPTS if isinstance(record.get(n), str))
-    prompt = turns.prompt_turns(next(texts, None), "prompt")
+    prompt = turns.prompt_turns(first(texts), "prompt")
     name = "completion" if "completion" in record else "solution"
     answer = turns.answer_turns(record.get(name), name)
     return [Rollout([*prompt, *answer], outcome=record.get("passed"))]
 
 
-def is_code(record: Mapping[str, Any]) -> bool:
+def is_code(record: JsonObject) -> bool:
     """Tell if it is a sample of a code benchmark: a `solution` beside a prompt may be the data set's own."""
     prompted = any(name in record for name in _PROMPTS)
-    if not isinstance(record["task_id"], str):
-        return False
     if "completion" in record:
         tested = "passed" in record or not prompted
         return tested and isinstance(record["completion"], str)

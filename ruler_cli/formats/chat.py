@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from operator import contains
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.fields import json_value, lookup, objects, words
+from ruler_cli.formats.fields import (
+    JsonObject,
+    first,
+    json_value,
+    lookup,
+    objects,
+    words,
+)
 from ruler_cli.formats.interface import printable
 from ruler_cli.types import Rollout
 
 Messages = list[Any]
+Turn = dict[str, Any]
+"""A message that is made."""
 
 AGENT_ROLES = words(
     "assistant model agent ai gpt chatgpt bot chatbot Assistant ASSISTANT Model MODEL Agent AGENT AI GPT Bot BOT "
@@ -57,12 +66,17 @@ _OUTPUTS = words(
 )
 
 
-def tools_of(trajectory: Mapping[str, Any]) -> Any:
+def new_turn(role: Any, content: Any, **more: Any) -> Turn:
+    """Make a message."""
+    return {"role": role, "content": content, **more}
+
+
+def tools_of(trajectory: JsonObject) -> Any:
     """Return the trajectory's tools, also if they are JSON text."""
     tools = json_value(trajectory.get("tools"), text=True)
     if tools is None:
         values = (lookup(trajectory, path) for path in TOOLS)
-        tools = next((value for value in values if isinstance(value, list)), None)
+        tools = first(value for value in values if isinstance(value, list))
     return tools
 
 
@@ -91,7 +105,7 @@ def check_messages(value: Any, where: str) -> Messages:
     return out
 
 
-def messages_in(record: Mapping[str, Any], name: str, cause: str = "") -> Messages:
+def messages_in(record: JsonObject, name: str, cause: str = "") -> Messages:
     """Return the messages in a field; UnreadableError with the cause if there are none."""
     if not record.get(name):
         raise UnreadableError(f"has no messages in `{name}`{cause}")
@@ -128,7 +142,7 @@ def task_messages(rollout: Rollout) -> Messages:
     return task if all(message.get("role") in USER_ROLES for message in task) else []
 
 
-def is_agent(message: Mapping[str, Any]) -> bool:
+def is_agent(message: JsonObject) -> bool:
     """Tell if the agent wrote a message: by its role, or as a Responses item that is no tool result."""
     role = message.get("role")
     if role is None:
@@ -136,7 +150,7 @@ def is_agent(message: Mapping[str, Any]) -> bool:
     return role in AGENT_ROLES or role == TRANSCRIPT
 
 
-def has_content(message: Mapping[str, Any]) -> bool:
+def has_content(message: JsonObject) -> bool:
     """Tell if a message holds anything to show a judge: text, a call, a thought, a refusal."""
     content = message.get("content")
     if isinstance(content, str) and content and not content.isspace():
@@ -151,7 +165,7 @@ def has_content(message: Mapping[str, Any]) -> bool:
     return any(map(has_text, stated))
 
 
-def other_fields(message: Mapping[str, Any]) -> dict[str, Any]:
+def other_fields(message: JsonObject) -> dict[str, Any]:
     """Return the fields of a message that are neither its content nor metadata."""
     return {
         key: value
@@ -160,7 +174,7 @@ def other_fields(message: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def other_text(message: Mapping[str, Any]) -> dict[str, Any]:
+def other_text(message: JsonObject) -> dict[str, Any]:
     """Return the fields of a message that hold text and are neither its content nor metadata."""
     return {
         key: value
@@ -210,7 +224,7 @@ def nothing_to_judge(
     return f"has no turn of the agent to judge (its roles: {', '.join([*roles][:8])})"
 
 
-def text_of(message: Mapping[str, Any]) -> str:
+def text_of(message: JsonObject) -> str:
     """Return the text of a message, white space stripped."""
     return "\n".join(texts(message.get("content"))).strip()
 

@@ -12,13 +12,12 @@ Codex: its rollout files, of any age. It writes each message twice, as a `respon
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ruler_cli.files.event_kinds import is_claude, is_codex
 from ruler_cli.formats.dialects import call_turn, result_turn
-from ruler_cli.formats.fields import first_at, lookup, objects, words
+from ruler_cli.formats.fields import JsonObject, first_at, lookup, objects, words
 from ruler_cli.formats.sessions import (
     Agent,
     Record,
@@ -112,7 +111,7 @@ class _ClaudeReader:
         if isinstance(identity, str):
             self.turns_after[identity] = len(self.session.turns)
 
-    def _answer(self, message: Mapping[str, Any]) -> None:
+    def _answer(self, message: JsonObject) -> None:
         content, identity = message.get("content"), message.get("id")
         if message.get("model") == "<synthetic>":
             self.session.note(content)

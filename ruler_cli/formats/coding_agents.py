@@ -12,9 +12,19 @@ from typing import Any, TypeGuard
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_openhands
-from ruler_cli.formats.chat import Messages, check_messages, messages_in
+from ruler_cli.formats.chat import Messages, Turn, check_messages, messages_in, new_turn
 from ruler_cli.formats.dialects import call_turn, result_turn
-from ruler_cli.formats.fields import first_at, holds, items, lookup, objects, words
+from ruler_cli.formats.fields import (
+    JsonObject,
+    Rollouts,
+    first,
+    first_at,
+    holds,
+    items,
+    lookup,
+    objects,
+    words,
+)
 from ruler_cli.formats.interface import printable
 from ruler_cli.formats.turns import prompt_turns, with_submission
 from ruler_cli.types import Rollout
@@ -22,7 +32,7 @@ from ruler_cli.types import Rollout
 _STOPPED = " (the run was stopped before its first step)"
 
 
-def read_swe_agent(record: dict[str, Any]) -> list[Rollout]:
+def read_swe_agent(record: JsonObject) -> Rollouts:
     """Read a trajectory of SWE-agent, without its demonstrations."""
     messages = []
     for message in messages_in(record, "history", _STOPPED):
@@ -42,7 +52,7 @@ def read_swe_agent(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout(with_submission(record, messages))]
 
 
-def read_mini(record: dict[str, Any]) -> list[Rollout]:
+def read_mini(record: JsonObject) -> Rollouts:
     """Read a trajectory of mini-swe-agent."""
     messages = messages_in(record, "messages", _STOPPED)
     return [Rollout(with_submission(record, messages))]
@@ -55,7 +65,7 @@ _METADATA = words(
 """Members of an action's `args` that are no arguments of the call."""
 
 
-def read_openhands(record: dict[str, Any]) -> list[Rollout]:
+def read_openhands(record: JsonObject) -> Rollouts:
     """Read an output of OpenHands."""
     events = [
         event
@@ -70,14 +80,14 @@ def read_openhands(record: dict[str, Any]) -> list[Rollout]:
     task = record.get("instruction")
     asked = any(message["role"] in ("user", "system") for message in messages)
     if isinstance(task, str) and not asked:
-        messages.insert(0, {"role": "user", "content": task})
+        messages.insert(0, new_turn("user", task))
     outcome = first_at(
         record, "report.resolved", "test_result.report.resolved", "test_result.resolved"
     )
     return [Rollout(with_submission(record, messages), outcome=outcome)]
 
 
-def _openhands_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _openhands_turns(event: JsonObject) -> Iterator[Turn]:
     """An event as a message; nothing for a change of state."""
     action, by_user = event.get("action"), event.get("source") == "user"
     if "kind" in event:
@@ -91,7 +101,7 @@ def _openhands_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if action in ("message", "system"):
             speaker = "user" if by_user else "assistant"
             role = "system" if action == "system" else speaker
-            yield {"role": role, "content": content or event.get("message")}
+            yield new_turn(role, content or event.get("message"))
             return
         given = {
             name: value
@@ -104,14 +114,14 @@ def _openhands_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**turn, "content": args.get("thought") or None}
 
 
-def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
     message, identity = event.get("llm_message"), event.get("tool_call_id")
     match event["kind"]:
         case "SystemPromptEvent":
             paths = ("system_prompt.text", "dynamic_context.text")
             texts = [lookup(event, path) for path in paths]
             system = "\n\n".join(str(text) for text in texts if text)
-            yield {"role": "system", "content": system}
+            yield new_turn("system", system)
         case "MessageEvent" if isinstance(message, dict):
             speaker = "assistant" if event.get("source") == "agent" else "user"
             content = _with_extension(message.get("content"), event)
@@ -138,25 +148,25 @@ def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         case "ObservationEvent" | "AgentErrorEvent" | "UserRejectObservation":
             names = words("error rejection_reason observation.content observation")
             known = (lookup(event, name) for name in names)
-            content = next(filter(None, known), None)
+            content = first(filter(None, known))
             yield result_turn(identity, _with_extension(content, event))
         case "ConversationErrorEvent":
-            yield {"role": "error", "content": event.get("detail") or event.get("code")}
+            yield new_turn("error", event.get("detail") or event.get("code"))
 
 
-def _with_extension(content: Any, event: Mapping[str, Any]) -> Any:
+def _with_extension(content: Any, event: JsonObject) -> Any:
     """Content with the parts that the SDK adds to it for the model, e.g. the text of a skill."""
     more, text = items(event.get("extended_content")), {"type": "text", "text": content}
     parts = content if isinstance(content, list) else [text]
     return [*parts, *more] if more else content
 
 
-def is_conversation(record: Mapping[str, Any]) -> bool:
+def is_conversation(record: JsonObject) -> bool:
     """Tell if a record holds the events of an OpenHands conversation."""
     return any(map(is_openhands, objects(record["events"][:1])))
 
 
-def read_conversation(record: dict[str, Any]) -> list[Rollout]:
+def read_conversation(record: JsonObject) -> Rollouts:
     """Read the events of an OpenHands conversation."""
     if len(record["events"]) < 2:
         raise UnreadableError(
@@ -165,13 +175,13 @@ def read_conversation(record: dict[str, Any]) -> list[Rollout]:
     return read_openhands({**record, "history": record["events"]})
 
 
-def read_prediction(record: dict[str, Any]) -> list[Rollout]:
+def read_prediction(record: JsonObject) -> Rollouts:
     """Read a prediction of SWE-bench."""
     patch, output, text = (
         value if isinstance(value := record.get(name), str) else ""
         for name in ("model_patch", "full_output", "text")
     )
-    answer = [{"role": "assistant", "content": output if output.strip() else patch}]
+    answer = [new_turn("assistant", output if output.strip() else patch)]
     if output.strip():
         answer = with_submission(record, answer)
     elif not patch.strip():
@@ -179,12 +189,12 @@ def read_prediction(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout([*prompt_turns(text, "text"), *answer])]
 
 
-def is_atif(record: Any) -> TypeGuard[Mapping[str, Any]]:
+def is_atif(record: Any) -> TypeGuard[JsonObject]:
     """Tell if a value is an ATIF trajectory."""
     return isinstance(record, Mapping) and holds(record, "schema_version^ATIF-v")
 
 
-def read_atif(record: Mapping[str, Any]) -> list[Rollout]:
+def read_atif(record: JsonObject) -> Rollouts:
     """Read an ATIF trajectory, with those of its sub-agents."""
     messages = _atif_turns(record)
     agents = objects(record.get("subagent_trajectories"))
@@ -198,7 +208,7 @@ def read_atif(record: Mapping[str, Any]) -> list[Rollout]:
     return [Rollout(messages, (), further, tools, member=member)]
 
 
-def _atif_turns(record: Mapping[str, Any]) -> Messages:
+def _atif_turns(record: JsonObject) -> Messages:
     out: Messages = []
     for i, step in enumerate(items(record.get("steps"))):
         if not isinstance(step, dict):
@@ -214,10 +224,10 @@ def _atif_turns(record: Mapping[str, Any]) -> Messages:
 _ATIF_ROLES = {"agent": "assistant", "system": "system"}
 
 
-def _atif_step(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _atif_step(step: JsonObject) -> Iterator[Turn]:
     """A step's message with its calls, and their results."""
     role = _ATIF_ROLES.get(str(step.get("source")), "user")
-    turn: dict[str, Any] = {"role": role, "content": step.get("message")}
+    turn: Turn = new_turn(role, step.get("message"))
     if step.get("reasoning_content"):
         turn["reasoning_content"] = step["reasoning_content"]
     calls = [
@@ -238,7 +248,7 @@ def _atif_step(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield result_turn(result.get("source_call_id"), content)
 
 
-def read_trial(record: dict[str, Any]) -> list[Rollout]:
+def read_trial(record: JsonObject) -> Rollouts:
     """Read a trial of Harbor, which is made of the files of its folder."""
     trajectory = record.get("trajectory")
     if not is_atif(trajectory):
@@ -256,7 +266,7 @@ def read_trial(record: dict[str, Any]) -> list[Rollout]:
     ]
 
 
-def read_harbor_row(record: dict[str, Any]) -> list[Rollout]:
+def read_harbor_row(record: JsonObject) -> Rollouts:
     """Read an episode of Harbor's export; those of a trial are one rollout."""
     messages = check_messages(record.get("conversations") or None, "conversations")
     trial, tools = record.get("trial_name"), record.get("tool_definitions")

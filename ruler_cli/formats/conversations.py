@@ -14,14 +14,14 @@ from typing import Any
 
 from ruler_cli.formats import dialects
 from ruler_cli.formats.chat import Messages, text_of
-from ruler_cli.formats.fields import EMPTY
+from ruler_cli.formats.fields import EMPTY, JsonObject, Names, first
 from ruler_cli.formats.trace_spans import Span
 
 _NEAR = 20
 """Conversations with the same input that are compared, the last first; one beyond them is shown twice."""
 _AROUND = 200
 """Spans around a span that are looked at."""
-Print = tuple[str, str, tuple[str, ...]]
+Print = tuple[str, str, Names]
 """A message in any dialect: role, text, names of the tools that it calls."""
 
 
@@ -54,7 +54,7 @@ def conversations_of(spans: Sequence[Span]) -> list[Conversation]:
         question, answer = _exchange(call)
         calls = (span for span in around(by_id, call) if span.kind == "call")
         whole = (span for span in calls if None not in (span.input, span.output))
-        outer = next(whole, None)
+        outer = first(whole)
         # a framework's call wraps its client's, and holds its answer
         wrapped = outer is not None and _says(
             prints([turn for side in _exchange(outer) for turn in side]), prints(answer)
@@ -101,7 +101,7 @@ class _Steps:
             inputs = conversation.input_prints[-len(asked) :]
             end = [*inputs, *conversation.output_prints]
             sizes = range(min(len(end), len(asked)), 0, -1)
-            held = next((size for size in sizes if end[-size:] == asked[:size]), 0)
+            held = first(size for size in sizes if end[-size:] == asked[:size]) or 0
             question = question[held:]
         else:
             question = self.results(conversation.last, number)
@@ -161,7 +161,7 @@ def tools_of(spans: Sequence[Span]) -> Any:
     """The tools that the first call was offered."""
     calls = (span for span in spans if span.kind == "call")
     offered = (span.tools or dialects.offered_tools(span.input) for span in calls)
-    return next(filter(None, offered), None)
+    return first(filter(None, offered))
 
 
 def tool_turns(span: Span) -> Messages:
@@ -212,7 +212,7 @@ def _says(messages: list[Print], answer: list[Print]) -> bool:
     )
 
 
-def _print(message: Mapping[str, Any]) -> Print:
+def _print(message: JsonObject) -> Print:
     if "role" not in message and message.get("type") == "function_call_output":
         return "tool", str(message.get("output")).strip(), ()
     text = text_of(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats import turns
 from ruler_cli.formats.annotate import ORIGINAL, annotate
-from ruler_cli.formats.fields import items, lookup, path_of
+from ruler_cli.formats.fields import JsonObject, Rollouts, first, items, lookup, path_of
 from ruler_cli.formats.interface import (
     ID_KEYS,
     Format,
@@ -41,7 +41,7 @@ def custom_format(
     several = bool(items(values[0])) and _is_rollout(values[0][0])
     read = partial(_read_rollout, whole=turns.all_conversations(parts), alone=alone)
 
-    def lists(record: Mapping[str, Any], size: int) -> list[Path]:
+    def lists(record: JsonObject, size: int) -> list[Path]:
         paths = (path_of(record, path), ("rewards",))
         return parallel_lists(record, size, paths, (*_PROMPTS, "tools"))
 
@@ -68,8 +68,8 @@ def _is_rollout(item: Any) -> bool:
 
 
 def _read_single(
-    path: str, read: Callable[..., Rollout], record: dict[str, Any]
-) -> list[Rollout]:
+    path: str, read: Callable[..., Rollout], record: JsonObject
+) -> Rollouts:
     value = lookup(record, path)
     if value is None:
         raise UnreadableError(f"has nothing at `{path}`")
@@ -77,8 +77,8 @@ def _read_single(
 
 
 def _read_several(
-    path: str, read: Callable[..., Rollout], record: dict[str, Any]
-) -> list[Rollout]:
+    path: str, read: Callable[..., Rollout], record: JsonObject
+) -> Rollouts:
     values = lookup(record, path)
     if not isinstance(values, list):
         raise UnreadableError(f"has no list at `{path}`")
@@ -89,7 +89,7 @@ def _read_several(
 
 
 def _read_rollout(
-    record: dict[str, Any], value: Any, where: str, *, whole: bool, alone: bool
+    record: JsonObject, value: Any, where: str, *, whole: bool, alone: bool
 ) -> Rollout:
     if isinstance(value, list) or (whole and isinstance(value, str)):
         messages = given = turns.chat_turns(value, where)
@@ -99,7 +99,7 @@ def _read_rollout(
         ended = turns.with_answer(record, messages)
         return Rollout(ended, prompt_length=turns.prompt_size(given, ended))
     stated = (record[name] for name in _PROMPTS if record.get(name))
-    prompt = None if alone else next(stated, None)
+    prompt = None if alone else first(stated)
     answer = turns.find_answer(value, where)
     if answer is None:
         raise UnreadableError(f"`{where}` is no list of messages and no answer")
@@ -114,7 +114,7 @@ def with_reward(
     name: str,
     dotted: str,
     reader: Reader,
-    records: Sequence[tuple[Line, Mapping[str, Any]]],
+    records: Sequence[tuple[Line, JsonObject]],
 ) -> Format:
     """Return the reader's format with its reward at a path; UsageError if a score there overwrites others."""
     form, layout = reader.format, reader.format.layout
@@ -136,9 +136,7 @@ def with_reward(
     return rewarded
 
 
-def _reward_path(
-    dotted: str, records: Sequence[tuple[Line, Mapping[str, Any]]]
-) -> Path:
+def _reward_path(dotted: str, records: Sequence[tuple[Line, JsonObject]]) -> Path:
     """Return the path of a reward; () if it is no place that stays, as the last item of a list."""
     if any(dotted in record for _, record in records):
         return (dotted,)  # a key that holds the dots itself

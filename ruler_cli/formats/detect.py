@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -17,7 +17,15 @@ from ruler_cli.errors import Sentence, UnreadableError, UsageError
 from ruler_cli.files.foreign import foreign_text
 from ruler_cli.files.parse import parse, too_large
 from ruler_cli.formats.chat import has_content, task_messages
-from ruler_cli.formats.fields import dotted, items, lookup, objects
+from ruler_cli.formats.fields import (
+    JsonObject,
+    Names,
+    dotted,
+    first,
+    items,
+    lookup,
+    objects,
+)
 from ruler_cli.formats.interface import (
     PROMPT_HASH,
     SHAPE_ERRORS,
@@ -114,13 +122,13 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
         for form in best:
             votes.setdefault(form.name, (form, line))
     if len(votes) > 1:
-        (one, first), (other, second) = list(votes.values())[:2]
+        (one, here), (other, there) = list(votes.values())[:2]
         # a format for several answers also takes one
         named = other if other.family == "prompt-responses" else one
         remedy = Sentence("split the file, or name it: {format_:{f}}", f=named.family)
-        both = f"{first.where} looks like {one.name}, {second.where} like {other.name}"
+        both = f"{here.where} looks like {one.name}, {there.where} like {other.name}"
         raise UsageError(both, remedy, place=name)
-    chosen = next((form for form, _ in votes.values()), None)
+    chosen = first(form for form, _ in votes.values())
     if chosen is None and any("trajectories" in record for _, record in records):
         # a group without trajectories, or with unknown ones
         named_so = {form.name: form for form in candidates}
@@ -136,20 +144,17 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
 
 
 def refused(
-    records: Sequence[Mapping[str, Any]], *, guards: bool = False
+    records: Sequence[JsonObject], *, guards: bool = False
 ) -> RefusedFormat | None:
     """Return the shape of records with nothing to judge; `guards`: one that is read as a generic format."""
-    return next(
-        (
-            shape
-            for shape in REFUSED
-            if shape.guards >= guards and all(fits(shape, record) for record in records)
-        ),
-        None,
+    return first(
+        shape
+        for shape in REFUSED
+        if shape.guards >= guards and all(fits(shape, record) for record in records)
     )
 
 
-def matching(record: Mapping[str, Any], candidates: Iterable[Format]) -> list[Format]:
+def matching(record: JsonObject, candidates: Iterable[Format]) -> list[Format]:
     """Return the formats of the highest rank that match a record; none if only a generic one may do so."""
     tests = [(form, fits(form, record)) for form in candidates]
     rank = max((form.rank for form, result in tests if result), default=None)
@@ -207,7 +212,7 @@ def _missing_path(name: str, option: str, path: str, records: Records) -> UsageE
     )
 
 
-def first_keys(record: Mapping[str, Any]) -> str:
+def first_keys(record: JsonObject) -> str:
     """Return the first keys of a record, for a message."""
     return ", ".join(printable(key) for key in itertools.islice(record, 12))
 
@@ -231,7 +236,7 @@ def _no_object(name: str, first: Sequence[Line]) -> UsageError:
     return UsageError(none, remedy, place=name)
 
 
-def _no_format(name: str, line: Line, record: Mapping[str, Any], wanted: str) -> str:
+def _no_format(name: str, line: Line, record: JsonObject, wanted: str) -> str:
     refusal = refused([record])
     if refusal is not None:
         return f"{name}: {line.where} {refusal.reason}"
@@ -284,7 +289,7 @@ _PARTS = re.compile(
 """Members whose items are parts of one rollout, or judgements of it."""
 
 
-def _nested_lists(record: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+def _nested_lists(record: JsonObject) -> Iterator[tuple[str, list[Any]]]:
     """Yield lists of objects and objects of objects with their jq paths, the least nested first."""
     level: list[tuple[str, Any]] = [("", record)]
     for _ in range(_MAX_DEPTH):
@@ -311,6 +316,6 @@ def formats() -> tuple[Format, ...]:
 
 
 @cache
-def families() -> tuple[str, ...]:
+def families() -> Names:
     """Return the values of `--format` other than `auto`."""
     return tuple(dict.fromkeys(form.family for form in FORMATS))

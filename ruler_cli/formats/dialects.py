@@ -22,11 +22,16 @@ from ruler_cli.formats.chat import (
     RESULT_KINDS,
     THOUGHT_KEYS,
     Messages,
+    Turn,
+    new_turn,
     other_text,
     texts,
 )
 from ruler_cli.formats.fields import (
     EMPTY,
+    JsonObject,
+    Names,
+    first,
     first_at,
     first_of,
     items,
@@ -63,12 +68,12 @@ _DEEP = 6
 def input_messages(value: Any, depth: int = 0) -> Messages | None:
     """Messages in the input of a model; None if the value holds neither messages nor a text."""
     if isinstance(value, str):
-        return [{"role": "user", "content": value}] if value.strip() else None
+        return [new_turn("user", value)] if value.strip() else None
     if depth > _DEEP or not value:
         return None
     if isinstance(value, list):
         if all(isinstance(item, str) for item in value):
-            return [{"role": "user", "content": item} for item in value]
+            return [new_turn("user", item) for item in value]
         gemini = all(isinstance(m, Mapping) and "parts" in m for m in value)
         if gemini and not all(map(is_message, value)):
             value = [{"role": "user", **item} for item in value]  # without a role
@@ -81,27 +86,25 @@ def input_messages(value: Any, depth: int = 0) -> Messages | None:
         return normalize_message(value)
     for key in _PROMPTS:
         if messages := input_messages(value.get(key), depth + 1):
-            system = next(
-                filter(None, (_plain(lookup(value, p)) for p in _SYSTEM)), None
-            )
+            system = first(filter(None, (_plain(lookup(value, p)) for p in _SYSTEM)))
             given = any(m.get("role") in ("system", "developer") for m in messages)
             if system is None or given:
                 return messages
-            return [{"role": "system", "content": system}, *messages]
+            return [new_turn("system", system), *messages]
     return input_messages(_only_text(value))
 
 
 def output_messages(value: Any, depth: int = 0) -> Messages | None:
     """Messages in the output of a model; None if the value holds none of a known shape."""
     if isinstance(value, str):
-        return [{"role": "assistant", "content": value}] if value.strip() else None
+        return [new_turn("assistant", value)] if value.strip() else None
     if depth > _DEEP or not value:
         return None
     if isinstance(value, list):
         if messages := _listed(value):
             return messages
         if all(isinstance(lookup(item, "type"), str) for item in value):
-            return [{"role": "assistant", "content": [*map(normalize_part, value)]}]
+            return [new_turn("assistant", [*map(normalize_part, value)])]
         return output_messages(value[0], depth + 1) if len(value) == 1 else None
     if not isinstance(value, Mapping):
         return None
@@ -131,7 +134,7 @@ def _listed(value: list[Any]) -> Messages | None:
     return [turn for item in value for turn in normalize_message(item)]
 
 
-def _only_text(value: Mapping[str, Any]) -> str | None:
+def _only_text(value: JsonObject) -> str | None:
     """The text of an object that holds nothing else."""
     only = [inner for inner in value.values() if inner not in EMPTY]
     return only[0] if len(only) == 1 and isinstance(only[0], str) else None
@@ -153,17 +156,17 @@ def question_turns(value: Any) -> Messages:
 def as_turn(role: str, value: Any) -> Messages:
     """A value of no known shape as a turn of text, so that a part that looks like a tool's result is none."""
     text = value if isinstance(value, str) else dump(value).decode()
-    return [] if value in EMPTY else [{"role": role, "content": text}]
+    return [] if value in EMPTY else [new_turn(role, text)]
 
 
-def is_own(message: Mapping[str, Any]) -> bool:
+def is_own(message: JsonObject) -> bool:
     """Tell if a message is the agent's, and holds no result of a tool."""
     parts = objects(message.get("content"))
     held = any(part.get("type") in RESULT_KINDS for part in parts)
     return message.get("role") in OWN_ROLES and not held and not is_result(message)
 
 
-def is_result(message: Mapping[str, Any]) -> bool:
+def is_result(message: JsonObject) -> bool:
     """Tell if a message is the result of tools, and nothing else."""
     parts = items(message.get("content"))
     if parts and all(lookup(part, "type") == "tool_result" for part in parts):
@@ -186,7 +189,7 @@ def is_message(value: Any) -> bool:
     return kind in _ITEMS and not isinstance(value.get("parts"), list)
 
 
-def normalize_message(value: Mapping[str, Any]) -> Messages:
+def normalize_message(value: JsonObject) -> Messages:
     """One message of any dialect as a list of one that renders; [] for a tool that was offered."""
     if any(key.startswith("message.") for key in value):
         # OpenInference as Phoenix writes it in tables
@@ -247,9 +250,9 @@ def offered_tools(value: Any) -> list[Any]:
     return [tool for tool in contents if tool.get("type") == "function"]
 
 
-def called_names(message: Mapping[str, Any]) -> tuple[str, ...]:
+def called_names(message: JsonObject) -> Names:
     """The names of the tools that a message calls."""
-    calls: list[Mapping[str, Any]] = [
+    calls: list[JsonObject] = [
         {"name": lookup(call, "function.name") or call.get("name")}
         for call in objects(message.get("tool_calls"))
     ]
@@ -268,7 +271,7 @@ def _plain(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _calls(body: Mapping[str, Any]) -> list[Any]:
+def _calls(body: JsonObject) -> list[Any]:
     """The tool calls that stand beside the content of a message."""
     listed = items(body.get("tool_calls") or lookup(body, _MORE + "tool_calls"))
     single = body.get("function_call") or lookup(body, _MORE + "function_call")
@@ -276,7 +279,7 @@ def _calls(body: Mapping[str, Any]) -> list[Any]:
     return [normalize_call(c) if isinstance(c, Mapping) else c for c in calls]
 
 
-def normalize_call(call: Mapping[str, Any]) -> dict[str, Any]:
+def normalize_call(call: JsonObject) -> Turn:
     """A tool call of any dialect, with `function` inside it, flat, or below `tool_call`."""
     if isinstance(call.get("tool_call"), Mapping):
         call = call["tool_call"]
@@ -289,16 +292,16 @@ def normalize_call(call: Mapping[str, Any]) -> dict[str, Any]:
     stated = (fields[key] for key in ("arguments", "args", "input") if key in fields)
     identity = flat.get("id") or fields.get("toolCallId") or fields.get("name")
     name = fields.get("name") or fields.get("toolName")
-    return {"id": identity, "name": name, "arguments": next(stated, None)}
+    return {"id": identity, "name": name, "arguments": first(stated)}
 
 
-def call_turn(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
+def call_turn(identity: Any, name: Any, arguments: Any) -> Turn:
     """A turn of the agent that is one call of a tool."""
     call = {"id": identity, "name": name, "arguments": arguments}
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
-def result_turn(identity: Any, content: Any, name: Any = None) -> dict[str, Any]:
+def result_turn(identity: Any, content: Any, name: Any = None) -> Turn:
     """The result of a call as a message."""
     named = {} if name is None else {"name": name}
     return {"role": "tool", "tool_call_id": identity, "content": content, **named}
@@ -327,13 +330,13 @@ def normalize_part(part: Any) -> Any:
     return {"type": "text", "text": text} if isinstance(text, str) else part
 
 
-def _use(part: Mapping[str, Any]) -> dict[str, Any]:
+def _use(part: JsonObject) -> Turn:
     call = normalize_call(part)
     identity, name, given = str(call["id"]), call["name"], call["arguments"]
     return {"type": "tool_use", "id": identity, "name": name, "input": given}
 
 
-def _result(part: Mapping[str, Any]) -> dict[str, Any]:
+def _result(part: JsonObject) -> Turn:
     content = first_at(part, "result", "response", "output", "content")
     names = ("tool_use_id", "id", "toolCallId", "tool_call_id", "name")
     identity = str(first_of(part, names))
@@ -342,7 +345,7 @@ def _result(part: Mapping[str, Any]) -> dict[str, Any]:
     return out | named
 
 
-_GEMINI: tuple[tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]]], ...] = (
+_GEMINI: tuple[tuple[str, str, Callable[[JsonObject], Turn]], ...] = (
     ("function_call", "functionCall", _use),
     ("function_response", "functionResponse", _result),
     ("executable_code", "executableCode", lambda part: _use({"name": "code", "input": part})),

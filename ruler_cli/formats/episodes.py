@@ -16,7 +16,16 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages, tools_of
-from ruler_cli.formats.fields import first_at, items, lookup, objects
+from ruler_cli.formats.fields import (
+    JsonObject,
+    Names,
+    Rollouts,
+    first,
+    first_at,
+    items,
+    lookup,
+    objects,
+)
 from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.table import Fields
 from ruler_cli.formats.turns import read_or_error
@@ -30,10 +39,10 @@ def _correct(metrics: Any) -> Any:
     if not isinstance(metrics, Mapping):
         return None
     named = (value for name, value in metrics.items() if "correct" in name)
-    return metrics.get("correct", next(named, None))
+    return metrics.get("correct", first(named))
 
 
-def result_key(record: Mapping[str, Any]) -> str | None:
+def result_key(record: JsonObject) -> str | None:
     """Return the example with its environment, task and step."""
     parts = (record.get(name) for name in ("env_name", "task", "step"))
     more: list[Any] = [part for part in parts if isinstance(part, str | int)]
@@ -43,7 +52,7 @@ def result_key(record: Mapping[str, Any]) -> str | None:
     return key_text([record["example_id"], *more]) if known else None
 
 
-def read_result(record: dict[str, Any]) -> list[Rollout]:
+def read_result(record: JsonObject) -> Rollouts:
     """Read a result of verifiers."""
     outcome = _correct(record.get("metrics"))
     return [replace(rollout, outcome=outcome) for rollout in _RESULT(record)]
@@ -74,20 +83,20 @@ def _branches(nodes: Any) -> list[Messages]:
     return branches
 
 
-def read_trace(trace: Mapping[str, Any]) -> list[Rollout]:
+def read_trace(trace: JsonObject) -> Rollouts:
     """Read a bare trace."""
     return [_trace(trace)]
 
 
-def _trace(trace: Mapping[str, Any]) -> Rollout:
+def _trace(trace: JsonObject) -> Rollout:
     *parts, last = _branches(trace.get("nodes"))
     found = (_correct(trace.get(name)) for name in ("metrics", "rewards"))
-    outcome = next((value for value in found if value is not None), None)
+    outcome = first(value for value in found if value is not None)
     outcome = outcome.get("score") if isinstance(outcome, dict) else outcome
     return Rollout(last, (), tuple(parts), tools_of(trace), outcome=outcome)
 
 
-def read_episode(record: dict[str, Any]) -> list[Rollout]:
+def read_episode(record: JsonObject) -> Rollouts:
     """Read the traces of an episode that train the model, one rollout each."""
     traces = items(record.get("traces"))
     if not traces or not all(isinstance(t, dict) for t in traces):
@@ -107,20 +116,20 @@ def read_episode(record: dict[str, Any]) -> list[Rollout]:
 
 
 def _rollouts(
-    record: Mapping[str, Any],
+    record: JsonObject,
     name: str,
     members: Mapping[int, Any],
     role: str,
     read: Callable[[Any], Rollout],
-    ids: tuple[str, ...],
+    ids: Names,
     **shared: Any,
-) -> list[Rollout]:
+) -> Rollouts:
     """Read members of the list `name` by their indices; UnreadableError if none of them can be judged.
 
     Members of several roles, at the path `role`, are parts of one rollout.
     """
     roles = {key_text(lookup(value, role)) for value in members.values()}
-    known = next((record[i] for i in ids if record.get(i)), None)
+    known = first(record[i] for i in ids if record.get(i))
     episode = known or hashed_key("episode", record[name])
     member = key_text(episode) if len(roles) > 1 else None
     rollouts = [
@@ -132,7 +141,7 @@ def _rollouts(
     return rollouts
 
 
-def task_key(record: Mapping[str, Any]) -> str | None:
+def task_key(record: JsonObject) -> str | None:
     """Return a hash of the task's data; None if the task has a key or hash of its own, or no data."""
     tasks = ("task", "traces.0.task")
     if (
@@ -144,17 +153,17 @@ def task_key(record: Mapping[str, Any]) -> str | None:
     return None if data is None else hashed_key("task", data)
 
 
-def is_weighted(record: Mapping[str, Any]) -> bool:
+def is_weighted(record: JsonObject) -> bool:
     """Tell if the rewards of a bare trace have weights, as since verifiers 0.3."""
     return _weighted(record) is True
 
 
-def is_plain(record: Mapping[str, Any]) -> bool:
+def is_plain(record: JsonObject) -> bool:
     """Tell if the rewards of a bare trace are numbers, as in verifiers 0.2."""
     return _weighted(record) is False
 
 
-def _weighted(record: Mapping[str, Any]) -> bool | None:
+def _weighted(record: JsonObject) -> bool | None:
     """Tell the kind of a bare trace's rewards, which tells its age; None for other records."""
     rewards = record.get("rewards", {})
     if not isinstance(rewards, dict):
@@ -168,7 +177,7 @@ def _weighted(record: Mapping[str, Any]) -> bool | None:
     return record.get("version") == 1 and not figures
 
 
-def rllm_key(record: Mapping[str, Any]) -> str | None:
+def rllm_key(record: JsonObject) -> str | None:
     """Return the task of an rLLM episode, with its training step."""
     task, step = first_at(record, "task_hash", "task.id"), record.get("training_step")
     if task is None and record.get("task") is not None:
@@ -193,7 +202,7 @@ def _rllm_trajectory(value: Any) -> Rollout:
     return Rollout(last, histories=tuple(earlier))
 
 
-def read_rllm(record: dict[str, Any]) -> list[Rollout]:
+def read_rllm(record: JsonObject) -> Rollouts:
     """Read the trajectories of an rLLM episode."""
     trajectories = dict(enumerate(items(record.get("trajectories"))))
     if not trajectories:

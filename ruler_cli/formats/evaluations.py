@@ -7,20 +7,25 @@ without its question, which is in another file (BFCL, FastChat), holds nothing t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import (
     Messages,
+    Turn,
     check_messages,
     first_agent_turn,
     messages_in,
+    new_turn,
     tools_of,
 )
 from ruler_cli.formats.dialects import call_turn, result_turn
 from ruler_cli.formats.fields import (
+    JsonObject,
+    Rollouts,
+    first,
     first_at,
     holds,
     is_message_list,
@@ -50,7 +55,7 @@ def _because(why: Any) -> str:
     return f": {printable(why, 200)}" if isinstance(why, str) else ""
 
 
-def read_inspect(record: dict[str, Any]) -> list[Rollout]:
+def read_inspect(record: JsonObject) -> Rollouts:
     """Read a sample of Inspect."""
     messages = _inspect_messages(record)
     if isinstance(attached := record.get("attachments"), dict):
@@ -61,13 +66,13 @@ def read_inspect(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError(
             "has a scorer `ruler` that ruler did not write; rename it"
         )
-    score = next((score for name, score in scores.items() if name != "ruler"), None)
+    score = first(score for name, score in scores.items() if name != "ruler")
     value = score.get("value") if isinstance(score, dict) else score
     turns = [turn for message in messages for turn in _inspect_turns(message)]
     return [Rollout(turns, reward=value, outcome=value)]
 
 
-def _inspect_messages(record: dict[str, Any]) -> Messages:
+def _inspect_messages(record: JsonObject) -> Messages:
     """The messages, and the answer in `output` if it is not among them."""
     given = record.get("messages")
     messages = check_messages(given, "messages") if given else []
@@ -86,11 +91,11 @@ def _inspect_messages(record: dict[str, Any]) -> Messages:
     return messages
 
 
-def _said(message: Mapping[str, Any]) -> list[Any]:
+def _said(message: JsonObject) -> list[Any]:
     return [message.get(key) or None for key in ("content", "tool_calls")]
 
 
-def _resolved(value: Any, attached: dict[str, Any]) -> Any:
+def _resolved(value: Any, attached: Turn) -> Any:
     """A value with its attachments in their places; one that is missing stays a reference."""
     if isinstance(value, dict):
         return {key: _resolved(v, attached) for key, v in value.items()}
@@ -101,7 +106,7 @@ def _resolved(value: Any, attached: dict[str, Any]) -> Any:
     return value
 
 
-def _inspect_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _inspect_turns(message: Turn) -> Iterator[Turn]:
     """A message as others write it: server-side tool use as a call and its result, an error as text."""
     role, content = message.get("role"), message.get("content")
     error = lookup(message, "error.message")
@@ -117,7 +122,7 @@ def _inspect_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         kind = lookup(part, "type")
         if kind == "tool_use":
             call = call_turn(part.get("id"), part.get("name"), part.get("arguments"))
-            yield call | {"role": role, "content": parts}
+            yield call | new_turn(role, parts)
             yield result_turn(part.get("id"), part.get("error") or part.get("result"))
             parts = []
         elif kind == "reasoning" and part.get("redacted"):
@@ -133,13 +138,7 @@ _RUN_VARIABLES = ("sessionId",)
 """Variables of promptfoo that have another value in each run of a test."""
 
 
-def is_promptfoo(record: Mapping[str, Any]) -> bool:
-    """Tell if promptfoo wrote a result; before 2024 there were no indexes."""
-    numbered = holds(record, "testIdx promptIdx") or holds(record, "vars gradingResult")
-    return numbered and isinstance(lookup(record, "prompt.raw"), str)
-
-
-def read_promptfoo(record: dict[str, Any]) -> list[Rollout]:
+def read_promptfoo(record: JsonObject) -> Rollouts:
     """Read a result of promptfoo."""
     output, raw = lookup(record, "response.output"), lookup(record, "prompt.raw")
     if output is None:
@@ -150,7 +149,7 @@ def read_promptfoo(record: dict[str, Any]) -> list[Rollout]:
     if isinstance(raw, str) and raw.strip() and raw != "[prompt stripped]":
         prompt = prompt_turns(raw, "prompt.raw")
     elif variables := _variables(record):
-        prompt = [{"role": "user", "content": variables}]
+        prompt = [new_turn("user", variables)]
     else:
         raise UnreadableError("has no prompt in `prompt.raw` and no `vars`")
     called = is_message_list(output) and all(
@@ -161,7 +160,7 @@ def read_promptfoo(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout(turns, outcome=record.get("success"))]
 
 
-def _variables(record: Mapping[str, Any]) -> dict[str, Any]:
+def _variables(record: JsonObject) -> Turn:
     variables = record.get("vars") or lookup(record, "testCase.vars")
     return {
         name: value
@@ -170,19 +169,19 @@ def _variables(record: Mapping[str, Any]) -> dict[str, Any]:
     } if isinstance(variables, dict) else {}  # fmt: skip
 
 
-def promptfoo_key(record: Mapping[str, Any]) -> str | None:
+def promptfoo_key(record: JsonObject) -> str | None:
     """Return a hash of a test's name and its variables, or its prompt if it has none."""
     task = _variables(record) or lookup(record, "prompt.raw")
     return hashed_key("test", [task, lookup(record, "testCase.description")])
 
 
-def _chat(record: dict[str, Any], otherwise: str) -> Messages:
+def _chat(record: JsonObject, otherwise: str) -> Messages:
     if not record.get("messages"):
         raise UnreadableError(f"has no messages in `messages`{otherwise}")
     return with_answer(record, chat_turns(record["messages"], "messages"))
 
 
-def read_eval_protocol(record: dict[str, Any]) -> list[Rollout]:
+def read_eval_protocol(record: JsonObject) -> Rollouts:
     """Read a row of eval-protocol."""
     messages = _chat(record, " (written when a rollout failed)")
     return [Rollout(messages, tools=tools_of(record))]
@@ -194,13 +193,8 @@ _APART = words(
 """Fields that may tell two rollouts of one environment from each other."""
 
 
-def _environment(record: Mapping[str, Any]) -> Any:
+def _environment(record: JsonObject) -> Any:
     return record.get("env_index", record.get("env_idx"))
-
-
-def is_recording(record: Mapping[str, Any]) -> bool:
-    """Tell if eval-protocol recorded a step of an environment."""
-    return type(_environment(record)) is int and type(record["step"]) is int
 
 
 def _opening(messages: Messages) -> Messages:
@@ -210,13 +204,13 @@ def _opening(messages: Messages) -> Messages:
     return messages[: min(first_agent_turn(messages), begin)]
 
 
-def recording_key(record: Mapping[str, Any]) -> str:
+def recording_key(record: JsonObject) -> str:
     """Return a hash of the task, whatever the step."""
     messages = read_recording(dict(record))[0].messages
     return prompt_key(Rollout(_opening(messages)), None)
 
 
-def read_recording(record: dict[str, Any]) -> list[Rollout]:
+def read_recording(record: JsonObject) -> Rollouts:
     """Read a step so far; the steps of one environment are one rollout."""
     messages = _chat(record, ": nothing was said up to this step")
     numbers = [_environment(record), *map(record.get, _APART)]
@@ -225,7 +219,7 @@ def read_recording(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout(messages, tools=tools_of(record), member=member)]
 
 
-def read_tau2(record: dict[str, Any]) -> list[Rollout]:
+def read_tau2(record: JsonObject) -> Rollouts:
     """Read a simulation of tau2-bench."""
     if record.get("ticks") and not record.get("messages"):
         raise UnreadableError(
@@ -236,7 +230,7 @@ def read_tau2(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout([turn for message in messages for turn in _tau2_turns(message)])]
 
 
-def _tau2_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _tau2_turns(message: Turn) -> Iterator[Turn]:
     """A message, with results named by their calls, and calls of the simulated user marked as such."""
     role, calls = message.get("role"), items(message.get("tool_calls"))
     # the results of calls that were made at once
@@ -255,7 +249,7 @@ def _tau2_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield message
 
 
-def read_bfcl(record: dict[str, Any]) -> list[Rollout]:
+def read_bfcl(record: JsonObject) -> Rollouts:
     """Read a result of BFCL."""
     if "traceback" in record:
         raise UnreadableError(
@@ -286,23 +280,23 @@ _CATEGORY = re.compile(
 """Beginnings of BFCL's ids: the category."""
 
 
-def _question(record: Mapping[str, Any]) -> Any:
+def _question(record: JsonObject) -> Any:
     turns = record.get("question") or lookup(record, "prompt.question")
     listed = isinstance(turns, list) and all(isinstance(turn, list) for turn in turns)
     return turns if listed else None
 
 
-def _request(record: Mapping[str, Any]) -> Any:
+def _request(record: JsonObject) -> Any:
     """The first request in the log (`--include-input-log`); None if there is none."""
     requests = (
         entry.get("content")
         for entry in objects(record.get("inference_log"))
         if entry.get("role") == "inference_input"
     )
-    return next(filter(None, requests), None)
+    return first(filter(None, requests))
 
 
-def _logged(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _logged(turn: JsonObject) -> Iterator[Turn]:
     """One turn of a log: the query, then the messages of the model and the tools at each step."""
     yield from check_messages(turn[_QUERY], _QUERY) if turn.get(_QUERY) else ()
     steps = (step for name, step in turn.items() if name.startswith("step_"))
@@ -312,10 +306,10 @@ def _logged(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             thought = entry.get("reasoning_content")
             yield {**_model_turn(content), "reasoning_content": thought}
         elif role == "tool":
-            yield {"role": "tool", "content": content}
+            yield new_turn("tool", content)
 
 
-def _answered(question: list[Any], result: Any) -> Iterator[dict[str, Any]]:
+def _answered(question: list[Any], result: Any) -> Iterator[Turn]:
     """The questions of turns, each with its answer; of several turns each answer is a list of steps."""
     many = len(question) > 1
     if many and len(items(result)) != len(question):
@@ -328,11 +322,11 @@ def _answered(question: list[Any], result: Any) -> Iterator[dict[str, Any]]:
             yield _model_turn(step)
 
 
-def _model_turn(answer: Any) -> dict[str, Any]:
+def _model_turn(answer: Any) -> Turn:
     """The turn of a model that answered with a text, or with calls as `{name: arguments}`."""
     calls = objects(answer)
     if not calls or len(calls) != len(answer):
-        return {"role": "assistant", "content": answer}
+        return new_turn("assistant", answer)
     listed = [
         {"name": name, "arguments": value}
         for call in calls
@@ -341,7 +335,7 @@ def _model_turn(answer: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": listed}
 
 
-def is_bfcl(record: Mapping[str, Any]) -> bool:
+def is_bfcl(record: JsonObject) -> bool:
     """Tell if BFCL wrote a result or a score, and the question is in it."""
     log = objects(record.get("inference_log"))
     named = isinstance(record["id"], str) and _CATEGORY.match(record["id"]) is not None
@@ -351,7 +345,7 @@ def is_bfcl(record: Mapping[str, Any]) -> bool:
     return ((named and logged) or scored) and bool(asked)
 
 
-def read_mt_bench(record: dict[str, Any]) -> list[Rollout]:
+def read_mt_bench(record: JsonObject) -> Rollouts:
     """Read the answers to the turns of a question."""
     questions = list_field(record, "turns")
     rollouts = []
@@ -374,6 +368,6 @@ def _turn_by_turn(questions: list[Any], answers: Any) -> Rollout:
         question, answer = (
             turn.get("content") if isinstance(turn, dict) else turn for turn in pair
         )
-        messages.append({"role": "user", "content": question})
+        messages.append(new_turn("user", question))
         messages += answer_turns(answer, "turns")
     return Rollout(messages)

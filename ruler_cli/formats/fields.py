@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
-from ruler_cli.types import Path
+from ruler_cli.types import Path, Rollout
 
+T = TypeVar("T")
+JsonObject = Mapping[str, Any]
+Names = tuple[str, ...]
+Rollouts = list[Rollout]
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 @cache
-def words(text: str) -> tuple[str, ...]:
+def words(text: str) -> Names:
     """Return the words of a text: names of fields, the best first."""
     return tuple(text.split())
 
 
-def holds(record: Mapping[str, Any], terms: str) -> bool:
+def holds(record: JsonObject, terms: str) -> bool:
     """Tell if a record has all of these terms, which are separated by spaces.
 
-    `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a^x` a text that
-    begins with x, `a*` any key that begins with a. `a|b` is one of the two, and `!a` the absence of a.
+    `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a"` a text, `a#` an
+    integer, `a^x` a text that begins with x, `a*` any key that begins with a, `a[].b` a list of objects with b.
+    `a|b` is one of the two, and `!a` the absence of a.
     """
     return all(
         any(_holds(record, term) for term in alternatives)
@@ -36,17 +41,25 @@ def _split(terms: str) -> list[list[str]]:
     return [term.split("|") for term in terms.split()]
 
 
-def _holds(record: Mapping[str, Any], term: str) -> bool:
+_KINDS = {"[]": list, "{}": dict, '"': str, "#": int}
+_FIRST = 5
+"""Items of a list that are looked at."""
+
+
+def _holds(record: JsonObject, term: str) -> bool:
     if term[0] == "!":
         return not _holds(record, term[1:])
+    path, _, member = term.partition("[].")
+    if member:
+        first_items = items(lookup(record, path))[:_FIRST]
+        known = [item for item in objects(first_items) if member in item]
+        return bool(known) and len(known) == len(first_items)
+    for mark, kind in _KINDS.items():
+        if term.endswith(mark):
+            return type(lookup(record, term.removesuffix(mark))) is kind
     name, _, start = term.partition("^")
     if start:
         return str(record.get(name)).startswith(start)
-    match term[-2:]:
-        case "[]":
-            return isinstance(lookup(record, term[:-2]), list)
-        case "{}":
-            return isinstance(lookup(record, term[:-2]), dict)
     if term.endswith("*"):
         return any(key.startswith(term[:-1]) for key in record)
     return term in record or ("." in term and lookup(record, term) is not None)
@@ -70,16 +83,19 @@ def json_value(value: Any, *, text: bool = False) -> Any:
         return value if text else None
 
 
+def first(values: Iterable[T]) -> T | None:
+    """Return the first of these values; None if there is none."""
+    return next(iter(values), None)
+
+
 def first_at(record: Any, *paths: str) -> Any:
     """Return the first value at these dotted paths that is not null; None if there is none."""
-    return next(
-        (value for path in paths if (value := lookup(record, path)) is not None), None
-    )
+    return first(value for path in paths if (value := lookup(record, path)) is not None)
 
 
-def first_of(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+def first_of(record: JsonObject, names: Names) -> Any:
     """Return the first value of these members that is neither null nor empty; None if there is none."""
-    return next((value for name in names if (value := record.get(name))), None)
+    return first(value for name in names if (value := record.get(name)))
 
 
 def lookup(record: Any, path: str) -> Any:
@@ -137,7 +153,7 @@ def value_at(record: Any, path: Path) -> Any:
     return record
 
 
-def list_field(record: Mapping[str, Any], name: str, more: str = "") -> list[Any]:
+def list_field(record: JsonObject, name: str, more: str = "") -> list[Any]:
     """Return the list in a field of the record; else an UnreadableError whose message ends with `more`."""
     value = record.get(name)
     if not isinstance(value, list):
@@ -145,7 +161,7 @@ def list_field(record: Mapping[str, Any], name: str, more: str = "") -> list[Any
     return value
 
 
-def column(record: Mapping[str, Any], name: str, size: int) -> list[Any]:
+def column(record: JsonObject, name: str, size: int) -> list[Any]:
     """Return a field that holds one item for each of `size` rollouts, all None if it is absent.
 
     UnreadableError if it is no list of that length.

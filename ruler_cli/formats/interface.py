@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.fields import holds, value_at, words
+from ruler_cli.formats.fields import JsonObject, Names, first, holds, value_at, words
 from ruler_cli.types import Path, Rollout
 
 PROMPT_HASH = "hash of the prompt"
@@ -29,7 +30,7 @@ SHAPE_ERRORS = (TypeError, KeyError, IndexError, AttributeError, ValueError)
 """Exceptions that a format may raise on a record that only looks like one of its own."""
 Code = str | Callable[..., Any] | None
 """A function, or its module and name: a module of formats is imported when a record needs it."""
-ParallelLists = Callable[[Mapping[str, Any], int], list[Path]]
+ParallelLists = Callable[[JsonObject, int], list[Path]]
 """Returns the paths of a record's lists that hold one item for each of its rollouts; the int counts those."""
 
 
@@ -89,7 +90,7 @@ class Format:
     family: str
     has: str
     read: str | Callable[..., Any]
-    keys: tuple[str, ...] = ()
+    keys: Names = ()
     layout: RecordLayout = RecordLayout()
     shape: Literal["group", "trajectory", "columns"] = "trajectory"
     test: Code = None
@@ -114,25 +115,25 @@ class Format:
         """The fields that identify a record, for messages."""
         terms = [term for term in self.has.split() if not term.startswith("!")]
         names = ", ".join(f"`{term}`" for term in terms).replace("|", "` or `")
-        return self.shown or names.replace("[]", "").replace("{}", "")
+        return self.shown or re.sub(r'\[\]|{}|"|#', "", names)
 
-    def matches(self, record: Mapping[str, Any]) -> bool | None:
+    def matches(self, record: JsonObject) -> bool | None:
         """Tell if a record is of this format by its keys; None for "possibly"."""
         if not holds(record, self.has):
             return False
         return True if self.test is None else code(self.test)(record)
 
-    def rollouts(self, record: dict[str, Any]) -> list[Rollout]:
+    def rollouts(self, record: JsonObject) -> list[Rollout]:
         """Read the rollouts of a record; UnreadableError if there are none."""
         found: list[Rollout] = code(self.read)(record)
         return found
 
-    def refined(self, records: Sequence[Mapping[str, Any]]) -> Format:
+    def refined(self, records: Sequence[JsonObject]) -> Format:
         """Return the format as the first records of a file have it."""
         found: Format = code(self.refine)(self, records) if self.refine else self
         return found
 
-    def key_of(self, record: Mapping[str, Any]) -> str | None:
+    def key_of(self, record: JsonObject) -> str | None:
         """Return the group key that is computed from a record; None if it has none."""
         return None if self.compute_key is None else code(self.compute_key)(record)
 
@@ -162,14 +163,14 @@ class RefusedFormat:
     test: Code = None
     guards: bool = False
 
-    def matches(self, record: Mapping[str, Any]) -> bool:
+    def matches(self, record: JsonObject) -> bool:
         """Tell if a record is of this shape."""
         return holds(record, self.has) and (
             self.test is None or bool(code(self.test)(record))
         )
 
 
-def fits(shape: Format | RefusedFormat, record: Mapping[str, Any]) -> bool | None:
+def fits(shape: Format | RefusedFormat, record: JsonObject) -> bool | None:
     """Tell if a record is of a shape; False if its test raises an error."""
     try:
         return shape.matches(record)
@@ -190,7 +191,7 @@ def printable(text: str, longest: int = 60) -> str:
 def all_lists(*apart: str) -> ParallelLists:
     """Take every list of the record as parallel, except in these fields."""
 
-    def lists(record: Mapping[str, Any], size: int) -> list[Path]:
+    def lists(record: JsonObject, size: int) -> list[Path]:
         names = [
             name
             for name, value in record.items()
@@ -209,14 +210,14 @@ def lists_at(*names: str) -> ParallelLists:
 def no_removal(reason: str) -> ParallelLists:
     """Refuse to leave a rollout of such a record out; the reason follows the name of the record."""
 
-    def lists(_record: Mapping[str, Any], _size: int) -> list[Path]:
+    def lists(_record: JsonObject, _size: int) -> list[Path]:
         raise UnreadableError(reason)
 
     return lists
 
 
 def parallel_lists(
-    record: Mapping[str, Any],
+    record: JsonObject,
     size: int,
     paths: Iterable[Path],
     apart: Iterable[str] = (),
@@ -237,7 +238,7 @@ def parallel_lists(
     return lists
 
 
-def _of_size(record: Mapping[str, Any], size: int, paths: Iterable[Path]) -> list[Path]:
+def _of_size(record: JsonObject, size: int, paths: Iterable[Path]) -> list[Path]:
     """Return the paths that lead to lists; UnreadableError if one has not `size` items."""
     lists = []
     for path in paths:
@@ -253,9 +254,7 @@ def _of_size(record: Mapping[str, Any], size: int, paths: Iterable[Path]) -> lis
     return lists
 
 
-def _unknown_list(
-    value: Any, size: int, path: tuple[str, ...], known: Collection[Path]
-) -> tuple[str, ...]:
+def _unknown_list(value: Any, size: int, path: Names, known: Collection[Path]) -> Names:
     """Return the path of a list of `size` items that is not known, here or in objects below; () if none."""
     if path in known:
         return ()
@@ -266,4 +265,4 @@ def _unknown_list(
     below = (
         _unknown_list(inner, size, (*path, key), known) for key, inner in value.items()
     )
-    return next(filter(None, below), ())
+    return first(filter(None, below)) or ()

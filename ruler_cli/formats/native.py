@@ -7,14 +7,17 @@ Parquet files, exported as JSON lines, hold metrics, tools and payloads as JSON 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats import turns
-from ruler_cli.formats.chat import TOOLS, Messages, check_messages, tools_of
+from ruler_cli.formats.chat import TOOLS, Messages, check_messages, new_turn, tools_of
 from ruler_cli.formats.fields import (
+    JsonObject,
+    Rollouts,
+    first,
     holds,
     items,
     json_value,
@@ -51,7 +54,7 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
         return Rollout([], path, reward=reward, error=str(error))
 
 
-def _read(value: dict[str, Any], path: Path, reward: Any) -> Rollout:
+def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
     own, prompt_length = value.get("messages"), None
     given = [] if own is None else turns.chat_turns(own, "messages")
     if given and _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
@@ -81,11 +84,11 @@ def _read(value: dict[str, Any], path: Path, reward: Any) -> Rollout:
     )
 
 
-_Exchange = tuple[Mapping[str, Any], Mapping[str, Any]]
+_Exchange = tuple[JsonObject, JsonObject]
 """A request that ART recorded, and its response."""
 
 
-def _recorded(value: Mapping[str, Any], exchanges: list[_Exchange]) -> Messages:
+def _recorded(value: JsonObject, exchanges: list[_Exchange]) -> Messages:
     """Return the main conversation of a trajectory; UnreadableError if there is none."""
     for key in ("messages", "messages_and_choices"):
         if value.get(key) is not None:
@@ -118,7 +121,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
-def _exchanges(trajectory: Mapping[str, Any]) -> list[_Exchange]:
+def _exchanges(trajectory: JsonObject) -> list[_Exchange]:
     recorded = trajectory.get("exchanges")
     kinds = ("chat_completions", "responses", "messages", "completions")
     both = [
@@ -129,36 +132,36 @@ def _exchanges(trajectory: Mapping[str, Any]) -> list[_Exchange]:
     return [(a, b) for a, b in both if isinstance(a, dict) and isinstance(b, dict)]
 
 
-def _asked(request: Mapping[str, Any]) -> Iterator[Any]:
+def _asked(request: JsonObject) -> Iterator[Any]:
     for key in ("system", "instructions"):
         if request.get(key):
-            yield {"role": "system", "content": request[key]}
+            yield new_turn("system", request[key])
     for key in ("messages", "input", "prompt"):
         value = request.get(key)
         if isinstance(value, str):
-            yield {"role": "user", "content": value}
+            yield new_turn("user", value)
         yield from items(value)
 
 
-def _answered(response: Mapping[str, Any]) -> Messages:
-    choice = next(iter(objects(items(response.get("choices"))[:1])), None)
+def _answered(response: JsonObject) -> Messages:
+    choice = first(objects(items(response.get("choices"))[:1]))
     if choice is not None:
         message = choice.get("message")
-        text = {"role": "assistant", "content": choice.get("text")}
+        text = new_turn("assistant", choice.get("text"))
         return [text if message is None else message]
     if isinstance(response.get("output"), list):
         return list(response["output"])
     role = response.get("role", "assistant")
-    return [{"role": role, "content": response.get("content")}]
+    return [new_turn(role, response.get("content"))]
 
 
-def read_group(record: dict[str, Any]) -> list[Rollout]:
+def read_group(record: JsonObject) -> Rollouts:
     """Read all trajectories of a group line; one that cannot be read does not stop the others."""
     trajectories = list_field(record, "trajectories", " (the file is a group a line)")
     return [read_trajectory(t, ("trajectories", i)) for i, t in enumerate(trajectories)]
 
 
-def read_single(record: dict[str, Any]) -> list[Rollout]:
+def read_single(record: JsonObject) -> Rollouts:
     """Read the one trajectory of a trajectory line; UnreadableError if it cannot be judged."""
     if isinstance(record.get("trajectories"), list):
         raise UnreadableError("is a whole group (the file is a trajectory a line)")
@@ -169,7 +172,7 @@ def read_single(record: dict[str, Any]) -> list[Rollout]:
     return [replace(rollout, outcome=label)] if isinstance(label, bool) else [rollout]
 
 
-def read_row(record: dict[str, Any]) -> list[Rollout]:
+def read_row(record: JsonObject) -> Rollouts:
     """Read a row of ART's tables."""
     payload = record.get("trajectory_json")
     if payload is None:
@@ -184,26 +187,26 @@ def read_row(record: dict[str, Any]) -> list[Rollout]:
     return read_single(inner)
 
 
-def is_native_group(record: Mapping[str, Any]) -> bool | None:
+def is_native_group(record: JsonObject) -> bool | None:
     """Tell if trajectories have `messages`; None for a group that is empty, or has no known members."""
     return _has_any(record, "messages") or None
 
 
-def is_art_group(record: Mapping[str, Any]) -> bool | None:
+def is_art_group(record: JsonObject) -> bool | None:
     """Tell if trajectories have ART's members; None for a group that is empty."""
     return _has_any(record, *ART) if record["trajectories"] else None
 
 
-def is_art_single(record: Mapping[str, Any]) -> bool:
+def is_art_single(record: JsonObject) -> bool:
     """Tell if it is a trajectory of ART, and no row of its tables."""
     return not holds(record, "group_index trajectory_json|group_metadata")
 
 
-def _has_any(record: Mapping[str, Any], *keys: str) -> bool:
+def _has_any(record: JsonObject, *keys: str) -> bool:
     """Tell if a trajectory of a group has one of these keys."""
     return any(key in one for one in objects(record["trajectories"]) for key in keys)
 
 
-def is_native(record: Mapping[str, Any]) -> bool:
+def is_native(record: JsonObject) -> bool:
     """Tell if `messages` are a rollout, and no list of answers stands beside them."""
     return not turns.answers_path(record)

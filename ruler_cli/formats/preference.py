@@ -7,13 +7,23 @@ outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import count, takewhile
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.fields import is_message_list, items, json_value, lookup, words
+from ruler_cli.formats.chat import Messages, new_turn
+from ruler_cli.formats.fields import (
+    JsonObject,
+    Names,
+    Rollouts,
+    first,
+    is_message_list,
+    items,
+    json_value,
+    lookup,
+    words,
+)
 from ruler_cli.formats.prompts import is_prompt, prompt_field, task_turns
 from ruler_cli.formats.turns import (
     chat_turns,
@@ -72,7 +82,7 @@ AlpacaEval, PKU-SafeRLHF (twice), HelpSteer 2 and 3, SHP, and Chatbot Arena's ta
 """
 
 
-def read(record: dict[str, Any]) -> list[Rollout]:
+def read(record: JsonObject) -> Rollouts:
     """Read the answers side by side."""
     names = _names(record)
     if not names:
@@ -108,7 +118,7 @@ def read(record: dict[str, Any]) -> list[Rollout]:
     return rollouts
 
 
-def _dialogues(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+def _dialogues(record: JsonObject, names: Names) -> Any:
     """The two dialogues of a pair, split into turns; None if they are none."""
     texts = [record.get(name) for name in names]
     both = names in _PREFERRED and all(isinstance(text, str) for text in texts)
@@ -121,29 +131,29 @@ def _goes_on(answer: Messages, judged: Any) -> bool:
     return type(judged) is int and asked > judged
 
 
-def _names(record: Mapping[str, Any]) -> tuple[str, ...]:
+def _names(record: JsonObject) -> Names:
     """The fields that hold the answers of a record; () if there are not two."""
-    pair = next((pair for pair in _PREFERRED if any(map(record.get, pair))), ())
+    pair = first(pair for pair in _PREFERRED if any(map(record.get, pair))) or ()
     several = numbered(record)
     return pair if pair and (pair[1] in record or not several) else several
 
 
-def numbered(record: Mapping[str, Any]) -> tuple[str, ...]:
+def numbered(record: JsonObject) -> Names:
     """The fields of answers whose names end with letters or numbers; () if there are not two."""
     for stem in _STEMS:
         for ends in _LETTERS:
             a, b, c = (stem + end for end in ends)
             if a in record and b in record and c not in record:
                 return a, b
-        for end, first in _NUMBERS:
-            names = (f"{stem}{end}{i}" for i in count(first))
+        for end, begin in _NUMBERS:
+            names = (f"{stem}{end}{i}" for i in count(begin))
             found = tuple(takewhile(record.__contains__, names))
             if len(found) > 1:
                 return found
     return ()
 
 
-def _prompt(record: Mapping[str, Any]) -> Messages:
+def _prompt(record: JsonObject) -> Messages:
     """The prompt of all answers, under any of its names, or a conversation that they end."""
     for name in (prompt_field(record), *_WHOLE):
         if name and record.get(name):
@@ -155,7 +165,7 @@ def _prompt(record: Mapping[str, Any]) -> Messages:
     return []
 
 
-def _answer(record: Mapping[str, Any], names: tuple[str, ...], name: str) -> Messages:
+def _answer(record: JsonObject, names: Names, name: str) -> Messages:
     if "winner_model_a" in record:
         return _battle(record, name)
     value, prompt = record.get(name), record.get(prompt_field(record) or "")
@@ -167,7 +177,7 @@ def _answer(record: Mapping[str, Any], names: tuple[str, ...], name: str) -> Mes
     return response_turns(value, name)
 
 
-def _battle(record: Mapping[str, Any], name: str) -> Messages:
+def _battle(record: JsonObject, name: str) -> Messages:
     """A conversation of the Arena's table, in which prompt and answers are lists of texts, as JSON text."""
     asked, answered = (items(json_value(record.get(n))) for n in ("prompt", name))
     if not asked or len(asked) != len(answered):
@@ -175,7 +185,7 @@ def _battle(record: Mapping[str, Any], name: str) -> Messages:
             f"has {len(asked)} turns in `prompt` and {len(answered)} in `{name}`"
         )
     return [
-        {"role": role, "content": text}
+        new_turn(role, text)
         for pair in zip(asked, answered, strict=True)
         for role, text in zip(("user", "assistant"), pair, strict=True)
     ]
@@ -187,11 +197,11 @@ def _is_whole(answer: Any) -> bool:
     return first in ("system", "developer", "user")
 
 
-def _best(record: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+def _best(record: JsonObject, names: Names) -> int | None:
     """The index of the answer that won; None for a draw, and for a label whose meaning is not known."""
-    for field, first, second, prefers, winner in _LABELS:
+    for field, one, other, prefers, winner in _LABELS:
         value = record.get(field)
-        known = names == (first, second) and isinstance(value, int | float)
+        known = names == (one, other) and isinstance(value, int | float)
         if known and prefers(value):
             return int(winner(value))
     for field in _WINNERS:
@@ -203,7 +213,7 @@ def _best(record: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     return None
 
 
-def _is_named(label: str, name: str, record: Mapping[str, Any]) -> bool:
+def _is_named(label: str, name: str, record: JsonObject) -> bool:
     """Tell if a text is the name of an answer (`response_A`, `model_a`, `A`, `A>B`), or of its model."""
     end = name[-1].casefold()
     if label == record.get(f"model_{end}"):
@@ -215,7 +225,7 @@ def _is_named(label: str, name: str, record: Mapping[str, Any]) -> bool:
     return text in [noun + end for noun in _NOUNS] or (text == end and end.isalpha())
 
 
-def matches(record: Mapping[str, Any]) -> bool:
+def matches(record: JsonObject) -> bool:
     """Tell if a record holds answers side by side, and a prompt."""
     names = _names(record)
     values = [record.get(name) for name in names]
@@ -228,7 +238,7 @@ def matches(record: Mapping[str, Any]) -> bool:
     return both or has_prompt(record) or all(map(_is_whole, values))
 
 
-def has_prompt(record: Mapping[str, Any]) -> bool:
+def has_prompt(record: JsonObject) -> bool:
     """Tell if there is a prompt; one that cannot be read is an error of its record."""
     try:
         return bool(_prompt(record))

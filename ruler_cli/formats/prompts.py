@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
@@ -13,9 +12,18 @@ from ruler_cli.formats.chat import (
     Messages,
     first_agent_turn,
     has_content,
+    new_turn,
     task_messages,
 )
-from ruler_cli.formats.fields import first_of, is_message_list, items, objects, words
+from ruler_cli.formats.fields import (
+    JsonObject,
+    first,
+    first_of,
+    is_message_list,
+    items,
+    objects,
+    words,
+)
 from ruler_cli.formats.turns import dialogue, json_messages, prompt_turns
 from ruler_cli.types import Rollout
 
@@ -37,10 +45,10 @@ HISTORIES = ("history", "chat_history")
 _SYSTEM_ROLES = ("system", "developer")
 
 
-def prompt_field(record: Mapping[str, Any]) -> str | None:
+def prompt_field(record: JsonObject) -> str | None:
     """Return the field with the prompt: the first that holds text or messages, preferably not empty."""
     present = [name for name in PROMPTS if is_prompt(record.get(name))]
-    return next((name for name in present if record[name]), next(iter(present), None))
+    return first(name for name in present if record[name]) or first(present)
 
 
 def is_prompt(value: Any) -> bool:
@@ -48,7 +56,7 @@ def is_prompt(value: Any) -> bool:
     return isinstance(value, str) or is_message_list(value)
 
 
-def task_turns(record: Mapping[str, Any], name: str | None) -> Messages:
+def task_turns(record: JsonObject, name: str | None) -> Messages:
     """Return the turns before the answer: system, earlier questions and answers, and the prompt itself.
 
     UnreadableError if the record has no field with a prompt, whose `name` is then None.
@@ -59,29 +67,29 @@ def task_turns(record: Mapping[str, Any], name: str | None) -> Messages:
     if name in _WITH_CONTEXT and isinstance(value, str):
         names = INSTRUCTION_INPUTS if name == "instruction" else ("context",)
         beside = [text for text in map(record.get, names) if isinstance(text, str)]
-        context = next((text for text in beside if text.strip()), "")
+        context = first(text for text in beside if text.strip()) or ""
         added = "" if context in value else context
         value = "\n\n".join(filter(None, (value, added)))
     return with_system(record, [*_earlier(record), *_prompt_turns(value, name)])
 
 
-def with_system(record: Mapping[str, Any], messages: Messages) -> Messages:
+def with_system(record: JsonObject, messages: Messages) -> Messages:
     """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
     prompt = first_of(record, SYSTEM)
     parts = objects(prompt)
     known = parts == prompt and all("text" in part for part in parts)
-    system = {"role": "system", "content": prompt}
+    system = new_turn("system", prompt)
     given = any(message.get("role") in _SYSTEM_ROLES for message in messages[:1])
     if given or not (known or isinstance(prompt, str)) or not has_content(system):
         return messages
     return [system, *messages]
 
 
-def retrieved_turn(record: Mapping[str, Any]) -> Messages:
+def retrieved_turn(record: JsonObject) -> Messages:
     """Return the texts retrieved to answer the question, as a list of one turn or of none."""
     lists = (record[name] for name in RETRIEVED if isinstance(record.get(name), list))
-    texts = next(lists, None)
-    return [{"role": "context", "content": texts}] if texts else []
+    texts = first(lists)
+    return [new_turn("context", texts)] if texts else []
 
 
 def _prompt_turns(value: Any, where: str) -> Messages:
@@ -90,7 +98,7 @@ def _prompt_turns(value: Any, where: str) -> Messages:
     if turns is None:
         return prompt_turns(value, where)
     # it may end with a marker for the answer to come
-    return turns[:-1] if turns[-1] == {"role": "assistant", "content": ""} else turns
+    return turns[:-1] if turns[-1] == new_turn("assistant", "") else turns
 
 
 def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
@@ -139,7 +147,7 @@ def _contains(content: Any, text: Any) -> bool:
     return both and text.strip() in content
 
 
-def _earlier(record: Mapping[str, Any]) -> Messages:
+def _earlier(record: JsonObject) -> Messages:
     """Return the turns before the prompt, from messages or pairs of a question and its answer."""
     value = first_of(record, HISTORIES)
     if isinstance(value, str):
@@ -148,7 +156,7 @@ def _earlier(record: Mapping[str, Any]) -> Messages:
     if not pairs or not all(pairs):
         return prompt_turns(value, "history")
     return [
-        {"role": role, "content": content}
+        new_turn(role, content)
         for pair in pairs
         for role, content in zip(("user", "assistant"), pair or (), strict=False)
         if content is not None
@@ -187,7 +195,7 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
     return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()
 
 
-def _other_fields(message: Mapping[str, Any]) -> list[Any]:
+def _other_fields(message: JsonObject) -> list[Any]:
     """Return the other fields of a message without content, or with calls, which alone tell two apart."""
     if message.get("content") is not None and not message.get("tool_calls"):
         return []

@@ -12,7 +12,15 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.chat import nothing_to_judge
-from ruler_cli.formats.fields import dotted, first_at, items, json_value, lookup
+from ruler_cli.formats.fields import (
+    JsonObject,
+    Rollouts,
+    dotted,
+    first_at,
+    items,
+    json_value,
+    lookup,
+)
 from ruler_cli.formats.interface import GIVEN, PROMPT_HASH, SHAPE_ERRORS, Format
 from ruler_cli.formats.prompts import prompt_key, with_prompt
 from ruler_cli.formats.rewards import FieldWords
@@ -70,7 +78,7 @@ class Reader:
         # as text a rounded integer has an exponent
         return records if "e+" not in str(records[0].key) else self.read(line)
 
-    def read_parsed(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
+    def read_parsed(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
         """Read the value of a line as `read` reads its bytes."""
         try:
             return self._records(value, line)
@@ -84,7 +92,7 @@ class Reader:
                 f"is not of the shape of {self.format.name} ({error!r:.80})"
             ) from None
 
-    def _records(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
+    def _records(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
         form = self.format
         rollouts = form.rollouts(value)
         if self.prompt is not None:
@@ -104,9 +112,7 @@ class Reader:
         own = rubric if isinstance(rubric, str) else None
         return (Record(line, read, key, own, tools),)
 
-    def _finished(
-        self, value: dict[str, Any], rollout: Rollout, again: bool
-    ) -> Rollout:
+    def _finished(self, value: JsonObject, rollout: Rollout, again: bool) -> Rollout:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
         rollout = validated(rollout)
         reward, outcome = rollout.reward, rollout.outcome
@@ -127,14 +133,12 @@ class Reader:
             return rollout
         return _with_rewards(rollout, reward, outcome)
 
-    def _with_prompt(
-        self, value: dict[str, Any], rollout: Rollout, path: str
-    ) -> Rollout:
+    def _with_prompt(self, value: JsonObject, rollout: Rollout, path: str) -> Rollout:
         shared = self.format.layout.listed and self.format.shape == "group"
         task = lookup(value, path) if shared else self.value_at(value, rollout, path)
         return with_prompt(rollout, task, path)
 
-    def _written_reward(self, value: dict[str, Any], rollout: Rollout) -> Any:
+    def _written_reward(self, value: JsonObject, rollout: Rollout) -> Any:
         """Return the reward of the dump from the place where the score is written."""
         layout = self.format.layout
         if layout.reward is None:
@@ -144,11 +148,11 @@ class Reader:
         return lookup(rollout_object(value, rollout), dotted(layout.reward))
 
     def _columns(
-        self, value: dict[str, Any], line: Line, rollouts: tuple[Rollout, ...]
+        self, value: JsonObject, line: Line, rollouts: tuple[Rollout, ...]
     ) -> tuple[Record, ...]:
         if not rollouts:
             raise UnreadableError("holds no rollouts: its columns are empty")
-        groups: dict[str, list[Rollout]] = {}
+        groups: dict[str, Rollouts] = {}
         for i, read in enumerate(rollouts):
             rollout, key = read, read.key
             if self._by_path:
@@ -191,7 +195,7 @@ class Reader:
         return self.key not in (PROMPT_HASH, GIVEN, self.format.key_description)
 
     def _key_of(
-        self, value: dict[str, Any], line: Line, rollouts: tuple[Rollout, ...]
+        self, value: JsonObject, line: Line, rollouts: tuple[Rollout, ...]
     ) -> str:
         if self.key == GIVEN:
             return line.where
@@ -210,7 +214,7 @@ class Reader:
             return prompt_key(rollouts[0], value.get("step"))
         raise UnreadableError(f"has no group key at `{self.key}`")
 
-    def value_at(self, value: dict[str, Any], rollout: Rollout, path: str) -> Any:
+    def value_at(self, value: JsonObject, rollout: Rollout, path: str) -> Any:
         """Return the value at a dotted path below a rollout of a record, else below the record itself."""
         if self.format.layout.listed:
             values, i = items(lookup(value, path)), rollout.path[-1]
@@ -220,7 +224,7 @@ class Reader:
         return inner if inner is not None or own is value else lookup(value, path)
 
     def previous_annotation(
-        self, value: dict[str, Any], rollout: Rollout
+        self, value: JsonObject, rollout: Rollout
     ) -> dict[str, Any] | None:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
         layout = self.format.layout
@@ -249,7 +253,7 @@ class Reader:
                     f"has no list of {size} items at `{path}`, one a rollout"
                 )
 
-    def _was_scored(self, value: Any, rollouts: list[Rollout]) -> bool:
+    def _was_scored(self, value: Any, rollouts: Rollouts) -> bool:
         """Tell if ruler scored a record before; UnreadableError if it would overwrite another's value."""
         layout, listed = self.format.layout, self.format.shape == "columns"
         again = _is_ours(value, "ruler", listed) or layout.other_ruler is not None

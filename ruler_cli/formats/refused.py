@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.fields import items, words
+from ruler_cli.formats.fields import JsonObject, items, words
 from ruler_cli.formats.prompts import PROMPTS, prompt_field
 from ruler_cli.formats.turns import (
     ANSWER_LISTS,
@@ -23,7 +20,7 @@ _SAID = _ANSWERED | set(
 """Fields with answers, and those with all turns."""
 
 
-def is_prompt(record: Mapping[str, Any]) -> bool:
+def is_prompt(record: JsonObject) -> bool:
     """Tell if a record is a prompt of a training set: nobody but the user and the system says anything."""
     messages = items(record.get("messages"))
     if not messages:
@@ -41,7 +38,7 @@ def is_prompt(record: Mapping[str, Any]) -> bool:
     )
 
 
-def is_figures(record: Mapping[str, Any]) -> bool:
+def is_figures(record: JsonObject) -> bool:
     """Tell if a record and its objects hold only numbers: metrics (SkyRL, ART's history)."""
     flat = [
         inner
@@ -52,7 +49,7 @@ def is_figures(record: Mapping[str, Any]) -> bool:
     return bool(values) and all(isinstance(value, int | float) for value in values)
 
 
-def is_sub_agent(record: Mapping[str, Any]) -> bool:
+def is_sub_agent(record: JsonObject) -> bool:
     """Tell if a record is a session of a coding agent's sub-agent."""
     from ruler_cli.formats import claude_codex, sessions
 
@@ -65,7 +62,7 @@ def is_sub_agent(record: Mapping[str, Any]) -> bool:
     return any(agent.is_aside(record) for agent in agents)
 
 
-def lacks_task(record: Mapping[str, Any]) -> bool:
+def lacks_task(record: JsonObject) -> bool:
     """Tell if a record holds answers, and nothing that may be their prompt."""
     from ruler_cli.formats.preference import numbered
 

@@ -8,7 +8,7 @@ back. pi's file is a tree by `parentId`; its last entry tells the branch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +16,19 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_gemini, is_opencode, is_pi
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.dialects import OWN_ROLES, call_turn, result_turn
-from ruler_cli.formats.fields import EMPTY, first_at, items, lookup, objects
+from ruler_cli.formats.fields import (
+    EMPTY,
+    JsonObject,
+    Rollouts,
+    first,
+    first_at,
+    items,
+    lookup,
+    objects,
+)
 from ruler_cli.types import Rollout
 
-Record = Mapping[str, Any]
+Record = JsonObject
 _SAMPLE = 20
 """First events by which a record's kind is known."""
 
@@ -92,7 +101,7 @@ def content_parts(content: Any) -> list[Any]:
 def events_of(record: Record) -> list[Any]:
     """The events of a session, in the order of its file."""
     listed = map(record.get, ("events", "loglines", "messages"))
-    return next((events for events in listed if isinstance(events, list)), [])
+    return first(events for events in listed if isinstance(events, list)) or []
 
 
 def made_of(matches: Callable[[Record], bool], name: str) -> Callable[[Record], bool]:
@@ -124,7 +133,7 @@ class Agent:
         """Tell if a record is a session of a sub-agent."""
         return self.matches(record) and self.is_sub_agent(record)
 
-    def rollouts(self, record: dict[str, Any]) -> list[Rollout]:
+    def rollouts(self, record: JsonObject) -> Rollouts:
         """Read a session as the rollout that it is."""
         if not self.matches(record):
             raise UnreadableError(f"is no session of {self.name}")
@@ -218,7 +227,7 @@ def _gemini_turn(turn: Any, session: Session) -> None:
             session.note(content)
 
 
-def _gemini_result(call: Mapping[str, Any]) -> Any:
+def _gemini_result(call: JsonObject) -> Any:
     """The result of a call as the model read it, else as the user saw it."""
     out = []
     for part in content_parts(call.get("result")):
@@ -240,7 +249,7 @@ def _is_gemini(record: Record) -> bool:
 def _is_gemini_sub_agent(record: Record) -> bool:
     heads = (record, *objects(events_of(record)[:_SAMPLE]))
     kinds = (head.get("kind") for head in heads)
-    return next((k for k in kinds if isinstance(k, str)), None) == "subagent"
+    return first(k for k in kinds if isinstance(k, str)) == "subagent"
 
 
 def _read_opencode(record: Record, session: Session) -> None:
@@ -265,7 +274,7 @@ def _read_opencode(record: Record, session: Session) -> None:
         session.take_back(reverted)
 
 
-def _opencode_prompt(part: Mapping[str, Any]) -> Any:
+def _opencode_prompt(part: JsonObject) -> Any:
     """The text of a part of the user's turn; None for a part of the harness."""
     text = part.get("text")
     match part.get("type"):
@@ -279,7 +288,7 @@ def _opencode_prompt(part: Mapping[str, Any]) -> Any:
     return None
 
 
-def _opencode_part(part: Mapping[str, Any], session: Session) -> None:
+def _opencode_part(part: JsonObject, session: Session) -> None:
     kind, identity, text = part.get("type"), part.get("callID"), part.get("text")
     if kind == "text" and not part.get("ignored"):
         session.add("assistant", text)
@@ -327,7 +336,7 @@ def _pi_path(events: list[Any]) -> set[Any] | None:
     return path
 
 
-def _pi_entry(event: Mapping[str, Any], session: Session) -> None:
+def _pi_entry(event: JsonObject, session: Session) -> None:
     kind, message = event.get("type"), event.get("message")
     if kind in ("compaction", "branch_summary"):
         session.note(event.get("summary"))
@@ -337,7 +346,7 @@ def _pi_entry(event: Mapping[str, Any], session: Session) -> None:
         _pi_message(message, session)
 
 
-def _pi_message(message: Mapping[str, Any], session: Session) -> None:
+def _pi_message(message: JsonObject, session: Session) -> None:
     role, content = message.get("role"), message.get("content")
     match role:
         case "toolResult":

@@ -6,12 +6,11 @@ docs/formats.md says who writes each file, and what its keys do not show.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ruler_cli.formats.chat import messages_in, tools_of
-from ruler_cli.formats.fields import lookup, words
+from ruler_cli.formats.fields import JsonObject, Rollouts, lookup, words
 from ruler_cli.formats.interface import (
     ID_KEYS,
     Format,
@@ -29,7 +28,6 @@ from ruler_cli.formats.turns import (
     make_rollout,
     prompt_turns,
 )
-from ruler_cli.types import Rollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class Fields:
     outcome: str = ""
     cause: str = ""
 
-    def __call__(self, record: Mapping[str, Any]) -> list[Rollout]:
+    def __call__(self, record: JsonObject) -> Rollouts:
         """Read the rollout; UnreadableError if it has no answer."""
         if self.messages and (record.get(self.messages) or not self.answer):
             prompt, answer = [], messages_in(record, self.messages, self.cause)
@@ -57,7 +55,7 @@ class Fields:
         tools = self._tools(record) if self.tools else None
         return [make_rollout(prompt, answer, tools=tools, outcome=outcome)]
 
-    def _tools(self, record: Mapping[str, Any]) -> Any:
+    def _tools(self, record: JsonObject) -> Any:
         own = {"tools": record.get(self.tools)}
         return tools_of(record if self.tools == "tools" else own)
 
@@ -102,8 +100,8 @@ _ROW_KEYS = "trajectory_json|group_metadata"
 
 # fmt: off
 FORMATS = (
-    Format("ADK sessions", "adk", "events[] !messages", "agent_messages.read_session",
-           test="agent_messages.is_session", shown="`events` with `author` in each"),
+    Format("ADK sessions", "adk", "events[].author !messages", "agent_messages.read_session",
+           shown="`events` with `author` in each"),
     Format("ADK evaluations", "adk", "evalId|eval_id", "agent_messages.read_case",
            test="agent_messages.is_case", shown="`evalId`, `finalEvalStatus`",
            compute_key="agent_messages.case_key", key_description="evalSetId and evalId"),
@@ -125,27 +123,27 @@ FORMATS = (
            "group"),
     Format("AutoGen messages", "autogen", _THREADS, "agent_messages.read_autogen", ID_KEYS,
            test="agent_messages.is_autogen_history", shown="`messages` with `source`, `type` in each"),
-    Format("AutoGen 0.2 histories", "autogen", "chat_history[] summary|cost|human_input !messages",
-           "agent_messages.read_chat_history", ID_KEYS, test="agent_messages.is_chat_history",
+    Format("AutoGen 0.2 histories", "autogen", "chat_history.0{} summary|cost|human_input !messages",
+           "agent_messages.read_chat_history", ID_KEYS,
            shown="`chat_history`, `summary`"),
     Format("BFCL results", "bfcl", "id", "evaluations.read_bfcl", ("id",), test="evaluations.is_bfcl",
            shown="`id`, `result`, `inference_log`"),
     Format("Claude Code sessions", "claude-code", "events|loglines", "claude_codex.CLAUDE.rollouts", ID_KEYS,
            test="claude_codex.CLAUDE.is_session", shown="`events` with `sessionId` in each"),
-    Format("LiveCodeBench outputs", "code", "question_content output_list|code_list", "answers.read_live_code",
+    Format("LiveCodeBench outputs", "code", 'question_content output_list.0"|code_list.0"', "answers.read_live_code",
            ("question_id",), RecordLayout(None, listed=True, lists=lists_at("output_list", "code_list", "graded_list")),
-           "group", "answers.is_live_code", "`question_content`, `code_list`"),
-    Format("code completions", "code", f"task_id completion|solution {_NO_ROLLOUT}", "answers.read_code",
+           "group", shown="`question_content`, `code_list`"),
+    Format("code completions", "code", f'task_id" completion|solution {_NO_ROLLOUT}', "answers.read_code",
            ("task_id",), test="answers.is_code", shown="`task_id`, `completion`"),
     Format("Codex sessions", "codex", "events", "claude_codex.CODEX.rollouts", ID_KEYS,
            test="claude_codex.CODEX.is_session", shown="`events` with `payload` in each"),
-    Format("CrewAI outputs", "crewai", "tasks_output[]", "agent_messages.read_crew", ID_KEYS,
-           test="agent_messages.is_crew", shown="`tasks_output` with `description`, `raw` in each"),
+    Format("CrewAI outputs", "crewai", "tasks_output[].description tasks_output[].raw", "agent_messages.read_crew",
+           ID_KEYS, shown="`tasks_output` with `description`, `raw` in each"),
     Format("eval-protocol rows", "eval-protocol", "messages input_metadata", "evaluations.read_eval_protocol",
            ("input_metadata.row_id",),
            RecordLayout(("evaluation_result", "score"), refuses_null="eval-protocol")),
-    Format("eval-protocol recordings", "eval-protocol", "env_index|env_idx step messages !input_metadata",
-           "evaluations.read_recording", test="evaluations.is_recording",
+    Format("eval-protocol recordings", "eval-protocol", "env_index#|env_idx# step# messages !input_metadata",
+           "evaluations.read_recording",
            shown="`env_index`, `step`, `messages`", compute_key="evaluations.recording_key",
            key_description="hash of the prompt, whatever the step"),
     Format("Gemini CLI sessions", "gemini-cli", _GEMINI, "sessions.GEMINI.rollouts", ID_KEYS,
@@ -211,8 +209,8 @@ FORMATS = (
            "answers.read_group", _ID,
            RecordLayout(("rewards",), listed=True, lists="answers.group_lists"),
            "group", "answers.is_group", "`prompt`, `responses`", rank=0),
-    Format("promptfoo results", "promptfoo", "prompt.raw", "evaluations.read_promptfoo", (), _SCORE,
-           test="evaluations.is_promptfoo", shown="`testIdx`, `promptIdx`, `prompt.raw`",
+    Format("promptfoo results", "promptfoo", 'prompt.raw" testIdx|vars promptIdx|gradingResult',
+           "evaluations.read_promptfoo", (), _SCORE, shown="`testIdx`, `promptIdx`, `prompt.raw`",
            compute_key="evaluations.promptfoo_key", key_description="variables of the test",
            varied_prompts=True),
     Format("RewardBench 2", "rewardbench2", "num_correct chosen rejected", "answers.read_reward_bench",
@@ -250,11 +248,11 @@ FORMATS = (
            shown="`trace_id`, `spans`", **_BY_ITEM),
     Format("Langfuse traces", "traces", "observations|trace|timestamp", "traces.read_trace", test="traces.is_langfuse",
            shown="`observations`; `id`, `timestamp`, `input`, `output`", **_BY_ITEM),
-    Format("LangSmith runs", "traces", "run_type inputs|outputs", "traces.read_trace",
+    Format("LangSmith runs", "traces", 'run_type" inputs|outputs', "traces.read_trace",
            shown="`run_type`, `inputs`, `outputs`", **_BY_ITEM),
     Format("TRL completions", "trl", "prompt completion step advantage !step[] !advantage[]", _PAIR),
-    Format("UltraFeedback", "ultrafeedback", "instruction completions[]", "answers.read_ultrafeedback", (),
-           RecordLayout(("overall_score",), lists=lists_at("models")), "group", "answers.is_ultrafeedback"),
+    Format("UltraFeedback", "ultrafeedback", "instruction completions[] completions[].response|!completions.0", "answers.read_ultrafeedback", (),
+           RecordLayout(("overall_score",), lists=lists_at("models")), "group", shown="`instruction`, `completions`"),
     Format("verifiers results", "verifiers", "example_id prompt completion", "episodes.read_result",
            ("example_id",), compute_key="episodes.result_key",
            key_description="example_id with env_name, task, step, info.env_id"),
@@ -264,10 +262,10 @@ FORMATS = (
            test="episodes.is_weighted", shown="`nodes`, `task`, `rewards`", **_BY_TASK),
     Format("verifiers 0.2 traces", "verifiers", "nodes task !group_id", "episodes.read_trace", _TASK, _PLAIN,
            test="episodes.is_plain", shown="`nodes`, `task`, `rewards`", **_BY_TASK),
-    Format("verl (V1)", "verl", "input output score step uid", "trainers.read_verl_v1", (), _SCORE,
+    Format("verl (V1)", "verl", 'input" output score step uid', "trainers.read_verl_v1", (), _SCORE,
            test="trainers.is_verl_v1", compute_key="trainers.verl_group",
            key_description="uid without its two numbers"),
-    Format("verl", "verl", "input output score step", Fields("input", "output", outcome="acc"), layout=_SCORE,
+    Format("verl", "verl", 'input" output score step', Fields("input", "output", outcome="acc"), layout=_SCORE,
            test="trainers.is_verl"),
 )
 # fmt: on

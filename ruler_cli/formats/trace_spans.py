@@ -17,7 +17,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ruler_cli.formats.fields import EMPTY, items, json_value, lookup, objects, words
+from ruler_cli.formats.fields import (
+    EMPTY,
+    JsonObject,
+    Names,
+    first,
+    items,
+    json_value,
+    lookup,
+    objects,
+    words,
+)
 
 _IDS = words("spanId span_id spanID context.span_id id run_id")
 _PARENTS = words(
@@ -93,7 +103,7 @@ class Span:
     input: Any
     output: Any
     tools: Any
-    raw: Mapping[str, Any]
+    raw: JsonObject
 
 
 def spans_of(listed: Any) -> list[Span]:
@@ -104,7 +114,7 @@ def spans_of(listed: Any) -> list[Span]:
     return sorted(spans, key=lambda span: span.start) if alike else spans
 
 
-def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
+def _span(raw: JsonObject, parent: str | None) -> Span:
     if isinstance(raw.get("span_data"), Mapping):
         raw = {**raw["span_data"], **raw}
     attributes = _attributes(raw)
@@ -128,8 +138,8 @@ def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
     if inputs is not None and system:
         inputs = {"system": system, "messages": inputs}
     named = [_find(attributes, key) for key in _NAMES] if tool else []
-    name = next((name for name in named if isinstance(name, str)), None)
-    tools = next(filter(None, map(attributes.get, _TOOL_LISTS)), None)
+    name = first(name for name in named if isinstance(name, str))
+    tools = first(filter(None, map(attributes.get, _TOOL_LISTS)))
     offered = lookup(raw, "extra.invocation_params.tools")
     return Span(
         kind=kind,
@@ -144,7 +154,7 @@ def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
     )
 
 
-def _kind(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
+def _kind(raw: JsonObject, attributes: JsonObject) -> str:
     stated = [_find(attributes, key) for key in _KINDS] + [*map(raw.get, _OWN_KINDS)]
     kinds = [value.lower() for value in stated if isinstance(value, str)]
     for kind in kinds:
@@ -158,9 +168,7 @@ def _kind(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
     return "call" if messages and not _AGENTS.intersection(kinds) else "other"
 
 
-def _value(
-    attributes: Mapping[str, Any], names: tuple[str, ...], *, text: bool = False
-) -> Any:
+def _value(attributes: JsonObject, names: Names, *, text: bool = False) -> Any:
     """The first of these attributes that is not empty; JSON text is decoded unless it may be plain text."""
     for name in names:
         value = _find(attributes, name)
@@ -172,9 +180,7 @@ def _value(
     return None
 
 
-def _event_messages(
-    raw: Mapping[str, Any], attributes: Mapping[str, Any]
-) -> tuple[Any, Any]:
+def _event_messages(raw: JsonObject, attributes: JsonObject) -> tuple[Any, Any]:
     """The input and output in events, of the span or in an attribute `events` (Logfire)."""
     asked, answered = list[Any](), list[Any]()
     listed = [*items(raw.get("events")), *items(decoded(attributes.get("events")))]
@@ -184,7 +190,7 @@ def _event_messages(
         if any(both):
             return both
         named = (event.get("name"), event.get("event.name"), body.get("event.name"))
-        role = _EVENTS.get(str(next(filter(None, named), None)))
+        role = _EVENTS.get(str(first(filter(None, named))))
         if role == "choice":
             message = decoded(body.get("message"))
             said = message if isinstance(message, Mapping) else body
@@ -207,12 +213,12 @@ def _flat(
                 yield from _flat(raw.get(key), _first_text(raw, _IDS), depth + 1)
 
 
-def _first(raw: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+def _first(raw: JsonObject, names: Names) -> Any:
     values = (lookup(raw, name) for name in names)
-    return next((value for value in values if value not in (None, "")), None)
+    return first(value for value in values if value not in (None, ""))
 
 
-def _first_text(raw: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+def _first_text(raw: JsonObject, names: Names) -> str | None:
     return None if (value := _first(raw, names)) is None else str(value)
 
 
@@ -233,10 +239,10 @@ _DEEP = 12
 """Parts of a flat name, and levels of OTLP's values, that are read."""
 
 
-def _attributes(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes(raw: JsonObject) -> dict[str, Any]:
     """A span's attributes by name, from any of the members that hold them; flat messages as lists."""
     holders = map(raw.get, ("attributes", "span_attributes", "tags"))
-    named = decoded(next(filter(None, holders), None))
+    named = decoded(first(filter(None, holders)))
     if isinstance(named, list):
         named = _pairs(named)
     own = {
@@ -251,7 +257,7 @@ def _attributes(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {**{head: _unflat(pairs) for head, pairs in grouped.items()}, **attributes}
 
 
-def _find(attributes: Mapping[str, Any], name: str) -> Any:
+def _find(attributes: JsonObject, name: str) -> Any:
     """The value of an attribute, flat or nested; None if there is none."""
     value = attributes.get(name)
     return lookup(attributes, name) if value is None else value

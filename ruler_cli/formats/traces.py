@@ -40,6 +40,9 @@ from ruler_cli.formats.dialects import (
 )
 from ruler_cli.formats.fields import (
     EMPTY,
+    JsonObject,
+    Rollouts,
+    first,
     first_at,
     items,
     json_value,
@@ -72,31 +75,31 @@ _NOTHING = Span("other", "", None, None, None, None, None, None, {})
 _parsed = partial(json_value, text=True)
 
 
-def _trace(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _trace(record: JsonObject) -> JsonObject:
     """The object of the trace itself, without its spans."""
     trace = record.get("trace")
     return trace if isinstance(trace, Mapping) else record
 
 
-def _listed(record: Mapping[str, Any]) -> list[Any]:
+def _listed(record: JsonObject) -> list[Any]:
     """The spans of a record as they stand; [] if it has none."""
     if isinstance(record.get("run_type"), str):
         return [record]
     holders = (record, _trace(record))
     listed = (lookup(holder, path) for holder in holders for path in _SPANS)
-    return next(filter(objects, listed), [])
+    return first(filter(objects, listed)) or []
 
 
-def _root(record: Mapping[str, Any], spans: list[Span]) -> Span:
+def _root(record: JsonObject, spans: list[Span]) -> Span:
     """The first span without a parent; an input or output that it lacks is the trace's own."""
     known = {span.identity for span in spans}
-    first = [span for span in spans if span.parent is None]
+    top = [span for span in spans if span.parent is None]
     roots = [
         span
-        for span in first or [span for span in spans if span.parent not in known]
+        for span in top or [span for span in spans if span.parent not in known]
         if span.kind == "other" and (span.input, span.output) != (None, None)
     ]
-    root = next(iter(roots), _NOTHING)
+    root = first(roots) or _NOTHING
     if isinstance(record.get("run_type"), str):
         return root
     trace = _trace(record)
@@ -112,13 +115,13 @@ def _root(record: Mapping[str, Any], spans: list[Span]) -> Span:
     inputs.insert(at, question)
     outputs.insert(at, answer)
     question, answer = (
-        next((value for value in values if value is not None), None)
+        first(value for value in values if value is not None)
         for values in (inputs, outputs)
     )
     return replace(root, input=question, output=answer)
 
 
-def read_trace(record: dict[str, Any]) -> list[Rollout]:
+def read_trace(record: JsonObject) -> Rollouts:
     """Read a trace."""
     step = record.get("parent_run_id") and not record.get("child_runs")
     if "run_type" in record and step:
@@ -223,25 +226,25 @@ def _task(question: Messages | None) -> str:
     return texts[-1] if texts else ""
 
 
-def _scores(holder: Mapping[str, Any]) -> Iterator[tuple[int, float]]:
+def _scores(holder: JsonObject) -> Iterator[tuple[int, float]]:
     """Langfuse's scores, Phoenix's annotations, MLflow's assessments, LangSmith's feedback, by their id."""
     stats = holder.get("feedback_stats")
     listed = [score for path in _SCORES for score in items(lookup(holder, path))]
     for score in [*listed, *(stats.values() if isinstance(stats, Mapping) else ())]:
         values = (lookup(score, path) for path in _SCORE_VALUES)
-        value = next((v for v in values if isinstance(v, int | float)), None)
+        value = first(v for v in values if isinstance(v, int | float))
         if value is not None:
             yield id(score), value
 
 
-def item_key(record: Mapping[str, Any]) -> str | None:
+def item_key(record: JsonObject) -> str | None:
     """Return the item of a data set on which a trace ran; None if it names none."""
     trace = _trace(record)
     metadata = {"metadata": decoded(trace.get("metadata"))}
     for holder in (record, trace, metadata, *_listed(record)):
         names = [lookup(holder, path) for path in _ITEMS]
         stated = (v for v in names if isinstance(v, str | int) and v != "")
-        item = next(stated, None)
+        item = first(stated)
         if item is None:
             attributes = lookup(holder, "metadata.attributes")
             item = lookup(attributes, "langfuse.experiment.item.id") or None
@@ -250,7 +253,7 @@ def item_key(record: Mapping[str, Any]) -> str | None:
     return None
 
 
-def is_spans(record: Mapping[str, Any]) -> bool:
+def is_spans(record: JsonObject) -> bool:
     """Tell if spans hold something that a model was asked or said."""
     listed = record.get("spans") if "spans" in record else lookup(record, "data.spans")
     return any(
@@ -259,7 +262,7 @@ def is_spans(record: Mapping[str, Any]) -> bool:
     )
 
 
-def is_langfuse(record: Mapping[str, Any]) -> bool:
+def is_langfuse(record: JsonObject) -> bool:
     """Tell if a record is a trace of Langfuse, with observations or without."""
     trace = _trace(record)
     if objects(lookup(record, "observations") or trace.get("observations")):

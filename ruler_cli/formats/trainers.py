@@ -8,7 +8,6 @@ items belong together. Without a group id rollouts with an equal prompt are a gr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,10 +19,15 @@ from ruler_cli.formats.chat import (
     Messages,
     check_messages,
     first_agent_turn,
+    new_turn,
     tools_of,
 )
 from ruler_cli.formats.fields import (
+    JsonObject,
+    Names,
+    Rollouts,
     column,
+    first,
     first_at,
     is_message_list,
     is_text_list,
@@ -42,28 +46,28 @@ _VERL_UID = re.compile(r"(?P<session>(?P<group>.+)_\d+)_\d+", re.DOTALL)
 _VERL = Fields("input", "output", outcome="acc")
 
 
-def _verl_uid(record: Mapping[str, Any]) -> re.Match[str] | None:
+def _verl_uid(record: JsonObject) -> re.Match[str] | None:
     uid = record.get("uid")
     return _VERL_UID.fullmatch(uid) if isinstance(uid, str) else None
 
 
-def is_verl_v1(record: Mapping[str, Any]) -> bool:
+def is_verl_v1(record: JsonObject) -> bool:
     """Tell if verl's V1 trainer wrote a record: its `uid` ends with two numbers."""
-    return isinstance(record["input"], str) and _verl_uid(record) is not None
+    return _verl_uid(record) is not None
 
 
-def is_verl(record: Mapping[str, Any]) -> bool:
+def is_verl(record: JsonObject) -> bool:
     """Tell if verl's trainer of 2025 wrote a record."""
-    return isinstance(record["input"], str) and _verl_uid(record) is None
+    return _verl_uid(record) is None
 
 
-def read_verl_v1(record: dict[str, Any]) -> list[Rollout]:
+def read_verl_v1(record: JsonObject) -> Rollouts:
     """Read one output of a rollout: the outputs of one session are one rollout."""
     uid = _verl_uid(record)
     return [replace(r, member=uid and uid["session"]) for r in _VERL(record)]
 
 
-def verl_group(record: Mapping[str, Any]) -> str | None:
+def verl_group(record: JsonObject) -> str | None:
     """Return the group of a `uid`."""
     uid = _verl_uid(record)
     return uid and uid["group"]
@@ -74,7 +78,7 @@ _INPUT = "responses_create_params.input"
 _RULES = "responses_create_params.instructions"
 
 
-def gym_key(record: Mapping[str, Any]) -> str | None:
+def gym_key(record: JsonObject) -> str | None:
     """Return the task's index with its agent, or a hash of the input."""
     index = first_at(record, "_ng_task_index", "task_idx")
     agent = lookup(record, "agent_ref.name")
@@ -87,12 +91,12 @@ def gym_key(record: Mapping[str, Any]) -> str | None:
     return hashed_key("input", [lookup(record, _RULES), task]) if task else None
 
 
-def _gym_task(record: Mapping[str, Any]) -> str | None:
+def _gym_task(record: JsonObject) -> str | None:
     """Return the task of a record with an empty input; never `instance_dict`, which holds the solution."""
     known = (
         lookup(record, f"responses_create_params.metadata.{name}") for name in _TASKS
     )
-    return next((t for t in known if isinstance(t, str) and t.strip()), None)
+    return first(t for t in known if isinstance(t, str) and t.strip())
 
 
 def _gym_conversations(output: Any) -> list[Messages]:
@@ -114,7 +118,7 @@ def _gym_conversations(output: Any) -> list[Messages]:
     ]
 
 
-def read_gym(record: dict[str, Any]) -> list[Rollout]:
+def read_gym(record: JsonObject) -> Rollouts:
     """Read a rollout of NeMo-Gym."""
     output, task, rules = (
         lookup(record, path) for path in ("response.output", _INPUT, _RULES)
@@ -124,7 +128,7 @@ def read_gym(record: dict[str, Any]) -> list[Rollout]:
             "has no items in `response.output`: the agent failed before it answered"
         )
     *earlier, last = _gym_conversations(output)
-    system = [{"role": "system", "content": rules}]
+    system = [new_turn("system", rules)]
     task = task if task or first_agent_turn(last) else _gym_task(record)
     failed = record.get("_ng_failure_class")
     rollout = turns.make_rollout(
@@ -141,7 +145,7 @@ def read_gym(record: dict[str, Any]) -> list[Rollout]:
     return [rollout]
 
 
-def read_nemo_rl(record: dict[str, Any]) -> list[Rollout]:
+def read_nemo_rl(record: JsonObject) -> Rollouts:
     """Read a rollout of NeMo-RL, whose values stand in lists of one."""
     content, reward = (
         values[0] if len(values := items(record.get(name))) == 1 else None
@@ -154,24 +158,24 @@ def read_nemo_rl(record: dict[str, Any]) -> list[Rollout]:
     prompt, *rest = items(content)
     if not rest:
         raise UnreadableError("has a prompt and no answer in `content[0]`")
-    asked = [{"role": "user", "content": prompt}] if prompt else []
-    answer = {"role": "assistant", "content": "".join(rest)}
+    asked = [new_turn("user", prompt)] if prompt else []
+    answer = new_turn("assistant", "".join(rest))
     return [Rollout([*asked, answer], reward=reward)]
 
 
-def read_swift(record: dict[str, Any]) -> list[Rollout]:
+def read_swift(record: JsonObject) -> Rollouts:
     """Read a step of ms-swift: columns of prompts and completions."""
     return _read_step(record, "prompt", "completion")
 
 
-def read_roll(record: dict[str, Any]) -> list[Rollout]:
+def read_roll(record: JsonObject) -> Rollouts:
     """Read a step of ROLL: columns of prompts or conversations, and of responses."""
     return _read_step(record, "responses", "responses", ("messages", "id"))
 
 
 def _read_step(
-    record: dict[str, Any], listed: str, answer: str, more: tuple[str, ...] = ()
-) -> list[Rollout]:
+    record: JsonObject, listed: str, answer: str, more: Names = ()
+) -> Rollouts:
     """Read columns of prompts and answers; `more` are ROLL's conversations and ids."""
     size = len(list_field(record, listed, " (the file is a step a line)"))
     columns = (column(record, name, size) for name in ("prompt", answer, *more))
@@ -185,7 +189,7 @@ def _read_step(
     return out
 
 
-def read_roll_agentic(record: dict[str, Any]) -> list[Rollout]:
+def read_roll_agentic(record: JsonObject) -> Rollouts:
     """Read a step of ROLL's agents: columns of conversations."""
     where = " (ROLL dumps it where its environment declares it)"
     texts = list_field(record, "messages", where)
@@ -218,7 +222,7 @@ def _episode(text: Any, where: str, tools: Any) -> Rollout:
     return Rollout(last, histories=tuple(earlier), tools=tools)
 
 
-def swift_key(record: Mapping[str, Any]) -> str | None:
+def swift_key(record: JsonObject) -> str | None:
     """Return a hash of the prompt and of ms-swift's step."""
     try:
         prompt = turns.prompt_turns(record.get("prompt"), "prompt")
@@ -228,7 +232,7 @@ def swift_key(record: Mapping[str, Any]) -> str | None:
     return prompt_key(asked, record.get("gen_step")) if prompt else None
 
 
-def read_atropos(record: dict[str, Any]) -> list[Rollout]:
+def read_atropos(record: JsonObject) -> Rollouts:
     """Read a group of Atropos."""
     conversations = record.get("messages")
     if not isinstance(conversations, list):

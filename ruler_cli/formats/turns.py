@@ -18,9 +18,13 @@ from ruler_cli.formats.chat import (
     Messages,
     check_messages,
     first_agent_turn,
+    new_turn,
     text_of,
 )
 from ruler_cli.formats.fields import (
+    JsonObject,
+    Rollouts,
+    first,
     is_message_list,
     items,
     json_value,
@@ -86,7 +90,7 @@ def named_turns(value: list[Any]) -> Messages | None:
         return None
     if (pairs := _question_pairs(value)) is not None:
         return pairs
-    keys = next((keys for keys in _TURN_KEYS if set(keys) <= value[0].keys()), None)
+    keys = first(keys for keys in _TURN_KEYS if set(keys) <= value[0].keys())
     if keys is None:
         return None
     name, text = keys
@@ -114,7 +118,7 @@ def _question_pairs(value: list[Any]) -> Messages | None:
             isinstance(v, str) and k in ROLES for k, v in turn.items()
         ):
             return None
-        said = [{"role": ROLES[name], "content": text} for name, text in turn.items()]
+        said = [new_turn(ROLES[name], text) for name, text in turn.items()]
         if not {"user", "assistant"} <= {message["role"] for message in said}:
             return None
         out += said
@@ -158,8 +162,7 @@ def dialogue_pair(one: str, other: str) -> tuple[Messages, Messages] | None:
             prompt = _split(one[: last[0].start()], markers)
             answers = one[last[0].end() :], other[last[1].end() :]
             first, second = (
-                [*prompt, {"role": "assistant", "content": text.strip()}]
-                for text in answers
+                [*prompt, new_turn("assistant", text.strip())] for text in answers
             )
             return first, second
     return None
@@ -202,7 +205,7 @@ def prompt_turns(value: Any, where: str) -> Messages:
     if value is None or value in ("", []):
         return []
     if isinstance(value, str) and json_messages(value) is None:
-        return [{"role": "user", "content": value}]
+        return [new_turn("user", value)]
     single = isinstance(value, dict) and "role" in value
     return chat_turns([value] if single else value, where)
 
@@ -214,7 +217,7 @@ def answer_turns(value: Any, where: str) -> Messages:
             f"has no answer: `{where}` is null, as after an error in the rollout"
         )
     if isinstance(value, str):
-        return [{"role": "assistant", "content": value}]
+        return [new_turn("assistant", value)]
     return check_messages([value] if isinstance(value, dict) else value, where)
 
 
@@ -232,7 +235,7 @@ def find_answer(value: Any, where: str) -> Messages | None:
     UnreadableError if there are several answers.
     """
     if isinstance(value, str):
-        return [{"role": "assistant", "content": value}]
+        return [new_turn("assistant", value)]
     if isinstance(value, list):
         return _find_in_list(value, where)
     if not isinstance(value, Mapping):
@@ -250,7 +253,7 @@ def find_answer(value: Any, where: str) -> Messages | None:
     for name in _TEXTS:
         content = value.get(name)
         if isinstance(content, str) or items(content):
-            return [{"role": "assistant", "content": content}]
+            return [new_turn("assistant", content)]
     return None
 
 
@@ -260,7 +263,7 @@ def _find_in_list(value: list[Any], where: str) -> Messages | None:
     roles = [isinstance(item, dict) and "role" in item for item in value]
     kinds = [lookup(item, "type") for item in value]
     if all(kind in _PARTS for kind in kinds) and not any(roles):
-        return [{"role": "assistant", "content": value}]
+        return [new_turn("assistant", value)]
     if all(kind is not None or role for kind, role in zip(kinds, roles, strict=True)):
         return check_messages(value, where)
     if len(value) == 1:
@@ -284,7 +287,7 @@ def is_reply(message: Any) -> bool:
     return isinstance(message, dict) and first_agent_turn([message]) == 0
 
 
-def with_answer(record: Mapping[str, Any], messages: Messages) -> Messages:
+def with_answer(record: JsonObject, messages: Messages) -> Messages:
     """Append the answer beside a conversation, unless its last message is the agent's."""
     if messages and is_reply(messages[-1]):
         return messages
@@ -307,7 +310,7 @@ def prompt_size(given: Messages, whole: Messages) -> int | None:
     return len(given) if replies and first_agent_turn(given) < len(given) else None
 
 
-def answers_path(record: Mapping[str, Any], least: int = 2) -> Path:
+def answers_path(record: JsonObject, least: int = 2) -> Path:
     """Return the path of a list of answers to a prompt, or to messages without one; () if there is none.
 
     `least` is the smallest number of answers.
@@ -321,7 +324,7 @@ def answers_path(record: Mapping[str, Any], least: int = 2) -> Path:
             messages = record.get("messages")
             if isinstance(messages, str):
                 messages = json_messages(messages)
-            if is_reply(next(reversed(items(messages)), None)):
+            if is_reply(first(reversed(items(messages)))):
                 return ()
             return (name, "choices") if isinstance(value, dict) else (name,)
     return ()
@@ -360,15 +363,32 @@ def make_rollout(
     return Rollout([*prompt, *answer], path, prompt_length=prompt_length, **fields)
 
 
+def answer_rollouts(
+    prompt: Messages,
+    answers: list[Any],
+    at: Path = (),
+    outcomes: list[Any] | None = None,
+) -> Rollouts:
+    """Return answers to one prompt as rollouts, in lists or in objects at a path.
+
+    One that cannot be read has its prompt and the reason.
+    """
+    known = outcomes or [None] * len(answers)
+    return [
+        answer_rollout(prompt, answer, (*at, i), known[i])
+        for i, answer in enumerate(answers)
+    ]
+
+
 def answer_rollout(
-    prompt: Messages, value: Any, path: Path, where: str = "answer", **fields: Any
+    prompt: Messages, value: Any, path: Path, outcome: Any = None
 ) -> Rollout:
     """Return one of several answers as a rollout; if it cannot be read, with its prompt and the reason."""
     try:
-        answer = answer_turns(value, where)
+        answer = answer_turns(value, "answer")
     except UnreadableError as error:
-        return Rollout(prompt, path, error=str(error), **fields)
-    return make_rollout(prompt, answer, path, **fields)
+        return Rollout(prompt, path, error=str(error), outcome=outcome)
+    return make_rollout(prompt, answer, path, outcome=outcome)
 
 
 SUBMISSIONS = words(
@@ -378,11 +398,11 @@ SUBMISSIONS = words(
 sets have the reference solution there, which the judge must not see."""
 
 
-def with_submission(record: Mapping[str, Any], messages: Messages) -> Messages:
+def with_submission(record: JsonObject, messages: Messages) -> Messages:
     """Append the submitted work to a conversation, unless a message contains it already."""
     for path in SUBMISSIONS:
         text = lookup(record, path)
         bare = text.strip() if isinstance(text, str) else ""
         if bare and not any(bare in text_of(message) for message in messages):
-            messages = [*messages, {"role": "submission", "content": text}]
+            messages = [*messages, new_turn("submission", text)]
     return messages
