@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import contains
 from typing import Any
@@ -110,6 +110,18 @@ def messages_in(record: JsonObject, name: str, cause: str = "") -> Messages:
     if not record.get(name):
         raise UnreadableError(f"has no messages in `{name}`{cause}")
     return check_messages(record[name], name)
+
+
+def last_states(
+    conversations: Iterable[Messages], plain: Callable[[Any], Any] = list
+) -> list[Messages]:
+    """Return conversations without those that a later one continues, as they are `plain`."""
+    out: list[Messages] = []
+    for conversation in conversations:
+        whole = plain(conversation)
+        out = [one for one in out if plain(one) != whole[: len(one)]]
+        out.append(conversation)
+    return out
 
 
 def first_agent_turn(messages: Messages) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
 
 from ruler_cli.formats import dialects
@@ -17,8 +16,8 @@ from ruler_cli.formats.chat import Messages, text_of
 from ruler_cli.formats.fields import EMPTY, JsonObject, Names, first
 from ruler_cli.formats.trace_spans import Span
 
-_NEAR = 20
-"""Conversations with the same input that are compared, the last first; one beyond them is shown twice."""
+_NEAR = 200
+"""Last conversations that a step may continue; one before them is shown twice."""
 _AROUND = 200
 """Spans around a span that are looked at."""
 Print = tuple[str, str, Names]
@@ -43,6 +42,14 @@ class Conversation:
     def messages(self) -> Messages:
         """All messages of the conversation."""
         return [*self.input, *self.output]
+
+    def is_continued(self, asked: list[Print], answered: list[Print]) -> bool:
+        """Tell if a step holds this input and this answer, or is the same step again."""
+        size, said = len(self.input_prints), self.output_prints
+        if self.input_prints != asked[:size]:
+            return False
+        again = not answered or not said or answered == said
+        return _says(asked[size:], said) if asked[size:] else again
 
 
 def conversations_of(spans: Sequence[Span]) -> list[Conversation]:
@@ -73,12 +80,11 @@ def _exchange(call: Span) -> tuple[Messages, Messages]:
 
 
 class _Steps:
-    """Conversations so far, indexed by a hash of their last step's input."""
+    """Conversations so far."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self.conversations: list[Conversation] = []
         self._spans = spans
-        self._by_input: dict[int, list[Conversation]] = {}
         self._by_parent: dict[str | None, Conversation] = {}
 
     def add(self, number: int, question: Messages, answer: Messages) -> None:
@@ -123,23 +129,17 @@ class _Steps:
     def _index(self, conversation: Conversation, number: int) -> None:
         conversation.last = number
         self._by_parent[self._spans[number].parent] = conversation
-        key = _hashes(conversation.input_prints)[-1]
-        self._by_input.setdefault(key, []).append(conversation)
 
     def _continued(
         self, asked: list[Print], answered: list[Print]
     ) -> Conversation | None:
-        """The conversation that a step continues, the one of the longest input first."""
-        for key in _hashes(asked)[:0:-1]:
-            for one in self._by_input.get(key, ())[-_NEAR:][::-1]:
-                size, said = len(one.input_prints), one.output_prints
-                if one.input_prints != asked[:size]:
-                    continue
-                # it holds the conversation's answer, or is the same step again
-                again = not answered or not said or answered == said
-                if _says(asked[size:], said) if asked[size:] else again:
-                    return one
-        return None
+        """The conversation that a step continues, the one of the longest input, of equal ones the last."""
+        known = [
+            one
+            for one in reversed(self.conversations[-_NEAR:])
+            if one.input_prints and one.is_continued(asked, answered)
+        ]
+        return max(known, key=lambda one: len(one.input_prints), default=None)
 
 
 def _is_partial(question: Messages) -> bool:
@@ -148,13 +148,6 @@ def _is_partial(question: Messages) -> bool:
         return True
     own = question[0].get("role") in dialects.OWN_ROLES
     return own or dialects.is_result(question[0])
-
-
-def _hashes(messages: list[Print]) -> list[int]:
-    """A hash of each beginning of an input, the shortest first."""
-    return list(
-        accumulate(messages, lambda before, one: hash((before, one)), initial=0)
-    )
 
 
 def tools_of(spans: Sequence[Span]) -> Any:

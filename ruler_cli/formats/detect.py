@@ -1,13 +1,9 @@
-"""First records → the format that reads them all, by their keys and never by the file name.
-
-If no format fits but an object holds records in a list, the error gives the jq path to them.
-"""
+"""First records → the format that reads them all, by their keys and never by the file name."""
 
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -16,7 +12,6 @@ from typing import Any
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
 from ruler_cli.files.foreign import foreign_text
 from ruler_cli.files.parse import parse, too_large
-from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.fields import (
     JsonObject,
     Names,
@@ -24,7 +19,6 @@ from ruler_cli.formats.fields import (
     first,
     items,
     lookup,
-    objects,
 )
 from ruler_cli.formats.interface import (
     PROMPT_HASH,
@@ -35,7 +29,7 @@ from ruler_cli.formats.interface import (
     fits,
     printable,
 )
-from ruler_cli.formats.reader import Reader, validated
+from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import FORMATS, REFUSED
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.suggestions import nearest, suggest_path
@@ -245,69 +239,11 @@ def _no_format(name: str, line: Line, record: JsonObject, wanted: str) -> str:
         known = [form.signature for form in formats() if form.family == wanted]
         signature = "; or ".join(dict.fromkeys(known))
         return f"{name}: {line.where} is not of the format {wanted}, which has {signature} {keys}"
-    for path, inner in _nested_lists(record):
-        forms = {_judgeable_format(item) for item in inner[:3]}
-        if len(forms) == 1 and (form := forms.pop()) is not None:
-            outer = ".[]" if line.where.startswith("item") else ""
-            return (
-                f"{name}: {line.where} holds no rollout itself {keys}, but {form.name} "
-                f"in a list; write one a line: jq -c '{outer}{path}'"
-            )
     return Sentence(
         "{nothing}; say where the messages stand with {messages:PATH}, the task with {prompt:PATH}, and the "
         "group key with {group_by:PATH}",
         nothing=f"{name}: {line.where} holds no rollouts that ruler knows {keys}",
     )
-
-
-def _judgeable_format(record: Any) -> Format | None:
-    """Return the format of an object that can be judged; None if it has no task, or no work of an agent."""
-    if not isinstance(record, dict) or refused([record], guards=True):
-        return None
-    known = [form for form in formats() if fits(form, record)]
-    best = max(known, key=lambda form: form.rank, default=None)
-    if best is None:
-        return None
-    try:
-        rollouts = best.rollouts(record)
-    except (UnreadableError, *SHAPE_ERRORS):
-        return None
-    judged = all(
-        validated(r).error is None
-        and (best.rank or any(map(has_content, task_messages(r))))
-        for r in rollouts
-    )
-    return best if rollouts and judged else None
-
-
-_MAX_DEPTH, _MAX_OBJECTS = 3, 200
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
-_PARTS = re.compile(
-    r"(?i).*(step|turn|message|conversation|event|span|observation|trajectory|trace|child(ren)?|choice|part|log|"
-    r"judge?ment|history|call)s?"
-)
-"""Members whose items are parts of one rollout, or judgements of it."""
-
-
-def _nested_lists(record: JsonObject) -> Iterator[tuple[str, list[Any]]]:
-    """Yield lists of objects and objects of objects with their jq paths, the least nested first."""
-    level: list[tuple[str, Any]] = [("", record)]
-    for _ in range(_MAX_DEPTH):
-        members = [
-            (f"{path}.{name}", value)
-            for path, holder in level[:_MAX_OBJECTS]
-            for name, value in holder.items()
-            if _NAME.fullmatch(name) and not _PARTS.fullmatch(name)
-        ]
-        lists = [
-            (f"{path}[]", v) for path, v in members if objects(v) and objects(v) == v
-        ]
-        yield from lists
-        level = [(path, value[0]) for path, value in lists]
-        level += [(path, value) for path, value in members if isinstance(value, dict)]
-    inner = list(record.values())
-    if len(inner) > 1 and all(isinstance(value, dict) for value in inner):
-        yield ".[]", inner
 
 
 def formats() -> tuple[Format, ...]:

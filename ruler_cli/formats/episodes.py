@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import Messages, check_messages, tools_of
+from ruler_cli.formats.chat import Messages, check_messages, last_states, tools_of
 from ruler_cli.formats.fields import (
     JsonObject,
     Names,
@@ -189,11 +189,9 @@ def rllm_key(record: JsonObject) -> str | None:
 
 def _rllm_trajectory(value: Any) -> Rollout:
     """The conversations of a trajectory's steps that no later step continues, as one rollout."""
-    conversations: list[Messages] = []
-    for step in objects(lookup(value, "steps")):
-        if messages := items(step.get("chat_completions")):
-            conversations = [c for c in conversations if c != messages[: len(c)]]
-            conversations.append(check_messages(messages, "chat_completions"))
+    steps = objects(lookup(value, "steps"))
+    listed = filter(None, (items(step.get("chat_completions")) for step in steps))
+    conversations = last_states(check_messages(m, "chat_completions") for m in listed)
     if not conversations:
         raise UnreadableError(
             "has no `chat_completions` in its steps: the workflow did not record them"

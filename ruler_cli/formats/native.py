@@ -13,7 +13,14 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats import turns
-from ruler_cli.formats.chat import TOOLS, Messages, check_messages, new_turn, tools_of
+from ruler_cli.formats.chat import (
+    TOOLS,
+    Messages,
+    check_messages,
+    last_states,
+    new_turn,
+    tools_of,
+)
 from ruler_cli.formats.fields import (
     JsonObject,
     Rollouts,
@@ -100,17 +107,10 @@ def _recorded(value: JsonObject, exchanges: list[_Exchange]) -> Messages:
 
 def _conversations(exchanges: list[_Exchange]) -> list[Messages]:
     """Return the recorded conversations without those that a later one continues."""
-    out: list[Messages] = []
-    for request, response in exchanges:
-        conversation = [*_asked(request), *_answered(response)]
-        compact = _without_nulls(conversation)
-        out = [
-            earlier
-            for earlier in out
-            if _without_nulls(earlier) != compact[: len(earlier)]
-        ]
-        out.append(conversation)
-    return out
+    whole = (
+        [*_asked(request), *_answered(response)] for request, response in exchanges
+    )
+    return last_states(whole, _without_nulls)
 
 
 def _without_nulls(value: Any) -> Any:

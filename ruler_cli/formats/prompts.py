@@ -14,6 +14,7 @@ from ruler_cli.formats.chat import (
     has_content,
     new_turn,
     task_messages,
+    text_of,
 )
 from ruler_cli.formats.fields import (
     JsonObject,
@@ -130,21 +131,11 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
 
 def _begins(messages: Messages, turns: Messages) -> bool:
     """Tell if a conversation begins with these turns, or has their one text before the agent's first turn."""
+    said, asked = map(text_of, messages), [text_of(turn) for turn in turns]
     if len(turns) == 1:
-        text = turns[0].get("content")
-        before = messages[: first_agent_turn(messages)]
-        contents = [message.get("content") for message in before]
-        return text in contents or any(_contains(one, text) for one in contents)
-    first = [(m.get("role"), m.get("content")) for m in messages[: len(turns)]]
-    return first == [(turn.get("role"), turn.get("content")) for turn in turns]
-
-
-def _contains(content: Any, text: Any) -> bool:
-    """Tell if a message's content, or a part of it, contains a text."""
-    if isinstance(content, list):
-        return any(_contains(part.get("text"), text) for part in objects(content))
-    both = isinstance(content, str) and isinstance(text, str)
-    return both and text.strip() in content
+        before = [*said][: first_agent_turn(messages)]
+        return any(asked[0] in text for text in before)
+    return [*said][: len(asked)] == asked
 
 
 def _earlier(record: JsonObject) -> Messages:

@@ -124,14 +124,14 @@ class Reader:
             outcome = self.value_at(value, rollout, self.outcome)
         annotation = self.previous_annotation(value, rollout) if again else None
         if annotation:
-            first = annotation.get("independent_reward")
+            noted = annotation.get("independent_reward")
             # without a first reward the score stands in its place, unless the reward is read from another
-            if first is not None or reward == annotation.get("score"):
-                reward = first
+            if noted is not None or reward == annotation.get("score"):
+                reward = noted
         reward, outcome = self.words[0].read(reward), self.words[1].read(outcome)
         if reward is rollout.reward and outcome is rollout.outcome:
             return rollout
-        return _with_rewards(rollout, reward, outcome)
+        return replace(rollout, reward=reward, outcome=outcome)
 
     def _with_prompt(self, value: JsonObject, rollout: Rollout, path: str) -> Rollout:
         shared = self.format.layout.listed and self.format.shape == "group"
@@ -230,12 +230,11 @@ class Reader:
         layout = self.format.layout
         if layout.listed:
             columns = self.format.shape == "columns"
-            noted = items(lookup(value, "ruler" if columns else "ruler.rollouts"))
-            found = noted[i] if (i := int(rollout.path[-1])) < len(noted) else None
+            listed = "ruler" if columns else "ruler.rollouts"
+            found = self.value_at(value, rollout, listed)
         else:
-            own = rollout_object(value, rollout)
-            places = filter(None, (layout.ruler, layout.other_ruler))
-            found = first_at(own, *map(dotted, places))
+            places = map(dotted, filter(None, (layout.ruler, layout.other_ruler)))
+            found = first_at(rollout_object(value, rollout), *places)
         annotation = json_value(found)
         return annotation if isinstance(annotation, dict) else None
 
@@ -277,22 +276,6 @@ def validated(rollout: Rollout) -> Rollout:
             rollout.messages, rollout.histories, rollout.prompt_length
         )
     return rollout if reason is None else replace(rollout, error=reason)
-
-
-def _with_rewards(r: Rollout, reward: Any, outcome: Any) -> Rollout:
-    """Return a rollout with another reward and outcome; `replace` takes four times as long."""
-    return Rollout(
-        r.messages,
-        r.path,
-        r.histories,
-        r.tools,
-        reward,
-        r.error,
-        outcome,
-        r.member,
-        r.key,
-        r.prompt_length,
-    )
 
 
 def rollout_object(value: Any, rollout: Rollout) -> Any:

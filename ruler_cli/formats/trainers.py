@@ -19,6 +19,7 @@ from ruler_cli.formats.chat import (
     Messages,
     check_messages,
     first_agent_turn,
+    last_states,
     new_turn,
     tools_of,
 )
@@ -102,20 +103,12 @@ def _gym_task(record: JsonObject) -> str | None:
 def _gym_conversations(output: Any) -> list[Messages]:
     """Return the items of an output, or the lists of a list of lists: each is the conversation up to a step.
 
-    A list that another one continues is left out, and of equal ones all but the last. A list that no other
-    one continues stays: a context that was compacted, another attempt.
+    A list that no other one continues stays: a context that was compacted, another attempt.
     """
     if not items(output) or not all(isinstance(item, list) for item in output):
         return [check_messages(output, "response.output")]
-    parts = [check_messages(item, "response.output") for item in output]
-    return [
-        one
-        for i, one in enumerate(parts)
-        if not any(
-            other[: len(one)] == one and (len(other) > len(one) or j > i)
-            for j, other in enumerate(parts)
-        )
-    ]
+    parts = last_states(check_messages(item, "response.output") for item in output)
+    return last_states(parts[::-1])[::-1]
 
 
 def read_gym(record: JsonObject) -> Rollouts:
