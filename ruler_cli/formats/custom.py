@@ -51,7 +51,7 @@ def custom_format(
         f"messages at `{path}`",
         "custom",
         "",
-        partial(_read_several if several else _read_single, path, read),
+        partial(_read, path, read, several),
         ID_KEYS,
         layout,
         "group" if several else "trajectory",
@@ -67,24 +67,17 @@ def _is_rollout(item: Any) -> bool:
     return turns.is_answer(item) and not {"role", "type", "from"} & item.keys()
 
 
-def _read_single(
-    path: str, read: Callable[..., Rollout], record: JsonObject
+def _read(
+    path: str, read: Callable[..., Rollout], several: bool, record: JsonObject
 ) -> Rollouts:
     value = lookup(record, path)
-    if value is None:
-        raise UnreadableError(f"has nothing at `{path}`")
-    return [read(record, value, path)]
-
-
-def _read_several(
-    path: str, read: Callable[..., Rollout], record: JsonObject
-) -> Rollouts:
-    values = lookup(record, path)
-    if not isinstance(values, list):
-        raise UnreadableError(f"has no list at `{path}`")
+    if value is None or (several and not isinstance(value, list)):
+        raise UnreadableError(f"has {'no list' if several else 'nothing'} at `{path}`")
+    if not several:
+        return [read(record, value, path)]
     return [
         turns.read_or_error(partial(read, record, item, f"{path}[{i}]"), (i,))
-        for i, item in enumerate(values)
+        for i, item in enumerate(value)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, TypeVar
@@ -27,7 +28,8 @@ def holds(record: JsonObject, terms: str) -> bool:
     """Tell if a record has all of these terms, which are separated by spaces.
 
     `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a"` a text, `a#` an
-    integer, `a^x` a text that begins with x, `a*` any key that begins with a, `a[].b` a list of objects with b.
+    integer, `a^x` a text that begins with x, `a~x` one that
+    the pattern x matches, `a*` any key that begins with a, `a[].b` a list of objects with b.
     `a|b` is one of the two, and `!a` the absence of a.
     """
     return all(
@@ -57,9 +59,10 @@ def _holds(record: JsonObject, term: str) -> bool:
     for mark, kind in _KINDS.items():
         if term.endswith(mark):
             return type(lookup(record, term.removesuffix(mark))) is kind
-    name, _, start = term.partition("^")
-    if start:
-        return str(record.get(name)).startswith(start)
+    for mark, tells in (("^", re.match), ("~", re.fullmatch)):
+        name, _, pattern = term.partition(mark)
+        if pattern:
+            return tells(pattern, str(record.get(name))) is not None
     if term.endswith("*"):
         return any(key.startswith(term[:-1]) for key in record)
     return term in record or ("." in term and lookup(record, term) is not None)

@@ -25,7 +25,6 @@ from ruler_cli.formats.fields import (
     JsonObject,
     Rollouts,
     first,
-    holds,
     items,
     json_value,
     list_field,
@@ -195,11 +194,6 @@ def is_native_group(record: JsonObject) -> bool | None:
 def is_art_group(record: JsonObject) -> bool | None:
     """Tell if trajectories have ART's members; None for a group that is empty."""
     return _has_any(record, *ART) if record["trajectories"] else None
-
-
-def is_art_single(record: JsonObject) -> bool:
-    """Tell if it is a trajectory of ART, and no row of its tables."""
-    return not holds(record, "group_index trajectory_json|group_metadata")
 
 
 def _has_any(record: JsonObject, *keys: str) -> bool:

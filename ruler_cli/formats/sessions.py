@@ -338,15 +338,10 @@ def _pi_path(events: list[Any]) -> set[Any] | None:
 
 def _pi_entry(event: JsonObject, session: Session) -> None:
     kind, message = event.get("type"), event.get("message")
-    if kind in ("compaction", "branch_summary"):
-        session.note(event.get("summary"))
-    elif kind == "custom_message":
-        session.note(event.get("content"))
-    elif isinstance(message, dict):
-        _pi_message(message, session)
-
-
-def _pi_message(message: JsonObject, session: Session) -> None:
+    if kind in ("compaction", "branch_summary", "custom_message"):
+        session.note(event.get("summary") or event.get("content"))
+    if not isinstance(message, dict) or kind == "custom_message":
+        return
     role, content = message.get("role"), message.get("content")
     match role:
         case "toolResult":

@@ -93,9 +93,12 @@ _SIDES = (
     "response*|output*|answer*|completion*|generation*|conversation*|human_ref*"
 )
 """Names of answers side by side, each with an ending."""
+_ULTRA = "instruction completions[] completions[].response|!completions.0"
+_UID = r"uid~(?s:.+)_\d+_\d+"
 _GEMINI = "messages|events events|sessionId events|projectHash"
-_THREADS = "messages|message_thread|llm_messages|llm_context|agent_states"
+_THREADS = "messages.0.type|message_thread|llm_messages|llm_context|agent_states"
 _ART_KEYS = "messages_and_choices|exchanges"
+_NO_ROW = "!group_index|!trajectory_json !group_index|!group_metadata"
 _ROW_KEYS = "trajectory_json|group_metadata"
 
 # fmt: off
@@ -112,9 +115,9 @@ FORMATS = (
     Format("ART groups", "art", "trajectories[]", "native.read_group", ("group_id", "metadata.scenario_id"),
            _ART, "group", "native.is_art_group",
            "`trajectories` with `messages_and_choices` or `exchanges` in each"),
-    Format("ART trajectories", "art", _ART_KEYS, "native.read_single",
+    Format("ART trajectories", "art", f"{_ART_KEYS} {_NO_ROW}", "native.read_single",
            words("group_id group_index metadata.group_id metadata.scenario_id"), _ART,
-           test="native.is_art_single"),
+           shown="`messages_and_choices` or `exchanges`"),
     Format("ATIF trajectories", "atif", "schema_version^ATIF-v", "coding_agents.read_atif",
            layout=RecordLayout(("extra", "reward"), ("extra", "ruler")), shown="`schema_version` (ATIF-v…)"),
     Format("Atropos groups", "atropos", "tokens scores messages", "trainers.read_atropos", (),
@@ -157,7 +160,7 @@ FORMATS = (
            RecordLayout(("scores", "ruler"), ("metadata", "ruler"), ("scores", "ruler", "metadata"),
                         ("scores", "*", "value"), b'{"value": %s}', b""),
            own_reward=True),
-    Format("LangChain messages", "langchain", "messages|values|channel_values", "agent_messages.read_langchain",
+    Format("LangChain messages", "langchain", "messages.0.type|values|channel_values", "agent_messages.read_langchain",
            ID_KEYS, test="agent_messages.is_langchain_history",
            shown="`messages` with `type` (human, ai) in each"),
     Format("lm-eval samples", "lm-eval", "doc_id resps", "answers.read_lm_eval", (),
@@ -170,8 +173,7 @@ FORMATS = (
     Format("ms-swift steps", "ms-swift", "prompt[] completion[] step[]|gen_step[]|advantages[]",
            "trainers.read_swift", (), RecordLayout(listed=True, lists=all_lists()), "columns",
            shown="`prompt`, `completion`, `step` (lists)"),
-    Format("ms-swift rollouts", "ms-swift", "gen_step prompt completion !gen_step[]", _PAIR,
-           compute_key="trainers.swift_key", key_description="hash of prompt + gen_step"),
+    Format("ms-swift rollouts", "ms-swift", "gen_step prompt completion !gen_step[]", _PAIR),
     Format("MT-bench answers", "mt-bench", "question_id choices.0.turns turns[]", "evaluations.read_mt_bench",
            ("question_id",), shown="`question_id`, `choices`, `turns`"),
     Format("native groups", "native", "trajectories[]", "native.read_group", ("group_id",), _NATIVE,
@@ -183,7 +185,7 @@ FORMATS = (
            key_description="agent_ref.name + _ng_task_index, or hash of responses_create_params.input"),
     Format("NeMo-RL rollouts", "nemo-rl", "content[] rewards idx", "trainers.read_nemo_rl",
            layout=RecordLayout(("rewards",), form=b"[%s]", lost=b"[null]"), own_reward=True),
-    Format("OpenCode sessions", "opencode", "messages[]", "sessions.OPENCODE.rollouts", ID_KEYS,
+    Format("OpenCode sessions", "opencode", "messages.0.info|messages.1.info", "sessions.OPENCODE.rollouts", ID_KEYS,
            test="sessions.OPENCODE.is_session", shown="`messages` with `info` and `parts` in each"),
     Format("OpenHands outputs", "openhands", "instance_id history[]", "coding_agents.read_openhands", _INSTANCE),
     Format("OpenHands conversations", "openhands", "events[]", "coding_agents.read_conversation", _INSTANCE,
@@ -251,7 +253,7 @@ FORMATS = (
     Format("LangSmith runs", "traces", 'run_type" inputs|outputs', "traces.read_trace",
            shown="`run_type`, `inputs`, `outputs`", **_BY_ITEM),
     Format("TRL completions", "trl", "prompt completion step advantage !step[] !advantage[]", _PAIR),
-    Format("UltraFeedback", "ultrafeedback", "instruction completions[] completions[].response|!completions.0", "answers.read_ultrafeedback", (),
+    Format("UltraFeedback", "ultrafeedback", _ULTRA, "answers.read_ultrafeedback", (),
            RecordLayout(("overall_score",), lists=lists_at("models")), "group", shown="`instruction`, `completions`"),
     Format("verifiers results", "verifiers", "example_id prompt completion", "episodes.read_result",
            ("example_id",), compute_key="episodes.result_key",
@@ -262,11 +264,11 @@ FORMATS = (
            test="episodes.is_weighted", shown="`nodes`, `task`, `rewards`", **_BY_TASK),
     Format("verifiers 0.2 traces", "verifiers", "nodes task !group_id", "episodes.read_trace", _TASK, _PLAIN,
            test="episodes.is_plain", shown="`nodes`, `task`, `rewards`", **_BY_TASK),
-    Format("verl (V1)", "verl", 'input" output score step uid', "trainers.read_verl_v1", (), _SCORE,
-           test="trainers.is_verl_v1", compute_key="trainers.verl_group",
+    Format("verl (V1)", "verl", f'input" output score step {_UID}', "trainers.read_verl_v1", (), _SCORE,
+           shown="`input`, `output`, `score`, `step`, `uid`", compute_key="trainers.verl_group",
            key_description="uid without its two numbers"),
-    Format("verl", "verl", 'input" output score step', Fields("input", "output", outcome="acc"), layout=_SCORE,
-           test="trainers.is_verl"),
+    Format("verl", "verl", f'input" output score step !{_UID}', Fields("input", "output", outcome="acc"),
+           layout=_SCORE),
 )
 # fmt: on
 

@@ -7,7 +7,6 @@ items belong together. Without a group id rollouts with an equal prompt are a gr
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -38,40 +37,23 @@ from ruler_cli.formats.fields import (
     lookup,
     words,
 )
-from ruler_cli.formats.prompts import prompt_key
 from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.table import Fields
 from ruler_cli.types import Rollout
 
-_VERL_UID = re.compile(r"(?P<session>(?P<group>.+)_\d+)_\d+", re.DOTALL)
 _VERL = Fields("input", "output", outcome="acc")
 
 
-def _verl_uid(record: JsonObject) -> re.Match[str] | None:
-    uid = record.get("uid")
-    return _VERL_UID.fullmatch(uid) if isinstance(uid, str) else None
-
-
-def is_verl_v1(record: JsonObject) -> bool:
-    """Tell if verl's V1 trainer wrote a record: its `uid` ends with two numbers."""
-    return _verl_uid(record) is not None
-
-
-def is_verl(record: JsonObject) -> bool:
-    """Tell if verl's trainer of 2025 wrote a record."""
-    return _verl_uid(record) is None
-
-
 def read_verl_v1(record: JsonObject) -> Rollouts:
-    """Read one output of a rollout: the outputs of one session are one rollout."""
-    uid = _verl_uid(record)
-    return [replace(r, member=uid and uid["session"]) for r in _VERL(record)]
+    """Read one output of a rollout of verl's V1: the outputs of one session are one rollout."""
+    session, _, _ = record["uid"].rpartition("_")
+    return [replace(rollout, member=session) for rollout in _VERL(record)]
 
 
 def verl_group(record: JsonObject) -> str | None:
-    """Return the group of a `uid`."""
-    uid = _verl_uid(record)
-    return uid and uid["group"]
+    """Return the group of a `uid`, which ends with the numbers of the session and of the output."""
+    uid, *numbers = str(record.get("uid")).rsplit("_", 2)
+    return uid if len(numbers) == 2 else None
 
 
 _TASKS = words("problem_statement question prompt instruction problem task")
@@ -213,16 +195,6 @@ def _episode(text: Any, where: str, tools: Any) -> Rollout:
         parts = [value]
     *earlier, last = (turns.chat_turns(part, where) for part in parts)
     return Rollout(last, histories=tuple(earlier), tools=tools)
-
-
-def swift_key(record: JsonObject) -> str | None:
-    """Return a hash of the prompt and of ms-swift's step."""
-    try:
-        prompt = turns.prompt_turns(record.get("prompt"), "prompt")
-    except UnreadableError:
-        return None
-    asked = Rollout(prompt, prompt_length=len(prompt))
-    return prompt_key(asked, record.get("gen_step")) if prompt else None
 
 
 def read_atropos(record: JsonObject) -> Rollouts:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from os.path import commonprefix
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -150,20 +151,15 @@ def dialogue_pair(one: str, other: str) -> tuple[Messages, Messages] | None:
     The turns up to the last common marker are the prompt. The rest of each dialogue is one turn, because
     markers in it may be the agent's own text.
     """
+    shared = commonprefix([one, other])  # noqa: RUF071 - of texts, not of paths
     for markers in _MARKERS:
-        if not (markers.match(one.lstrip("\n")) and markers.match(other.lstrip("\n"))):
+        if not markers.match(shared.lstrip("\n")):
             continue
-        last = None
-        for a, b in zip(markers.finditer(one), markers.finditer(other), strict=False):
-            if one[: a.end()].rstrip() != other[: b.end()].rstrip():
-                break
-            last = (a, b) if ROLES[a[1].lower()] == "assistant" else last
-        if last is not None:
-            prompt = _split(one[: last[0].start()], markers)
-            answers = one[last[0].end() :], other[last[1].end() :]
-            first, second = (
-                [*prompt, new_turn("assistant", text.strip())] for text in answers
-            )
+        found = markers.finditer(shared)
+        if begins := [m for m in found if ROLES[m[1].lower()] == "assistant"]:
+            prompt = _split(shared[: begins[-1].start()], markers)
+            texts = (text[begins[-1].end() :].strip() for text in (one, other))
+            first, second = ([*prompt, new_turn("assistant", text)] for text in texts)
             return first, second
     return None
 

@@ -144,8 +144,8 @@ def test_predictions() -> None:
 
 
 def test_predictions_by_instance() -> None:
-    """An object of predictions is refused with a command that makes lines of it."""
-    with pytest.raises(UsageError, match="in a list; write one a line: jq -c"):
+    """An object of predictions is no record of one."""
+    with pytest.raises(UsageError, match="holds no rollouts"):
         read({r["instance_id"]: r for r in sample("swe_bench")})
 
 

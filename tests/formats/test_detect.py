@@ -118,28 +118,7 @@ UNKNOWN: list[Any] = [
         {"question_id": 1, "response": "t", "model_id": "m"},
         "an answer without its task",
     ),
-    (
-        {"run": 1, "samples": [PAIR, PAIR]},
-        "in a list; write one a line: jq -c '.samples[]'",
-    ),
-    (
-        {"run": {"groups": [{"id": 1, "rollouts": [PAIR]}]}},
-        "jq -c '.run.groups[].rollouts[]'",
-    ),
-    (
-        {"a-1": PAIR, "b-2": PAIR},
-        "prompts with a completion in a list; write one a line: jq -c '.[]'",
-    ),
-    # parts of a rollout, items of several kinds, and those without a task are no rollouts in a list
-    (
-        {"run": 1, "steps": [PAIR], "llmSpans": [PAIR]},
-        "holds no rollouts that ruler knows",
-    ),
-    ({"run": 1, "samples": [PAIR, {"x": 1}]}, "holds no rollouts that ruler knows"),
-    (
-        {"run": 1, "samples": [{"messages": [{"role": "assistant", "content": "x"}]}]},
-        "holds no rollouts",
-    ),
+    ({"run": 1, "samples": [PAIR, PAIR]}, "holds no rollouts that ruler knows"),
     (
         {"events": [{"type": "summary", "leafUuid": "u"}]},
         "a session of a sub-agent",
