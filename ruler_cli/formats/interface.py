@@ -11,7 +11,15 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.fields import JsonObject, Names, first, holds, value_at, words
+from ruler_cli.formats.fields import (
+    JsonObject,
+    Names,
+    first,
+    holds,
+    items,
+    value_at,
+    words,
+)
 from ruler_cli.types import Path, Rollout
 
 PROMPT_HASH = "hash of the prompt"
@@ -188,45 +196,21 @@ def printable(text: str, longest: int = 60) -> str:
 # nobody notices. So lists that a format does not know are refused, not guessed at.
 
 
-def all_lists(*apart: str) -> ParallelLists:
-    """Take every list of the record as parallel, except in these fields."""
-
-    def lists(record: JsonObject, size: int) -> list[Path]:
-        names = [
-            name
-            for name, value in record.items()
-            if isinstance(value, list) and value and name not in apart
-        ]
-        return parallel_lists(record, size, [(name,) for name in names], apart)
-
-    return lists
-
-
-def lists_at(*names: str) -> ParallelLists:
-    """Take only the lists in these fields as parallel, if the record has them."""
-    return lambda record, size: _of_size(record, size, [(name,) for name in names])
-
-
-def no_removal(reason: str) -> ParallelLists:
-    """Refuse to leave a rollout of such a record out; the reason follows the name of the record."""
-
-    def lists(_record: JsonObject, _size: int) -> list[Path]:
-        raise UnreadableError(reason)
-
-    return lists
-
-
 def parallel_lists(
     record: JsonObject,
     size: int,
-    paths: Iterable[Path],
+    paths: Iterable[Path] | None = None,
     apart: Iterable[str] = (),
 ) -> list[Path]:
     """Return those of these paths that lead to lists; UnreadableError if another list has `size` items.
 
-    Lists in the fields `apart` are of another kind and are ignored.
+    Without paths every list of the record but an empty one is meant. Lists in the fields `apart` are of another
+    kind and are ignored.
     """
-    lists = _of_size(record, size, paths)
+    if paths is None:
+        listed = (name for name, value in record.items() if items(value))
+        paths = [(name,) for name in listed if name not in apart]
+    lists = lists_at(record, size, paths)
     # ruler's own lists are parallel, or belong to the group
     known = {("ruler",), *lists, *((name,) for name in apart)}
     if unknown := _unknown_list(record, size, (), known):
@@ -238,7 +222,14 @@ def parallel_lists(
     return lists
 
 
-def _of_size(record: JsonObject, size: int, paths: Iterable[Path]) -> list[Path]:
+def no_removal(_record: JsonObject, _size: int) -> list[Path]:
+    """Refuse to leave a rollout of a record out."""
+    raise UnreadableError(
+        "compares its answers, and would be wrong without one of them"
+    )
+
+
+def lists_at(record: JsonObject, size: int, paths: Iterable[Path]) -> list[Path]:
     """Return the paths that lead to lists; UnreadableError if one has not `size` items."""
     lists = []
     for path in paths:

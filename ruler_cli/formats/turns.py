@@ -189,8 +189,7 @@ def chat_turns(value: Any, where: str) -> Messages:
     UnreadableError if the value is none of these; `where` is its path for the error.
     """
     if isinstance(value, str):
-        value = json_value(value)
-        value = [value] if isinstance(value, dict) else value
+        value = json_messages(value) or value
     if isinstance(value, list):
         value = named_turns(value) or value
     return check_messages(value, where)
