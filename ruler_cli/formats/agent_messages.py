@@ -206,12 +206,6 @@ def read_session(record: JsonObject) -> Rollouts:
     return _rollout(_events(record["events"]))
 
 
-def is_case(record: JsonObject) -> bool:
-    """Tell if a record is a result of an ADK evaluation."""
-    names = words("overall_eval_metric_results final_eval_status session_details")
-    return any(_pick(record, name) is not None for name in names)
-
-
 def read_case(record: JsonObject) -> Rollouts:
     """Read a result of an ADK evaluation: its session, or what was invoked."""
     events = _pick(_pick(record, "session_details"), "events")

@@ -234,15 +234,6 @@ def read_conversation(record: JsonObject) -> Rollouts:
 _PROMPTS = words("prompt problem question question_content instruction")
 
 
-def read_code(record: JsonObject) -> Rollouts:
-    """Read a sample of a code benchmark."""
-    texts = (record[n] for n in _PROMPTS if isinstance(record.get(n), str))
-    prompt = turns.prompt_turns(first(texts), "prompt")
-    name = "completion" if "completion" in record else "solution"
-    answer = turns.answer_turns(record.get(name), name)
-    return [Rollout([*prompt, *answer], outcome=record.get("passed"))]
-
-
 def is_code(record: JsonObject) -> bool:
     """Tell if it is a sample of a code benchmark: a `solution` beside a prompt may be the data set's own."""
     prompted = any(name in record for name in _PROMPTS)

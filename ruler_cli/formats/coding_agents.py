@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_openhands
-from ruler_cli.formats.chat import Messages, Turn, check_messages, messages_in, new_turn
+from ruler_cli.formats.chat import Messages, Turn, messages_in, new_turn
 from ruler_cli.formats.dialects import call_turn, result_turn
 from ruler_cli.formats.fields import (
     JsonObject,
@@ -49,12 +49,6 @@ def read_swe_agent(record: JsonObject) -> Rollouts:
         calls = items(last.get("tool_calls"))
         identity = calls[0].get("id") if len(calls) == 1 else None
         messages.append(result_turn(identity, observation))
-    return [Rollout(with_submission(record, messages))]
-
-
-def read_mini(record: JsonObject) -> Rollouts:
-    """Read a trajectory of mini-swe-agent."""
-    messages = messages_in(record, "messages", _STOPPED)
     return [Rollout(with_submission(record, messages))]
 
 
@@ -264,11 +258,3 @@ def read_trial(record: JsonObject) -> Rollouts:
         replace(rollout, reward=reward, outcome=outcome, member=None)
         for rollout in read_atif(trajectory)
     ]
-
-
-def read_harbor_row(record: JsonObject) -> Rollouts:
-    """Read an episode of Harbor's export; those of a trial are one rollout."""
-    messages = check_messages(record.get("conversations") or None, "conversations")
-    trial, tools = record.get("trial_name"), record.get("tool_definitions")
-    member = trial if isinstance(trial, str) else None
-    return [Rollout(messages, tools=tools, member=member)]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.formats.chat import messages_in, tools_of
-from ruler_cli.formats.fields import JsonObject, Rollouts, lookup, words
+from ruler_cli.formats.fields import JsonObject, Rollouts, first, lookup, words
 from ruler_cli.formats.interface import (
     ID_KEYS,
     Format,
@@ -28,6 +28,7 @@ from ruler_cli.formats.turns import (
     answer_turns,
     make_rollout,
     prompt_turns,
+    with_submission,
 )
 
 
@@ -35,7 +36,8 @@ from ruler_cli.formats.turns import (
 class Fields:
     """Names of the fields of a record that is one rollout: its messages, or a prompt and its answer.
 
-    A record with neither messages nor an answer has an error that ends with the `cause`.
+    `a|b` is the first that is there. `member` names the rollout of a record that is a part of one. A record with
+    neither messages nor an answer has an error that ends with the `cause`.
     """
 
     prompt: str = "prompt"
@@ -43,29 +45,53 @@ class Fields:
     messages: str = ""
     tools: str = ""
     outcome: str = ""
+    member: str = ""
     cause: str = ""
 
     def __call__(self, record: JsonObject) -> Rollouts:
         """Read the rollout; UnreadableError if it has no answer."""
+        name, prompt = _present(record, self.answer), list[Any]()
         if self.messages and (record.get(self.messages) or not self.answer):
-            prompt, answer = [], messages_in(record, self.messages, self.cause)
+            messages = messages_in(record, self.messages, self.cause)
+            answer = with_submission(record, messages)
         else:
-            prompt = prompt_turns(record.get(self.prompt), self.prompt)
-            answer = answer_turns(record.get(self.answer), self.answer)
+            asked = _present(record, self.prompt)
+            prompt = prompt_turns(record.get(asked), asked)
+            answer = answer_turns(record.get(name), name)
         outcome = lookup(record, self.outcome) if self.outcome else None
-        tools = self._tools(record) if self.tools else None
-        return [make_rollout(prompt, answer, tools=tools, outcome=outcome)]
+        part = record.get(self.member) if self.member else None
+        rollout = make_rollout(
+            prompt,
+            answer,
+            tools=self._tools(record) if self.tools else None,
+            outcome=outcome,
+            member=part if isinstance(part, str) else None,
+        )
+        return [rollout]
 
     def _tools(self, record: JsonObject) -> Any:
         own = {"tools": record.get(self.tools)}
         return tools_of(record if self.tools == "tools" else own)
 
 
+def _present(record: JsonObject, names: str) -> str:
+    return first(name for name in names.split("|") if name in record) or names
+
+
 _ID = words("group_id prompt_id example_id problem_id task_id instance_id id")
 _INSTANCE = ("instance_id",)
+_STOPPED = " (the run was stopped before its first step)"
 _CRASHED = " (tau-bench writes this when a run crashed)"
 _ERROR = " (written when an example ended in an error)"
 _PAIR = Fields("prompt", "completion")
+_EPISODE = Fields(
+    messages="conversations", tools="tool_definitions", member="trial_name"
+)
+_CODE_SAMPLE = Fields(
+    "prompt|problem|question|question_content|instruction",
+    "completion|solution",
+    outcome="passed",
+)
 _SAMPLE = Fields("prompt", "response", "messages", tools="tools", outcome="reward.acc")
 _SCORE = RecordLayout(("score",))
 _SCORES = RecordLayout(("scores",), listed=True, lists=parallel_lists)
@@ -95,6 +121,10 @@ _SIDES = (
     "response*|output*|answer*|completion*|generation*|conversation*|human_ref*"
 )
 """Names of answers side by side, each with an ending."""
+_EVALUATED = (
+    "evalId|eval_id sessionDetails|session_details|finalEvalStatus|final_eval_status|"
+    "overallEvalMetricResults|overall_eval_metric_results"
+)
 _ULTRA = "instruction completions[] completions[].response|!completions.0"
 _UID = r"uid~(?s:.+)_\d+_\d+"
 _GEMINI = "messages|events events|sessionId events|projectHash"
@@ -114,9 +144,8 @@ FORMATS = (
     Format(
         "ADK evaluations",
         "adk",
-        "evalId|eval_id",
+        _EVALUATED,
         "agent_messages.read_case",
-        test="agent_messages.is_case",
         shown="`evalId`, `finalEvalStatus`",
         compute_key="agent_messages.case_key",
         key_description="evalSetId and evalId",
@@ -228,7 +257,7 @@ FORMATS = (
         "code completions",
         "code",
         f'task_id" completion|solution {_NO_ROLLOUT}',
-        "answers.read_code",
+        _CODE_SAMPLE,
         ("task_id",),
         test="answers.is_code",
         shown="`task_id`, `completion`",
@@ -294,7 +323,7 @@ FORMATS = (
         "Harbor's exported traces",
         "harbor",
         "conversations task",
-        "coding_agents.read_harbor_row",
+        _EPISODE,
         ("task",),
         layout=RecordLayout(("result",), form=b'"%s"'),
     ),
@@ -343,7 +372,7 @@ FORMATS = (
         "mini-swe-agent",
         "mini-swe-agent",
         "trajectory_format^mini-swe-agent",
-        "coding_agents.read_mini",
+        Fields(messages="messages", cause=_STOPPED),
         _INSTANCE,
         shown="`trajectory_format` (mini-swe-agent-…)",
     ),
