@@ -320,7 +320,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "no such file": partial(of_file, folder / "none.jsonl"),
         "no rollouts that ruler knows": partial(of_file, odd),
         "looks like": partial(of_file, mixed),
-        "there is no such format": partial(of_file, file, format="trll"),
+        "no such format": partial(of_file, file, format="trll"),
         "messages='x': none of the first": partial(of_file, odd, messages="x"),
         "group_by='x': none of the first": partial(of_file, file, group_by="x"),
         "leave format='trl' out, or messages": partial(

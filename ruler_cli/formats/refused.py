@@ -66,5 +66,5 @@ def lacks_task(record: JsonObject) -> bool:
     """Tell if a record holds answers, and nothing that may be their prompt."""
     from ruler_cli.formats.preference import numbered
 
-    answered = _ANSWERED & record.keys() or numbered(record)
+    answered = any(map(record.get, _ANSWERED)) or numbered(record)
     return bool(answered) and not {*PROMPTS} & record.keys()
