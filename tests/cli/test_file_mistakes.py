@@ -311,7 +311,7 @@ REFUSED = {
     ),
     "notes.txt": (
         _bytes(b"Dear diary,\ntoday nothing happened.\n"),
-        "ruler reads JSON lines, one object",
+        "give JSON lines, one object",
     ),
 }
 """Files and directories that hold nothing to read, with the sentence."""
