@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         UsageError,
         WrongShapeError,
     )
-    from ruler_cli.formats.output_fields import GroupFields, TrajectoryFields
+    from ruler_cli.formats.annotate import GroupFields, TrajectoryFields
     from ruler_cli.prompting.templates import DEFAULT_RUBRIC
     from ruler_cli.runs.api import (
         NotScoredError,
@@ -87,7 +87,7 @@ _MODULES = (
     "types",
     "settings.options",
     "prompting.templates",
-    "formats.output_fields",
+    "formats.annotate",
     "runs.object_groups",
     "runs.scorer",
     "settings.load",

@@ -320,13 +320,13 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "no such file": partial(of_file, folder / "none.jsonl"),
         "no rollouts that ruler knows": partial(of_file, odd),
         "looks like": partial(of_file, mixed),
-        "there is no such format": partial(of_file, file, format="trll"),
+        "no such format": partial(of_file, file, format="trll"),
         "messages='x': none of the first": partial(of_file, odd, messages="x"),
         "group_by='x': none of the first": partial(of_file, file, group_by="x"),
         "leave format='trl' out, or messages": partial(
             of_file, file, format="trl", messages="x"
         ),
-        "reward='ruler': is where ruler itself writes": partial(
+        "reward='ruler': a score there would replace": partial(
             of_file, file, reward="ruler"
         ),
         "already is a group": partial(of_file, file, grouping="scattered"),

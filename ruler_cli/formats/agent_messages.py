@@ -2,160 +2,139 @@
 
 AutoGen 0.2 writes the roles that the asking agent sees: the task is its `assistant`, the answers are `user`;
 so the first speaker asks, and all others answer. An evaluation set of ADK holds the expected answers, and is
-refused.
-
-docs/formats.md says who writes each file, and what its keys do not show.
+no rollout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_autogen, is_langchain
-from ruler_cli.formats.chat import check_messages
+from ruler_cli.formats.chat import Messages, Turn, check_messages, new_turn
 from ruler_cli.formats.dialects import (
     normalize_call,
     normalize_message,
     normalize_part,
     result_turn,
 )
-from ruler_cli.formats.fields import is_message_list, items, lookup, objects
-from ruler_cli.formats.interface import ID_KEYS, Format, refused_shapes
+from ruler_cli.formats.fields import (
+    JsonObject,
+    Names,
+    Rollouts,
+    first,
+    is_message_list,
+    items,
+    lookup,
+    objects,
+    words,
+)
 from ruler_cli.types import Rollout
 
-_USERS = (
-    "user",
-    "human",
-    "user_proxy",
-    "userproxy",
-    "userproxyagent",
-    "user_proxy_agent",
+_USERS = words("user human user_proxy userproxy userproxyagent user_proxy_agent")
+_SILENT = words(
+    "ModelClientStreamingChunkEvent SelectSpeakerEvent SelectorEvent UserInputRequestedEvent"
 )
-_SILENT = (
-    "ModelClientStreamingChunkEvent",
-    "SelectSpeakerEvent",
-    "SelectorEvent",
-    "UserInputRequestedEvent",
-)
-_RESULTS = ("ToolCallExecutionEvent", "FunctionExecutionResultMessage")
-_THREADS = ("messages", "message_thread", "llm_messages", "llm_context.messages")
+_RESULTS = words("ToolCallExecutionEvent FunctionExecutionResultMessage")
+_THREADS = words("messages message_thread llm_messages llm_context.messages")
 """Paths of AutoGen's messages: of a result, or of the input of a model. A team has a state an agent."""
-_STATES = ("messages", "values.messages", "channel_values.messages")
+_STATES = words("messages values.messages channel_values.messages")
 """Paths of LangChain's and LangGraph's messages."""
 
 
-def _listed(record: Mapping[str, Any], paths: tuple[str, ...]) -> list[Any]:
+def _listed(record: JsonObject, paths: Names) -> list[Any]:
     """The first list of messages at these paths, or of an agent's state; [] if there is none."""
-    states = record.get("agent_states") if paths is _THREADS else None
     values = [lookup(record, path) for path in paths]
-    values += (
-        [lookup(s, "message_thread") for s in states.values()]
-        if isinstance(states, dict)
-        else []
-    )
-    return next(filter(is_message_list, values), [])
+    states = record.get("agent_states") if paths is _THREADS else None
+    if isinstance(states, dict):
+        values += [lookup(state, "message_thread") for state in states.values()]
+    return first(filter(is_message_list, values)) or []
 
 
-def _read(
-    paths: tuple[str, ...],
-    turns_of: Callable[[dict[str, Any]], Iterable[Any]],
-    record: dict[str, Any],
-) -> Iterator[Any]:
-    if not (messages := _listed(record, paths)):
+def _rollout(turns: Iterable[Any]) -> Rollouts:
+    return [Rollout([*turns])]
+
+
+def _read(record: JsonObject, paths: Names, turns_of: Callable[[Any], Any]) -> Rollouts:
+    messages = _listed(record, paths)
+    if not messages or not all(isinstance(message, dict) for message in messages):
         raise UnreadableError("has no messages where its framework writes them")
-    for message in messages:
-        if not isinstance(message, dict):
-            raise UnreadableError("has a message that is no object")
-        yield from turns_of(message)
+    return _rollout(turn for message in messages for turn in turns_of(message))
 
 
-def _autogen_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    kind, source, content = (
-        message.get("type"),
-        message.get("source"),
-        message.get("content"),
-    )
+def is_autogen_history(record: JsonObject) -> bool:
+    """Tell if a record holds messages of AutoGen."""
+    return any(map(is_autogen, _listed(record, _THREADS)[:1]))
+
+
+def read_autogen(record: JsonObject) -> Rollouts:
+    """Read messages of AutoGen."""
+    return _read(record, _THREADS, _autogen_turns)
+
+
+def is_langchain_history(record: JsonObject) -> bool:
+    """Tell if a record holds messages of LangChain."""
+    first = _listed(record, _STATES)[:1]
+    return any(is_langchain(one) and not is_autogen(one) for one in first)
+
+
+def read_langchain(record: JsonObject) -> Rollouts:
+    """Read messages of LangChain."""
+    return _read(record, _STATES, normalize_message)
+
+
+def _autogen_turns(message: Turn) -> Iterator[Turn]:
+    kind, source, content = map(message.get, ("type", "source", "content"))
     if "role" in message:  # a line that could not be read
         yield message
     elif kind in _RESULTS:
         for one in content if isinstance(content, list) else [content]:
-            yield result_turn(
-                lookup(one, "call_id"),
-                one.get("content") if isinstance(one, dict) else one,
-            )
+            result = one.get("content") if isinstance(one, dict) else one
+            yield result_turn(lookup(one, "call_id"), result)
     elif kind == "CodeExecutionEvent":
-        yield {"role": "tool", "content": lookup(message, "result.output")}
+        yield new_turn("tool", lookup(message, "result.output"))
     elif kind == "SystemMessage":
-        yield {"role": "system", "content": content}
+        yield new_turn("system", content)
     elif kind == "UserMessage" or str(source).casefold() in _USERS:
-        yield {"role": "user", "content": content}
+        yield new_turn("user", content)
     elif kind not in _SILENT:
-        calls = items(content)
-        calls = (
-            calls
-            if all(
-                isinstance(c, dict) and {"name", "arguments"} <= c.keys() for c in calls
-            )
-            else []
-        )
+        calls = [c for c in objects(content) if {"name", "arguments"} <= c.keys()]
+        calls = calls if len(calls) == len(items(content)) else []
         thought = content if kind == "ThoughtEvent" else message.get("thought")
-        turn = {
-            "role": "assistant",
-            "content": None if calls or kind == "ThoughtEvent" else content,
-        }
+        said = None if calls or kind == "ThoughtEvent" else content
         more = {"name": source, "tool_calls": calls, "reasoning_content": thought}
-        yield turn | {key: value for key, value in more.items() if value}
+        stated = {key: value for key, value in more.items() if value}
+        yield {"role": "assistant", "content": said, **stated}
 
 
-def _read_chat_history(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def read_chat_history(record: JsonObject) -> Rollouts:
+    """Read a history of AutoGen 0.2."""
     history = check_messages(record["chat_history"], "chat_history")
-    first = _speaker(history[0])
+    first, turns = _speaker(history[0]), list[Any]()
     for message in history:
         role = message.get("role")
         if role not in ("tool", "function", "system"):
-            role = (
-                "user"
-                if _speaker(message) == first and not message.get("tool_calls")
-                else "assistant"
-            )
+            asks = _speaker(message) == first and not message.get("tool_calls")
+            role = "user" if asks else "assistant"
         results = message.get("tool_responses")
-        yield from results if is_message_list(results) else [{**message, "role": role}]
+        turns += results if is_message_list(results) else [{**message, "role": role}]
+    return _rollout(turns)
 
 
-def _speaker(message: Mapping[str, Any]) -> Any:
+def _speaker(message: JsonObject) -> Any:
     return message.get("name") or message.get("role")
 
 
-def _is_chat_history(record: Mapping[str, Any]) -> bool:
-    known = {
-        "summary",
-        "cost",
-        "human_input",
-    } & record.keys() and "messages" not in record
-    return bool(known) and is_message_list(record.get("chat_history"))
-
-
-def _read_crew(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def read_crew(record: JsonObject) -> Rollouts:
+    """Read the tasks of a crew, each with its output."""
+    turns: Messages = []
     for task in record["tasks_output"]:
-        texts = [
-            task.get(name)
-            for name in ("description", "expected_output")
-            if task.get(name)
-        ]
-        yield {"role": "user", "content": "\n\n".join(map(str, texts))}
-        yield {
-            "role": "assistant",
-            "name": task.get("agent"),
-            "content": task.get("raw"),
-        }
-
-
-def _is_crew(record: Mapping[str, Any]) -> bool:
-    tasks = items(record.get("tasks_output"))
-    return bool(tasks) and all({"description", "raw"} <= task.keys() for task in tasks)
+        texts = [task.get(name) for name in ("description", "expected_output")]
+        asked = "\n\n".join(str(text) for text in texts if text)
+        said = {"name": task.get("agent"), "content": task.get("raw")}
+        turns += [new_turn("user", asked), {"role": "assistant", **said}]
+    return _rollout(turns)
 
 
 _STATUS = {1: True, 2: False, "passed": True, "failed": False}
@@ -163,73 +142,58 @@ _STATUS = {1: True, 2: False, "passed": True, "failed": False}
 
 def _pick(value: Any, name: str) -> Any:
     """A field that is written as `two_words` or as `twoWords`; None if it is absent."""
-    if not isinstance(value, Mapping):
-        return None
     first, *rest = name.split("_")
-    field = value.get(name)
-    return (
-        field
-        if field is not None
-        else value.get(first + "".join(map(str.capitalize, rest)))
-    )
+    field = lookup(value, name)
+    other = first + "".join(map(str.capitalize, rest))
+    return lookup(value, other) if field is None else field
 
 
-def _content(content: Any, role: str, name: Any = None) -> Iterator[dict[str, Any]]:
+def _content(content: Any, role: str, name: Any = None) -> Iterator[Turn]:
     """Gemini's content as messages: its text and calls, then the result of each call."""
     text = content if isinstance(content, str | None) else content.get("content")
     if isinstance(text, str):  # trpc-agent-go
-        yield {"role": role, "content": text}
+        yield new_turn(role, text)
         return
     parts, results = list[Any](), list[Any]()
     for part in lookup(content, "parts") or ():
-        if not isinstance(part, Mapping) or any(
-            value is not None for value in part.values()
-        ):
-            one = normalize_part(part)
-            (results if lookup(one, "type") == "tool_result" else parts).append(one)
+        if isinstance(part, Mapping) and all(v is None for v in part.values()):
+            continue
+        one = normalize_part(part)
+        (results if lookup(one, "type") == "tool_result" else parts).append(one)
     if parts:
         yield from normalize_message({"role": role, "name": name, "content": parts})
     for one in results:
         yield result_turn(one["tool_use_id"], one["content"], one.get("toolName"))
 
 
-def _events(events: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    for event in events:
-        if not isinstance(event, dict) or event.get("partial"):
+def _events(events: Iterable[Any]) -> Iterator[Turn]:
+    for event in objects(events):
+        if event.get("partial"):
             continue
+        author = event.get("author")
         if isinstance(event.get("content"), dict):
-            by_user = event.get("author") == "user"
-            name = None if by_user else event.get("author")
-            yield from _content(
-                event["content"], "user" if by_user else "assistant", name
-            )
-        error = _pick(event, "error_message") or _pick(event, "error_code")
-        if error:
-            yield {"role": "error", "content": error}
+            by_user = author == "user"
+            speaker = ("user", None) if by_user else ("assistant", author)
+            yield from _content(event["content"], *speaker)
+        if error := _pick(event, "error_message") or _pick(event, "error_code"):
+            yield new_turn("error", error)
 
 
-def _invocation(invocation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _invocation(invocation: JsonObject) -> Iterator[Turn]:
     """A turn of an evaluation: the user's message, the calls and results, the final answer."""
     yield from _content(_pick(invocation, "user_content"), "user")
     between = _pick(invocation, "intermediate_data") or {}
     results = {one.get("id"): one for one in _pick(between, "tool_responses") or ()}
-    calls = (
-        _pick(between, "tool_uses")
-        or _pick(between, "tool_calls")
-        or invocation.get("tools")
-    )
-    for call in calls or ():
-        yield {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [normalize_call(call)],
-        }
+    listed = _pick(between, "tool_uses") or _pick(between, "tool_calls")
+    for call in listed or invocation.get("tools") or ():
+        called = [normalize_call(call)]
+        yield {"role": "assistant", "content": None, "tool_calls": called}
         response = results.get(call.get("id"))
         content = call.get("result") if response is None else response.get("response")
         if content is not None:
             yield result_turn(call.get("id"), content, call.get("name"))
     for answer in _pick(between, "intermediate_responses") or ():
-        if isinstance(answer, list) and len(answer) == 2:
+        if len(items(answer)) == 2:
             yield from _content({"parts": answer[1]}, "assistant", answer[0])
     yield from _events(_pick(between, "invocation_events") or ())
     final = _pick(invocation, "final_response")
@@ -237,85 +201,30 @@ def _invocation(invocation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _content(final, "assistant")
 
 
-def _read_case(record: dict[str, Any]) -> list[Rollout]:
+def read_session(record: JsonObject) -> Rollouts:
+    """Read a session of ADK."""
+    return _rollout(_events(record["events"]))
+
+
+def read_case(record: JsonObject) -> Rollouts:
+    """Read a result of an ADK evaluation: its session, or what was invoked."""
     events = _pick(_pick(record, "session_details"), "events")
     metrics = _pick(record, "eval_metric_result_per_invocation") or ()
-    actual = filter(
-        None, objects([_pick(metric, "actual_invocation") for metric in metrics])
-    )
-    messages = (
-        [*_events(events)]
-        if events
-        else [turn for one in actual for turn in _invocation(one)]
-    )
+    actual = objects([_pick(metric, "actual_invocation") for metric in metrics])
+    turns = [turn for one in actual if one for turn in _invocation(one)]
+    messages = [*_events(events)] if events else turns
     if not messages:
         raise UnreadableError(
             "has no session in `sessionDetails`, and no `actualInvocation`"
         )
     status = _pick(record, "final_eval_status")
     outcome = _STATUS.get(status) if isinstance(status, int | str) else None
-    return [Rollout(messages, reward=record.get("reward"), outcome=outcome)]
+    return [Rollout(messages, outcome=outcome)]
 
 
-def _is_session(record: Mapping[str, Any]) -> bool:
-    events = items(record.get("events"))[:5]
-    known = bool(events) and all(
-        isinstance(event, dict) and "author" in event for event in events
-    )
-    return known and "messages" not in record
-
-
-def _is_case(record: Mapping[str, Any]) -> bool:
-    names = ("overall_eval_metric_results", "final_eval_status", "session_details")
-    return _pick(record, "eval_id") is not None and any(
-        _pick(record, name) is not None for name in names
-    )
-
-
-def _case_key(record: Mapping[str, Any]) -> str | None:
+def case_key(record: JsonObject) -> str | None:
+    """Return the case of an evaluation set."""
     identity, eval_set = _pick(record, "eval_id"), _pick(record, "eval_set_id")
-    return (
-        f"{eval_set}: {identity}" if eval_set else str(identity) if identity else None
-    )
-
-
-def _history(
-    name: str,
-    tells: str,
-    matches: Any,
-    read: Callable[[Any], Iterable[Any]],
-    keys: tuple[str, ...] = ID_KEYS,
-) -> Format:
-    """The format of a framework's histories; the first word of its name is the family."""
-    return Format(
-        name, name.split(maxsplit=1)[0].lower(), tells, matches,
-        lambda record: [Rollout([*read(record)], reward=record.get("reward"))], keys,
-    )  # fmt: skip
-
-
-FORMATS = (
-    _history(
-        "ADK sessions", "`events` with `author` in each", _is_session, lambda r: _events(r["events"]), ()
-    ),
-    Format(
-        "ADK evaluations", "adk", "`evalId`, `finalEvalStatus`", _is_case, _read_case,
-        key_of=_case_key, key_description="evalSetId and evalId",
-    ),
-    _history(
-        "AutoGen messages", "`messages` with `source`, `type` in each",
-        lambda record: any(map(is_autogen, _listed(record, _THREADS)[:1])),
-        partial(_read, _THREADS, _autogen_turns),
-    ),
-    _history("AutoGen 0.2 histories", "`chat_history`, `summary`", _is_chat_history, _read_chat_history),
-    _history(
-        "LangChain messages", "`messages` with `type` (human, ai) in each",
-        lambda record: any(is_langchain(m) and not is_autogen(m) for m in _listed(record, _STATES)[:1]),
-        partial(_read, _STATES, normalize_message),
-    ),
-    _history("CrewAI outputs", "`tasks_output` with `description`, `raw` in each", _is_crew, _read_crew),
-)  # fmt: skip
-REFUSALS = refused_shapes(
-    (lambda r: _pick(r, "eval_id") is not None and "conversation" in r and not _is_case(r),
-     "is of an ADK evaluation set, whose answers are the expected ones; give the results that `adk eval` "
-     "wrote (.evalset_result.json), or sessions"),
-)  # fmt: skip
+    if eval_set:
+        return f"{eval_set}: {identity}"
+    return str(identity) if identity else None

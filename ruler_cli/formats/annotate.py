@@ -1,17 +1,18 @@
-"""Annotations and a record's bytes → the annotated record.
+"""Scores of a group → the fields of OUTPUT → the annotated record.
 
 Only the fields that ruler owns are written: the reward field, `ruler`, and `metrics.ruler_score`,
-`metrics.independent_reward` and one line of `logs` if the shape has them. There are three strategies: on the
-rollout's own object, on an object with `metrics` and `logs` (ART's), and in lists whose items are rollouts.
-The first original reward is copied byte for byte, and a file that is scored again keeps it.
+`metrics.independent_reward` and one line of `logs` if the shape has them. A rollout is an object of its own, or
+an item of lists. The first original reward is copied byte for byte, and a file that is scored again keeps it.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypedDict
 
+from ruler_cli import __version__
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, dump_escaped, parse_text
 from ruler_cli.files.splice import (
@@ -19,19 +20,241 @@ from ruler_cli.files.splice import (
     NewMembers,
     ObjectSpans,
     Patches,
+    Span,
     nested,
     read_array,
     read_object,
     span_at,
 )
-from ruler_cli.formats.interface import ArtLayout, Format, RecordLayout
-from ruler_cli.formats.output_fields import Annotation
+from ruler_cli.formats.fields import JsonObject
+from ruler_cli.formats.interface import Format, RecordLayout
 from ruler_cli.formats.rewards import raw_value
 from ruler_cli.settings.models import OnFailure
-from ruler_cli.types import Path, Record, Rollout
+from ruler_cli.types import (
+    Group,
+    GroupError,
+    GroupResult,
+    GroupScores,
+    Kind,
+    Path,
+    Record,
+    Rollout,
+    RolloutScore,
+    Usage,
+)
+
+Annotation = JsonObject
+"""The annotation of a rollout as it is written: `AnnotationFields`, or a part of them."""
+_FINE = 6
+"""Decimals of numbers that are computed from scores: enough to compute with, and short to read."""
+_COARSE = 3
+"""Decimals of a judge's score in one pass, and of the position of the rollout there."""
+SCHEMA = 2
+"""Version of both objects: since 2 every key stands in every record, with one type."""
+_NO_SCORES, _NO_REPLIES = GroupScores((), passes=0, weight=0.0), GroupResult((), (), ())
+"""Quality and counts of a group that failed."""
+_INSTANT = "%Y-%m-%dT%H:%M:%SZ"
+"""RFC 3339 in UTC, to the second."""
+
+
+class JudgeScore(TypedDict):
+    """The score of one judge of a panel."""
+
+    judge: str
+    score: float | None
+
+
+class AnnotationFields(TypedDict):
+    """The `ruler` object of a rollout but for `independent_reward`, which is from the record's own bytes.
+
+    Without a `score` (None) the rollout failed.
+    """
+
+    status: Literal["scored", "failed"]
+    score: float | None
+    judge_score: float | None
+    explanation: str
+    kind: Kind | Literal[""]
+    reason: str
+    judge: str
+    judges: list[JudgeScore]
+    passes: int
+    spread: float | None
+    slots: list[float]
+    pass_scores: list[float]
+    suspect: bool
+    schema: int
+
+
+class TrajectoryFields(AnnotationFields):
+    """The `ruler` object of a trajectory in OUTPUT; `docs/output.md` says what each key means."""
+
+    independent_reward: Any
+
+
+class UsageFields(TypedDict):
+    """The calls and tokens of a group, or of a file, as they stand in JSON."""
+
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+
+
+class Digests(TypedDict):
+    """The digests of the rubric, and of the parameters of the judges, that made scores."""
+
+    rubric: str
+    params: str
+
+
+_Passes = TypedDict("_Passes", {"passes_for_0.9": int | None})
+
+
+class GroupFields(Digests, _Passes):
+    """The group's part of OUTPUT, its own `ruler` object; `docs/output.md` says what each key means."""
+
+    status: Literal["scored", "failed"]
+    key: str
+    kind: Kind | Literal[""]
+    reason: str
+    judge: str
+    size: int
+    passes: int
+    tied: bool
+    reliability: float | None
+    weight: float | None
+    degraded: bool
+    escalated: bool
+    windows: int
+    rescaled: int
+    unknown_ids: int
+    shortened: int
+    version: str
+    served: list[str]
+    usage: UsageFields
+    cost_usd: float | None
+    judged_at: str
+    latency_s: float
+    cached: bool
+    schema: int
+
+
+def _judge_names(
+    result: GroupResult, scores: GroupScores | GroupError, names: Sequence[str]
+) -> str:
+    """The judges whose scores a group has; of a group without scores, those that were asked."""
+    if isinstance(scores, GroupScores):
+        return ", ".join([names[judge] for judge in scores.used])
+    asked = {one.judge for one in result.pass_scores}
+    asked = asked or {call.judge for call in result.failed_calls} or {0}
+    return ", ".join([names[judge] for judge in sorted(asked)])
+
+
+def annotations_of(
+    group: Group,
+    result: GroupResult,
+    scores: GroupScores | GroupError,
+    names: Sequence[str],
+) -> list[AnnotationFields]:
+    """The `ruler` object of each rollout of the group, in input order; `names` are those of all judges."""
+    judge = _judge_names(result, scores, names)
+    if isinstance(scores, GroupError):
+        failed = RolloutScore(None, scores.reason)
+        return [
+            _annotation(failed, 0, judge, names, scores.kind) for _ in group.rollouts
+        ]
+    return [_annotation(one, scores.passes, judge, names) for one in scores.rollouts]
+
+
+def _annotation(
+    rollout: RolloutScore,
+    passes: int,
+    judge: str,
+    names: Sequence[str],
+    kind: Kind = "input",
+) -> AnnotationFields:
+    score, reason, failed = rollout.score, rollout.explanation, rollout.score is None
+    rollout = RolloutScore(None, "") if failed else rollout
+    same = rollout.judge_score == score
+    panel = rollout.by_judge.items() if len(names) > 1 else ()
+    return {
+        "status": "failed" if failed else "scored",
+        "score": score,
+        "judge_score": score if same else _fine(rollout.judge_score),
+        "explanation": rollout.explanation,
+        "kind": kind if failed else "",
+        "reason": reason if failed else "",
+        "judge": judge,
+        "judges": [{"judge": names[i], "score": _fine(each)} for i, each in panel],
+        "passes": 0 if failed else passes,
+        "spread": _fine(rollout.spread),
+        "slots": [round(position, _COARSE) for position in rollout.positions],
+        "pass_scores": [round(each, _COARSE) for each in rollout.pass_scores],
+        "suspect": rollout.suspect,
+        "schema": SCHEMA,
+    }
+
+
+def group_fields(
+    group: Group,
+    result: GroupResult,
+    scores: GroupScores | GroupError,
+    names: Sequence[str],
+    cost_usd: float | None,
+    digests: Digests,
+) -> GroupFields:
+    """The group's part of the output, which stands once if the record is a group."""
+    failure = scores if isinstance(scores, GroupError) else None
+    quality = scores if isinstance(scores, GroupScores) else _NO_SCORES
+    counted = _NO_REPLIES if failure else result
+    return {
+        "status": "failed" if failure else "scored",
+        "key": group.key,
+        "kind": failure.kind if failure else "",
+        "reason": failure.reason if failure else "",
+        "judge": _judge_names(result, scores, names),
+        "size": group.compared,
+        "passes": quality.passes,
+        "tied": quality.tied,
+        "reliability": _fine(quality.reliability),
+        # a factor: one pass says nothing against the scores
+        "weight": 1.0 if quality.weight is None else _fine(quality.weight),
+        "passes_for_0.9": quality.passes_for,
+        "degraded": quality.degraded,
+        "escalated": counted.escalated_to in quality.used,
+        "windows": counted.windows if counted.windows > 1 else 0,
+        "rescaled": counted.rescaled,
+        "unknown_ids": counted.unknown,
+        "shortened": counted.shortened,
+        **digests,
+        "version": __version__,
+        "served": list(result.served),
+        "usage": usage_fields(result.usage),
+        "cost_usd": None if cost_usd is None else round(cost_usd, 8),
+        "judged_at": time.strftime(_INSTANT, time.gmtime(result.ended)),
+        "latency_s": round(result.seconds, 3),
+        "cached": result.cached,
+        "schema": SCHEMA,
+    }
+
+
+def usage_fields(usage: Usage) -> UsageFields:
+    """The calls and tokens of a group, or of a file, as they stand in JSON."""
+    return {
+        "calls": usage.calls,
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "cached_tokens": usage.cached,
+    }
+
+
+def _fine(value: float | None) -> float | None:
+    return None if value is None else round(value, _FINE)
+
 
 _LOG = "RULER explanation: "
-_ORIGINAL = "independent_reward"
+ORIGINAL = "independent_reward"
 Annotated = tuple[Rollout, Annotation]
 
 
@@ -39,7 +262,7 @@ def annotate(
     raw: bytes,
     form: Format,
     annotated: Sequence[Annotated],
-    group_fields: Mapping[str, Any],
+    group_fields: JsonObject,
     on_failure: OnFailure,
 ) -> bytes:
     """A record with the annotation of each of its rollouts; a record that is a group has its part once."""
@@ -47,15 +270,12 @@ def annotate(
     if form.layout.listed:
         _put_in_lists(patches, form, annotated, group_fields, on_failure)
         return patches.apply()
-    strategy = _OnArtTrajectory if isinstance(form.layout, ArtLayout) else _OnObject
     whole, objects = _owners(raw, [rollout.path for rollout, _ in annotated])
     for obj, (_, annotation) in zip(objects, annotated, strict=True):
-        if (
-            obj is not None
-        ):  # a rollout that is no object cannot be annotated; the group's part counts it
-            patches.put(
-                obj, strategy(raw, obj, form.layout, annotation, on_failure).changes()
-            )
+        # a rollout that is no object cannot be annotated; the group's part counts it
+        if obj is not None:
+            owner = _Owner(raw, obj, form.layout, annotation, on_failure)
+            patches.put(obj, owner.changes())
     if form.shape == "group":
         patches.put(whole, {"ruler": dump_escaped(dict(group_fields))})
     return patches.apply()
@@ -65,8 +285,12 @@ def trajectory_bytes(record: Record, rollout: Rollout) -> bytes:
     """The bytes of a rollout's own object; empty for an item of lists."""
     if rollout.path and isinstance(rollout.path[0], int):
         return b""
-    span = span_at(record.line.raw, rollout.path)
-    return record.line.raw[slice(*span)] if span else b""
+    return _bytes_at(record.line.raw, rollout.path) or b""
+
+
+def _bytes_at(raw: bytes, path: Path, start: int = 0) -> bytes | None:
+    span = span_at(raw, path, start)
+    return None if span is None else raw[slice(*span)]
 
 
 def _owners(
@@ -75,69 +299,74 @@ def _owners(
     """The members of the record, and of each rollout's object; None if it is no object."""
     names = {path[0] for path in paths if len(path) == 2}
     if len(names) == 1 and all(len(path) == 2 for path in paths):
+        # as in most groups: one pass over the record
         name = str(names.pop())
         lists: dict[str, ListItems] = {name: []}
         whole = read_object(raw, 0, lists)
-        items = [lists[name][int(path[1])] for path in paths]
-        return whole, [
-            item if isinstance(item, ObjectSpans) else None for item in items
-        ]
+        found = [lists[name][int(path[1])] for path in paths]
+        return whole, [one if isinstance(one, ObjectSpans) else None for one in found]
     whole = read_object(raw)
-    owners: list[ObjectSpans | None] = []
-    for path in paths:
-        span = span_at(raw, path) if path else None
-        if not path:
-            owners.append(whole)
-        elif span and raw[span[0]] == ord("{"):
-            owners.append(read_object(raw, span[0]))
-        else:
-            owners.append(None)
-    return whole, owners
+    spans = [span_at(raw, path) if path else None for path in paths]
+    return whole, [
+        _object_at(raw, span) if path else whole
+        for path, span in zip(paths, spans, strict=True)
+    ]
+
+
+def _object_at(raw: bytes, span: Span | None) -> ObjectSpans | None:
+    known = span is not None and raw[span[0]] == ord("{")
+    return read_object(raw, span[0]) if span and known else None
+
+
+def _array_at(raw: bytes, path: Path | None) -> list[Span]:
+    """The items of the list at a path; [] if there is none."""
+    span = span_at(raw, path) if path else None
+    return read_array(raw, span[0]) if span and raw[span[0]] == ord("[") else []
 
 
 def _put_in_lists(
     patches: Patches,
     form: Format,
     annotated: Sequence[Annotated],
-    group_fields: Mapping[str, Any],
+    group_fields: JsonObject,
     on_failure: OnFailure,
 ) -> None:
     """Annotate rollouts that are items of lists: the list of rewards by item, and a list of annotations."""
     raw, layout = patches.raw, form.layout
-    whole = read_object(raw)
-    span = span_at(raw, layout.reward) if layout.reward else None
-    rewards = read_array(raw, span[0]) if span and raw[span[0]] == ord("[") else []
-    place: Path = ("ruler",) if form.shape == "columns" else ("ruler", "rollouts")
-    span = span_at(raw, place)  # looked up once: a line may hold ten thousand
-    earlier = read_array(raw, span[0]) if span and raw[span[0]] == ord("[") else []
-    annotations, fresh = [], []
+    # looked up once: a line may hold ten thousand
+    rewards = _array_at(raw, layout.reward)
+    columns = form.shape == "columns"
+    earlier = _array_at(raw, ("ruler",) if columns else ("ruler", "rollouts"))
+    annotations, scores = [], []
     for rollout, annotation in annotated:
         i = int(rollout.path[0])
-        now = raw[slice(*rewards[i])] if i < len(rewards) else None
-        before = span_at(raw, (_ORIGINAL,), earlier[i][0]) if i < len(earlier) else None
-        original = now if before is None else raw[slice(*before)]
-        if (
-            original is None and rollout.reward is not None
-        ):  # it stands elsewhere, as ROLL's agentic ones do
+        listed, noted = rewards[i : i + 1], earlier[i : i + 1]
+        original = raw[slice(*listed[0])] if listed else None
+        before = _bytes_at(raw, (ORIGINAL,), noted[0][0]) if noted else None
+        original = original if before is None else before
+        if original is None and rollout.reward is not None:
+            # it stands elsewhere, as ROLL's agentic ones do
             original = dump(raw_value(rollout.reward))
         original = None if original == b"null" else original
-        score = _written(annotation, layout, on_failure, original) or b"null"
-        if now is not None:
-            patches.replace(*rewards[i], score)
-        fresh.append(score)
+        score = _reward_bytes(annotation, layout, on_failure, original) or b"null"
+        for span in listed:
+            patches.replace(*span, score)
+        scores.append(score)
         annotations.append(_with_original(annotation, original))
-    listed = b"[" + b", ".join(annotations) + b"]"
-    changes: NewMembers = {}
-    if layout.reward and not rewards:
-        changes = nested(layout.reward, b"[" + b", ".join(fresh) + b"]")
+    ruler = _list_of(annotations)
     if form.group_in_record:
-        listed = (
-            dump_escaped(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
-        )
-    patches.put(whole, {**changes, "ruler": listed})
+        group = dump_escaped(dict(group_fields))
+        ruler = group[:-1] + b', "rollouts": ' + ruler + b"}"
+    added = layout.reward if not rewards else None
+    changes = nested(added, _list_of(scores)) if added else {}
+    patches.put(read_object(raw), {**changes, "ruler": ruler})
 
 
-def _written(
+def _list_of(values: Sequence[bytes]) -> bytes:
+    return b"[" + b", ".join(values) + b"]"
+
+
+def _reward_bytes(
     annotation: Annotation,
     layout: RecordLayout,
     on_failure: OnFailure,
@@ -146,17 +375,15 @@ def _written(
     """The new value of the reward field; empty if the field is taken out."""
     if (score := annotation.get("score")) is not None:
         return layout.form.replace(b"%s", dump(score))
-    if on_failure == "null" or layout.source:
-        return layout.lost
-    return original or layout.lost
+    kept = None if on_failure == "null" or layout.source else original
+    return kept or layout.lost
 
 
 def _with_original(annotation: Annotation, original: bytes | None) -> bytes:
     """The `ruler` object; the original reward's own bytes are its last member."""
-    ours = dump_escaped({**annotation, _ORIGINAL: None})
-    if original is not None:  # `null` is the last value, in front of the closing brace
-        return ours[: -len(b"null}")] + original + b"}"
-    return ours
+    ours = dump_escaped({**annotation, ORIGINAL: None})
+    # `null` is the last value, in front of the closing brace
+    return ours if original is None else ours[: -len(b"null}")] + original + b"}"
 
 
 def _merged(one: NewMembers, other: NewMembers) -> NewMembers:
@@ -164,17 +391,14 @@ def _merged(one: NewMembers, other: NewMembers) -> NewMembers:
     out = dict(one)
     for key, value in other.items():
         held = out.get(key)
-        out[key] = (
-            _merged(held, value)
-            if isinstance(held, Mapping) and isinstance(value, Mapping)
-            else value
-        )
+        both = isinstance(held, Mapping) and isinstance(value, Mapping)
+        out[key] = _merged(held, value) if both else value  # type: ignore[arg-type]  # as `both` says
     return out
 
 
 @dataclass(frozen=True, slots=True)
-class _OnObject:
-    """The changes to a rollout's own object: the reward field and `ruler`."""
+class _Owner:
+    """A rollout's own object, in a text, and the annotation to write there."""
 
     text: bytes
     obj: ObjectSpans
@@ -185,176 +409,130 @@ class _OnObject:
     def changes(self) -> NewMembers:
         """Everything that is written, `ruler` last."""
         original = self.original()
-        return self._with_ruler(self.rewarded(original), original)
+        values = self.scored(original)
+        copied = self._copy()
+        if copied is not None:  # ART has no place for `ruler` there
+            patches = Patches(copied.text)
+            patches.put(copied.obj, copied.scored(original))
+            values = {**values, str(self.layout.payload): _quoted(patches.apply())}
+        ruler = _with_original(self.annotation, original)
+        return _merged(values, nested(self.layout.ruler, ruler))
 
-    def _with_ruler(self, values: NewMembers, original: bytes | None) -> NewMembers:
-        return _merged(
-            values, nested(self.layout.ruler, _with_original(self.annotation, original))
-        )
+    def scored(self, original: bytes | None) -> NewMembers:
+        """The new values of the reward field, and of `metrics` and `logs` if the layout has them."""
+        values = self._rewarded(original)
+        if not self.layout.extras:
+            return values
+        score = self.annotation.get("score")
+        extras = {"metrics": self._metrics(score, original), "logs": self._logs(score)}
+        stated = {key: value for key, value in extras.items() if value is not None}
+        return _merged(values, stated)
 
     def value(self, path: Path) -> bytes | None:
         """The bytes of the value at a path; None if it is absent."""
-        name = str(path[0])
-        member = self.obj.members.get(name)
-        if member is None:
-            return None
         if path is self.layout.source and "*" in path:
             star = path.index("*")
-            holder = self.value(path[:star])
-            keys = read_object(holder).members if holder and holder[:1] == b"{" else {}
-            first = next((key for key in keys if key != "ruler"), None)
-            return (
-                None
-                if first is None
-                else self.value((*path[:star], first, *path[star + 1 :]))
-            )
-        span = span_at(self.text, path[1:], member[1]) if len(path) > 1 else member[1:]
-        return None if span is None else self.text[slice(*span)]
+            inner, _ = _inner(self.value(path[:star]))
+            names = [
+                key for key in read_object(inner or b"{}").members if key != "ruler"
+            ]
+            if not names:
+                return None
+            path = (*path[:star], names[0], *path[star + 1 :])
+        member = self.obj.members.get(str(path[0]))
+        if member is None:
+            return None
+        if len(path) == 1:
+            return self.text[member[1] : member[2]]
+        return _bytes_at(self.text, path[1:], member[1])
 
     def original(self) -> bytes | None:
-        """The first reward of the dump, as its bytes; None if it had none."""
-        known, original = self._noted(self.layout.ruler)
-        return original if known else self._reward_of_dump()
-
-    def _noted(self, holder: Path) -> tuple[bool, bytes | None]:
-        """The original reward that an earlier run noted in an object; False if it noted none."""
-        inner, _ = _inner(self.value(holder))
-        member = read_object(inner).members.get(_ORIGINAL) if inner else None
-        if member is None:
-            return False, None
-        original = inner[slice(*member[1:])]
-        return True, None if original == b"null" else original
-
-    def _reward_of_dump(self, absent: bytes | None = None) -> bytes | None:
-        place = self.layout.source or self.layout.reward
+        """The first reward of the dump, as its bytes: noted by an earlier run, or now; None if it had none."""
+        layout = self.layout
+        holders = (layout.ruler, ("metrics",)) if layout.extras else (layout.ruler,)
+        for holder in holders:
+            inner, _ = _inner(self.value(holder))
+            noted = _bytes_at(inner, (ORIGINAL,)) if inner else None
+            if noted is not None:
+                return None if noted == b"null" else noted
+        if copied := self._copy():
+            return copied.original()
+        place = layout.source or layout.reward
         value = self.value(place) if place else None
-        return absent if value is None else None if value == b"null" else value
+        return layout.absent if value is None else None if value == b"null" else value
 
-    def rewarded(self, original: bytes | None) -> NewMembers:
+    def _copy(self) -> _Owner | None:
+        """The trajectory that stands once more as JSON text; None if there is none."""
+        name = self.layout.payload
+        inner, quoted = _inner(self.value((name,)) if name else None)
+        if not quoted:
+            return None
+        layout = replace(self.layout, payload=None)
+        return replace(self, text=inner, obj=read_object(inner), layout=layout)
+
+    def _rewarded(self, original: bytes | None) -> NewMembers:
         """The new value of the reward field; nothing if it stays as it is."""
         layout = self.layout
         if layout.reward is None:
             return {}
-        now = self.value(layout.reward)
-        if (
-            self.annotation.get("score") is None
-            and self.on_failure != "null"
-            and now in (None, original)
-        ):
+        now, failed = self.value(layout.reward), self.annotation.get("score") is None
+        if failed and self.on_failure != "null" and now in (None, original):
             # with `keep` an earlier run's score goes back to the original, and what is absent stays so, but
             # in an object that only the annotation makes: a reader that takes no null would miss the reward
             holder = layout.reward[:-1]
-            made = (
-                now is None
-                and layout.lost != b"null"
-                and holder
-                and layout.ruler[: len(holder)] == holder
-            )
-            if not made or self.value(holder) not in (None, b"null"):
+            made = now is None and layout.lost != b"null" and bool(holder)
+            ours = layout.ruler[: len(holder)] == holder
+            if not (made and ours and self.value(holder) in (None, b"null")):
                 return {}
-        new = _written(self.annotation, layout, self.on_failure, original)
+        new = _reward_bytes(self.annotation, layout, self.on_failure, original)
         return nested(layout.reward, new or None) if new or now is not None else {}
 
-
-class _OnArtTrajectory(_OnObject):
-    """The changes to a trajectory of ART's: also `metrics`, `logs`, and its copy as JSON text."""
-
-    __slots__ = ()
-    layout: ArtLayout
-
-    def changes(self) -> NewMembers:
-        """Everything that is written, `ruler` last."""
-        original = self.original()
-        values = self.rewarded(original)
-        copied = self._copy()
-        if copied is not None:  # ART has no place for `ruler` there
-            patches = Patches(copied.text)
-            patches.put(copied.obj, copied.rewarded(original))
-            values = {**values, str(self.layout.payload): _quote(patches.apply())}
-        return self._with_ruler(values, original)
-
-    def original(self) -> bytes | None:
-        """The first reward of the dump: noted in `ruler` or `metrics`, in the copy, or the reward itself."""
-        for holder in (self.layout.ruler, ("metrics",)):
-            known, original = self._noted(holder)
-            if known:
-                return original
-        copied = self._copy()
-        return (
-            self._reward_of_dump(self.layout.absent)
-            if copied is None
-            else copied.original()
-        )
-
-    def _copy(self) -> _OnArtTrajectory | None:
-        """The trajectory that stands once more as JSON text; None if there is none."""
-        if self.layout.payload is None:
-            return None
-        inner, quoted = _inner(self.value((self.layout.payload,)))
-        layout = replace(self.layout, payload=None)
-        return (
-            replace(self, text=inner, obj=read_object(inner), layout=layout)
-            if quoted
-            else None
-        )
-
-    def rewarded(self, original: bytes | None) -> NewMembers:
-        """The reward field, `metrics` and `logs`."""
-        # `super()` knows no class whose slots a dataclass has made anew
-        return _merged(_OnObject.rewarded(self, original), self._extras(original))
-
-    def _extras(self, original: bytes | None) -> NewMembers:
-        """New values of `metrics` and `logs`; a shape that ruler does not know there is left alone."""
-        values: dict[str, NewMembers | bytes | None] = {}
-        score, text = (
-            self.annotation.get("score"),
-            str(self.annotation.get("explanation", "")),
-        )
+    def _metrics(
+        self, score: float | None, original: bytes | None
+    ) -> NewMembers | bytes | None:
+        """The new value of `metrics`; None if it is of a shape that ruler does not know."""
         metrics = {} if score is None else {"ruler_score": dump(score)}
         if original is not None:
-            metrics[_ORIGINAL] = original
+            metrics[ORIGINAL] = original
         old = self.value(("metrics",))
         if old in (None, b"null"):
-            values["metrics"] = metrics or old
-        else:
-            inner, quoted = _inner(old)
-            changes = {"ruler_score": None, **metrics}
-            if quoted:
-                patches = Patches(inner)
-                patches.put(read_object(inner), changes)
-                values["metrics"] = _quote(patches.apply())
-            elif inner:
-                values["metrics"] = changes
-        logs = self.value(("logs",))
-        line = None if score is None else dump_escaped(_LOG + text)
-        if logs is None or logs == b"null":
-            values["logs"] = b"[" + line + b"]" if line else logs
-        elif logs[:1] == b"[":
-            values["logs"] = _logs(logs, line)
-        return {key: value for key, value in values.items() if value is not None}
+            return metrics or old
+        inner, quoted = _inner(old)
+        changes = {"ruler_score": None, **metrics}
+        if not quoted:
+            return changes if inner else None
+        patches = Patches(inner)
+        patches.put(read_object(inner), changes)
+        return _quoted(patches.apply())
 
-
-def _logs(old: bytes, line: bytes | None) -> bytes:
-    """`logs` with this explanation in place of an earlier one, or behind the last item."""
-    spans = read_array(old, 0)
-    ours = [old.startswith(b'"' + _LOG.encode(), start) for start, _ in spans]
-    patches = Patches(old)
-    if line and any(ours):
-        first = ours.index(True)
-        patches.replace(*spans[first], line)
-        ours[first] = False
-    elif line:
-        behind = spans[-1][1] if spans else 1
-        patches.replace(behind, behind, (b", " if spans else b"") + line)
-    patches.drop(spans, ours)
-    return patches.apply()
+    def _logs(self, score: float | None) -> bytes | None:
+        """`logs` with this explanation in place of an earlier one, or behind the last item."""
+        old = self.value(("logs",))
+        text = _LOG + str(self.annotation.get("explanation", ""))
+        line = None if score is None else dump_escaped(text)
+        if old in (None, b"null"):
+            return _list_of([line]) if line else old
+        if old[:1] != b"[":
+            return None
+        spans, patches = read_array(old, 0), Patches(old)
+        ours = [old.startswith(b'"' + _LOG.encode(), start) for start, _ in spans]
+        if line and any(ours):
+            first = ours.index(True)
+            patches.replace(*spans[first], line)
+            ours[first] = False
+        elif line:
+            behind = spans[-1][1] if spans else 1
+            patches.replace(behind, behind, (b", " if spans else b"") + line)
+        patches.drop(spans, ours)
+        return patches.apply()
 
 
 def _inner(value: bytes | None) -> tuple[bytes, bool]:
     """The bytes of an object, and True if it stands as JSON text; empty if there is none."""
-    if value and value[:1] == b"{":
+    first = value[:1] if value else b""
+    if value and first == b"{":
         return value, False
-    if value and value[:1] == b'"':
+    if value and first == b'"':
         try:
             inner = parse_text(value.decode("utf-8", "surrogatepass"))
             if isinstance(parse_text(inner), dict):
@@ -364,6 +542,6 @@ def _inner(value: bytes | None) -> tuple[bytes, bool]:
     return b"", False
 
 
-def _quote(text: bytes) -> bytes:
+def _quoted(text: bytes) -> bytes:
     """JSON text as a JSON string."""
     return dump(text.decode("utf-8", "surrogatepass"))

@@ -1,115 +1,82 @@
-"""Chat messages of a trajectory: `messages`, ART's Choices, and ART's recorded exchanges."""
+"""Chat messages: lists of them, who wrote a message, and what of it a judge can be shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import contains
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse_text
-from ruler_cli.formats.fields import items, lookup, objects
+from ruler_cli.formats.fields import (
+    JsonObject,
+    first,
+    json_value,
+    lookup,
+    objects,
+    words,
+)
 from ruler_cli.formats.interface import printable
 from ruler_cli.types import Rollout
 
 Messages = list[Any]
+Turn = dict[str, Any]
+"""A message that is made."""
 
-AGENT_ROLES = (
-    "assistant", "model", "agent", "ai", "gpt", "chatgpt", "bot", "chatbot", "Assistant", "ASSISTANT",
-    "Model", "MODEL", "Agent", "AGENT", "AI", "GPT", "Bot", "BOT", "submission",
-)  # fmt: skip
+AGENT_ROLES = words(
+    "assistant model agent ai gpt chatgpt bot chatbot Assistant ASSISTANT Model MODEL Agent AGENT AI GPT Bot BOT "
+    "submission"
+)
 """Roles of the agent's own messages, and of the message with the work that it submitted.
 
 A tuple, because a dump may hold a role that cannot be hashed."""
-USER_ROLES = ("user", "human", "system", "developer", "User", "Human", "USER", "HUMAN")
+USER_ROLES = words("user human system developer User Human USER HUMAN")
 TRANSCRIPT = "transcript"
 """Role of a message that holds a whole conversation as one text: the task and the agent's turns."""
-TEXT_KEYS = ("content", "text", "value", "parts", "message", "body", "output", "result")
+TEXT_KEYS = words("content text value parts message body output result")
 """Fields that hold the text of a message, best first."""
-CALL_KEYS = (
-    "tool_calls",
-    "toolCalls",
-    "tool_uses",
-    "function_calls",
-    "toolInvocations",
-    "tool_invocations",
+CALL_KEYS = words(
+    "tool_calls toolCalls tool_uses function_calls toolInvocations tool_invocations"
 )
 """Fields that hold a message's tool calls."""
-RESULT_KINDS = ("tool_result", "tool-result", "toolResult")
+RESULT_KINDS = words("tool_result tool-result toolResult")
 """Kinds of message parts that hold the result of a tool call."""
-TOOLS = ("functions", "tool_definitions", "info.oai_tools")
+TOOLS = words("functions tool_definitions info.oai_tools")
 """Fields that hold tools beside `tools`: OpenAI's old name, Azure's evaluation, verifiers."""
-THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
-_LABELS = frozenset((
-    "role", "name", "type", "kind", "id", "uuid", "parent", "parent_id", "index", "tool_call_id", "call_id",
-    "function", "model", "model_name", "provider", "usage", "cost", "timestamp", "time", "date", "created",
-    "created_at", "updated_at", "started_at", "ended_at", "finish_reason", "stop_reason", "stop_sequence",
-    "end_turn", "logprobs", "token_ids", "tokens", "mask", "loss", "weight", "status", "state", "object",
-    "metadata", "meta", "extra", "source", "annotations", "signature", "cache_control", "phase", "channel",
-    "recipient", "sender", "agent", "agent_type", "is_demo", "message_type", "format", "mime_type",
-    "encrypted_content", "response_metadata", "additional_kwargs", "usage_metadata", "model_extra",
-    "provider_specific_fields",
-))  # fmt: skip
+THOUGHT_KEYS = words("reasoning_content reasoning thinking")
+_CONTENTS = ("content", "refusal", "function_call", *CALL_KEYS, *THOUGHT_KEYS)
+_LABELS = frozenset(
+    words(
+        "role name type kind id uuid parent parent_id index tool_call_id call_id function model model_name "
+        "provider usage cost timestamp time date created created_at updated_at started_at ended_at "
+        "finish_reason stop_reason stop_sequence end_turn logprobs token_ids tokens mask loss weight status "
+        "state object metadata meta extra source annotations signature cache_control phase channel recipient "
+        "sender agent agent_type is_demo message_type format mime_type encrypted_content response_metadata "
+        "additional_kwargs usage_metadata model_extra provider_specific_fields"
+    )
+)
 """Fields of a message that are metadata, not content."""
 _TEXT_KINDS = (
     None,
-    "text",
-    "input_text",
-    "output_text",
-    "thinking",
-    "reasoning",
-    "message",
+    *words("text input_text output_text thinking reasoning message"),
 )
 """Kinds of parts and items that are empty if their text is empty."""
-_OUTPUTS = (
-    "function_call_output", "computer_call_output", "local_shell_call_output", "custom_tool_call_output",
-)  # fmt: skip
+_OUTPUTS = words(
+    "function_call_output computer_call_output local_shell_call_output custom_tool_call_output"
+)
 
 
-def messages_of(trajectory: Mapping[str, Any]) -> Messages:
-    """Return the main conversation of a trajectory; UnreadableError if there is none."""
-    for key in ("messages", "messages_and_choices"):
-        if trajectory.get(key) is not None:
-            return check_messages(trajectory[key], key)
-    if conversations := _conversations(trajectory.get("exchanges")):
-        return check_messages(conversations[-1], "exchanges")
-    raise UnreadableError("has no messages")
+def new_turn(role: Any, content: Any, **more: Any) -> Turn:
+    """Make a message."""
+    return {"role": role, "content": content, **more}
 
 
-def histories(trajectory: Mapping[str, Any]) -> tuple[Messages, ...]:
-    """Return further conversations of the same rollout: additional histories, or exchanges that forked."""
-    if "additional_histories" not in trajectory and "exchanges" not in trajectory:
-        return ()
-    out: list[Messages] = []
-    for i, history in enumerate(items(trajectory.get("additional_histories"))):
-        if isinstance(history, dict):
-            out.append(messages_of(history))
-        elif isinstance(history, list):
-            out.append(check_messages(history, f"additional_histories[{i}]"))
-    conversations = _conversations(trajectory.get("exchanges"))
-    out += [check_messages(c, "exchanges") for c in conversations[:-1]]
-    return tuple(out)
-
-
-def tools_of(trajectory: Mapping[str, Any]) -> Any:
-    """Return the trajectory's tools, also if they are JSON text or stand in the first exchange."""
-    tools = trajectory.get("tools")
-    if isinstance(tools, str):
-        with suppress(UnreadableError):
-            return parse_text(tools)
+def tools_of(trajectory: JsonObject) -> Any:
+    """Return the trajectory's tools, also if they are JSON text."""
+    tools = json_value(trajectory.get("tools"), text=True)
     if tools is None:
         values = (lookup(trajectory, path) for path in TOOLS)
-        tools = next((value for value in values if isinstance(value, list)), None)
-    if tools is None and "exchanges" in trajectory:
-        tools = next(
-            (
-                request.get("tools")
-                for request, _ in _exchanges(trajectory["exchanges"])
-            ),
-            None,
-        )
+        tools = first(value for value in values if isinstance(value, list))
     return tools
 
 
@@ -138,11 +105,23 @@ def check_messages(value: Any, where: str) -> Messages:
     return out
 
 
-def messages_in(record: Mapping[str, Any], name: str, cause: str) -> Messages:
+def messages_in(record: JsonObject, name: str, cause: str = "") -> Messages:
     """Return the messages in a field; UnreadableError with the cause if there are none."""
     if not record.get(name):
-        raise UnreadableError(f"has no messages in `{name}` ({cause})")
+        raise UnreadableError(f"has no messages in `{name}`{cause}")
     return check_messages(record[name], name)
+
+
+def last_states(
+    conversations: Iterable[Messages], plain: Callable[[Any], Any] = list
+) -> list[Messages]:
+    """Return conversations without those that a later one continues, as they are `plain`."""
+    out: list[Messages] = []
+    for conversation in conversations:
+        whole = plain(conversation)
+        out = [one for one in out if plain(one) != whole[: len(one)]]
+        out.append(conversation)
+    return out
 
 
 def first_agent_turn(messages: Messages) -> int:
@@ -175,7 +154,7 @@ def task_messages(rollout: Rollout) -> Messages:
     return task if all(message.get("role") in USER_ROLES for message in task) else []
 
 
-def is_agent(message: Mapping[str, Any]) -> bool:
+def is_agent(message: JsonObject) -> bool:
     """Tell if the agent wrote a message: by its role, or as a Responses item that is no tool result."""
     role = message.get("role")
     if role is None:
@@ -183,35 +162,31 @@ def is_agent(message: Mapping[str, Any]) -> bool:
     return role in AGENT_ROLES or role == TRANSCRIPT
 
 
-def has_content(message: Mapping[str, Any]) -> bool:
+def has_content(message: JsonObject) -> bool:
     """Tell if a message holds anything to show a judge: text, a call, a thought, a refusal."""
     content = message.get("content")
     if isinstance(content, str) and content and not content.isspace():
         return True
-    if any(part.get("type") not in _TEXT_KINDS for part in objects(content)):
-        return True  # a call without arguments, a picture
-    if "role" not in message and message.get("type") not in _TEXT_KINDS:
-        return True  # a Responses item that is no text
-    if has_text(content) or any(
-        message.get(key) for key in (*CALL_KEYS, "function_call", "refusal")
-    ):
+    # a call without arguments, a picture; a Responses item that is no text
+    parts = objects(content) if "role" in message else [message, *objects(content)]
+    if any(part.get("type") not in _TEXT_KINDS for part in parts):
         return True
-    return any(has_text(message.get(key)) for key in THOUGHT_KEYS) or bool(
-        other_text(message)
-    )
+    if any(message.get(key) for key in (*CALL_KEYS, "function_call", "refusal")):
+        return True
+    stated = [content, *map(message.get, THOUGHT_KEYS), other_text(message)]
+    return any(map(has_text, stated))
 
 
-def other_fields(message: Mapping[str, Any]) -> dict[str, Any]:
+def other_fields(message: JsonObject) -> dict[str, Any]:
     """Return the fields of a message that are neither its content nor metadata."""
-    known = ("content", "refusal", "function_call", *CALL_KEYS, *THOUGHT_KEYS)
     return {
         key: value
         for key, value in message.items()
-        if key not in known and key not in _LABELS
+        if key not in _CONTENTS and key not in _LABELS
     }
 
 
-def other_text(message: Mapping[str, Any]) -> dict[str, Any]:
+def other_text(message: JsonObject) -> dict[str, Any]:
     """Return the fields of a message that hold text and are neither its content nor metadata."""
     return {
         key: value
@@ -255,70 +230,26 @@ def nothing_to_judge(
         return None
     if any(map(is_agent, own)):
         return "has only empty turns of the agent: there is nothing to judge"
-    roles = list(
-        dict.fromkeys(printable(str(message.get("role")), 40) for message in messages)
+    roles = dict.fromkeys(
+        printable(str(message.get("role")), 40) for message in messages
     )
-    return f"has no turn of the agent to judge (its roles: {', '.join(roles[:8])})"
+    return f"has no turn of the agent to judge (its roles: {', '.join([*roles][:8])})"
 
 
-def _conversations(exchanges: Any) -> list[Messages]:
-    """Return the recorded conversations without those that a later one continues."""
-    out: list[Messages] = []
-    for request, response in _exchanges(exchanges):
-        conversation = _request_messages(request) + _response_messages(response)
-        compact = _without_nulls(conversation)
-        out = [
-            earlier
-            for earlier in out
-            if _without_nulls(earlier) != compact[: len(earlier)]
-        ]
-        out.append(conversation)
-    return out
+def text_of(message: JsonObject) -> str:
+    """Return the text of a message, white space stripped."""
+    return "\n".join(texts(message.get("content"))).strip()
 
 
-def _without_nulls(value: Any) -> Any:
-    """Return a value without nulls and empty lists: a client omits them when it sends a message again."""
-    if isinstance(value, dict):
-        return {
-            key: _without_nulls(v)
-            for key, v in value.items()
-            if v is not None and v != []
-        }
-    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
+def texts(content: Any, depth: int = 0) -> list[str]:
+    """Return the texts of a message's content, also of parts inside parts."""
+    if isinstance(content, str):
+        return [content]
+    if isinstance(content, list) and depth < _DEEP:
+        return [text for part in content for text in texts(part, depth + 1)]
+    text = lookup(content, "text")
+    return [text] if isinstance(text, str) else []
 
 
-def _exchanges(value: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    kinds = ("chat_completions", "responses", "messages", "completions")
-    for exchange in [e for kind in kinds for e in objects(lookup(value, kind))]:
-        request, response = exchange.get("request"), exchange.get("response")
-        if isinstance(request, dict) and isinstance(response, dict):
-            yield request, response
-
-
-def _request_messages(request: Mapping[str, Any]) -> Messages:
-    out: Messages = []
-    for key in ("system", "instructions"):
-        if request.get(key):
-            out.append({"role": "system", "content": request[key]})
-    for key in ("messages", "input", "prompt"):
-        value = request.get(key)
-        if isinstance(value, str):
-            out.append({"role": "user", "content": value})
-        elif isinstance(value, list):
-            out += value
-    return out
-
-
-def _response_messages(response: Mapping[str, Any]) -> Messages:
-    for choice in objects(items(response.get("choices"))[:1]):
-        message = choice.get("message")
-        return (
-            [message]
-            if message is not None
-            else [{"role": "assistant", "content": choice.get("text")}]
-        )
-    if isinstance(response.get("output"), list):
-        return list(response["output"])
-    return [
-        {"role": response.get("role", "assistant"), "content": response.get("content")}
-    ]
+_DEEP = 6
+"""Levels of parts inside parts that are read."""

@@ -12,41 +12,45 @@ Codex: its rollout files, of any age. It writes each message twice, as a `respon
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ruler_cli.files.event_kinds import is_claude, is_codex
-from ruler_cli.formats import sessions
 from ruler_cli.formats.dialects import call_turn, result_turn
-from ruler_cli.formats.fields import first_at, lookup, objects
-from ruler_cli.formats.interface import refused_shapes
+from ruler_cli.formats.fields import JsonObject, first_at, lookup, objects, words
+from ruler_cli.formats.sessions import (
+    Agent,
+    Record,
+    Session,
+    content_parts,
+    events_of,
+    made_of,
+    part_text,
+    plain_content,
+)
 
 Event = dict[str, Any]
-_NOTIFICATIONS = (
-    "<task-notification>", "<bash-stdout>", "<bash-stderr>", "<turn_aborted>", "<subagent_notification>",
-)  # fmt: skip
+_NOTIFICATIONS = words(
+    "<task-notification> <bash-stdout> <bash-stderr> <turn_aborted> <subagent_notification>"
+)
 """Beginnings of texts of either harness that stand as the user's and that the agent reads."""
 _CAVEAT = ("<local-command-caveat>", "Caveat: The messages below")
 _LOCAL = ("<local-command-stdout>", "<local-command-stderr>")
 _NOT_TYPED = (*_NOTIFICATIONS, *_LOCAL, *_CAVEAT, "[Request interrupted")
 """Beginnings of texts that stand as the user's, and that no user typed."""
-_REMINDERS = ("system-reminder", "ide_opened_file", "ide_diagnostics")
-"""Tags of texts that Claude Code adds to a prompt."""
+_REMINDERS = re.compile(
+    r"<(system-reminder|ide_opened_file|ide_diagnostics)>.*?</\1>", re.DOTALL
+)
+"""Texts that Claude Code adds to a prompt."""
 
 
-def _read_claude(record: sessions.Record, session: sessions.Session) -> None:
-    events = sessions.events_of(record)
+def _read_claude(record: Record, session: Session) -> None:
+    events = events_of(record)
     known = objects(events)
-    answers = [
-        event for event in known if event.get("type") == "assistant" and _is_main(event)
-    ]
-    tree = bool(answers) and all(
-        event.get("parentUuid") is not None for event in answers
-    )
-    reader = _ClaudeReader(
-        session, any(_queued(event) is not None for event in known), tree
-    )
+    mine = [e for e in known if e.get("type") == "assistant" and _is_main(e)]
+    tree = bool(mine) and all(e.get("parentUuid") is not None for e in mine)
+    attached = any(_queued(event) is not None for event in known)
+    reader = _ClaudeReader(session, attached, tree)
     for event in events:
         if not isinstance(event, dict):
             session.add("unreadable", event)
@@ -77,7 +81,7 @@ class _ClaudeReader:
     are the indices of the user's prompts, `waiting` are texts that were typed and not yet read.
     """
 
-    session: sessions.Session
+    session: Session
     attached: bool
     tree: bool
     cleared: bool = False
@@ -89,53 +93,48 @@ class _ClaudeReader:
 
     def read(self, event: Event) -> None:
         """Read one event of the main conversation."""
-        identity, kind, message = (
-            event.get("uuid"),
-            event.get("type"),
-            event.get("message"),
-        )
+        identity, kind, message = map(event.get, ("uuid", "type", "message"))
         if isinstance(identity, str) and identity in self.turns_after:
             return  # written twice
         if kind == "assistant" and isinstance(message, dict):
-            self._answer(message, message.get("content"))
+            self._answer(message)
         elif kind == "user" and isinstance(message, dict):
             self._ask(event, message.get("content"))
         elif kind == "queue-operation":
             self._queue(event.get("operation"), event.get("content"))
-        elif (queued := _queued(event)) is not None:
-            content = sessions.plain_content(queued)
-            if isinstance(content, str) and content.startswith(_NOTIFICATIONS):
-                self.session.note(content)
-            else:
-                self.session.add("user", content)
+        elif (queued := plain_content(_queued(event))) is not None:
+            text = str(queued)
+            note = text.startswith(_NOTIFICATIONS)
+            self.session.note(text) if note else self.session.add("user", queued)
         if event.get("subtype") == "compact_boundary" or event.get("isCompactSummary"):
             self.root = len(self.session.turns)
         if isinstance(identity, str):
             self.turns_after[identity] = len(self.session.turns)
 
-    def _answer(self, message: Mapping[str, Any], content: Any) -> None:
+    def _answer(self, message: JsonObject) -> None:
+        content, identity = message.get("content"), message.get("id")
         if message.get("model") == "<synthetic>":
-            self.session.note(sessions.plain_content(content))
+            self.session.note(content)
             return
         last = self.session.turns[-1] if self.session.turns else {}
-        same = message.get("id") is not None and message["id"] == self.message_id
+        same = identity is not None and identity == self.message_id
         if same and last.get("role") == "assistant":
             last["content"] = [*_blocks(last["content"]), *_blocks(content)]
         else:
             self.session.add("assistant", content)
-        self.message_id = message.get("id")
+        self.message_id = identity
 
     def _ask(self, event: Event, given: Any) -> None:
         self.message_id = None
-        parts = map(_without_reminders, sessions.content_parts(given))
-        content = sessions.plain_content([part for part in parts if part is not None])
+        parts = map(_without_reminders, content_parts(given))
+        content = plain_content([part for part in parts if part is not None])
         text = content if isinstance(content, str) else ""
         session, turns = self.session, self.session.turns
         last = turns[-1].get("content") if turns else None
-        after_command = isinstance(last, str) and last.startswith(
-            "<command-"
-        )  # that the user typed: /review
+        # a command that the user typed: /review
+        after_command = isinstance(last, str) and last.startswith("<command-")
         meta, typed = event.get("isMeta"), not text.startswith(_NOT_TYPED)
+        results = any(part.get("type") == "tool_result" for part in objects(content))
         if event.get("isCompactSummary") and session.begun:
             session.note(content)
         elif text.startswith("<command-name>/clear</command-name>"):
@@ -143,19 +142,14 @@ class _ClaudeReader:
         elif meta and after_command:
             session.add("user", content)  # the text that the user's command stands for
         elif text.startswith(_LOCAL) and after_command:
-            del turns[
-                -1
-            ]  # a command to the harness, e.g. /model, which no agent answers
+            # a command to the harness, e.g. /model, which no agent answers
+            del turns[-1]
             self.prompts = [at for at in self.prompts if at < len(turns)]
         elif typed if meta else text.startswith(_NOTIFICATIONS):
             session.note(content)
         elif meta or text.startswith((*_LOCAL, *_CAVEAT)):
             return
-        elif (
-            content
-            and typed
-            and not any(part.get("type") == "tool_result" for part in objects(content))
-        ):
+        elif content and typed and not results:
             self._prompt(event, content)
         else:
             session.add("user", content)
@@ -165,10 +159,10 @@ class _ClaudeReader:
         if self.cleared:  # another conversation begins
             self.session.take_back(0)
             self.prompts, self.root, self.cleared = [], 0, False
-        if event.get("parentUuid") is None:
+        parent = event.get("parentUuid")
+        if parent is None:
             self.session.identify(event.get("sessionId") or event.get("session_id"))
         if self.tree and "parentUuid" in event:
-            parent = event["parentUuid"]
             start = self.root if parent is None else self.turns_after.get(str(parent))
             if start is not None and self.prompts and self.prompts[-1] >= start:
                 self.session.take_back(start)
@@ -178,12 +172,8 @@ class _ClaudeReader:
 
     def _queue(self, operation: Any, content: Any) -> None:
         """Note a text that was typed while the agent worked; show it when it reaches the agent."""
-        if (
-            operation == "enqueue"
-            and isinstance(content, str)
-            and not content.startswith(_NOT_TYPED)
-        ):
-            self.waiting.append(content)
+        if operation == "enqueue" and isinstance(content, str):
+            self.waiting += [] if content.startswith(_NOT_TYPED) else [content]
         elif operation in ("remove", "dequeue", "popAll") and self.waiting:
             text = self.waiting.pop()
             if operation == "remove" and not self.attached:
@@ -192,24 +182,14 @@ class _ClaudeReader:
 
 def _blocks(content: Any) -> list[Any]:
     text = [{"type": "text", "text": content}]
-    return text if isinstance(content, str) else sessions.content_parts(content)
+    return text if isinstance(content, str) else content_parts(content)
 
 
 def _without_reminders(part: Any) -> Any:
     """A part of a user's turn without texts between closed tags of the harness; None if nothing is left."""
-    text = sessions.part_text(part)
-    if text is None:
-        return part
-    rest = text
-    for tag in _REMINDERS:
-        pieces, at = [], 0
-        while (start := rest.find(f"<{tag}>", at)) >= 0 and (
-            end := rest.find(f"</{tag}>", start)
-        ) >= 0:
-            pieces.append(rest[at:start])
-            at = end + len(f"</{tag}>")
-        rest = "".join([*pieces, rest[at:]])
-    return part if rest == text else rest.strip() or None
+    text = part_text(part)
+    rest = text if text is None else _REMINDERS.sub("", text)
+    return part if text is None or rest == text else str(rest).strip() or None
 
 
 _DROPPED = re.compile(
@@ -222,30 +202,21 @@ _DROPPED = re.compile(
 _AGENTS_MD = re.compile(r"\s*# AGENTS\.md instructions( for [^\n]*)?\n")
 _USER_INSTRUCTIONS = "<user_instructions>"
 _REQUEST = "## My request for Codex:"
-_SILENT = (
-    "ghost_snapshot",
-    "compaction",
-    "compaction_summary",
-    "context_compaction",
-    "token_count",
+_SILENT = words(
+    "ghost_snapshot compaction compaction_summary context_compaction token_count"
 )
+_CALLS = words("function_call custom_tool_call local_shell_call web_search_call")
 
 
-def _read_codex(record: sessions.Record, session: sessions.Session) -> None:
+def _read_codex(record: Record, session: Session) -> None:
     """Read the items in the order of the file, and the events that no item repeats."""
-    events = sessions.events_of(record)
+    events = events_of(record)
     items = [_item(event) for event in events]
-    has = {
-        str(item.get("role") or item.get("type"))
-        for item in items
-        if isinstance(item, dict)
-    }
-    asked = any(map(_is_typed, items))
-    instructed = any(
-        _USER_INSTRUCTIONS in str(item.get("content"))
-        for item in items
-        if item and item.get("role") == "user"
-    )
+    known = [item for item in items if item is not None]
+    has = {str(item.get("role") or item.get("type")) for item in known}
+    asked = any(map(_is_typed, known))
+    users = [str(i.get("content")) for i in known if i.get("role") == "user"]
+    instructed = any(_USER_INSTRUCTIONS in text for text in users)
     prompts: list[int] = []
     for event, item in zip(events, items, strict=True):
         if not isinstance(event, dict):
@@ -256,12 +227,8 @@ def _read_codex(record: sessions.Record, session: sessions.Session) -> None:
             if _is_typed(item):
                 prompts.append(len(session.turns))
             _read_item(item, session)
-        elif (
-            "type" not in event
-            and isinstance(event.get("instructions"), str)
-            and not instructed
-        ):
-            session.add("developer", event["instructions"])
+        elif "type" not in event and isinstance(event.get("instructions"), str):
+            session.add("developer", None if instructed else event["instructions"])
         elif not isinstance(payload, dict):
             continue
         elif kind == "session_meta":
@@ -278,31 +245,24 @@ def _item(event: Any) -> Event | None:
         return None
     if "payload" not in event:
         return event if "type" in event else None
-    payload = event["payload"]
-    return (
-        payload
-        if event.get("type") == "response_item" and isinstance(payload, dict)
-        else None
-    )
+    payload, held = event["payload"], event.get("type") == "response_item"
+    return payload if held and isinstance(payload, dict) else None
 
 
-def _is_typed(item: Event | None) -> bool:
+def _is_typed(item: Event) -> bool:
     """Tell if the user typed any part of an item: the harness writes parts of the user's turns, too."""
-    if item is None or item.get("role") != "user":
+    if item.get("role") != "user":
         return False
-    added = (_USER_INSTRUCTIONS, *_NOT_TYPED)
-    return any(
-        text is None
-        or not (
-            _DROPPED.match(text)
-            or _AGENTS_MD.match(text)
-            or text.lstrip().startswith(added)
-        )
-        for text in map(sessions.part_text, sessions.content_parts(item.get("content")))
-    )
+    texts = map(part_text, content_parts(item.get("content")))
+    return not all(text is not None and _is_added(text) for text in texts)
 
 
-def _read_item(item: Event, session: sessions.Session) -> None:
+def _is_added(text: str) -> bool:
+    added = text.lstrip().startswith((_USER_INSTRUCTIONS, *_NOT_TYPED))
+    return added or bool(_DROPPED.match(text) or _AGENTS_MD.match(text))
+
+
+def _read_item(item: Event, session: Session) -> None:
     """Add an item of the model's input or output as a turn."""
     kind, identity = item.get("type"), item.get("call_id") or item.get("id")
     if kind in _SILENT:
@@ -310,21 +270,12 @@ def _read_item(item: Event, session: sessions.Session) -> None:
     if "role" in item:
         _read_message(str(item["role"]), item.get("content"), session)
     elif kind == "reasoning":
-        thought = sessions.plain_content(item.get("content") or item.get("summary"))
-        texts = (
-            [part.get("text") for part in objects(thought)]
-            if isinstance(thought, list)
-            else [thought]
-        )
-        session.add(
-            "assistant", None, reasoning="\n".join(str(text) for text in texts if text)
-        )
-    elif kind in (
-        "function_call",
-        "custom_tool_call",
-        "local_shell_call",
-        "web_search_call",
-    ):
+        thought = plain_content(item.get("content") or item.get("summary"))
+        if isinstance(thought, list):
+            texts = [part.get("text") for part in objects(thought)]
+            thought = "\n".join(str(text) for text in texts if text)
+        session.add("assistant", None, reasoning=str(thought or ""))
+    elif kind in _CALLS:
         arguments = first_at(item, "arguments", "input", "action")
         session.turns.append(call_turn(identity, item.get("name") or kind, arguments))
     elif str(kind).endswith("_output"):
@@ -333,97 +284,84 @@ def _read_item(item: Event, session: sessions.Session) -> None:
         session.turns.append(item)
 
 
-def _read_message(role: str, content: Any, session: sessions.Session) -> None:
+def _read_message(role: str, content: Any, session: Session) -> None:
     """Add a message part by part: texts of the harness are no part of the task."""
     if role == "assistant":
         session.add(role, content)
         return
     parts = []
-    for part in sessions.content_parts(content):
-        text = sessions.part_text(part)
+    for part in content_parts(content):
+        text = part_text(part)
+        bare = str(text).lstrip()
         if text is None:
             parts.append(part)
-        elif _DROPPED.match(text) or (
-            role == "developer" and text.lstrip().startswith("<")
-        ):
+        elif _DROPPED.match(text) or (role == "developer" and bare.startswith("<")):
             continue
         elif heading := _AGENTS_MD.match(text):
             session.add("developer", text[heading.end() :].strip())
-        elif text.lstrip().startswith(_USER_INSTRUCTIONS):
+        elif bare.startswith(_USER_INSTRUCTIONS):
             session.add("developer", text)
-        elif text.lstrip().startswith(_NOTIFICATIONS):
+        elif bare.startswith(_NOTIFICATIONS):
             session.note(text)
         else:
-            parts.append(
-                text.rpartition(_REQUEST)[2].strip() if _REQUEST in text else text
-            )
-    session.add(role, sessions.plain_content(parts))
+            asked = text.rpartition(_REQUEST)[2].strip()
+            parts.append(asked if _REQUEST in text else text)
+    session.add(role, parts)
 
 
 def _read_event(
-    payload: Event,
-    session: sessions.Session,
-    has: set[str],
-    prompts: list[int],
-    *,
-    asked: bool,
+    payload: Event, session: Session, has: set[str], prompts: list[int], *, asked: bool
 ) -> None:
     """Add an event that stands beside the items, if no item (`has`: roles and types) says the same."""
-    kind = payload.get("type")
-    if kind == "user_message" and not asked:
-        prompts.append(len(session.turns))
-        session.add("user", payload.get("message"))
-    elif kind == "agent_message" and "assistant" not in has:
-        session.add("assistant", payload.get("message"))
-    elif kind == "agent_reasoning" and "reasoning" not in has:
-        session.add("assistant", None, reasoning=payload.get("text"))
-    elif kind == "thread_rolled_back":
-        count = payload.get("num_turns")
-        if isinstance(count, int) and 0 < count <= len(prompts):
-            session.take_back(prompts[-count])
-            del prompts[-count:]
-    elif kind in ("error", "stream_error"):
-        session.note(payload.get("message"))
+    message, count = payload.get("message"), payload.get("num_turns")
+    match payload.get("type"):
+        case "user_message" if not asked:
+            prompts.append(len(session.turns))
+            session.add("user", message)
+        case "agent_message" if "assistant" not in has:
+            session.add("assistant", message)
+        case "agent_reasoning" if "reasoning" not in has:
+            session.add("assistant", None, reasoning=payload.get("text"))
+        case "thread_rolled_back" if isinstance(count, int):
+            if 0 < count <= len(prompts):
+                session.take_back(prompts[-count])
+                del prompts[-count:]
+        case "error" | "stream_error":
+            session.note(message)
 
 
-def _is_codex_sub_agent(record: sessions.Record) -> bool:
+def _is_codex_sub_agent(record: Record) -> bool:
     """Tell if the first `session_meta` names a sub-agent."""
-    heads = (
-        event
-        for event in objects(sessions.events_of(record))
-        if event.get("type") == "session_meta"
-    )
-    head = lookup(next(heads, None), "payload")
+    events = objects(events_of(record))
+    heads = [event for event in events if event.get("type") == "session_meta"]
+    head = lookup(heads[:1], "0.payload")
     source = lookup(head, "source")
-    return (isinstance(source, dict) and "subagent" in source) or lookup(
-        head, "thread_source"
-    ) == "subagent"
+    named = isinstance(source, dict) and "subagent" in source
+    return named or lookup(head, "thread_source") == "subagent"
+
+
+def _is_claude_line(event: Record) -> bool:
+    return event.get("type") in ("user", "assistant", "system") and "role" not in event
 
 
 _codex_events, _claude_events = (
-    sessions.made_of(is_codex, "events"),
-    sessions.made_of(is_claude, "events"),
+    made_of(is_codex, "events"),
+    made_of(is_claude, "events"),
 )
-_claude_lines = sessions.made_of(
-    lambda event: (
-        event.get("type") in ("user", "assistant", "system") and "role" not in event
-    ),
-    "loglines",
-)
-FORMATS, _SUB_AGENTS = zip(
-    sessions.session_format(
-        "claude-code", "Claude Code", "`events` with `sessionId` in each",
-        lambda record: _claude_events(record) or _claude_lines(record), _read_claude,
-        lambda record: not any(map(_is_main, objects(sessions.events_of(record)))),
-    ),
-    sessions.session_format(
-        "codex", "Codex", "`events` with `payload` in each",
-        lambda record: _codex_events(record) and not _claude_events(record), _read_codex, _is_codex_sub_agent,
-    ),
-    strict=True,
-)  # fmt: skip
-REFUSALS = (*_SUB_AGENTS, *refused_shapes(
-    (lambda record: record.get("type") in ("thread.started", "turn.started") and "payload" not in record,
-     "is what `codex exec --json` prints, which does not hold the task; give the session's file, "
-     "~/.codex/sessions/…/rollout-*.jsonl"),
-))  # fmt: skip
+_claude_lines = made_of(_is_claude_line, "loglines")
+
+
+def _is_claude(record: Record) -> bool:
+    return _claude_events(record) or _claude_lines(record)
+
+
+def _is_codex(record: Record) -> bool:
+    return _codex_events(record) and not _claude_events(record)
+
+
+def _is_claude_sub_agent(record: Record) -> bool:
+    return not any(map(_is_main, objects(events_of(record))))
+
+
+CLAUDE = Agent("Claude Code", _is_claude, _read_claude, _is_claude_sub_agent)
+CODEX = Agent("Codex", _is_codex, _read_codex, _is_codex_sub_agent)

@@ -1,27 +1,22 @@
-"""The format of a dump that no module knows, from the path of its messages.
-
-The path of a reward → the same format with its reward there, if a score there overwrites nothing else.
-"""
+"""The user's own paths: the format of a dump with its messages at a path, and a format with its reward at one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.splice import Patches, nested, read_object, span_at
 from ruler_cli.formats import turns
-from ruler_cli.formats.fields import items, lookup
+from ruler_cli.formats.annotate import ORIGINAL, annotate
+from ruler_cli.formats.fields import JsonObject, Rollouts, first, items, lookup, path_of
 from ruler_cli.formats.interface import (
     ID_KEYS,
-    ArtLayout,
     Format,
-    ListLayout,
     RecordLayout,
+    parallel_lists,
 )
-from ruler_cli.formats.parallel import column, parallel_lists, path_of
 from ruler_cli.formats.reader import Reader
 from ruler_cli.types import Line, Path, Record, Rollout
 
@@ -38,69 +33,56 @@ def custom_format(
     `input` or `question`; with `alone` it has none, because the user names its path. If all texts of the
     first records are JSON of messages, texts are conversations; else they are answers.
     """
-    values = [
-        value
-        for value in (lookup(record, path) for record in records)
-        if value is not None
-    ]
+    found = (lookup(record, path) for record in records)
+    values = [value for value in found if value is not None]
     if not values:
         return None
-    parts = [
-        part
-        for value in values
-        for part in (value if isinstance(value, list) else [value])
-    ]
+    parts = [part for v in values for part in (v if isinstance(v, list) else [v])]
     several = bool(items(values[0])) and _is_rollout(values[0][0])
     read = partial(_read_rollout, whole=turns.all_conversations(parts), alone=alone)
 
-    def lists(record: Mapping[str, Any], size: int) -> list[Path]:
+    def lists(record: JsonObject, size: int) -> list[Path]:
         paths = (path_of(record, path), ("rewards",))
         return parallel_lists(record, size, paths, (*_PROMPTS, "tools"))
 
+    reward = ("rewards",) if several else ("reward",)
+    layout = RecordLayout(reward, listed=several, lists=lists)
     return Format(
-        f"messages at `{path}`", "custom", f"`{path}`", lambda record: lookup(record, path) is not None,
-        partial(_read_several if several else _read_single, path, read), ID_KEYS,
-        ListLayout(("rewards",), lists=lists) if several else RecordLayout(lists=lists),
-        shape="group" if several else "trajectory",
-    )  # fmt: skip
+        f"messages at `{path}`",
+        "custom",
+        "",
+        partial(_read, path, read, several),
+        ID_KEYS,
+        layout,
+        "group" if several else "trajectory",
+        lambda record: lookup(record, path) is not None,
+        f"`{path}`",
+    )
 
 
 def _is_rollout(item: Any) -> bool:
     """Tell if an item of a list is a rollout: a conversation, a text, or an API's choice, but no message."""
-    choice = (
-        isinstance(item, dict)
-        and not {"role", "type", "from"} & item.keys()
-        and turns.is_answer(item)
-    )
-    return choice or isinstance(item, list | str)
+    if not isinstance(item, dict):
+        return isinstance(item, list | str)
+    return turns.is_answer(item) and not {"role", "type", "from"} & item.keys()
 
 
-def _read_single(
-    path: str, read: Callable[..., Rollout], record: dict[str, Any]
-) -> list[Rollout]:
+def _read(
+    path: str, read: Callable[..., Rollout], several: bool, record: JsonObject
+) -> Rollouts:
     value = lookup(record, path)
-    if value is None:
-        raise UnreadableError(f"has nothing at `{path}`")
-    return [replace(read(record, value, path), reward=record.get("reward"))]
-
-
-def _read_several(
-    path: str, read: Callable[..., Rollout], record: dict[str, Any]
-) -> list[Rollout]:
-    values = lookup(record, path)
-    if not isinstance(values, list):
-        raise UnreadableError(f"has no list at `{path}`")
-    rewards = column(record, "rewards", len(values))
+    if value is None or (several and not isinstance(value, list)):
+        raise UnreadableError(f"has {'no list' if several else 'nothing'} at `{path}`")
+    if not several:
+        return [read(record, value, path)]
     return [
-        turns.read_or_error(
-            partial(read, record, item, f"{path}[{i}]"), (i,), reward=rewards[i]
-        )
-        for i, item in enumerate(values)
+        turns.read_or_error(partial(read, record, item, f"{path}[{i}]"), (i,))
+        for i, item in enumerate(value)
     ]
 
 
 def _read_rollout(
-    record: dict[str, Any], value: Any, where: str, *, whole: bool, alone: bool
+    record: JsonObject, value: Any, where: str, *, whole: bool, alone: bool
 ) -> Rollout:
     if isinstance(value, list) or (whole and isinstance(value, str)):
         messages = given = turns.chat_turns(value, where)
@@ -109,9 +91,8 @@ def _read_rollout(
             messages = turns.with_answer(beside, messages)
         ended = turns.with_answer(record, messages)
         return Rollout(ended, prompt_length=turns.prompt_size(given, ended))
-    prompt = (
-        None if alone else next((record[k] for k in _PROMPTS if record.get(k)), None)
-    )
+    stated = (record[name] for name in _PROMPTS if record.get(name))
+    prompt = None if alone else first(stated)
     answer = turns.find_answer(value, where)
     if answer is None:
         raise UnreadableError(f"`{where}` is no list of messages and no answer")
@@ -126,94 +107,64 @@ def with_reward(
     name: str,
     dotted: str,
     reader: Reader,
-    records: Sequence[tuple[Line, Mapping[str, Any]]],
+    records: Sequence[tuple[Line, JsonObject]],
 ) -> Format:
     """Return the reader's format with its reward at a path; UsageError if a score there overwrites others."""
-    form = reader.format
-    art = form.layout if isinstance(form.layout, ArtLayout) else None
-    if art and art.payload is not None:
-        problem = f"{form.name} keep the reward in two places"
-        raise UsageError(problem, "leave it out", option="reward", place=name)
+    form, layout = reader.format, reader.format.layout
     wrong = partial(UsageError, option="reward", value=dotted, place=name)
-    own = any(
-        dotted in record for _, record in records
-    )  # a key that holds the dots itself
-    parts = [dotted] if own else dotted.split(".")
-    path: Path = tuple(
-        int(p) if p.isdecimal() and len(p) < 10 and not own else p for p in parts
-    )
-    advice = "name a field of its own"
-    if "" in path and not own:
-        raise wrong("a part of the path is empty", advice)
-    if "-1" in path and not own:
-        problem = "-1 is the last item of a list, and a score needs a place that stays"
-        raise wrong(problem, "give the number of the item")
-    ours: list[Path] = [("ruler",), form.layout.ruler]
-    if art:
-        ours += [
-            ("logs",),
-            ("metrics", "ruler_score"),
-            ("metrics", "independent_reward"),
-        ]
-    if any(path[: len(other)] == other[: len(path)] for other in ours):
-        raise wrong("is where ruler itself writes", advice)
-    if any(_changes(path, reader, line) for line, _ in records[:_TRIED]):
-        raise wrong(
-            "a score there would take the place of messages, tools or the group key",
-            advice,
-        )
-    layout = replace(form.layout, reward=path, source=None, form=b"%s", lost=b"null")
-    return replace(
-        form,
-        layout=replace(layout, absent=None)
-        if isinstance(layout, ArtLayout)
-        else layout,
-    )
+    path = _reward_path(dotted, records)
+    ours: list[Path] = [("ruler",), layout.ruler]
+    if layout.payload is not None:
+        raise wrong(f"{form.name} keep the reward in two places", "leave it out")
+    if layout.extras:
+        ours += [("logs",), ("metrics", "ruler_score"), ("metrics", ORIGINAL)]
+    if not path:
+        raise wrong("is no place that stays", "give keys, and the numbers of items")
+    moved = replace(layout, reward=path, source=None, absent=None)
+    rewarded = replace(form, layout=replace(moved, form=b"%s", lost=b"null"))
+    taken = any(path[: len(other)] == other[: len(path)] for other in ours)
+    if taken or any(_changes(rewarded, reader, line) for line, _ in records[:_TRIED]):
+        problem = "a score there would replace what is read, or what ruler writes"
+        raise wrong(problem, "name a field of its own")
+    return rewarded
 
 
-def _changes(path: Path, reader: Reader, line: Line) -> bool:
-    """Tell if a score at a path changes what the judge sees of a record, or its group key."""
+def _reward_path(dotted: str, records: Sequence[tuple[Line, JsonObject]]) -> Path:
+    """Return the path of a reward; () if it is no place that stays, as the last item of a list."""
+    if any(dotted in record for _, record in records):
+        return (dotted,)  # a key that holds the dots itself
+    parts = dotted.split(".")
+    if "" in parts or "-1" in parts:
+        return ()
+    return tuple(int(p) if p.isdecimal() and len(p) < 10 else p for p in parts)
+
+
+def _changes(rewarded: Format, reader: Reader, line: Line) -> bool:
+    """Tell if a score at its new place changes what the judge sees of a record, or its group key."""
     try:
         before = reader.read(line)
     except UnreadableError:
         return False  # reported when it is read
+    rollouts = [rollout for record in before for rollout in record.rollouts]
+    scored = [(rollout, _SCORED) for rollout in rollouts]
     try:
-        after = reader.read(
-            replace(line, raw=_with_scores(path, reader.format, before))
-        )
-        return _compared(after) != _compared(before)
+        raw = annotate(line.raw, rewarded, scored, _SCORED, "null")
+        return _compared(reader.read(replace(line, raw=raw))) != _compared(before)
     except UnreadableError:
         return True
     except RecursionError:  # too deep to compare; other records tell
         return False
 
 
+_SCORED = {"status": "scored", "score": 0.5}
+"""An annotation to try."""
+
+
 def _compared(records: Sequence[Record]) -> list[Any]:
     """Return all that the judge sees of records, and their group keys."""
-    fields: list[Any] = [
-        (record.key, record.rubric, record.tools) for record in records
+    whole: list[Any] = [(one.key, one.rubric, one.tools) for one in records]
+    return whole + [
+        (r.messages, r.histories, r.tools, r.error, r.member)
+        for record in records
+        for r in record.rollouts
     ]
-    rollouts = [rollout for record in records for rollout in record.rollouts]
-    return fields + [
-        (r.messages, r.histories, r.tools, r.error, r.member) for r in rollouts
-    ]
-
-
-def _with_scores(path: Path, form: Format, records: Sequence[Record]) -> bytes:
-    """Return the bytes of a record with a number at a path of each of its rollouts."""
-    raw, rollouts = (
-        records[0].line.raw,
-        [rollout for record in records for rollout in record.rollouts],
-    )
-    patches = Patches(raw)
-    if form.layout.listed:
-        patches.put(
-            read_object(raw),
-            nested(path, b"[" + b", ".join([b"0.5"] * len(rollouts)) + b"]"),
-        )
-        return patches.apply()
-    for rollout in rollouts:
-        span = span_at(raw, rollout.path)
-        if span and raw[span[0]] == ord("{"):
-            patches.put(read_object(raw, span[0]), nested(path, b"0.5"))
-    return patches.apply()

@@ -1,18 +1,71 @@
-"""Values of a record: at dotted paths, of a kind, in JSON text."""
+"""Values of a record: at paths, of a kind, in JSON text; and lists with an item for each rollout."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, TypeVar
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
+from ruler_cli.types import Path, Rollout
+
+T = TypeVar("T")
+JsonObject = Mapping[str, Any]
+Names = tuple[str, ...]
+Rollouts = list[Rollout]
+EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
-def has_keys(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a test for records with all of these keys."""
-    required = frozenset(keys)
-    return lambda record: required <= record.keys()
+@cache
+def words(text: str) -> Names:
+    """Return the words of a text: names of fields, the best first."""
+    return tuple(text.split())
+
+
+def holds(record: JsonObject, terms: str) -> bool:
+    """Tell if a record has all of these terms, which are separated by spaces.
+
+    `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a"` a text, `a#` an
+    integer, `a^x` a text that begins with x, `a~x` one that
+    the pattern x matches, `a*` any key that begins with a, `a[].b` a list of objects with b.
+    `a|b` is one of the two, and `!a` the absence of a.
+    """
+    return all(
+        any(_holds(record, term) for term in alternatives)
+        for alternatives in _split(terms)
+    )
+
+
+@cache
+def _split(terms: str) -> list[list[str]]:
+    return [term.split("|") for term in terms.split()]
+
+
+_KINDS = {"[]": list, "{}": dict, '"': str, "#": int}
+_FIRST = 5
+"""Items of a list that are looked at."""
+
+
+def _holds(record: JsonObject, term: str) -> bool:
+    if term[0] == "!":
+        return not _holds(record, term[1:])
+    path, _, member = term.partition("[].")
+    if member:
+        first_items = items(lookup(record, path))[:_FIRST]
+        known = [item for item in objects(first_items) if member in item]
+        return bool(known) and len(known) == len(first_items)
+    for mark, kind in _KINDS.items():
+        if term.endswith(mark):
+            return type(lookup(record, term.removesuffix(mark))) is kind
+    for mark, tells in (("^", re.match), ("~", re.fullmatch)):
+        name, _, pattern = term.partition(mark)
+        if pattern:
+            return tells(pattern, str(record.get(name))) is not None
+    if term.endswith("*"):
+        return any(key.startswith(term[:-1]) for key in record)
+    return term in record or ("." in term and lookup(record, term) is not None)
 
 
 def items(value: Any) -> list[Any]:
@@ -33,11 +86,19 @@ def json_value(value: Any, *, text: bool = False) -> Any:
         return value if text else None
 
 
+def first(values: Iterable[T]) -> T | None:
+    """Return the first of these values; None if there is none."""
+    return next(iter(values), None)
+
+
 def first_at(record: Any, *paths: str) -> Any:
     """Return the first value at these dotted paths that is not null; None if there is none."""
-    return next(
-        (value for path in paths if (value := lookup(record, path)) is not None), None
-    )
+    return first(value for path in paths if (value := lookup(record, path)) is not None)
+
+
+def first_of(record: JsonObject, names: Names) -> Any:
+    """Return the first value of these members that is neither null nor empty; None if there is none."""
+    return first(value for name in names if (value := record.get(name)))
 
 
 def lookup(record: Any, path: str) -> Any:
@@ -48,33 +109,72 @@ def lookup(record: Any, path: str) -> Any:
     if isinstance(record, dict) and path in record:
         return record[path]
     for part in path.split("."):
-        if isinstance(record, dict) and part in record:
-            record = record[part]
-        elif (
-            isinstance(record, list)
-            and (index := item_index(part, len(record))) is not None
-        ):
-            record = record[index]
-        else:
-            return None
+        record = _member(record, part)
     return record
+
+
+def _member(value: Any, name: str) -> Any:
+    """Return the member of an object, or the item of a list; None if there is none."""
+    if isinstance(value, dict):
+        return value.get(name)
+    index = item_index(name, len(value)) if isinstance(value, list) else None
+    return None if index is None else value[index]
+
+
+@cache
+def dotted(path: Path) -> str:
+    """Return a path with dots between its parts; "" for an empty one."""
+    return ".".join(map(str, path))
 
 
 def item_index(part: str, size: int) -> int | None:
     """Return the index that a part of a path names in a list of this size; None if there is no such item."""
     if part == "-1" and size:
         return size - 1
-    return (
-        int(part) if part.isdecimal() and len(part) < 10 and int(part) < size else None
-    )
+    known = part.isdecimal() and len(part) < 10 and int(part) < size
+    return int(part) if known else None
 
 
-def list_field(record: Mapping[str, Any], name: str, more: str = "") -> list[Any]:
+def path_of(record: Any, dotted: str) -> Path:
+    """Return the path to the value that `lookup` returns for a dotted path; () if there is none."""
+    if isinstance(record, dict) and dotted in record:
+        return (dotted,)
+    path: list[str | int] = []
+    for part in dotted.split("."):
+        index = item_index(part, len(record)) if isinstance(record, list) else None
+        path.append(part if index is None else index)
+        record = _member(record, part)
+        if record is None:
+            return ()
+    return tuple(path)
+
+
+def value_at(record: Any, path: Path) -> Any:
+    """Return the value at a path; None if there is none."""
+    for part in path:
+        record = _member(record, str(part))
+    return record
+
+
+def list_field(record: JsonObject, name: str, more: str = "") -> list[Any]:
     """Return the list in a field of the record; else an UnreadableError whose message ends with `more`."""
     value = record.get(name)
     if not isinstance(value, list):
         raise UnreadableError(f"has no list `{name}`{more}")
     return value
+
+
+def column(record: JsonObject, name: str, size: int) -> list[Any]:
+    """Return a field that holds one item for each of `size` rollouts, all None if it is absent.
+
+    UnreadableError if it is no list of that length.
+    """
+    values = record.get(name)
+    if values is None:
+        return [None] * size
+    if not isinstance(values, list) or len(values) != size:
+        raise UnreadableError(f"has no list of {size} items at `{name}`, one a rollout")
+    return values
 
 
 def is_message_list(value: Any) -> bool:
@@ -84,8 +184,4 @@ def is_message_list(value: Any) -> bool:
 
 def is_text_list(value: Any) -> bool:
     """Tell if a value is a list of texts, at least one."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(item, str) for item in value)
-    )
+    return bool(items(value)) and all(isinstance(item, str) for item in value)

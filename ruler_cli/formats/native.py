@@ -7,23 +7,44 @@ Parquet files, exported as JSON lines, hold metrics, tools and payloads as JSON 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats import turns
-from ruler_cli.formats.chat import TOOLS, histories, messages_of, tools_of
-from ruler_cli.formats.fields import json_value, list_field
-from ruler_cli.formats.interface import ID_KEYS, ArtLayout, Format
+from ruler_cli.formats.chat import (
+    TOOLS,
+    Messages,
+    check_messages,
+    last_states,
+    new_turn,
+    tools_of,
+)
+from ruler_cli.formats.fields import (
+    JsonObject,
+    Rollouts,
+    first,
+    items,
+    json_value,
+    list_field,
+    lookup,
+    objects,
+)
 from ruler_cli.formats.prompts import SYSTEM, with_system
 from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, SUBMISSIONS
 from ruler_cli.types import Path, Rollout
 
+ART = ("messages_and_choices", "exchanges")
 BESIDE = (
-    *SYSTEM, *ANSWERS, *ANSWER_LISTS, *SUBMISSIONS, *TOOLS,
-    "messages_and_choices", "exchanges", "additional_histories",
-)  # fmt: skip
+    *SYSTEM,
+    *ANSWERS,
+    *ANSWER_LISTS,
+    *SUBMISSIONS,
+    *TOOLS,
+    *ART,
+    "additional_histories",
+)
 """Paths of fields beside `messages` and `tools` that belong to the conversation."""
 _BESIDE = frozenset(path.split(".", 1)[0] for path in BESIDE)
 
@@ -32,40 +53,117 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
     """Read one trajectory object, native or ART; if it cannot be judged, the rollout has an `error`."""
     if not isinstance(value, dict):
         return Rollout([], path, error="is no object")
+    reward = value.get("reward")
     try:
-        own, prompt_length = value.get("messages"), None
-        if own is None:
-            messages = with_system(value, messages_of(value))
-        else:
-            messages = turns.chat_turns(own, "messages")
-            if _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
-                tools = value.get("tools") and tools_of(value)
-                return Rollout(messages, path, tools=tools, reward=value.get("reward"))
-            given = with_system(value, messages)
-            messages = turns.with_answer(value, given)
-            prompt_length = turns.prompt_size(given, messages)
-        further = histories(value)
+        return _read(value, path, reward)
     except UnreadableError as error:
-        return Rollout([], path, reward=value.get("reward"), error=str(error))
+        return Rollout([], path, reward=reward, error=str(error))
+
+
+def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
+    own, prompt_length = value.get("messages"), None
+    given = [] if own is None else turns.chat_turns(own, "messages")
+    if given and _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
+        tools = value.get("tools") and tools_of(value)
+        return Rollout(given, path, tools=tools, reward=reward)
+    exchanges = _exchanges(value)
+    if given:
+        given = with_system(value, given)
+        messages = turns.with_answer(value, given)
+        prompt_length = turns.prompt_size(given, messages)
+    else:
+        messages = with_system(value, _recorded(value, exchanges))
+    further = [
+        _recorded(history, _exchanges(history))
+        if isinstance(history, dict)
+        else check_messages(history, "additional_histories")
+        for history in items(value.get("additional_histories"))
+        if isinstance(history, dict | list)
+    ]
+    further += [check_messages(c, "exchanges") for c in _conversations(exchanges)[:-1]]
+    tools = tools_of(value)
+    if tools is None and exchanges:
+        tools = exchanges[0][0].get("tools")
     messages = turns.with_submission(value, messages)
-    tools, reward = tools_of(value), value.get("reward")
-    return Rollout(messages, path, further, tools, reward, prompt_length=prompt_length)
-
-
-def read_group(record: dict[str, Any]) -> list[Rollout]:
-    """Read all trajectories of a group line; one that cannot be read does not stop the others."""
-    trajectories = list_field(
-        record, "trajectories", ", though the file is one group per line"
+    return Rollout(
+        messages, path, tuple(further), tools, reward, prompt_length=prompt_length
     )
+
+
+_Exchange = tuple[JsonObject, JsonObject]
+"""A request that ART recorded, and its response."""
+
+
+def _recorded(value: JsonObject, exchanges: list[_Exchange]) -> Messages:
+    """Return the main conversation of a trajectory; UnreadableError if there is none."""
+    for key in ("messages", "messages_and_choices"):
+        if value.get(key) is not None:
+            return check_messages(value[key], key)
+    if conversations := _conversations(exchanges):
+        return check_messages(conversations[-1], "exchanges")
+    raise UnreadableError("has no messages")
+
+
+def _conversations(exchanges: list[_Exchange]) -> list[Messages]:
+    """Return the recorded conversations without those that a later one continues."""
+    whole = (
+        [*_asked(request), *_answered(response)] for request, response in exchanges
+    )
+    return last_states(whole, _without_nulls)
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return a value without nulls and empty lists: a client omits them when it sends a message again."""
+    if isinstance(value, dict):
+        pairs = ((key, _without_nulls(inner)) for key, inner in value.items())
+        return {key: inner for key, inner in pairs if inner is not None and inner != []}
+    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
+
+
+def _exchanges(trajectory: JsonObject) -> list[_Exchange]:
+    recorded = trajectory.get("exchanges")
+    kinds = ("chat_completions", "responses", "messages", "completions")
+    both = [
+        (exchange.get("request"), exchange.get("response"))
+        for kind in kinds
+        for exchange in objects(lookup(recorded, kind))
+    ]
+    return [(a, b) for a, b in both if isinstance(a, dict) and isinstance(b, dict)]
+
+
+def _asked(request: JsonObject) -> Iterator[Any]:
+    for key in ("system", "instructions"):
+        if request.get(key):
+            yield new_turn("system", request[key])
+    for key in ("messages", "input", "prompt"):
+        value = request.get(key)
+        if isinstance(value, str):
+            yield new_turn("user", value)
+        yield from items(value)
+
+
+def _answered(response: JsonObject) -> Messages:
+    choice = first(objects(items(response.get("choices"))[:1]))
+    if choice is not None:
+        message = choice.get("message")
+        text = new_turn("assistant", choice.get("text"))
+        return [text if message is None else message]
+    if isinstance(response.get("output"), list):
+        return list(response["output"])
+    role = response.get("role", "assistant")
+    return [new_turn(role, response.get("content"))]
+
+
+def read_group(record: JsonObject) -> Rollouts:
+    """Read all trajectories of a group line; one that cannot be read does not stop the others."""
+    trajectories = list_field(record, "trajectories", " (the file is a group a line)")
     return [read_trajectory(t, ("trajectories", i)) for i, t in enumerate(trajectories)]
 
 
-def read_single(record: dict[str, Any]) -> list[Rollout]:
+def read_single(record: JsonObject) -> Rollouts:
     """Read the one trajectory of a trajectory line; UnreadableError if it cannot be judged."""
     if isinstance(record.get("trajectories"), list):
-        raise UnreadableError(
-            "is a whole group, though the file is one trajectory per line"
-        )
+        raise UnreadableError("is a whole group (the file is a trajectory a line)")
     rollout = read_trajectory(record)
     if rollout.error is not None:
         raise UnreadableError(rollout.error)
@@ -73,27 +171,11 @@ def read_single(record: dict[str, Any]) -> list[Rollout]:
     return [replace(rollout, outcome=label)] if isinstance(label, bool) else [rollout]
 
 
-def _is_group(record: Mapping[str, Any], *keys: str, empty: bool | None) -> bool | None:
-    """Tell if a trajectory of a group has one of these keys; return `empty` if none has."""
-    trajectories = record.get("trajectories")
-    if not isinstance(trajectories, list):
-        return False
-    return (
-        any(isinstance(t, dict) and any(k in t for k in keys) for t in trajectories)
-        or empty
-    )
-
-
-def _is_row(record: Mapping[str, Any]) -> bool:
-    return "group_index" in record and (
-        "trajectory_json" in record or "group_metadata" in record
-    )
-
-
-def _read_row(record: dict[str, Any]) -> list[Rollout]:
+def read_row(record: JsonObject) -> Rollouts:
+    """Read a row of ART's tables."""
     payload = record.get("trajectory_json")
     if payload is None:
-        if "trajectory_index" in record and record["trajectory_index"] is None:
+        if record.get("trajectory_index", 0) is None:
             raise UnreadableError(
                 "is the sentinel row of an empty group: there is nothing to score"
             )
@@ -104,31 +186,21 @@ def _read_row(record: dict[str, Any]) -> list[Rollout]:
     return read_single(inner)
 
 
-_ART = ("messages_and_choices", "exchanges")
-_LAYOUT, _ART_LAYOUT = ArtLayout(), ArtLayout(absent=b"0.0", refuses_null="ART")
-FORMATS = (
-    Format(
-        "ART table rows", "art", "`group_index` with `trajectory_json` or `group_metadata`", _is_row,
-        _read_row, ("group_index",), replace(_ART_LAYOUT, payload="trajectory_json"),
-    ),
-    Format(
-        "ART groups", "art", "`trajectories` with `messages_and_choices` or `exchanges` in each",
-        lambda record: _is_group(record, *_ART, empty=False if record.get("trajectories") else None),
-        read_group, ("group_id", "metadata.scenario_id"), _ART_LAYOUT, shape="group",
-    ),
-    Format(
-        "ART trajectories", "art", "`messages_and_choices` or `exchanges`",
-        lambda record: any(key in record for key in _ART) and not _is_row(record), read_single,
-        ("group_id", "group_index", "metadata.group_id", "metadata.scenario_id"), _ART_LAYOUT,
-    ),
-    Format(
-        "native groups", "native", "`trajectories` with `messages` in each",
-        lambda record: _is_group(record, "messages", empty=None), read_group, ("group_id",), _LAYOUT,
-        shape="group",
-    ),
-    Format(
-        "native trajectories", "native", "`messages`",
-        lambda record: "messages" in record and not turns.answers_path(record), read_single, ID_KEYS, _LAYOUT,
-        rank=0,
-    ),
-)  # fmt: skip
+def is_native_group(record: JsonObject) -> bool | None:
+    """Tell if trajectories have `messages`; None for a group that is empty, or has no known members."""
+    return _has_any(record, "messages") or None
+
+
+def is_art_group(record: JsonObject) -> bool | None:
+    """Tell if trajectories have ART's members; None for a group that is empty."""
+    return _has_any(record, *ART) if record["trajectories"] else None
+
+
+def _has_any(record: JsonObject, *keys: str) -> bool:
+    """Tell if a trajectory of a group has one of these keys."""
+    return any(key in one for one in objects(record["trajectories"]) for key in keys)
+
+
+def is_native(record: JsonObject) -> bool:
+    """Tell if `messages` are a rollout, and no list of answers stands beside them."""
+    return not turns.answers_path(record)

@@ -10,13 +10,23 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse, parse_text
+from ruler_cli.files.parse import parse
 from ruler_cli.formats.chat import nothing_to_judge
-from ruler_cli.formats.fields import json_value, lookup
+from ruler_cli.formats.fields import (
+    JsonObject,
+    Rollouts,
+    dotted,
+    first_at,
+    items,
+    json_value,
+    lookup,
+)
 from ruler_cli.formats.interface import GIVEN, PROMPT_HASH, SHAPE_ERRORS, Format
 from ruler_cli.formats.prompts import prompt_key, with_prompt
 from ruler_cli.formats.rewards import FieldWords
 from ruler_cli.types import Line, Path, Record, Rollout
+
+_STATES = ("scored", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,127 +53,121 @@ class Reader:
     def with_words(self, records: Iterable[Record]) -> Reader:
         """Return the same reader, with the words of these records added."""
         rewards, outcomes = self.words
-        for record in records:
-            for rollout in record.rollouts:
-                rewards, outcomes = (
-                    rewards.including(rollout.reward),
-                    outcomes.including(rollout.outcome),
-                )
-        return (
-            self
-            if (rewards, outcomes) == self.words
-            else replace(self, words=(rewards, outcomes))
-        )
+        for rollout in (rollout for record in records for rollout in record.rollouts):
+            rewards = rewards.including(rollout.reward)
+            outcomes = outcomes.including(rollout.outcome)
+        words = (rewards, outcomes)
+        return self if words == self.words else replace(self, words=words)
 
     def read(self, line: Line) -> tuple[Record, ...]:
         """Read one line: one record, or one for each group of a columnar line.
 
         UnreadableError with the reason if it cannot be scored.
         """
-        return self._records(line, exact=True)
+        return self.read_parsed(parse(line.raw), line)
 
     def read_rounded(self, line: Line) -> tuple[Record, ...]:
         """Read one line faster than `read`, with integers beyond 64 bits in messages and rewards rounded.
 
         Group keys and errors are the same.
         """
-        if self.format.shape == "columns" or (
-            self.format.shape == "trajectory" and not self._by_path
-        ):
+        shape = self.format.shape
+        if shape == "columns" or (shape == "trajectory" and not self._by_path):
             return self.read(line)  # its key may contain any value
-        records = self._records(line, exact=False)
+        records = self.read_parsed(parse(line.raw, exact=False), line)
         # as text a rounded integer has an exponent
         return records if "e+" not in str(records[0].key) else self.read(line)
 
-    def _records(self, line: Line, *, exact: bool) -> tuple[Record, ...]:
-        return self.read_parsed(parse(line.raw, exact=exact), line)
-
-    def read_parsed(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
+    def read_parsed(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
         """Read the value of a line as `read` reads its bytes."""
         try:
-            return self._parsed(value, line)
+            return self._records(value, line)
         except RecursionError:
             raise UnreadableError(
                 "is nested too deeply to be read; flatten the record"
             ) from None
-        except (
-            SHAPE_ERRORS
-        ) as error:  # in one place for all formats, whose input is untrusted
+        # in one place for all formats, whose input is untrusted
+        except SHAPE_ERRORS as error:
             raise UnreadableError(
                 f"is not of the shape of {self.format.name} ({error!r:.80})"
             ) from None
 
-    def _parsed(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
-        rollouts = tuple(self.format.rollouts(value))
-        shape, listed = self.format.shape, self.format.layout.listed
+    def _records(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
+        form = self.format
+        rollouts = form.rollouts(value)
         if self.prompt is not None:
-            own = (
-                self.value_at
-                if not listed or shape != "group"
-                else lambda value, _, path: lookup(value, path)
-            )
-            rollouts = tuple(
-                with_prompt(r, own(value, r, self.prompt), self.prompt)
-                for r in rollouts
-            )
-            if shape == "trajectory" and rollouts[0].error is not None:
+            rollouts = [self._with_prompt(value, r, self.prompt) for r in rollouts]
+            if form.shape == "trajectory" and rollouts[0].error is not None:
                 raise UnreadableError(rollouts[0].error)
-        rollouts = tuple(map(validated, rollouts))
-        if listed:
-            for path in (
-                self.reward,
-                self.key if shape == "columns" and self._by_path else None,
-            ):
-                _refuse_uneven(value, path, len(rollouts))
-        if self.reward is not None or self.outcome is not None:
-            rollouts = tuple(
-                self._with_own_paths(value, rollout) for rollout in rollouts
-            )
-        rollouts = tuple(
-            map(self._with_label_words, self._with_first_rewards(value, rollouts))
-        )
-        if shape == "columns":
-            return self._columns(value, line, rollouts)
-        rubric, tools = (
-            value.get("rubric"),
-            value.get("tools") if shape == "group" else None,
-        )
-        key = self._key_of(value, line, rollouts)
+        self._refuse_uneven(value, len(rollouts))
+        again = self._was_scored(value, rollouts)
+        read = tuple([self._finished(value, rollout, again) for rollout in rollouts])
+        if form.shape == "columns":
+            return self._columns(value, line, read)
+        rubric = value.get("rubric")
+        tools = value.get("tools") if form.shape == "group" else None
+        key = self._key_of(value, line, read)
         if self.labels is not None and line.source in self.labels:
             key = f"{self.labels[line.source]}: {key}"
-        return (
-            Record(
-                line, rollouts, key, rubric if isinstance(rubric, str) else None, tools
-            ),
-        )
+        own = rubric if isinstance(rubric, str) else None
+        return (Record(line, read, key, own, tools),)
+
+    def _finished(self, value: JsonObject, rollout: Rollout, again: bool) -> Rollout:
+        """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
+        rollout = validated(rollout)
+        reward, outcome = rollout.reward, rollout.outcome
+        if self.reward is not None:
+            reward = self.value_at(value, rollout, self.reward)
+        elif reward is None and not self.format.own_reward:
+            reward = self._written_reward(value, rollout)
+        if self.outcome is not None:
+            outcome = self.value_at(value, rollout, self.outcome)
+        annotation = self.previous_annotation(value, rollout) if again else None
+        if annotation:
+            noted = annotation.get("independent_reward")
+            # without a first reward the score stands in its place, unless the reward is read from another
+            if noted is not None or reward == annotation.get("score"):
+                reward = noted
+        reward, outcome = self.words[0].read(reward), self.words[1].read(outcome)
+        if reward is rollout.reward and outcome is rollout.outcome:
+            return rollout
+        return _with_rewards(rollout, reward, outcome)
+
+    def _with_prompt(self, value: JsonObject, rollout: Rollout, path: str) -> Rollout:
+        shared = self.format.layout.listed and self.format.shape == "group"
+        task = lookup(value, path) if shared else self.value_at(value, rollout, path)
+        return with_prompt(rollout, task, path)
+
+    def _written_reward(self, value: JsonObject, rollout: Rollout) -> Any:
+        """Return the reward of the dump from the place where the score is written."""
+        layout = self.format.layout
+        if layout.reward is None:
+            return None
+        if layout.listed:
+            return self.value_at(value, rollout, dotted(layout.reward))
+        return lookup(rollout_object(value, rollout), dotted(layout.reward))
 
     def _columns(
-        self, value: dict[str, Any], line: Line, rollouts: tuple[Rollout, ...]
+        self, value: JsonObject, line: Line, rollouts: tuple[Rollout, ...]
     ) -> tuple[Record, ...]:
         if not rollouts:
             raise UnreadableError("holds no rollouts: its columns are empty")
-        groups: dict[str, list[Rollout]] = {}
-        keys = lookup(value, self.key) if self._by_path else None
-        for i, one in enumerate(rollouts):
-            rollout, key = (
-                one,
-                keys[i] if isinstance(keys, list) and i < len(keys) else None,
-            )
-            if self._by_path and key is None:
-                raise UnreadableError(
-                    f"has no group key at `{self.key}` for rollout {i}"
-                )
-            key = one.key if key is None else key
-            if key is None:
-                try:
-                    key = prompt_key(one, value.get("step"))
-                except (
-                    UnreadableError
-                ) as error:  # without a prompt it is a group of its own
-                    key, rollout = (
-                        f"rollout {i}",
-                        one if one.error else replace(one, error=error.reason),
+        groups: dict[str, Rollouts] = {}
+        for i, read in enumerate(rollouts):
+            rollout, key = read, read.key
+            if self._by_path:
+                key = self.value_at(value, read, self.key)
+                if key is None:
+                    raise UnreadableError(
+                        f"has no group key at `{self.key}` for rollout {i}"
                     )
+            elif key is None:
+                try:
+                    key = prompt_key(read, value.get("step"))
+                except UnreadableError as error:
+                    # without a prompt it is a group of its own
+                    key = f"rollout {i}"
+                    rollout = replace(read, error=read.error or error.reason)
             groups.setdefault(key_text(key), []).append(rollout)
         return tuple(
             Record(
@@ -180,161 +184,104 @@ class Reader:
     @property
     def shown_key(self) -> str:
         """The key of a group in words, for a sentence."""
-        if self.by_prompt:
-            return (
-                "each record is a group"
-                if self.format.shape == "group"
-                else "hash of the prompt"
-            )
-        return f"key `{self.key}`"
+        if not self.by_prompt:
+            return f"key `{self.key}`"
+        if self.format.shape == "group":
+            return "each record is a group"
+        return "hash of the prompt"
 
     @property
     def _by_path(self) -> bool:
         return self.key not in (PROMPT_HASH, GIVEN, self.format.key_description)
 
     def _key_of(
-        self, value: dict[str, Any], line: Line, rollouts: tuple[Rollout, ...]
+        self, value: JsonObject, line: Line, rollouts: tuple[Rollout, ...]
     ) -> str:
         if self.key == GIVEN:
             return line.where
-        if self.format.key_of is not None and self.key == self.format.key_description:
-            computed = self.format.key_of(value)
-            if computed is None:
-                raise UnreadableError(f"has no group key ({self.key})")
-            return computed
-        key = lookup(value, self.key) if self._by_path else None
-        if key is None and self._by_path and self.format.shape == "group" and rollouts:
-            key = lookup(rollout_object(value, rollouts[0]), self.key)
+        group, key = self.format.shape == "group", None
+        if self._by_path:
+            key = lookup(value, self.key)
+            if key is None and group and rollouts:
+                key = lookup(rollout_object(value, rollouts[0]), self.key)
+        elif not self.by_prompt:
+            key = self.format.key_of(value)
         if key is not None:
             return key_text(key)
-        if self.format.shape == "group":
+        if group:
             return line.where
-        if self.key != PROMPT_HASH:
-            raise UnreadableError(f"has no group key at `{self.key}`")
-        return prompt_key(rollouts[0], value.get("step"))
+        if self.by_prompt:
+            return prompt_key(rollouts[0], first_at(value, "step", "gen_step"))
+        raise UnreadableError(f"has no group key at `{self.key}`")
 
-    def _with_own_paths(self, value: dict[str, Any], rollout: Rollout) -> Rollout:
-        reward = (
-            rollout.reward
-            if self.reward is None
-            else self.value_at(value, rollout, self.reward)
-        )
-        outcome = (
-            rollout.outcome
-            if self.outcome is None
-            else self.value_at(value, rollout, self.outcome)
-        )
-        return _with_rewards(rollout, reward, outcome)
-
-    def value_at(self, value: dict[str, Any], rollout: Rollout, path: str) -> Any:
+    def value_at(self, value: JsonObject, rollout: Rollout, path: str) -> Any:
         """Return the value at a dotted path below a rollout of a record, else below the record itself."""
         if self.format.layout.listed:
-            values, i = lookup(value, path), rollout.path[-1]
-            return (
-                values[i]
-                if isinstance(values, list) and isinstance(i, int) and i < len(values)
-                else None
-            )
+            values, i = items(lookup(value, path)), rollout.path[-1]
+            return values[i] if isinstance(i, int) and i < len(values) else None
         own = rollout_object(value, rollout)
         inner = lookup(own, path)
         return inner if inner is not None or own is value else lookup(value, path)
 
-    def _with_first_rewards(
-        self, value: dict[str, Any], rollouts: tuple[Rollout, ...]
-    ) -> Iterable[Rollout]:
-        """Give rollouts that ruler scored before the reward that they had first.
-
-        UnreadableError if ruler did not write a field `ruler`, which would be overwritten.
-        """
-        form, layout = self.format, self.format.layout
-        single = layout.reward is None or len(layout.reward) == 1
-        flat = form.shape == "trajectory" and layout.ruler == ("ruler",) and single
-        if "ruler" not in value and flat and not rollouts[0].path:
-            return rollouts
-        where = ".".join(map(str, layout.ruler))
-        _refuse_foreign(value, "ruler", listed=form.shape == "columns")
-        # items of lists have one owner, the record
-        for holder in (
-            [value]
-            if layout.listed
-            else [rollout_object(value, rollout) for rollout in rollouts]
-        ):
-            _refuse_foreign(holder, where, listed=form.shape == "columns")
-            _refuse_occupied(holder, layout.ruler)
-            _refuse_occupied(holder, layout.reward or ())
-        if (
-            "ruler" not in value
-            and form.shape != "trajectory"
-            and layout.ruler == ("ruler",)
-        ):
-            return rollouts
-        return (self._with_first_reward(value, rollout) for rollout in rollouts)
-
-    def _with_first_reward(self, value: dict[str, Any], rollout: Rollout) -> Rollout:
-        annotation = self.previous_annotation(value, rollout) or {}
-        first = annotation.get("independent_reward")
-        # without a first reward the score stands in its place, unless the reward is read from another
-        known = annotation and (
-            first is not None or rollout.reward == annotation.get("score")
-        )
-        return _with_rewards(rollout, first, rollout.outcome) if known else rollout
-
-    def _with_label_words(self, rollout: Rollout) -> Rollout:
-        """Replace words that are no results of a check by labels."""
-        reward, outcome = (
-            self.words[0].read(rollout.reward),
-            self.words[1].read(rollout.outcome),
-        )
-        same = reward is rollout.reward and outcome is rollout.outcome
-        return rollout if same else _with_rewards(rollout, reward, outcome)
-
     def previous_annotation(
-        self, value: dict[str, Any], rollout: Rollout
+        self, value: JsonObject, rollout: Rollout
     ) -> dict[str, Any] | None:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
-        if self.format.layout.listed:
-            where = "ruler" if self.format.shape == "columns" else "ruler.rollouts"
-            annotation = lookup(value, f"{where}.{rollout.path[-1]}")
+        layout = self.format.layout
+        if layout.listed:
+            columns = self.format.shape == "columns"
+            listed = "ruler" if columns else "ruler.rollouts"
+            found = self.value_at(value, rollout, listed)
         else:
-            own, layout = rollout_object(value, rollout), self.format.layout
-            places = (layout.ruler, layout.other_ruler)
-            found = (
-                lookup(own, ".".join(map(str, place))) for place in places if place
-            )
-            annotation = next((value for value in found if value is not None), None)
-        if isinstance(annotation, str):
-            annotation = parse_text(annotation)
+            places = map(dotted, filter(None, (layout.ruler, layout.other_ruler)))
+            found = first_at(rollout_object(value, rollout), *places)
+        annotation = json_value(found)
         return annotation if isinstance(annotation, dict) else None
+
+    def _refuse_uneven(self, value: Any, size: int) -> None:
+        """Raise UnreadableError if a list of rewards or keys does not hold one item for each rollout."""
+        form = self.format
+        if not form.layout.listed:
+            return
+        written = "" if form.own_reward else dotted(form.layout.reward or ())
+        keyed = form.shape == "columns" and self._by_path
+        for path in (self.reward or written, self.key if keyed else ""):
+            values = lookup(value, path) if path else None
+            if values is not None and len(items(values)) != size:
+                raise UnreadableError(
+                    f"has no list of {size} items at `{path}`, one a rollout"
+                )
+
+    def _was_scored(self, value: Any, rollouts: Rollouts) -> bool:
+        """Tell if ruler scored a record before; UnreadableError if it would overwrite another's value."""
+        layout, listed = self.format.layout, self.format.shape == "columns"
+        again = _is_ours(value, "ruler", listed) or layout.other_ruler is not None
+        # items of lists have one owner, the record
+        for rollout in rollouts[: 1 if layout.listed else None]:
+            owner = rollout_object(value, rollout)
+            again |= _is_ours(owner, dotted(layout.ruler), listed)
+            for place in (layout.ruler, layout.reward or ()):
+                if len(place) > 1:
+                    _refuse_occupied(owner, place)
+        return again
 
 
 def validated(rollout: Rollout) -> Rollout:
     """Return the rollout, with an error if the agent did nothing in it or a message is no object."""
     if rollout.error is not None:
         return rollout
-    if any(
-        {*map(type, part)} - {dict} for part in (rollout.messages, *rollout.histories)
-    ):
-        return replace(rollout, error="has a message that is no JSON object")
-    reason = nothing_to_judge(
-        rollout.messages, rollout.histories, rollout.prompt_length
-    )
+    reason: str | None = "has a message that is no JSON object"
+    if all({*map(type, p)} <= {dict} for p in (rollout.messages, *rollout.histories)):
+        reason = nothing_to_judge(
+            rollout.messages, rollout.histories, rollout.prompt_length
+        )
     return rollout if reason is None else replace(rollout, error=reason)
 
 
 def _with_rewards(r: Rollout, reward: Any, outcome: Any) -> Rollout:
     """Return a rollout with another reward and outcome; `replace` takes four times as long."""
-    return Rollout(
-        r.messages,
-        r.path,
-        r.histories,
-        r.tools,
-        reward,
-        r.error,
-        outcome,
-        r.member,
-        r.key,
-        r.prompt_length,
-    )
+    known = (r.messages, r.path, r.histories, r.tools, reward, r.error, outcome)
+    return Rollout(*known, r.member, r.key, r.prompt_length)
 
 
 def rollout_object(value: Any, rollout: Rollout) -> Any:
@@ -361,20 +308,6 @@ def key_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _refuse_uneven(value: Any, path: str | None, size: int) -> None:
-    """Raise UnreadableError if the user's path leads to no list of one item for each of `size` rollouts."""
-    if path is None or (values := lookup(value, path)) is None:
-        return
-    if not isinstance(values, list):
-        raise UnreadableError(
-            f"has no list at `{path}`, with one item for each rollout"
-        )
-    if len(values) != size:
-        raise UnreadableError(
-            f"has {len(values)} items at `{path}` for {size} rollouts"
-        )
-
-
 def _refuse_occupied(holder: Any, path: Path) -> None:
     """Raise UnreadableError if ruler's path leads through a value that is no object: it would be lost."""
     for part, inner in itertools.pairwise(path):
@@ -387,22 +320,20 @@ def _refuse_occupied(holder: Any, path: Path) -> None:
             )
 
 
-def _refuse_foreign(holder: Any, path: str, *, listed: bool) -> None:
-    """Raise UnreadableError if ruler did not write the value at a path.
+def _is_ours(holder: Any, path: str, listed: bool) -> bool:
+    """Tell if a value is an annotation: an object with a status, its JSON text, or in columns a list of those.
 
-    ruler's value is an object with a status, or its JSON text; in a record of columns also a list of those.
+    UnreadableError for another value that is not null.
     """
     value = lookup(holder, path)
+    if value is None:
+        return False
     if isinstance(value, str):
-        value = json_value(value) or False
-    several = listed and isinstance(value, list) and bool(value)
-    for annotation in value if several else [value]:
-        if annotation is None:
-            continue
-        if not (
-            isinstance(annotation, Mapping)
-            and annotation.get("status") in ("scored", "failed")
-        ):
+        value = json_value(value)
+    for annotation in (items(value) if listed else []) or [value]:
+        known = isinstance(annotation, Mapping) and annotation.get("status") in _STATES
+        if not known and (annotation is not None or value is None):
             raise UnreadableError(
                 f"has a field `{path}` that ruler did not write; rename it"
             )
+    return True

@@ -11,25 +11,35 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ruler_cli.formats.fields import items, words
+
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Inspect's words: correct, incorrect, partial, no answer."""
 PASSING = 0.5
 """The least number of a verifier that is a pass; it suits 0 and 1, −1 and 1, and shares."""
-_PASSED = frozenset((
-    "pass", "passed", "passing", "success", "successful", "succeeded", "correct", "right", "resolved",
-    "solved", "accepted", "ok", "good", "true", "t", "yes", "y", "C",
-))  # fmt: skip
-_FAILED = frozenset((
-    "fail", "failed", "failing", "failure", "unsuccessful", "incorrect", "wrong", "unresolved",
-    "unsolved", "rejected", "error", "errored", "bad", "false", "f", "no", "n", "not_passed",
-    "not_resolved", "not_solved", "I", "N",
-))  # fmt: skip
-_NEITHER = frozenset((
-    "", "none", "null", "nan", "na", "n/a", "unknown", "skip", "skipped", "pending", "cancelled", "canceled",
-    "timeout", "timed_out", "incomplete", "invalid", "not_attempted", "not_run", "partial", "P",
-))  # fmt: skip
+_PASSED = frozenset(
+    words(
+        "pass passed passing success successful succeeded correct right resolved solved accepted ok good true t "
+        "yes y C"
+    )
+)
+_FAILED = frozenset(
+    words(
+        "fail failed failing failure unsuccessful incorrect wrong unresolved unsolved rejected error errored bad "
+        "false f no n not_passed not_resolved not_solved I N"
+    )
+)
+_NEITHER = frozenset(
+    (
+        "",
+        *words(
+            "none null nan na n/a unknown skip skipped pending cancelled canceled timeout timed_out incomplete "
+            "invalid not_attempted not_run partial P"
+        ),
+    )
+)
 """Words of a verifier that mean neither pass nor fail."""
-_AMBIGUOUS = frozenset(("right", "good", "bad", "ok", "t", "f", "y", "n", "yes", "no"))
+_AMBIGUOUS = frozenset(words("right good bad ok t f y n yes no"))
 """Words that are often a label or an answer: they count only in a field with words of both sides."""
 _LONGEST = 40
 
@@ -57,19 +67,17 @@ class FieldWords:
         if word is None or word in _NEITHER:
             return self
         good, bad = word in _PASSED, word in _FAILED
-        return FieldWords(
-            self.good or good, self.bad or bad, self.others or not (good or bad)
-        )
+        others = not (good or bad)
+        return FieldWords(self.good or good, self.bad or bad, self.others or others)
 
     def read(self, value: Any) -> Any:
         """Return a value unchanged, or as a Label if its word is no result of a check in this field."""
         if value is None or type(value) is float:
             return value
         word = _normalized_word(value)
-        if word not in _PASSED and word not in _FAILED:
-            return value
         sure = word not in _AMBIGUOUS or (self.good and self.bad)
-        return value if sure and not self.others else Label(value)
+        known = word in _PASSED or word in _FAILED
+        return Label(value) if known and (self.others or not sure) else value
 
 
 def raw_value(value: Any) -> Any:
@@ -91,29 +99,21 @@ def number(value: Any) -> float | None:
         return _GRADES[text] if text in _GRADES else _numeric(text)
     if isinstance(value, list):
         return _sum(
-            number(item) if not isinstance(item, list | str) else None for item in value
+            None if isinstance(one, list | str) else number(one) for one in value
         )
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or not value:
         return None
-    if value and all(
-        isinstance(item, Mapping) and "score" in item for item in value.values()
-    ):
-        parts = (
-            (number(item["score"]), number(item.get("weight", 1.0)))
-            for item in value.values()
-        )
-        return _sum(
-            None if score is None or weight is None else score * weight
-            for score, weight in parts
-        )
-    one = (
-        value["reward"]
-        if "reward" in value
-        else next(iter(value.values()))
-        if len(value) == 1
-        else None
-    )
+    parts = list(value.values())
+    if all(isinstance(part, Mapping) and "score" in part for part in parts):
+        return _sum(_product(part["score"], part.get("weight", 1.0)) for part in parts)
+    single = parts[0] if len(parts) == 1 else None
+    one = value.get("reward", single)
     return number(one) if isinstance(one, bool | int | float) else None
+
+
+def _product(score: Any, weight: Any) -> float | None:
+    factors = number(score), number(weight)
+    return None if None in factors else math.prod(factors)  # type: ignore[arg-type]  # no None
 
 
 def passed(value: Any) -> bool | None:
@@ -122,11 +122,7 @@ def passed(value: Any) -> bool | None:
     A number, in any shape that `number` reads, passes from 0.5 on, Inspect's partial grade too. Several
     truth values are several checks, and all must hold. `{name: word}` counts as its only word.
     """
-    if (
-        isinstance(value, list)
-        and value
-        and all(isinstance(item, bool) for item in value)
-    ):
+    if items(value) and all(isinstance(item, bool) for item in value):
         return all(value)
     if (reward := number(value)) is not None:
         return reward >= PASSING
@@ -148,17 +144,13 @@ def _normalized_word(value: Any) -> str | None:
     word = value.strip()
     if word in _GRADES:
         return word
-    return (
-        None
-        if _numeric(word) is not None
-        else word.casefold().replace(" ", "_").replace("-", "_")
-    )
+    plain = word.casefold().replace(" ", "_").replace("-", "_")
+    return plain if _numeric(word) is None else None
 
 
 def _numeric(text: str) -> float | None:
-    if (
-        len(text) > _LONGEST or "_" in text or not text[-1:].isdigit()
-    ):  # neither "nan" nor "1_0"
+    # neither "nan" nor "1_0"
+    if len(text) > _LONGEST or "_" in text or not text[-1:].isdigit():
         return None
     try:
         return _finite(float(text))

@@ -1,26 +1,34 @@
 """Sessions of coding agents, a file each: a session's turns so far, and Gemini CLI, OpenCode, pi and its kin.
 
-Claude Code and Codex share another module. A record is the session's document, or the events of its file
-(`reading/events.py`); docs/formats.md says what the judge is shown of it. A session that is printed
-(`stream-json`) may not hold the prompt. Gemini CLI's file changes what stands above: a line replaces the turn
-of its id, `$rewindTo` takes turns back. pi's file is a tree by `parentId`; its last entry tells the branch.
+Claude Code and Codex share another module. A record is the session's document, or the events of its file;
+docs/formats.md says what the judge is shown of it. A session that is printed (`stream-json`) may not hold the
+prompt. Gemini CLI's file changes what stands above: a line replaces the turn of its id, `$rewindTo` takes turns
+back. pi's file is a tree by `parentId`; its last entry tells the branch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_gemini, is_opencode, is_pi
 from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.dialects import EMPTY, OWN_ROLES, call_turn, result_turn
-from ruler_cli.formats.fields import first_at, items, lookup, objects
-from ruler_cli.formats.interface import ID_KEYS, Format, RefusedFormat, refused_shapes
+from ruler_cli.formats.dialects import OWN_ROLES, call_turn, result_turn
+from ruler_cli.formats.fields import (
+    EMPTY,
+    JsonObject,
+    Rollouts,
+    first,
+    first_at,
+    items,
+    lookup,
+    objects,
+)
 from ruler_cli.types import Rollout
 
-Record = Mapping[str, Any]
+Record = JsonObject
 _SAMPLE = 20
 """First events by which a record's kind is known."""
 
@@ -77,33 +85,23 @@ def plain_content(content: Any) -> Any:
 
 def part_text(part: Any) -> str | None:
     """The text of a part of a message; None if it is something else."""
-    if isinstance(part, dict) and part.get("type") in (
-        None,
-        "text",
-        "input_text",
-        "output_text",
-    ):
+    kinds = (None, "text", "input_text", "output_text")
+    if isinstance(part, dict) and part.get("type") in kinds:
         part = part.get("text")
     return part if isinstance(part, str) else None
 
 
 def content_parts(content: Any) -> list[Any]:
     """Content as a list of its parts."""
-    return (
-        content
-        if isinstance(content, list)
-        else []
-        if content in (None, "")
-        else [content]
-    )
+    if isinstance(content, list):
+        return content
+    return [] if content in (None, "") else [content]
 
 
 def events_of(record: Record) -> list[Any]:
     """The events of a session, in the order of its file."""
-    names = ("events", "loglines", "messages")
-    return next(
-        (record[name] for name in names if isinstance(record.get(name), list)), []
-    )
+    listed = map(record.get, ("events", "loglines", "messages"))
+    return first(events for events in listed if isinstance(events, list)) or []
 
 
 def made_of(matches: Callable[[Record], bool], name: str) -> Callable[[Record], bool]:
@@ -116,55 +114,45 @@ def made_of(matches: Callable[[Record], bool], name: str) -> Callable[[Record], 
     return made
 
 
-def session_format(
-    family: str,
-    agent: str,
-    tells: str,
-    matches: Callable[[Record], bool],
-    read: Callable[[Record, Session], None],
-    is_sub_agent: Callable[[Record], bool],
-) -> tuple[Format, RefusedFormat]:
-    """The format of one agent's sessions, and the refusal of its sub-agents' sessions."""
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A coding agent: a test for its sessions, one for those of its sub-agents, and the reader of its events."""
 
-    def rollouts(record: dict[str, Any]) -> list[Rollout]:
-        if not matches(record):
-            raise UnreadableError(f"is no session of {agent}")
-        if is_sub_agent(record):
+    name: str
+    matches: Callable[[Record], bool]
+    read: Callable[[Record, Session], None]
+    is_sub_agent: Callable[[Record], bool] = lambda _: False
+
+    def is_session(self, record: Record) -> bool:
+        """Tell if a record is a session of the agent itself."""
+        # a document of messages would be taken for one of another kind
+        document = "messages" in record
+        return self.matches(record) and (document or not self.is_sub_agent(record))
+
+    def is_aside(self, record: Record) -> bool:
+        """Tell if a record is a session of a sub-agent."""
+        return self.matches(record) and self.is_sub_agent(record)
+
+    def rollouts(self, record: JsonObject) -> Rollouts:
+        """Read a session as the rollout that it is."""
+        if not self.matches(record):
+            raise UnreadableError(f"is no session of {self.name}")
+        if self.is_sub_agent(record):
             raise UnreadableError("is no session of the agent itself")
         session = Session()
-        read(record, session)
-        first = next(
-            (
-                i
-                for i, turn in enumerate(session.turns)
-                if turn.get("role") in OWN_ROLES
-            ),
-            None,
-        )
-        if first is None:
+        self.read(record, session)
+        roles = [turn.get("role") for turn in session.turns]
+        if not session.begun:
             raise UnreadableError("holds no turn of the agent")
-        if not any(turn.get("role") == "user" for turn in session.turns[:first]):
+        if (
+            "user"
+            not in roles[: min(map(roles.index, {*roles}.intersection(OWN_ROLES)))]
+        ):
             raise UnreadableError(
                 "holds no task: what the user asked is not in it; give the session's own file"
             )
         further = tuple(filter(_has_agent, session.taken_back))
-        return [
-            Rollout(
-                session.turns, (), further, record.get("tools"), record.get("reward")
-            )
-        ]
-
-    def is_own(
-        record: Record,
-    ) -> bool:  # a document of messages would be taken for one of another kind
-        return matches(record) and ("messages" in record or not is_sub_agent(record))
-
-    return Format(
-        f"{agent} sessions", family, tells, is_own, rollouts, ID_KEYS
-    ), RefusedFormat(
-        lambda record: matches(record) and is_sub_agent(record),
-        "is no session of the agent itself, but a sub-agent's, or holds none of its turns; give the main one",
-    )
+        return [Rollout(session.turns, (), further, record.get("tools"))]
 
 
 _CONTEXT = (
@@ -189,10 +177,8 @@ def read_gemini(record: Record, session: Session) -> None:
             session.taken_back.append(aside.turns)
         elif isinstance(event.get("$set"), dict):
             if messages := items(event["$set"].get("messages")):
-                turns = {
-                    str(turn.get("id") or f"item {n}"): turn
-                    for n, turn in enumerate(objects(messages))
-                }
+                numbered = enumerate(objects(messages))
+                turns = {str(t.get("id") or f"item {n}"): t for n, t in numbered}
         elif "projectHash" in event:
             session.identify(event.get("sessionId"), after_turns=bool(turns))
         elif "type" in event:
@@ -205,55 +191,43 @@ def _gemini_turn(turn: Any, session: Session) -> None:
     if not isinstance(turn, dict):
         session.add("unreadable", turn)
         return
-    kind, content, turns = turn.get("type"), turn.get("content"), session.turns
-    if kind == "message":
-        last = turns[-1] if turns else {}
-        if (
-            turn.get("delta")
-            and last.get("role") == "assistant"
-            and isinstance(last["content"], str)
-        ):
-            last["content"] += str(
-                content
-            )  # the agent's messages are printed in pieces
-        else:
-            session.add(
-                "assistant" if turn.get("delta") else str(turn.get("role")), content
-            )
-    elif kind == "tool_use":
-        turns.append(
-            call_turn(
-                turn.get("tool_id"), turn.get("tool_name"), turn.get("parameters")
-            )
-        )
-    elif kind == "tool_result":
-        output = turn.get("output") or turn.get("error") or turn.get("status")
-        turns.append(result_turn(turn.get("tool_id"), output))
-    elif kind == "user":
-        parts = [
-            part
-            for part in content_parts(content)
-            if not str(part_text(part)).startswith(_CONTEXT)
-        ]
-        session.add("user", plain_content(parts))
-    elif kind in ("gemini", "model", "assistant"):
-        calls = objects(turn.get("toolCalls"))
-        thoughts = [
-            ": ".join(str(t[k]) for k in ("subject", "description") if t.get(k))
-            for t in objects(turn.get("thoughts"))
-        ]
-        session.add(
-            "assistant", content, reasoning="\n".join(thoughts), tool_calls=calls
-        )
-        for call in calls:
-            turns.append(
+    content, turns = turn.get("content"), session.turns
+    match turn.get("type"):
+        case "message":
+            last, delta = turns[-1] if turns else {}, turn.get("delta")
+            said = last.get("content")
+            if delta and last.get("role") == "assistant" and isinstance(said, str):
+                # the agent's messages are printed in pieces
+                last["content"] = said + str(content)
+            else:
+                session.add("assistant" if delta else str(turn.get("role")), content)
+        case "tool_use":
+            given = (turn.get("tool_name"), turn.get("parameters"))
+            turns.append(call_turn(turn.get("tool_id"), *given))
+        case "tool_result":
+            output = turn.get("output") or turn.get("error") or turn.get("status")
+            turns.append(result_turn(turn.get("tool_id"), output))
+        case "user":
+            parts = content_parts(content)
+            own = [p for p in parts if not str(part_text(p)).startswith(_CONTEXT)]
+            session.add("user", own)
+        case "gemini" | "model" | "assistant":
+            calls = objects(turn.get("toolCalls"))
+            thoughts = [
+                ": ".join(str(t[k]) for k in ("subject", "description") if t.get(k))
+                for t in objects(turn.get("thoughts"))
+            ]
+            thought = "\n".join(thoughts)
+            session.add("assistant", content, reasoning=thought, tool_calls=calls)
+            turns += [
                 result_turn(call.get("id"), _gemini_result(call), call.get("name"))
-            )
-    elif kind in ("error", "warning"):
-        session.note(plain_content(content))
+                for call in calls
+            ]
+        case "error" | "warning":
+            session.note(content)
 
 
-def _gemini_result(call: Mapping[str, Any]) -> Any:
+def _gemini_result(call: JsonObject) -> Any:
     """The result of a call as the model read it, else as the user saw it."""
     out = []
     for part in content_parts(call.get("result")):
@@ -273,10 +247,9 @@ def _is_gemini(record: Record) -> bool:
 
 
 def _is_gemini_sub_agent(record: Record) -> bool:
-    kinds = [
-        head.get("kind") for head in (record, *objects(events_of(record)[:_SAMPLE]))
-    ]
-    return next((kind for kind in kinds if isinstance(kind, str)), None) == "subagent"
+    heads = (record, *objects(events_of(record)[:_SAMPLE]))
+    kinds = (head.get("kind") for head in heads)
+    return first(k for k in kinds if isinstance(k, str)) == "subagent"
 
 
 def _read_opencode(record: Record, session: Session) -> None:
@@ -291,9 +264,7 @@ def _read_opencode(record: Record, session: Session) -> None:
         if cut is not None and info.get("id") == cut:
             reverted = len(session.turns)
         if info.get("role") == "user":
-            session.add(
-                "user", plain_content([*filter(None, map(_opencode_prompt, parts))])
-            )
+            session.add("user", [*filter(None, map(_opencode_prompt, parts))])
             continue
         for part in parts:
             _opencode_part(part, session)
@@ -303,102 +274,95 @@ def _read_opencode(record: Record, session: Session) -> None:
         session.take_back(reverted)
 
 
-def _opencode_prompt(part: Mapping[str, Any]) -> Any:
+def _opencode_prompt(part: JsonObject) -> Any:
     """The text of a part of the user's turn; None for a part of the harness."""
-    kind, text = part.get("type"), part.get("text")
-    if kind == "text":
-        reminder = part.get("synthetic") and str(text).startswith("<system-reminder>")
-        return None if part.get("ignored") or reminder else text
-    if kind == "subtask":
-        return f"/{part.get('command') or part.get('agent')} {part.get('prompt')}"
-    if kind == "file":
-        return f"[file {part.get('filename') or part.get('mime')}]"
+    text = part.get("text")
+    match part.get("type"):
+        case "text":
+            added = str(text).startswith("<system-reminder>") and part.get("synthetic")
+            return None if part.get("ignored") or added else text
+        case "subtask":
+            return f"/{part.get('command') or part.get('agent')} {part.get('prompt')}"
+        case "file":
+            return f"[file {part.get('filename') or part.get('mime')}]"
     return None
 
 
-def _opencode_part(part: Mapping[str, Any], session: Session) -> None:
-    kind, identity = part.get("type"), part.get("callID")
+def _opencode_part(part: JsonObject, session: Session) -> None:
+    kind, identity, text = part.get("type"), part.get("callID"), part.get("text")
     if kind == "text" and not part.get("ignored"):
-        session.add("assistant", part.get("text"))
+        session.add("assistant", text)
     elif kind == "reasoning":
-        session.add("assistant", None, reasoning=part.get("text"))
+        session.add("assistant", None, reasoning=text)
     elif kind == "tool":
-        session.turns.append(
-            call_turn(identity, part.get("tool"), lookup(part, "state.input"))
-        )
+        given = lookup(part, "state.input")
+        session.turns.append(call_turn(identity, part.get("tool"), given))
         if (content := first_at(part, "state.output", "state.error")) is not None:
             session.turns.append(result_turn(identity, content))
 
 
 def _read_pi(record: Record, session: Session) -> None:
     """Read the entries from the last one back to the root of their tree; old sessions are a list."""
-    events = events_of(record)
-    entries = {
-        e["id"]: e
-        for e in objects(events)
-        if isinstance(e.get("id"), str) and e.get("type") != "session"
-    }
-    path: set[Any] | None = None
-    if any("parentId" in entry for entry in entries.values()):
-        path, order = set(), list(entries)
-        before = dict(zip(order[1:], order, strict=False))
-        at: Any = order[-1]
-        while at is not None and at not in path:
-            path.add(at)
-            parent = entries[at].get("parentId")
-            # a child of an entry that cannot be read follows the entry before that one
-            at = parent if parent is None or parent in entries else before.get(at)
-    aside = Session()
+    events, aside = events_of(record), Session()
+    path = _pi_path(events)
     for event in events:
         if not isinstance(event, dict):
             session.add("unreadable", event)
         elif event.get("type") in ("session", "session_start"):
             session.identify(event.get("id"), after_turns=aside.begun)
-        elif path is None or event.get("id") in path:
-            _pi_entry(event, session)
         else:
-            _pi_entry(event, aside)
+            on_path = path is None or event.get("id") in path
+            _pi_entry(event, session if on_path else aside)
     session.taken_back.append(aside.turns)
 
 
-def _pi_entry(event: Mapping[str, Any], session: Session) -> None:
+def _pi_path(events: list[Any]) -> set[Any] | None:
+    """The ids of the entries on the way to the last one; None if they are a list."""
+    entries = {
+        e["id"]: e
+        for e in objects(events)
+        if isinstance(e.get("id"), str) and e.get("type") != "session"
+    }
+    if not any("parentId" in entry for entry in entries.values()):
+        return None
+    path, order = set[Any](), list(entries)
+    before = dict(zip(order[1:], order, strict=False))
+    at: Any = order[-1]
+    while at is not None and at not in path:
+        path.add(at)
+        parent = entries[at].get("parentId")
+        # a child of an entry that cannot be read follows the entry before that one
+        at = parent if parent is None or parent in entries else before.get(at)
+    return path
+
+
+def _pi_entry(event: JsonObject, session: Session) -> None:
     kind, message = event.get("type"), event.get("message")
-    if kind in ("compaction", "branch_summary"):
-        session.note(event.get("summary"))
-    elif kind == "custom_message":
-        session.note(plain_content(event.get("content")))
-    elif not isinstance(message, dict):
+    if kind in ("compaction", "branch_summary", "custom_message"):
+        session.note(event.get("summary") or event.get("content"))
+    if not isinstance(message, dict) or kind == "custom_message":
         return
-    elif (role := message.get("role")) == "toolResult":
-        name = str(message.get("toolName"))
-        session.turns.append(
-            result_turn(message.get("toolCallId"), message.get("content"), name)
-        )
-    elif role == "bashExecution":
-        session.add("user", f"Ran `{message.get('command')}`\n{message.get('output')}")
-    elif role in ("compactionSummary", "branchSummary", "custom", "hookMessage"):
-        session.note(plain_content(message.get("summary") or message.get("content")))
-    else:
-        session.add(str(role), plain_content(content_parts(message.get("content"))))
-        session.note(message.get("errorMessage"))
+    role, content = message.get("role"), message.get("content")
+    match role:
+        case "toolResult":
+            identity, name = message.get("toolCallId"), str(message.get("toolName"))
+            session.turns.append(result_turn(identity, content, name))
+        case "bashExecution":
+            ran = f"Ran `{message.get('command')}`\n{message.get('output')}"
+            session.add("user", ran)
+        case "compactionSummary" | "branchSummary" | "custom" | "hookMessage":
+            session.note(message.get("summary") or content)
+        case _:
+            session.add(str(role), content_parts(content))
+            session.note(message.get("errorMessage"))
 
 
-FORMATS, _SUB_AGENTS = zip(
-    session_format(
-        "gemini-cli", "Gemini CLI", "`sessionId`, `projectHash`, `messages`",
-        _is_gemini, read_gemini, _is_gemini_sub_agent,
-    ),
-    session_format(
-        "opencode", "OpenCode", "`messages` with `info` and `parts` in each",
-        made_of(is_opencode, "messages"), _read_opencode,
-        lambda record: bool(lookup(record, "info.parentID")),
-    ),
-    session_format(
-        "pi", "pi", "`events` with `message` in each", made_of(is_pi, "events"), _read_pi, lambda _: False
-    ),
-    strict=True,
-)  # fmt: skip
-REFUSALS = (*_SUB_AGENTS, *refused_shapes(
-    (lambda record: record.get("type") == "step_start" and "sessionID" in record,
-     "is what `opencode run --format json` prints, which does not hold the task; give `opencode export`"),
-))  # fmt: skip
+def _is_opencode_sub_agent(record: Record) -> bool:
+    return bool(lookup(record, "info.parentID"))
+
+
+GEMINI = Agent("Gemini CLI", _is_gemini, read_gemini, _is_gemini_sub_agent)
+OPENCODE = Agent(
+    "OpenCode", made_of(is_opencode, "messages"), _read_opencode, _is_opencode_sub_agent
+)
+PI = Agent("pi", made_of(is_pi, "events"), _read_pi)

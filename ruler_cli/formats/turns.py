@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from os.path import commonprefix
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -18,26 +19,29 @@ from ruler_cli.formats.chat import (
     Messages,
     check_messages,
     first_agent_turn,
+    new_turn,
+    text_of,
 )
-from ruler_cli.formats.dialects import text_of
-from ruler_cli.formats.fields import is_message_list, json_value, lookup
+from ruler_cli.formats.fields import (
+    JsonObject,
+    Rollouts,
+    first,
+    is_message_list,
+    items,
+    json_value,
+    lookup,
+    objects,
+    words,
+)
 from ruler_cli.types import Path, Rollout
 
-ROLES = {
-    **dict.fromkeys(("human", "user", "prompter", "question"), "user"),
-    **dict.fromkeys(
-        ("gpt", "chatgpt", "bing", "bard", "assistant", "model", "bot", "ai"),
-        "assistant",
-    ),
-    **dict.fromkeys(
-        ("claude", "chatbot", "agent", "function_call", "answer"), "assistant"
-    ),
-    **dict.fromkeys(("system", "developer"), "system"),
-    **dict.fromkeys(
-        ("tool", "observation", "function", "function_response", "tool_response"),
-        "tool",
-    ),
+_SPEAKERS = {
+    "user": "human user prompter question",
+    "assistant": "gpt chatgpt bing bard assistant model bot ai claude chatbot agent function_call answer",
+    "system": "system developer",
+    "tool": "tool observation function function_response tool_response",
 }
+ROLES = {name: role for role, names in _SPEAKERS.items() for name in names.split()}
 """Names of a speaker in data sets → the role of a chat message."""
 
 _TURN_KEYS = (
@@ -64,9 +68,7 @@ def json_messages(text: str) -> list[Any] | None:
         return None
     value = json_value(text)
     value = [value] if isinstance(value, dict) else value
-    if isinstance(value, list) and value and all(_is_message(item) for item in value):
-        return value
-    return None
+    return value if items(value) and all(map(_is_message, value)) else None
 
 
 def all_conversations(values: Iterable[Any]) -> bool:
@@ -85,22 +87,18 @@ def _is_message(value: Any) -> bool:
 
 def named_turns(value: list[Any]) -> Messages | None:
     """Convert turns with `from` and `value`, or other such names, to chat messages; None if they are none."""
-    if (
-        not value
-        or not isinstance(value[0], dict)
-        or {"role", "content"} <= value[0].keys()
-    ):
+    if not is_message_list(value) or {"role", "content"} <= value[0].keys():
         return None
     if (pairs := _question_pairs(value)) is not None:
         return pairs
-    keys = next((keys for keys in _TURN_KEYS if set(keys) <= value[0].keys()), None)
+    keys = first(keys for keys in _TURN_KEYS if set(keys) <= value[0].keys())
     if keys is None:
         return None
+    name, text = keys
     out: Messages = []
     for turn in value:
-        if not isinstance(turn, dict) or not isinstance(
-            speaker := turn.get(keys[0]), str
-        ):
+        speaker = lookup(turn, name)
+        if not isinstance(turn, dict) or not isinstance(speaker, str):
             return None
         # numbers are training weights, no content
         rest = {
@@ -108,13 +106,8 @@ def named_turns(value: list[Any]) -> Messages | None:
             for k, v in turn.items()
             if k not in keys and not isinstance(v, int | float)
         }
-        out.append(
-            {
-                "role": ROLES.get(speaker.lower(), speaker),
-                "content": turn.get(keys[1]),
-                **rest,
-            }
-        )
+        role = ROLES.get(speaker.lower(), speaker)
+        out.append({"role": role, "content": turn.get(text), **rest})
     return out
 
 
@@ -126,27 +119,20 @@ def _question_pairs(value: list[Any]) -> Messages | None:
             isinstance(v, str) and k in ROLES for k, v in turn.items()
         ):
             return None
-        if not {"user", "assistant"} <= {ROLES[name] for name in turn}:
+        said = [new_turn(ROLES[name], text) for name, text in turn.items()]
+        if not {"user", "assistant"} <= {message["role"] for message in said}:
             return None
-        out += [
-            {"role": ROLES[name], "content": content} for name, content in turn.items()
-        ]
+        out += said
     return out
 
 
 def dialogue(text: str) -> Messages | None:
     """Split a text that has a marker such as `Human:` before each turn into its turns; else None."""
     for markers in _MARKERS:
-        first = (
-            markers.match(text.lstrip())
-            if "#" in markers.pattern
-            else markers.match(text)
-        )
-        if first is None:
-            continue
-        turns = _split(text, markers)
-        if {"user", "assistant"} <= {turn["role"] for turn in turns}:
-            return turns
+        if markers.match(text.lstrip() if "#" in markers.pattern else text):
+            turns = _split(text, markers)
+            if {"user", "assistant"} <= {turn["role"] for turn in turns}:
+                return turns
     return None
 
 
@@ -165,65 +151,36 @@ def dialogue_pair(one: str, other: str) -> tuple[Messages, Messages] | None:
     The turns up to the last common marker are the prompt. The rest of each dialogue is one turn, because
     markers in it may be the agent's own text.
     """
+    shared = commonprefix([one, other])  # noqa: RUF071 - of texts, not of paths
     for markers in _MARKERS:
-        if not (markers.match(one.lstrip("\n")) and markers.match(other.lstrip("\n"))):
+        if not markers.match(shared.lstrip("\n")):
             continue
-        last = None
-        for a, b in zip(markers.finditer(one), markers.finditer(other), strict=False):
-            if one[: a.end()].rstrip() != other[: b.end()].rstrip():
-                break
-            last = (a, b) if ROLES[a[1].lower()] == "assistant" else last
-        if last is not None:
-            prompt = _split(one[: last[0].start()], markers)
-            texts = one[last[0].end() :], other[last[1].end() :]
-            first, second = (
-                [*prompt, {"role": "assistant", "content": text.strip()}]
-                for text in texts
-            )
+        found = markers.finditer(shared)
+        if begins := [m for m in found if ROLES[m[1].lower()] == "assistant"]:
+            prompt = _split(shared[: begins[-1].start()], markers)
+            texts = (text[begins[-1].end() :].strip() for text in (one, other))
+            first, second = ([*prompt, new_turn("assistant", text)] for text in texts)
             return first, second
     return None
 
 
-ANSWERS = (
-    *("completion", "response", "generation", "model_output", "prediction", "output"),
-    *(
-        "actual_output",
-        "actualOutput",
-        "assistant_response",
-        "agent_response",
-        "model_answer",
-        "full_output",
-    ),
+ANSWERS = words(
+    "completion response generation model_output prediction output actual_output actualOutput assistant_response "
+    "agent_response model_answer full_output"
 )
 """Fields with an answer beside its prompt, best first. Not `answer`: that is mostly the reference answer."""
-ANSWER_LISTS = (
-    "responses",
-    "completions",
-    "outputs",
-    "generations",
-    "choices",
-    "rollouts",
-)
+ANSWER_LISTS = words("responses completions outputs generations choices rollouts")
 """Fields with several answers to one prompt. Not `candidates`: those are mostly the options of a question."""
-_ANSWER_KEYS = {
-    "role",
-    "text",
-    "content",
-    "message",
-    "choices",
-    "generated_text",
-    "completion",
-    "response",
-}
-_PARTS = (
-    "text",
-    "output_text",
-    "thinking",
-    "tool_use",
-    "image",
-    "image_url",
-    "refusal",
+_ANSWER_KEYS = frozenset(
+    words("role text content message choices generated_text completion response")
 )
+_HOLDERS = words("message choices output body")
+"""Members of an API's response that hold the answer as an object or a list."""
+_TEXTS = words(
+    "text content generated_text output_text completion response message",
+)
+"""Members that hold it as a text or parts."""
+_PARTS = words("text output_text thinking tool_use image image_url refusal")
 
 
 def chat_turns(value: Any, where: str) -> Messages:
@@ -242,37 +199,27 @@ def prompt_turns(value: Any, where: str) -> Messages:
     """Read a prompt: a text is the user's turn unless it is JSON of messages; null or empty is no turn."""
     if value is None or value in ("", []):
         return []
-    if isinstance(value, str):
-        messages = json_messages(value)
-        return (
-            [{"role": "user", "content": value}]
-            if messages is None
-            else chat_turns(messages, where)
-        )
-    return chat_turns(
-        [value] if isinstance(value, dict) and "role" in value else value, where
-    )
+    if isinstance(value, str) and json_messages(value) is None:
+        return [new_turn("user", value)]
+    single = isinstance(value, dict) and "role" in value
+    return chat_turns([value] if single else value, where)
 
 
 def answer_turns(value: Any, where: str) -> Messages:
     """Read the agent's answer: a text, also an empty one, is its turn; UnreadableError for null."""
     if value is None:
         raise UnreadableError(
-            f"has no answer in `{where}`: it is null, as after an error in the rollout"
+            f"has no answer: `{where}` is null, as after an error in the rollout"
         )
     if isinstance(value, str):
-        return [{"role": "assistant", "content": value}]
+        return [new_turn("assistant", value)]
     return check_messages([value] if isinstance(value, dict) else value, where)
 
 
 def response_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
     """Read the agent's answer, also as an API's response; `as_json`: also as JSON text of messages."""
-    if (
-        as_json
-        and isinstance(value, str)
-        and (turns := json_messages(value)) is not None
-    ):
-        return chat_turns(turns, where)
+    if as_json and isinstance(value, str) and json_messages(value) is not None:
+        return chat_turns(value, where)
     turns = find_answer(value, where)
     return answer_turns(value, where) if turns is None else turns
 
@@ -283,7 +230,7 @@ def find_answer(value: Any, where: str) -> Messages | None:
     UnreadableError if there are several answers.
     """
     if isinstance(value, str):
-        return [{"role": "assistant", "content": value}]
+        return [new_turn("assistant", value)]
     if isinstance(value, list):
         return _find_in_list(value, where)
     if not isinstance(value, Mapping):
@@ -292,40 +239,31 @@ def find_answer(value: Any, where: str) -> Messages | None:
         return check_messages([value], where)
     if (turns := named_turns([value])) is not None:
         return turns
-    for name in ("message", "choices", "output", "body"):
+    for name in _HOLDERS:
         inner = value.get(name)
-        if (
-            isinstance(inner, dict | list)
-            and (answer := find_answer(inner, f"{where}.{name}")) is not None
-        ):
-            return answer
-    for name in (
-        "text",
-        "content",
-        "generated_text",
-        "output_text",
-        "completion",
-        "response",
-        "message",
-    ):
+        if isinstance(inner, dict | list):
+            answer = find_answer(inner, f"{where}.{name}")
+            if answer is not None:
+                return answer
+    for name in _TEXTS:
         content = value.get(name)
-        if isinstance(content, str) or (isinstance(content, list) and content):
-            return [{"role": "assistant", "content": content}]
+        if isinstance(content, str) or items(content):
+            return [new_turn("assistant", content)]
     return None
 
 
 def _find_in_list(value: list[Any], where: str) -> Messages | None:
     if not value or (turns := named_turns(value)) is not None:
         return turns if value else None
-    kinds = [item.get("type") if isinstance(item, dict) else None for item in value]
     roles = [isinstance(item, dict) and "role" in item for item in value]
+    kinds = [lookup(item, "type") for item in value]
     if all(kind in _PARTS for kind in kinds) and not any(roles):
-        return [{"role": "assistant", "content": value}]
+        return [new_turn("assistant", value)]
     if all(kind is not None or role for kind, role in zip(kinds, roles, strict=True)):
         return check_messages(value, where)
     if len(value) == 1:
         return find_answer(value[0], f"{where}[0]")
-    if not all(is_answer(item) for item in value):
+    if not all(map(is_answer, value)):
         return None
     raise UnreadableError(
         f"has {len(value)} answers in `{where}` where one conversation should end; write a rollout for each"
@@ -344,18 +282,15 @@ def is_reply(message: Any) -> bool:
     return isinstance(message, dict) and first_agent_turn([message]) == 0
 
 
-def with_answer(record: Mapping[str, Any], messages: Messages) -> Messages:
+def with_answer(record: JsonObject, messages: Messages) -> Messages:
     """Append the answer beside a conversation, unless its last message is the agent's."""
-    for name in (
-        (*ANSWERS, *ANSWER_LISTS) if not messages or not is_reply(messages[-1]) else ()
-    ):
+    if messages and is_reply(messages[-1]):
+        return messages
+    for name in (*ANSWERS, *ANSWER_LISTS):
         value = record.get(name)
-        options = name == "choices" and _are_options(value)
-        if (
-            value is not None
-            and not options
-            and (answer := find_answer(value, name)) is not None
-        ):
+        if value is None or (name == "choices" and _are_options(value)):
+            continue
+        if (answer := find_answer(value, name)) is not None:
             return [*messages, *answer]
     return messages
 
@@ -370,7 +305,7 @@ def prompt_size(given: Messages, whole: Messages) -> int | None:
     return len(given) if replies and first_agent_turn(given) < len(given) else None
 
 
-def answers_path(record: Mapping[str, Any], least: int = 2) -> Path:
+def answers_path(record: JsonObject, least: int = 2) -> Path:
     """Return the path of a list of answers to a prompt, or to messages without one; () if there is none.
 
     `least` is the smallest number of answers.
@@ -382,33 +317,27 @@ def answers_path(record: Mapping[str, Any], least: int = 2) -> Path:
             inner, "choices", least
         ):
             messages = record.get("messages")
-            messages = (
-                json_messages(messages) if isinstance(messages, str) else messages
-            )
-            if isinstance(messages, list) and messages and is_reply(messages[-1]):
+            if isinstance(messages, str):
+                messages = json_messages(messages)
+            if is_reply(first(reversed(items(messages)))):
                 return ()
             return (name, "choices") if isinstance(value, dict) else (name,)
     return ()
 
 
 def _is_answer_list(value: Any, name: str, least: int) -> bool:
-    if (
-        not isinstance(value, list)
-        or len(value) < least
-        or not all(map(is_answer, value))
-    ):
+    several = isinstance(value, list) and len(value) >= least
+    if not several or not all(map(is_answer, value)):
         return False
     if name in ANSWER_LISTS:
         return name != "choices" or not _are_options(value)
     # a list of messages under a name for one answer is one conversation
-    return not any(
-        isinstance(item, dict) and ("role" in item or "type" in item) for item in value
-    )
+    return not any("role" in item or "type" in item for item in objects(value))
 
 
 def _are_options(value: Any) -> bool:
     """Tell if `choices` are the options of a question: an API's choices are objects."""
-    return isinstance(value, list) and any(not isinstance(item, dict) for item in value)
+    return len(items(value)) > len(objects(value))
 
 
 def read_or_error(
@@ -429,29 +358,46 @@ def make_rollout(
     return Rollout([*prompt, *answer], path, prompt_length=prompt_length, **fields)
 
 
-def json_turns(value: Any, where: str) -> Messages:
-    """Read messages, also as JSON text; UnreadableError if they are neither."""
-    if isinstance(value, str) and (value := json_value(value)) is None:
-        raise UnreadableError(f"`{where}` is no JSON text of messages")
-    return check_messages(value, where)
+def answer_rollouts(
+    prompt: Messages,
+    answers: list[Any],
+    at: Path = (),
+    outcomes: list[Any] | None = None,
+) -> Rollouts:
+    """Return answers to one prompt as rollouts, in lists or in objects at a path.
+
+    One that cannot be read has its prompt and the reason.
+    """
+    known = outcomes or [None] * len(answers)
+    return [
+        answer_rollout(prompt, answer, (*at, i), known[i])
+        for i, answer in enumerate(answers)
+    ]
 
 
-SUBMISSIONS = (
-    *("model_patch", "generated_patch", "git_patch"),
-    *("info.submission", "test_result.git_patch", "test_result.model_patch"),
+def answer_rollout(
+    prompt: Messages, value: Any, path: Path, outcome: Any = None
+) -> Rollout:
+    """Return one of several answers as a rollout; if it cannot be read, with its prompt and the reason."""
+    try:
+        answer = answer_turns(value, "answer")
+    except UnreadableError as error:
+        return Rollout(prompt, path, error=str(error), outcome=outcome)
+    return make_rollout(prompt, answer, path, outcome=outcome)
+
+
+SUBMISSIONS = words(
+    "model_patch generated_patch git_patch info.submission test_result.git_patch test_result.model_patch"
 )
 """Paths of a patch that an agent submitted. Never `patch`, `test_patch` and `gold_patch`: SWE-bench's data
 sets have the reference solution there, which the judge must not see."""
 
 
-def with_submission(record: Mapping[str, Any], messages: Messages) -> Messages:
+def with_submission(record: JsonObject, messages: Messages) -> Messages:
     """Append the submitted work to a conversation, unless a message contains it already."""
     for path in SUBMISSIONS:
         text = lookup(record, path)
-        if (
-            isinstance(text, str)
-            and text.strip()
-            and not any(text.strip() in text_of(m) for m in messages)
-        ):
-            messages = [*messages, {"role": "submission", "content": text}]
+        bare = text.strip() if isinstance(text, str) else ""
+        if bare and not any(bare in text_of(message) for message in messages):
+            messages = [*messages, new_turn("submission", text)]
     return messages

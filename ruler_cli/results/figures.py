@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ruler_cli.formats.output_fields import usage_fields
+from ruler_cli.formats.annotate import usage_fields
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.ledger.texts import digest_of
 from ruler_cli.results.counts import (

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ruler_cli.files.scratch import digest
-from ruler_cli.formats.chat import first_agent_turn
-from ruler_cli.formats.dialects import text_of
-from ruler_cli.formats.output_fields import usage_fields
+from ruler_cli.formats.annotate import usage_fields
+from ruler_cli.formats.chat import first_agent_turn, text_of
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.results.counts import iso
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout

@@ -18,8 +18,8 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
-from ruler_cli.formats.interface import Format, printable
-from ruler_cli.formats.parallel import path_of, value_at
+from ruler_cli.formats.fields import path_of, value_at
+from ruler_cli.formats.interface import Format, code, printable
 from ruler_cli.results.conditions import FIGURES, Condition
 from ruler_cli.results.scored_file import AnnotationReader, refuse_unannotated
 from ruler_cli.results.scored_groups import ScoredRollout
@@ -360,7 +360,7 @@ def cut(
     if layout.lists is not None:
         value = parse(raw)
         paths += _take_out(value, named, size) if layout.listed else ()
-        paths += layout.lists(value, size)
+        paths += code(layout.lists)(value, size)
     if layout.listed:
         ours: Path = ("ruler",) if form.shape == "columns" else ("ruler", "rollouts")
         paths += [path for path in (ours, layout.reward) if path]

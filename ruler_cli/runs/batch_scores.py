@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 from ruler_cli.errors import CapReached, NoUsableReply, RulerError, Sentence
-from ruler_cli.formats.output_fields import Digests
+from ruler_cli.formats.annotate import Digests
 from ruler_cli.judges.resolve import is_embedded
 from ruler_cli.judging.panel import Panel
 from ruler_cli.ledger.reply_cache import Ledger

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal
 
 from ruler_cli.errors import UnreadableError, WrongShapeError
-from ruler_cli.formats.fields import item_index
-from ruler_cli.formats.interface import SHAPE_ERRORS
-from ruler_cli.formats.native import BESIDE, read_trajectory
-from ruler_cli.formats.output_fields import (
+from ruler_cli.formats.annotate import (
     AnnotationFields,
     GroupFields,
     TrajectoryFields,
     annotations_of,
 )
+from ruler_cli.formats.fields import item_index
+from ruler_cli.formats.interface import SHAPE_ERRORS
+from ruler_cli.formats.native import BESIDE, read_trajectory
 from ruler_cli.formats.reader import key_text, validated
 from ruler_cli.runs.object_records import (
     COPIES,

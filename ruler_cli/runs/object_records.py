@@ -9,17 +9,18 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError, WrongShapeError
 from ruler_cli.files.parse import dump, parse_value
-from ruler_cli.formats.annotate import Annotated, annotate
-from ruler_cli.formats.custom import custom_format, with_reward
-from ruler_cli.formats.detect import closest, first_keys, formats_of, matching, refusals
-from ruler_cli.formats.fields import first_at, lookup
-from ruler_cli.formats.interface import GIVEN, SHAPE_ERRORS, ArtLayout, Format, fits
-from ruler_cli.formats.native import BESIDE
-from ruler_cli.formats.output_fields import (
+from ruler_cli.formats.annotate import (
+    Annotated,
     AnnotationFields,
     GroupFields,
     TrajectoryFields,
+    annotate,
 )
+from ruler_cli.formats.custom import custom_format, with_reward
+from ruler_cli.formats.detect import first_keys, formats_of, matching, refused
+from ruler_cli.formats.fields import first_at, lookup
+from ruler_cli.formats.interface import GIVEN, SHAPE_ERRORS, Format, fits
+from ruler_cli.formats.native import BESIDE
 from ruler_cli.formats.prompts import PROMPTS
 from ruler_cli.formats.reader import Reader, key_text
 from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, is_reply
@@ -199,8 +200,7 @@ def _reader_of(
             ):
                 raise WrongShapeError(f"{line.where}: {reason}") from None
         raise
-    if form.refine is not None:
-        form = form.refine([value for value in values if fits(form, value)] or values)
+    form = form.refined([value for value in values if fits(form, value)] or values)
     columns = form.keys if form.shape == "columns" else ()
     key = next((path for path in columns if lookup(values[0], path) is not None), GIVEN)
     reader = Reader(form, key, outcome=settings.outcome, prompt=settings.prompt)
@@ -247,13 +247,10 @@ def _format_of(
             "shape"
         )
     form = next((form for form, _ in found.values()), None)
-    for refusal in (
-        refusals()
-        if form is None or (settings.format == "auto" and form.rank == 0)
-        else ()
-    ):
-        if all(fits(refusal, value) for value in values):
-            raise WrongShapeError(f"{name}: {refusal.hint}")
+    guarded = form is None or (settings.format == "auto" and form.rank == 0)
+    refusal = refused(values, guards=form is not None) if guarded else None
+    if refusal is not None:
+        raise WrongShapeError(f"{name}: {refusal.reason}")
     if form is None:
         raise WrongShapeError(f"{name}: {_unknown(values[0], settings.format)}")
     return form
@@ -272,7 +269,7 @@ def _unknown(value: Mapping[str, Any], wanted: str) -> str:
     if wanted != "auto":
         return f"is not of the format {wanted}{keys}"
     return (
-        f"is of no shape that ruler knows{keys}{closest(value)}; give `messages`, or say where they and the "
+        f"is of no shape that ruler knows{keys}; give `messages`, or say where they and the "
         "task stand: InputSettings(messages='PATH', prompt='PATH')"
     )
 
@@ -326,9 +323,8 @@ def ends_with_reply(value: Mapping[str, Any]) -> bool:
 def _key(form: Format, value: dict[str, Any]) -> str | None:
     """Return the key of a group by one of its records; None if there is none."""
     key = None
-    if form.key_of is not None:
-        with suppress(UnreadableError, *SHAPE_ERRORS):
-            key = form.key_of(value)
+    with suppress(UnreadableError, *SHAPE_ERRORS):
+        key = form.key_of(value)
     key = first_at(value, *form.keys) if key is None else key
     return None if key is None else key_text(key)
 
@@ -343,7 +339,7 @@ def _changing(value: Mapping[str, Any], form: Format, record: Record) -> dict[st
         *(one.path for one in record.rollouts),
     ]
     names = {"ruler", *(path[0] for path in paths if path)}
-    if isinstance(layout, ArtLayout):
+    if layout.extras:
         names |= {"metrics", "logs", str(layout.payload)}
     return {name: one for name, one in value.items() if name in names}
 

@@ -27,8 +27,7 @@ from ruler_cli.types import (
 )
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
-    from ruler_cli.formats.annotate import Annotated
-    from ruler_cli.formats.output_fields import GroupFields
+    from ruler_cli.formats.annotate import Annotated, GroupFields
 
 _READER = 5.0
 """Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
@@ -133,8 +132,11 @@ class ResultWriter:
         fields: GroupFields,
     ) -> list[tuple[int, bytes]]:
         """The line number and the new bytes of each record; empty bytes if it is left out."""
-        from ruler_cli.formats.annotate import annotate, trajectory_bytes
-        from ruler_cli.formats.output_fields import annotations_of
+        from ruler_cli.formats.annotate import (
+            annotate,
+            annotations_of,
+            trajectory_bytes,
+        )
 
         settings, form = self._settings, self._reader.format
         dropped = settings.on_failure == "drop" and isinstance(scores, GroupError)

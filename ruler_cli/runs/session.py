@@ -25,7 +25,7 @@ from ruler_cli.types import (
 )
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
-    from ruler_cli.formats.output_fields import GroupFields
+    from ruler_cli.formats.annotate import GroupFields
 
 _TICK = 1.0
 """Seconds between the reports to an observer."""
@@ -128,7 +128,7 @@ class ScoringSession:
         scores: GroupScores | GroupError,
     ) -> GroupFields:
         """Count the final scores of a group; return its part of OUTPUT."""
-        from ruler_cli.formats.output_fields import group_fields
+        from ruler_cli.formats.annotate import group_fields
 
         batch.conclude(group, result, scores)
         cost, digests = self.panel.cost(result.used), batch.texts.digests(group)

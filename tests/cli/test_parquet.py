@@ -317,7 +317,7 @@ def test_unreadable(ruler: Ruler, tmp_path: Path) -> None:
     pq.write_table(trl("a.ab.b"), tmp_path / "in.parquet")
     done = ruler("score", "in.parquet", "out.parquet", *SCORE)
     assert done.returncode == 1
-    assert "in.parquet: row 2 has no answer in `completion`" in done.stderr
+    assert "in.parquet: row 2 has no answer: `completion` is null" in done.stderr
     failed = read(tmp_path / "out.parquet.failed.jsonl")
     assert [row["prompt"] for row in failed] == ["Find .."] * 2
     assert list(pd.read_parquet(tmp_path / "out.parquet")["prompt"]) == [

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.grouping import part_of, records
 from ruler_cli.files.scratch import Index, place
-from ruler_cli.formats.interface import PROMPT_HASH, Format, ListLayout
+from ruler_cli.formats.interface import PROMPT_HASH, Format, RecordLayout
 from ruler_cli.formats.reader import Reader
 from ruler_cli.runs.survey import (
     Openings,
@@ -173,13 +173,12 @@ COLUMNS = Format(
     name="columns",
     family="columns",
     shape="columns",
-    signature="`id`, `text`",
-    matches=lambda record: True,
-    rollouts=lambda record: [
+    has="id text",
+    read=lambda record: [
         Rollout(talk(text), (i,), reward=i, key=record["id"][i])
         for i, text in enumerate(record["text"])
     ],
-    layout=ListLayout(),
+    layout=RecordLayout(listed=True),
 )
 
 
@@ -203,7 +202,9 @@ def test_columns(index: Index) -> None:
 PARTS = replace(
     COLUMNS,
     shape="trajectory",
-    rollouts=lambda record: [Rollout(talk(record["text"]), member=record["member"])],
+    layout=RecordLayout(),
+    has="id text",
+    read=lambda record: [Rollout(talk(record["text"]), member=record["member"])],
     keys=("id",),
 )
 

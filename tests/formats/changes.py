@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.annotate import annotate
-from ruler_cli.formats.output_fields import Annotation
+from ruler_cli.formats.annotate import Annotation, annotate
 from ruler_cli.formats.reader import Reader
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import Record, Rollout

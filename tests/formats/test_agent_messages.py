@@ -111,12 +111,12 @@ REFUSED: list[tuple[type[Exception], str, Any]] = [
     (UnreadableError, "no session in `sessionDetails`",
      {**sample("adk_evaluations")[0], "sessionDetails": None}),
     # the answers of an evaluation set are the expected ones, and no agent's
-    (UsageError, "evaluation set, whose answers are the expected ones",
+    (UsageError, "holds no rollouts",
      {"evalId": "x", "conversation": [{"userContent": {"parts": [{"text": "q"}]}, "finalResponse": {}}]}),
     # earlier turns beside a question are no rollout
     (UsageError, "holds no rollouts",
      {"chat_history": [{"role": "user", "content": "hi"}], "documents": ["d"]}),
-    *((UnreadableError, "no object", {**record, "messages": [record["messages"][0], malformed]})
+    *((UnreadableError, "has no messages where", {**record, "messages": [record["messages"][0], malformed]})
       for malformed in MALFORMED
       for record in (sample("autogen")[0], sample("langchain")[0])),
 ]  # fmt: skip

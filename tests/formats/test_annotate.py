@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from ruler_cli import __version__
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.annotate import annotate
-from ruler_cli.formats.interface import Format, ListLayout, RecordLayout
-from ruler_cli.formats.output_fields import (
+from ruler_cli.formats.annotate import (
     Annotation,
     Digests,
+    annotate,
     annotations_of,
     group_fields,
 )
+from ruler_cli.formats.interface import Format, RecordLayout
 from ruler_cli.formats.reader import Reader
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
@@ -357,12 +357,11 @@ def shape(**layout: Any) -> Format:
         name="made up",
         family="made-up",
         shape=layout.pop("shape", "trajectory"),
-        signature="",
-        matches=lambda _: True,
-        rollouts=lambda _: [
+        has="",
+        read=lambda _: [
             Rollout(talk("4"), (i,) if listed else ()) for i in range(count)
         ],
-        layout=(ListLayout if listed else RecordLayout)(**layout),
+        layout=RecordLayout(listed=listed, **layout),
     )
 
 

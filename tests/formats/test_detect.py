@@ -89,11 +89,9 @@ UNKNOWN: list[Any] = [
     ({}, "(its keys: none)"),
     ({"\ud800\n\x1b[31m": "x"}, "(its keys: \ufffd\ufffd\ufffd[31m)"),
     ({"k" * 99: "x"}, f"(its keys: {'k' * 60}…)"),
-    ({"trajectory_groups": []}, "jq -c '.trajectory_groups[]'"),
-    ({"prompt_tokens": [], "response_tokens": []}, "token ids only"),
-    ({"tokens": [], "scores": []}, "token ids only"),
-    ({"responses_create_params": {}}, "NeMo-Gym"),
-    ({"prompt": "", "completions": ["a"], "labels": [True]}, "stepwise supervision"),
+    ({"prompt_tokens": [], "response_tokens": []}, "token ids and no text"),
+    ({"tokens": [], "scores": []}, "token ids and no text"),
+    ({"prompt": "", "completions": ["a"], "labels": [True]}, "holds no rollouts"),
     ({"eval/all/avg_score": 0.66}, "figures only"),
     ({"train/reward": 0.5, "step": 3, "extra": {"a": 1}}, "figures only"),
     (
@@ -103,7 +101,7 @@ UNKNOWN: list[Any] = [
                 {"role": "user", "content": "q"},
             ]
         },
-        "no turn of an",
+        "no turn of an agent",
     ),
     (
         {"messages": [{"role": "user", "content": "q"}], "reference_answer": "7"},
@@ -114,65 +112,19 @@ UNKNOWN: list[Any] = [
             "prompt": [{"role": "user", "content": "q"}],
             "reward_model": {"ground_truth": "1"},
         },
-        "no answer",
+        "holds prompts",
     ),
     (
-        {"custom_id": "1", "method": "POST", "url": "/v1/x", "body": {}},
-        "request of a batch",
+        {"question_id": 1, "response": "t", "model_id": "m"},
+        "an answer without its task",
     ),
-    ({"eval": {}, "plan": {}, "samples": []}, "jq -c '.samples[]'"),
-    ({"info": {}, "tasks": [], "simulations": []}, "jq -c '.simulations[]'"),
-    (
-        {"custom_id": "1", "response": {"body": {}}, "error": None},
-        "an answer of a batch without its",
-    ),
-    ({"code": "f", "input": "f(????) == 1", "output": "f(1) == ????"}, "no answer"),
-    ({"post": [], "patch": []}, "what a client sends to LangSmith"),
-    (
-        {"name": "s", "spanContext": {"traceId": "t"}, "attributes": {}},
-        "JavaScript keeps it",
-    ),
-    ({"parts": [], "kind": "request"}, "a message of Pydantic AI"),
-    ({"q": {"0": "a", "1": "b"}, "a": {"0": "c", "1": "d"}}, "a table by columns"),
-    ({"id": "x", "trial_name": "t", "is_resolved": True}, "Terminal-Bench"),
-    ({"title": "t", "mapping": {}}, "a conversation of ChatGPT's export"),
-    ({"0": {"query": "q", "turn_history": {}}}, "InterCode's runs by number"),
-    (
-        {"9": {"query": "q", "available_tools": [], "answer": {}}},
-        "ToolBench's answers by number",
-    ),
-    ({"question_id": 1, "text": "t", "model_id": "m"}, "an answer or a question alone"),
-    (
-        {"run": 1, "samples": [PAIR, PAIR]},
-        "in a list; write one a line: jq -c '.samples[]'",
-    ),
-    (
-        {"run": {"groups": [{"id": 1, "rollouts": [PAIR]}]}},
-        "jq -c '.run.groups[].rollouts[]'",
-    ),
-    (
-        {"a-1": PAIR, "b-2": PAIR},
-        "prompts with a completion in a list; write one a line: jq -c '.[]'",
-    ),
-    # parts of a rollout, items of several kinds, and those without a task are no rollouts in a list
-    (
-        {"run": 1, "steps": [PAIR], "llmSpans": [PAIR]},
-        "holds no rollouts that ruler knows",
-    ),
-    ({"run": 1, "samples": [PAIR, {"x": 1}]}, "holds no rollouts that ruler knows"),
-    (
-        {"run": 1, "samples": [{"messages": [{"role": "assistant", "content": "x"}]}]},
-        "holds no rollouts",
-    ),
-    ({"type": "thread.started", "thread_id": "t"}, "codex exec --json"),
-    ({"type": "step_start", "sessionID": "s", "part": {}}, "opencode export"),
+    ({"run": 1, "samples": [PAIR, PAIR]}, "holds no rollouts that ruler knows"),
     (
         {"events": [{"type": "summary", "leafUuid": "u"}]},
-        "no session of the agent itself",
+        "a session of a sub-agent",
     ),
     ({"resourceSpans": []}, "a span of a tracer"),
     ({"traceId": "1", "spanId": "2", "name": "rollout"}, "a span of a tracer"),
-    ({"name": "step", "ph": "X", "ts": 1, "dur": 2, "pid": 0}, "a span of a tracer"),
     (b"nothing", "none of the first 1 records is a JSON object; line 1 is not JSON"),
     (b"\xff", "is not UTF-8"),
 ]
@@ -367,18 +319,8 @@ def test_deep(subtests: pytest.Subtests) -> None:
                     ) or "no message object" in str(error)
 
 
-NO_OBJECTS: list[Any] = [
-    (b'["def f(): pass", "x"]', "answers without their tasks"),
-    (b'"{\\"evalCaseResults\\": []}"', "jq -r ."),
-    (b'"text"', "one object a line"),
-    (b"[1]", "one object a line"),
-    (b"[]", "one object a line"),
-    (b"\xff", "one object a line"),
-]
-
-
 def test_no_objects(subtests: pytest.Subtests) -> None:
-    """A file without objects is refused with advice that fits its first value."""
-    for raw, message in NO_OBJECTS:
-        with subtests.test(raw=str(raw), message=str(message)):
-            assert message in refusal(raw)
+    """A file without objects is refused with what is read."""
+    for raw in (b'["x"]', b'"text"', b"[1]", b"[]", b"\xff"):
+        with subtests.test(raw=str(raw)):
+            assert "one object a line" in refusal(raw)

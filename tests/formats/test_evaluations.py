@@ -268,7 +268,7 @@ def test_promptfoo_stripped() -> None:
     )
     with pytest.raises(UnreadableError, match="no `vars`"):
         read({**record, "prompt": prompt, "vars": None, "testCase": {}})
-    with pytest.raises(UnreadableError, match="STRIP_RESPONSE_OUTPUT"):
+    with pytest.raises(UnreadableError, match="promptfoo stripped it"):
         read({**record, "response": {"output": "[output stripped]"}})
 
 

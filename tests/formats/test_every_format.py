@@ -17,7 +17,7 @@ import pytest
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.detect import formats
-from ruler_cli.formats.interface import ArtLayout, RecordLayout, fits
+from ruler_cli.formats.interface import RecordLayout, fits
 from ruler_cli.formats.rewards import number
 from ruler_cli.runs.file import score
 from ruler_cli.runs.scorer import Scorer
@@ -111,7 +111,7 @@ def test_every_format_has_an_example() -> None:
 
 def _payload(layout: RecordLayout) -> str | None:
     """Return the member that repeats the trajectory as JSON text, if a layout has one."""
-    return layout.payload if isinstance(layout, ArtLayout) else None
+    return layout.payload
 
 
 def test_each_layout_has_an_example() -> None:

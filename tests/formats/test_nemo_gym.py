@@ -182,6 +182,6 @@ def test_transitions() -> None:
 
 
 def test_materialized_inputs() -> None:
-    """The materialized inputs are refused, with advice."""
-    with pytest.raises(UsageError, match="give the file with the rollouts"):
+    """The materialized inputs, which hold no response, are refused."""
+    with pytest.raises(UsageError, match="holds no rollouts"):
         reader({"responses_create_params": {"input": []}, "_ng_task_index": 0})

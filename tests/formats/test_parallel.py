@@ -9,14 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.fields import lookup
-from ruler_cli.formats.parallel import (
-    all_lists,
-    lists_at,
-    parallel_lists,
-    path_of,
-    value_at,
-)
+from ruler_cli.formats.fields import lookup, path_of, value_at
+from ruler_cli.formats.interface import lists_at, parallel_lists
 
 parts = st.sampled_from(["a", "b", "0", "1", "a.b", "²"])
 trees = st.recursive(
@@ -46,18 +40,18 @@ def test_all_lists() -> None:
         "f": [1, 2, 3],
         "ruler": [{}, {}],
     }
-    assert all_lists("f")(record, 2) == [("a",), ("ruler",)]
+    assert parallel_lists(record, 2, apart=("f",)) == [("a",), ("ruler",)]
     with pytest.raises(UnreadableError, match="has 3 items at `f` for 2 rollouts"):
-        all_lists()(record, 2)
+        parallel_lists(record, 2)
     with pytest.raises(UnreadableError, match=r"`d\.e`"):
-        all_lists()({"a": [1], "d": {"e": [1]}}, 1)
+        parallel_lists({"a": [1], "d": {"e": [1]}}, 1)
 
 
 def test_lists_at() -> None:
     """Only the named lists that exist are parallel."""
-    assert lists_at("a", "z")({"a": [1], "b": [1], "z": None}, 1) == [("a",)]
+    assert lists_at({"a": [1], "b": [1], "z": None}, 1, [("a",), ("z",)]) == [("a",)]
     with pytest.raises(UnreadableError, match="has 1 items at `a`"):
-        lists_at("a")({"a": [1]}, 2)
+        lists_at({"a": [1]}, 2, [("a",)])
 
 
 def test_parallel_lists() -> None:

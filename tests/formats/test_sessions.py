@@ -449,7 +449,7 @@ def test_sub_agents(subtests: pytest.Subtests) -> None:
     for record in SUB_AGENTS:
         with subtests.test(record=str(record)):
             assert not any(form.matches(record) for form in formats())
-            with pytest.raises(UsageError, match="no session of the agent itself"):
+            with pytest.raises(UsageError, match="session of a sub-agent"):
                 detect(
                     "in", [Line(1, 0, json.dumps(record).encode())], InputSettings("in")
                 )

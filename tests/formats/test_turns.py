@@ -317,7 +317,7 @@ def test_missing_prompt() -> None:
 
 def test_reward_from_the_end() -> None:
     """A reward path with `-1` is refused, because the end of a list moves."""
-    with pytest.raises(UsageError, match="a score needs a place that stays"):
+    with pytest.raises(UsageError, match="no place that stays"):
         reader({"messages": talk("4"), "scores": [1, 2]}, reward="scores.-1")
 
 

@@ -20,10 +20,10 @@ from tests.results.select_values import annotated_groups, read_groups, selected
 from tests.values import reader
 
 WHOLE_ONLY = {
-    "preference": "is a pair",
-    "preference_openai": "is a pair",
-    "preference_sides": "is a pair",
-    "rewardbench2": "how many answers",
+    "preference": "compares its answers",
+    "preference_openai": "compares its answers",
+    "preference_sides": "compares its answers",
+    "rewardbench2": "compares its answers",
 }
 """Files that cannot lose a rollout and stay valid."""
 

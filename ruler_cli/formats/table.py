@@ -1,0 +1,776 @@
+"""The table of formats, a row each, and the reader of rows that differ in the names of their fields alone.
+
+A row says by which keys a record is known, where its group key stands, where the score goes and who reads it.
+docs/formats.md says who writes each file, and what its keys do not show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from ruler_cli.formats.chat import messages_in, tools_of
+from ruler_cli.formats.fields import JsonObject, Rollouts, first, lookup, words
+from ruler_cli.formats.interface import (
+    ID_KEYS,
+    Format,
+    RecordLayout,
+    RefusedFormat,
+    lists_at,
+    no_removal,
+    parallel_lists,
+)
+from ruler_cli.formats.prompts import PROMPTS
+from ruler_cli.formats.turns import (
+    ANSWER_LISTS,
+    ANSWERS,
+    answer_turns,
+    make_rollout,
+    prompt_turns,
+    with_submission,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Names of the fields of a record that is one rollout: its messages, or a prompt and its answer.
+
+    `a|b` is the first that is there. `member` names the rollout of a record that is a part of one. A record with
+    neither messages nor an answer has an error that ends with the `cause`.
+    """
+
+    prompt: str = "prompt"
+    answer: str = ""
+    messages: str = ""
+    tools: str = ""
+    outcome: str = ""
+    member: str = ""
+    cause: str = ""
+
+    def __call__(self, record: JsonObject) -> Rollouts:
+        """Read the rollout; UnreadableError if it has no answer."""
+        name, prompt = _present(record, self.answer), list[Any]()
+        if self.messages and (record.get(self.messages) or not self.answer):
+            messages = messages_in(record, self.messages, self.cause)
+            answer = with_submission(record, messages)
+        else:
+            asked = _present(record, self.prompt)
+            prompt = prompt_turns(record.get(asked), asked)
+            answer = answer_turns(record.get(name), name)
+        outcome = lookup(record, self.outcome) if self.outcome else None
+        part = record.get(self.member) if self.member else None
+        rollout = make_rollout(
+            prompt,
+            answer,
+            tools=self._tools(record) if self.tools else None,
+            outcome=outcome,
+            member=part if isinstance(part, str) else None,
+        )
+        return [rollout]
+
+    def _tools(self, record: JsonObject) -> Any:
+        own = {"tools": record.get(self.tools)}
+        return tools_of(record if self.tools == "tools" else own)
+
+
+def _present(record: JsonObject, names: str) -> str:
+    return first(name for name in names.split("|") if name in record) or names
+
+
+_ID = words("group_id prompt_id example_id problem_id task_id instance_id id")
+_INSTANCE = ("instance_id",)
+_STOPPED = " (the run was stopped before its first step)"
+_CRASHED = " (tau-bench writes this when a run crashed)"
+_ERROR = " (written when an example ended in an error)"
+_PAIR = Fields("prompt", "completion")
+_EPISODE = Fields(
+    messages="conversations", tools="tool_definitions", member="trial_name"
+)
+_CODE_SAMPLE = Fields(
+    "prompt|problem|question|question_content|instruction",
+    "completion|solution",
+    outcome="passed",
+)
+_SAMPLE = Fields("prompt", "response", "messages", tools="tools", outcome="reward.acc")
+_SCORE = RecordLayout(("score",))
+_SCORES = RecordLayout(("scores",), listed=True, lists=parallel_lists)
+_NATIVE = RecordLayout(extras=True)
+_ART = replace(_NATIVE, absent=b"0.0", refuses_null="ART")
+_WEIGHTED = RecordLayout(
+    ("rewards",),
+    ("info", "ruler"),
+    form=b'{"ruler": {"score": %s, "weight": 1.0}}',
+    lost=b'{"ruler": null}',
+)
+_PLAIN = replace(_WEIGHTED, form=b'{"ruler": %s}', lost=b"{}")
+_TASK = ("task.key", "task.hash")
+_TASKS = (*_TASK, "traces.0.task.key", "traces.0.task.hash")
+_BY_TASK: Any = {"compute_key": "episodes.task_key", "key_description": "hash of task.data"}  # fmt: skip
+_BY_ITEM: Any = {"compute_key": "traces.item_key", "key_description": "the data set's item"}  # fmt: skip
+_NO_CONVERSATION = "!messages !history !trajectory !trajectories !prompt !conversations"
+_NO_ROLLOUT = "!messages !response !responses !output !outputs !completions !sample_idx !advantage"
+_NO_TURNS = "!messages !conversations !conversation !trajectories"
+_TURNS = "text|conversations|conversation|dialog|dialogue|turns|items"
+_ASKED = "|".join(PROMPTS)
+_ANSWERED = "|".join((*ANSWERS, *ANSWER_LISTS))
+_SETTINGS = ("group_overrides", "generation_params")
+_CODE = [("output_list",), ("code_list",), ("graded_list",)]
+_SIDES = (
+    "chosen*|rejected*|preferred_output|non_preferred_output|"
+    "response*|output*|answer*|completion*|generation*|conversation*|human_ref*"
+)
+"""Names of answers side by side, each with an ending."""
+_EVALUATED = (
+    "evalId|eval_id sessionDetails|session_details|finalEvalStatus|final_eval_status|"
+    "overallEvalMetricResults|overall_eval_metric_results"
+)
+_ULTRA = "instruction completions[] completions[].response|!completions.0"
+_UID = r"uid~(?s:.+)_\d+_\d+"
+_GEMINI = "messages|events events|sessionId events|projectHash"
+_THREADS = "messages.0.type|message_thread|llm_messages|llm_context|agent_states"
+_ART_KEYS = "messages_and_choices|exchanges"
+_NO_ROW = "!group_index|!trajectory_json !group_index|!group_metadata"
+_ROW_KEYS = "trajectory_json|group_metadata"
+
+FORMATS = (
+    Format(
+        "ADK sessions",
+        "adk",
+        "events[].author !messages",
+        "agent_messages.read_session",
+        shown="`events` with `author` in each",
+    ),
+    Format(
+        "ADK evaluations",
+        "adk",
+        _EVALUATED,
+        "agent_messages.read_case",
+        shown="`evalId`, `finalEvalStatus`",
+        compute_key="agent_messages.case_key",
+        key_description="evalSetId and evalId",
+    ),
+    Format(
+        "AReaL rollouts",
+        "areal",
+        "task_id sample_idx prompt completion",
+        _PAIR,
+        ("task_id",),
+    ),
+    Format(
+        "ART table rows",
+        "art",
+        f"group_index {_ROW_KEYS}",
+        "native.read_row",
+        ("group_index",),
+        layout=replace(_ART, payload="trajectory_json"),
+        own_reward=True,
+        shown="`group_index` with `trajectory_json` or `group_metadata`",
+    ),
+    Format(
+        "ART groups",
+        "art",
+        "trajectories[]",
+        "native.read_group",
+        ("group_id", "metadata.scenario_id"),
+        layout=_ART,
+        shape="group",
+        test="native.is_art_group",
+        shown="`trajectories` with `messages_and_choices` or `exchanges` in each",
+    ),
+    Format(
+        "ART trajectories",
+        "art",
+        f"{_ART_KEYS} {_NO_ROW}",
+        "native.read_single",
+        words("group_id group_index metadata.group_id metadata.scenario_id"),
+        layout=_ART,
+        shown="`messages_and_choices` or `exchanges`",
+    ),
+    Format(
+        "ATIF trajectories",
+        "atif",
+        "schema_version^ATIF-v",
+        "coding_agents.read_atif",
+        layout=RecordLayout(("extra", "reward"), ("extra", "ruler")),
+        shown="`schema_version` (ATIF-v…)",
+    ),
+    Format(
+        "Atropos groups",
+        "atropos",
+        "tokens scores messages",
+        "trainers.read_atropos",
+        layout=RecordLayout(
+            ("scores",),
+            refuses_null="Atropos",
+            listed=True,
+            lists=partial(parallel_lists, apart=_SETTINGS),
+        ),
+        shape="group",
+    ),
+    Format(
+        "AutoGen messages",
+        "autogen",
+        _THREADS,
+        "agent_messages.read_autogen",
+        ID_KEYS,
+        test="agent_messages.is_autogen_history",
+        shown="`messages` with `source`, `type` in each",
+    ),
+    Format(
+        "AutoGen 0.2 histories",
+        "autogen",
+        "chat_history.0{} summary|cost|human_input !messages",
+        "agent_messages.read_chat_history",
+        ID_KEYS,
+        shown="`chat_history`, `summary`",
+    ),
+    Format(
+        "BFCL results",
+        "bfcl",
+        "id",
+        "evaluations.read_bfcl",
+        ("id",),
+        test="evaluations.is_bfcl",
+        shown="`id`, `result`, `inference_log`",
+    ),
+    Format(
+        "Claude Code sessions",
+        "claude-code",
+        "events|loglines",
+        "claude_codex.CLAUDE.rollouts",
+        ID_KEYS,
+        test="claude_codex.CLAUDE.is_session",
+        shown="`events` with `sessionId` in each",
+    ),
+    Format(
+        "LiveCodeBench outputs",
+        "code",
+        'question_content output_list.0"|code_list.0"',
+        "answers.read_live_code",
+        ("question_id",),
+        layout=RecordLayout(None, listed=True, lists=partial(lists_at, paths=_CODE)),
+        shape="group",
+        shown="`question_content`, `code_list`",
+    ),
+    Format(
+        "code completions",
+        "code",
+        f'task_id" completion|solution {_NO_ROLLOUT}',
+        _CODE_SAMPLE,
+        ("task_id",),
+        test="answers.is_code",
+        shown="`task_id`, `completion`",
+    ),
+    Format(
+        "Codex sessions",
+        "codex",
+        "events",
+        "claude_codex.CODEX.rollouts",
+        ID_KEYS,
+        test="claude_codex.CODEX.is_session",
+        shown="`events` with `payload` in each",
+    ),
+    Format(
+        "CrewAI outputs",
+        "crewai",
+        "tasks_output[].description tasks_output[].raw",
+        "agent_messages.read_crew",
+        ID_KEYS,
+        shown="`tasks_output` with `description`, `raw` in each",
+    ),
+    Format(
+        "eval-protocol rows",
+        "eval-protocol",
+        "messages input_metadata",
+        "evaluations.read_eval_protocol",
+        ("input_metadata.row_id",),
+        layout=RecordLayout(
+            ("evaluation_result", "score"), refuses_null="eval-protocol"
+        ),
+    ),
+    Format(
+        "eval-protocol recordings",
+        "eval-protocol",
+        "env_index#|env_idx# step# messages !input_metadata",
+        "evaluations.read_recording",
+        shown="`env_index`, `step`, `messages`",
+        compute_key="evaluations.recording_key",
+        key_description="hash of the prompt, whatever the step",
+    ),
+    Format(
+        "Gemini CLI sessions",
+        "gemini-cli",
+        _GEMINI,
+        "sessions.GEMINI.rollouts",
+        ID_KEYS,
+        test="sessions.GEMINI.is_session",
+        shown="`sessionId`, `projectHash`, `messages`",
+    ),
+    Format(
+        "Harbor trials",
+        "harbor",
+        "result.task_name trajectory",
+        "coding_agents.read_trial",
+        ("result.task_name",),
+        layout=RecordLayout(
+            ("result", "verifier_result", "rewards", "reward"),
+            ("result", "ruler"),
+            lost=b"",
+        ),
+    ),
+    Format(
+        "Harbor's exported traces",
+        "harbor",
+        "conversations task",
+        _EPISODE,
+        ("task",),
+        layout=RecordLayout(("result",), form=b'"%s"'),
+    ),
+    Format(
+        "Inspect samples",
+        "inspect",
+        "id epoch messages",
+        "evaluations.read_inspect",
+        ("id",),
+        layout=RecordLayout(
+            ("scores", "ruler"),
+            ("metadata", "ruler"),
+            ("scores", "ruler", "metadata"),
+            ("scores", "*", "value"),
+            b'{"value": %s}',
+            b"",
+        ),
+        own_reward=True,
+    ),
+    Format(
+        "LangChain messages",
+        "langchain",
+        "messages.0.type|values|channel_values",
+        "agent_messages.read_langchain",
+        ID_KEYS,
+        test="agent_messages.is_langchain_history",
+        shown="`messages` with `type` (human, ai) in each",
+    ),
+    Format(
+        "lm-eval samples",
+        "lm-eval",
+        "doc_id resps",
+        "answers.read_lm_eval",
+        layout=RecordLayout(None, listed=True, lists="answers.lm_eval_lists"),
+        compute_key="answers.lm_eval_key",
+        key_description="doc_id + hash of the prompt",
+    ),
+    Format(
+        "miles samples",
+        "miles",
+        "group_index sample_index !trajectory_json !group_metadata",
+        _SAMPLE,
+        ("group_index",),
+    ),
+    Format(
+        "mini-swe-agent",
+        "mini-swe-agent",
+        "trajectory_format^mini-swe-agent",
+        Fields(messages="messages", cause=_STOPPED),
+        _INSTANCE,
+        shown="`trajectory_format` (mini-swe-agent-…)",
+    ),
+    Format(
+        "ms-swift steps",
+        "ms-swift",
+        "prompt[] completion[] step[]|gen_step[]|advantages[]",
+        "trainers.read_swift",
+        layout=RecordLayout(listed=True, lists=parallel_lists),
+        shape="columns",
+        shown="`prompt`, `completion`, `step` (lists)",
+    ),
+    Format(
+        "ms-swift rollouts", "ms-swift", "gen_step prompt completion !gen_step[]", _PAIR
+    ),
+    Format(
+        "MT-bench answers",
+        "mt-bench",
+        "question_id choices.0.turns turns[]",
+        "evaluations.read_mt_bench",
+        ("question_id",),
+        shown="`question_id`, `choices`, `turns`",
+    ),
+    Format(
+        "native groups",
+        "native",
+        "trajectories[]",
+        "native.read_group",
+        ("group_id",),
+        layout=_NATIVE,
+        shape="group",
+        test="native.is_native_group",
+        shown="`trajectories` with `messages` in each",
+    ),
+    Format(
+        "native trajectories",
+        "native",
+        "messages",
+        "native.read_single",
+        ID_KEYS,
+        layout=_NATIVE,
+        test="native.is_native",
+        rank=0,
+    ),
+    Format(
+        "NeMo-Gym rollouts",
+        "nemo-gym",
+        "responses_create_params{} response",
+        "trainers.read_gym",
+        ("_ng_task_index",),
+        own_reward=True,
+        compute_key="trainers.gym_key",
+        key_description="agent_ref.name + _ng_task_index, or hash of responses_create_params.input",
+    ),
+    Format(
+        "NeMo-RL rollouts",
+        "nemo-rl",
+        "content[] rewards idx",
+        "trainers.read_nemo_rl",
+        layout=RecordLayout(("rewards",), form=b"[%s]", lost=b"[null]"),
+        own_reward=True,
+    ),
+    Format(
+        "OpenCode sessions",
+        "opencode",
+        "messages.0.info|messages.1.info",
+        "sessions.OPENCODE.rollouts",
+        ID_KEYS,
+        test="sessions.OPENCODE.is_session",
+        shown="`messages` with `info` and `parts` in each",
+    ),
+    Format(
+        "OpenHands outputs",
+        "openhands",
+        "instance_id history[]",
+        "coding_agents.read_openhands",
+        _INSTANCE,
+    ),
+    Format(
+        "OpenHands conversations",
+        "openhands",
+        "events[]",
+        "coding_agents.read_conversation",
+        _INSTANCE,
+        test="coding_agents.is_conversation",
+        shown="`events` with `action`, `observation` or `kind` in each",
+    ),
+    Format(
+        "pi sessions",
+        "pi",
+        "events[]",
+        "sessions.PI.rollouts",
+        ID_KEYS,
+        test="sessions.PI.is_session",
+        shown="`events` with `message` in each",
+    ),
+    Format(
+        "preference pairs",
+        "preference",
+        _SIDES,
+        "preference.read",
+        words("prompt_id question_id id"),
+        layout=RecordLayout(None, listed=True, lists=no_removal),
+        shape="group",
+        test="preference.matches",
+        shown="`chosen`, `rejected`; or two answers beside a prompt: `response_a`, `response_b`",
+    ),
+    Format(
+        "prime-rl episodes",
+        "prime-rl",
+        "traces[] task|env group.id",
+        "episodes.read_episode",
+        ("group.id",),
+        layout=_WEIGHTED,
+        shown="`traces`, `task`, `group.id`",
+    ),
+    Format(
+        "prime-rl weighted traces",
+        "prime-rl",
+        "nodes task group_id",
+        "episodes.read_trace",
+        ("group_id",),
+        layout=_WEIGHTED,
+        test="episodes.is_weighted",
+        shown="`nodes`, `task`, `rewards`, `group_id`",
+    ),
+    Format(
+        "prime-rl traces",
+        "prime-rl",
+        "nodes task group_id",
+        "episodes.read_trace",
+        ("group_id",),
+        layout=_PLAIN,
+        test="episodes.is_plain",
+        shown="`nodes`, `task`, `rewards`, `group_id`",
+    ),
+    Format(
+        "prompts with a completion",
+        "prompt-completion",
+        f"{_ASKED} {_ANSWERED}|answer {_NO_TURNS}",
+        "answers.read_pair",
+        ID_KEYS,
+        test="answers.is_pair",
+        shown="`prompt`, `completion` or other names of both",
+        rank=0,
+        refine="answers.refine_pair",
+    ),
+    Format(
+        "prompts with a list of responses",
+        "prompt-responses",
+        f"{_ANSWERED} !labels !conversations",
+        "answers.read_group",
+        _ID,
+        layout=RecordLayout(("rewards",), listed=True, lists="answers.group_lists"),
+        shape="group",
+        test="answers.is_group",
+        shown="`prompt`, `responses`",
+        rank=0,
+    ),
+    Format(
+        "promptfoo results",
+        "promptfoo",
+        'prompt.raw" testIdx|vars promptIdx|gradingResult',
+        "evaluations.read_promptfoo",
+        layout=_SCORE,
+        shown="`testIdx`, `promptIdx`, `prompt.raw`",
+        compute_key="evaluations.promptfoo_key",
+        key_description="variables of the test",
+        varied_prompts=True,
+    ),
+    Format(
+        "RewardBench 2",
+        "rewardbench2",
+        "num_correct chosen rejected",
+        "answers.read_reward_bench",
+        ("id",),
+        layout=RecordLayout(None, listed=True, lists=no_removal),
+        shape="group",
+    ),
+    Format(
+        "rLLM episodes",
+        "rllm",
+        "trajectories[] task_hash|episode_id|eval_idx|is_correct",
+        "episodes.read_rllm",
+        layout=RecordLayout(ruler=("metadata", "ruler")),
+        shown="`trajectories`, `task_hash` or `episode_id`",
+        compute_key="episodes.rllm_key",
+        key_description="task_hash with training_step",
+    ),
+    Format(
+        "ROLL steps",
+        "roll",
+        "responses[] scores[] global_step[]|sampling_params[]",
+        "trainers.read_roll",
+        ("id",),
+        layout=_SCORES,
+        shape="columns",
+        shown="`responses`, `scores`, `global_step`",
+    ),
+    Format(
+        "ROLL agentic steps",
+        "roll",
+        "trajectory_data[] !responses",
+        "trainers.read_roll_agentic",
+        layout=_SCORES,
+        shape="columns",
+        own_reward=True,
+    ),
+    Format(
+        "ShareGPT conversations",
+        "sharegpt",
+        f"{_TURNS} !messages !trajectories",
+        "answers.read_conversation",
+        ID_KEYS,
+        test="answers.is_conversation",
+        shown="`conversations`",
+        rank=0,
+    ),
+    Format(
+        "SkyRL evaluations",
+        "skyrl",
+        "input_prompt output_response score",
+        Fields("input_prompt", "output_response"),
+        layout=_SCORE,
+    ),
+    # older slime refuses fields that it does not know
+    Format(
+        "slime samples",
+        "slime",
+        "group_index prompt response !sample_index",
+        _SAMPLE,
+        ("group_index",),
+        layout=RecordLayout(ruler=("metadata", "ruler")),
+    ),
+    Format(
+        "slime buffer items", "slime", "uid instance_id messages", _SAMPLE, _INSTANCE
+    ),
+    Format(
+        "SWE-agent",
+        "swe-agent",
+        "trajectory history info",
+        "coding_agents.read_swe_agent",
+        _INSTANCE,
+    ),
+    Format(
+        "SWE-bench predictions",
+        "swe-bench",
+        f"instance_id model_name_or_path model_patch {_NO_CONVERSATION}",
+        "coding_agents.read_prediction",
+        _INSTANCE,
+    ),
+    Format(
+        "tau-bench",
+        "tau-bench",
+        "task_id traj",
+        Fields(messages="traj", cause=_CRASHED),
+        ("task_id",),
+        layout=RecordLayout(refuses_null="tau-bench"),
+        simulated_user=True,
+    ),
+    Format(
+        "tau2-bench",
+        "tau2",
+        "task_id messages reward_info",
+        "evaluations.read_tau2",
+        ("task_id",),
+        layout=RecordLayout(
+            ("reward_info", "reward"),
+            ("reward_info", "info", "ruler"),
+            refuses_null="tau2-bench",
+        ),
+        simulated_user=True,
+    ),
+    Format(
+        "tinker evaluations",
+        "tinker",
+        "example_id turns",
+        Fields(messages="turns", cause=_ERROR),
+        ("example_id",),
+    ),
+    Format(
+        "traces of spans",
+        "traces",
+        "spans|data !messages",
+        "traces.read_trace",
+        test="traces.is_spans",
+        shown="`trace_id`, `spans`",
+        **_BY_ITEM,
+    ),
+    Format(
+        "Langfuse traces",
+        "traces",
+        "observations|trace|timestamp",
+        "traces.read_trace",
+        test="traces.is_langfuse",
+        shown="`observations`; `id`, `timestamp`, `input`, `output`",
+        **_BY_ITEM,
+    ),
+    Format(
+        "LangSmith runs",
+        "traces",
+        'run_type" inputs|outputs',
+        "traces.read_trace",
+        shown="`run_type`, `inputs`, `outputs`",
+        **_BY_ITEM,
+    ),
+    Format(
+        "TRL completions",
+        "trl",
+        "prompt completion step advantage !step[] !advantage[]",
+        _PAIR,
+    ),
+    Format(
+        "UltraFeedback",
+        "ultrafeedback",
+        _ULTRA,
+        "answers.read_ultrafeedback",
+        layout=RecordLayout(
+            ("overall_score",), lists=partial(lists_at, paths=[("models",)])
+        ),
+        shape="group",
+        shown="`instruction`, `completions`",
+    ),
+    Format(
+        "verifiers results",
+        "verifiers",
+        "example_id prompt completion",
+        "episodes.read_result",
+        ("example_id",),
+        compute_key="episodes.result_key",
+        key_description="example_id with env_name, task, step, info.env_id",
+    ),
+    Format(
+        "verifiers episodes",
+        "verifiers",
+        "traces[] task|env !group.id",
+        "episodes.read_episode",
+        _TASKS,
+        layout=_WEIGHTED,
+        shown="`traces`, `task`",
+        **_BY_TASK,
+    ),
+    Format(
+        "verifiers traces",
+        "verifiers",
+        "nodes task !group_id",
+        "episodes.read_trace",
+        _TASK,
+        layout=_WEIGHTED,
+        test="episodes.is_weighted",
+        shown="`nodes`, `task`, `rewards`",
+        **_BY_TASK,
+    ),
+    Format(
+        "verifiers 0.2 traces",
+        "verifiers",
+        "nodes task !group_id",
+        "episodes.read_trace",
+        _TASK,
+        layout=_PLAIN,
+        test="episodes.is_plain",
+        shown="`nodes`, `task`, `rewards`",
+        **_BY_TASK,
+    ),
+    Format(
+        "verl (V1)",
+        "verl",
+        f'input" output score step {_UID}',
+        "trainers.read_verl_v1",
+        layout=_SCORE,
+        shown="`input`, `output`, `score`, `step`, `uid`",
+        compute_key="trainers.verl_group",
+        key_description="uid without its two numbers",
+    ),
+    Format(
+        "verl",
+        "verl",
+        f'input" output score step !{_UID}',
+        Fields("input", "output", outcome="acc"),
+        layout=_SCORE,
+    ),
+)
+
+_SPAN = (
+    "trace_id|traceId|traceID|resourceSpans span_id|spanId|spanID|spans|resourceSpans"
+)
+REFUSED = (
+    RefusedFormat("", "holds prompts and no turn of an agent; give the rollouts",
+                  "refused.is_prompt", True),
+    RefusedFormat(_SPAN, "is a span of a tracer that holds nothing a model was asked or said; let the tracer "
+                  "record contents, or give the file with the rollouts", guards=True),
+    RefusedFormat("prompt_tokens[]|tokens[] response_tokens[]|scores", "holds token ids and no text; decode "
+                  "them, and write `prompt` and `completion`"),
+    RefusedFormat("", "holds figures only: these are metrics, not rollouts; give the file beside it",
+                  "refused.is_figures"),
+    RefusedFormat("", "is a session of a sub-agent, or holds no turn of an agent; give the main session",
+                  "refused.is_sub_agent"),
+    RefusedFormat("", "holds an answer without its task; write both in one record, as `prompt` and "
+                  "`completion`", "refused.lacks_task"),
+)  # fmt: skip
+"""Records with nothing to judge. Those that guard are looked for even if a generic format would read them."""

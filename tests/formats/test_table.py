@@ -1,0 +1,69 @@
+"""The table of formats: its terms, the code that it names, and what is imported for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ruler_cli.formats.fields import holds
+from ruler_cli.formats.interface import code
+from ruler_cli.formats.table import FORMATS, REFUSED
+
+RECORD = {"a": None, "b": {"c": 1}, "d": [{"e": 1}, {"e": 2}], "f": "text-1", "g": 3}
+TERMS = [
+    ("a b", True),
+    ("a.x", False),
+    ("b.c d.0.e", True),
+    ("z", False),
+    ("!z !a.x", True),
+    ("z|b", True),
+    ("d[] b{} f^text g#", True),
+    ('f" d.0.e#', True),
+    ('g" ', False),
+    ("d[].e", True),
+    ("d[].x", False),
+    ("a[].e", False),
+    ("f~text-[0-9]", True),
+    ("f~text", False),
+    ("te*|f*", True),
+    ("z*", False),
+    ("", True),
+]
+
+
+def test_terms(subtests: pytest.Subtests) -> None:
+    """Each kind of term holds for the records that it describes."""
+    for terms, held in TERMS:
+        with subtests.test(terms=terms):
+            assert holds(RECORD, terms) is held
+
+
+def test_code() -> None:
+    """Each function that a row names exists."""
+    for row in (*FORMATS, *REFUSED):
+        layout = getattr(row, "layout", None)
+        named = ("read", "test", "compute_key", "refine")
+        for name in [getattr(row, n, None) for n in named] + [
+            getattr(layout, "lists", None)
+        ]:
+            assert name is None or callable(code(name))
+
+
+def test_imported_on_demand() -> None:
+    """Reading native groups imports no reader of another framework."""
+    program = (
+        "import sys, json\n"
+        "from ruler_cli.formats.detect import detect\n"
+        "from ruler_cli.settings.models import InputSettings\n"
+        "from ruler_cli.types import Line\n"
+        "raw = open('samples/groups.jsonl', 'rb').readline()\n"
+        "detect('x', [Line(1, 0, raw)], InputSettings('x')).read(Line(1, 0, raw))\n"
+        "print(*[m.split('.')[-1] for m in sys.modules if 'ruler_cli.formats.' in m])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    core = "fields interface chat turns prompts rewards reader table detect native"
+    assert sorted(done.stdout.split()) == sorted(core.split())
