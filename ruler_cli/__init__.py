@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         score_group,
         score_groups,
     )
-    from ruler_cli.runs.object_groups import (
+    from ruler_cli.runs.objects import (
         GroupWithoutScores,
         GroupWithScores,
         JudgedGroup,
@@ -88,7 +88,7 @@ _MODULES = (
     "settings.options",
     "prompting.templates",
     "formats.annotate",
-    "runs.object_groups",
+    "runs.objects",
     "runs.scorer",
     "settings.load",
     "runs.api",

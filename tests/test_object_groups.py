@@ -36,9 +36,8 @@ from ruler_cli import (
     UsageError,
     WrongShapeError,
 )
-from ruler_cli.runs.object_groups import read_group
-from ruler_cli.runs.object_records import Readers
 from ruler_cli.runs.object_values import member
+from ruler_cli.runs.objects import Readers, read_group
 from tests.conftest import Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 

@@ -18,8 +18,8 @@ from ruler_cli.errors import (
     WrongShapeError,
 )
 from ruler_cli.runs.file import score
-from ruler_cli.runs.object_groups import GroupWithScores, JudgedGroup, read_group
 from ruler_cli.runs.object_values import G
+from ruler_cli.runs.objects import GroupWithScores, JudgedGroup, read_group
 from ruler_cli.runs.open_scorer import Groups, ScoredGroups
 from ruler_cli.runs.scorer import Log, Scorer, guarded
 from ruler_cli.settings.models import (

@@ -31,15 +31,15 @@ from ruler_cli.judging.group_run import GroupRun
 from ruler_cli.judging.panel import Panel
 from ruler_cli.pool.engine import Bounds
 from ruler_cli.runs.batch_scores import BatchScores
-from ruler_cli.runs.object_groups import (
+from ruler_cli.runs.object_values import G
+from ruler_cli.runs.objects import (
     JudgedGroup,
     ObjectGroup,
+    Readers,
     judged_group,
     left_out,
     read_group,
 )
-from ruler_cli.runs.object_records import Readers
-from ruler_cli.runs.object_values import G
 from ruler_cli.runs.session import GroupStream, Scored, ScoringSession
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import GroupError, GroupResult, Observer, Summary
