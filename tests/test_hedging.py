@@ -27,7 +27,7 @@ from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.values import few
 
-USUAL, NEVER = 0.4, 60.0
+USUAL, NEVER = 0.8, 120.0
 """Seconds of the slower calls of those known, and of one that is not waited for."""
 KNOWN = 48
 GROUPS = [group(f"g{i:02}", 0.1, i / 100, 0.9) for i in range(KNOWN + 4)]
@@ -47,7 +47,7 @@ def threads_and_tasks() -> tuple[int, int]:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait for a condition of the server, not for ever."""
-    for _ in range(500):
+    for _ in range(3000):
         if await asyncio.to_thread(holds):
             return
         await asyncio.sleep(0.01)
