@@ -10,9 +10,8 @@ from typing import Any
 from ruler_cli.errors import RulerError, UnreadableError
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.chat import first_agent_turn
-from ruler_cli.formats.detect import detect
 from ruler_cli.formats.fields import lookup
-from ruler_cli.formats.reader import Reader, rollout_object
+from ruler_cli.formats.reader import Reader, detect, rollout_object
 from ruler_cli.judges.simulated import truth
 from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import InputSettings

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from ruler_cli.formats.detect import detect
-from ruler_cli.formats.reader import Reader
+from ruler_cli.formats.reader import Reader, detect
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Judge, Line, Record, Rollout

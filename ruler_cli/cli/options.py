@@ -44,7 +44,7 @@ def _judges(incomplete: str) -> list[str]:
 
 
 def _formats(incomplete: str) -> list[str]:
-    from ruler_cli.formats.detect import families
+    from ruler_cli.formats.reader import families
 
     return [name for name in ("auto", *families()) if name.startswith(incomplete)]
 

@@ -27,8 +27,8 @@ from ruler_cli.files.splice import (
     span_at,
 )
 from ruler_cli.formats.fields import JsonObject
-from ruler_cli.formats.interface import Format, RecordLayout
 from ruler_cli.formats.rewards import raw_value
+from ruler_cli.formats.table import Format, RecordLayout
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import (
     Group,

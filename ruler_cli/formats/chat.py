@@ -14,9 +14,9 @@ from ruler_cli.formats.fields import (
     json_value,
     lookup,
     objects,
+    printable,
     words,
 )
-from ruler_cli.formats.interface import printable
 from ruler_cli.types import Rollout
 
 Messages = list[Any]

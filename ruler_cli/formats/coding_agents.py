@@ -23,9 +23,9 @@ from ruler_cli.formats.fields import (
     items,
     lookup,
     objects,
+    printable,
     words,
 )
-from ruler_cli.formats.interface import printable
 from ruler_cli.formats.turns import prompt_turns, with_submission
 from ruler_cli.types import Rollout
 

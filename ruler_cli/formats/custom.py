@@ -11,13 +11,13 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats import turns
 from ruler_cli.formats.annotate import ORIGINAL, annotate
 from ruler_cli.formats.fields import JsonObject, Rollouts, first, items, lookup, path_of
-from ruler_cli.formats.interface import (
+from ruler_cli.formats.reader import Reader
+from ruler_cli.formats.table import (
     ID_KEYS,
     Format,
     RecordLayout,
     parallel_lists,
 )
-from ruler_cli.formats.reader import Reader
 from ruler_cli.types import Line, Path, Record, Rollout
 
 _PROMPTS = ("prompt", "input", "question")

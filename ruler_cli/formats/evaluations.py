@@ -33,14 +33,14 @@ from ruler_cli.formats.fields import (
     list_field,
     lookup,
     objects,
+    printable,
     words,
 )
-from ruler_cli.formats.interface import printable
-from ruler_cli.formats.prompts import prompt_key
 from ruler_cli.formats.reader import hashed_key
 from ruler_cli.formats.turns import (
     answer_turns,
     chat_turns,
+    prompt_key,
     prompt_turns,
     read_or_error,
     with_answer,

@@ -185,3 +185,9 @@ def is_message_list(value: Any) -> bool:
 def is_text_list(value: Any) -> bool:
     """Tell if a value is a list of texts, at least one."""
     return bool(items(value)) and all(isinstance(item, str) for item in value)
+
+
+def printable(text: str, longest: int = 60) -> str:
+    """Return text of a dump for a message: printable characters, at most `longest` and an ellipsis."""
+    clean = "".join(c if c.isprintable() else "\ufffd" for c in text[: longest + 1])
+    return clean if len(clean) <= longest else clean[:longest] + "…"

@@ -31,8 +31,13 @@ from ruler_cli.formats.fields import (
     lookup,
     objects,
 )
-from ruler_cli.formats.prompts import SYSTEM, with_system
-from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, SUBMISSIONS
+from ruler_cli.formats.turns import (
+    ANSWER_LISTS,
+    ANSWERS,
+    SUBMISSIONS,
+    SYSTEM,
+    with_system,
+)
 from ruler_cli.types import Path, Rollout
 
 ART = ("messages_and_choices", "exchanges")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.formats.interface import printable
+from ruler_cli.formats.fields import printable
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 _STATES: dict[str, Callable[[ScoredGroup], bool]] = {

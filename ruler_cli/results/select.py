@@ -18,8 +18,8 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
-from ruler_cli.formats.fields import path_of, value_at
-from ruler_cli.formats.interface import Format, code, printable
+from ruler_cli.formats.fields import path_of, printable, value_at
+from ruler_cli.formats.table import Format, code
 from ruler_cli.results.conditions import FIGURES, Condition
 from ruler_cli.results.scored_file import AnnotationReader, refuse_unannotated
 from ruler_cli.results.scored_groups import ScoredRollout

@@ -23,9 +23,9 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.open import open_container
 from ruler_cli.files.parse import parse
 from ruler_cli.files.scratch import Index, Scratch, place
-from ruler_cli.formats.detect import SAMPLE, detect
-from ruler_cli.formats.interface import fits, printable
-from ruler_cli.formats.reader import Reader
+from ruler_cli.formats.fields import printable
+from ruler_cli.formats.reader import SAMPLE, Reader, detect
+from ruler_cli.formats.table import fits
 from ruler_cli.runs.survey import (
     OnRecord,
     Openings,

@@ -23,13 +23,17 @@ from ruler_cli.formats.annotate import (
     annotations_of,
 )
 from ruler_cli.formats.custom import custom_format, with_reward
-from ruler_cli.formats.detect import first_keys, formats_of, matching, refused
 from ruler_cli.formats.fields import first_at, lookup
-from ruler_cli.formats.interface import GIVEN, SHAPE_ERRORS, Format, fits
 from ruler_cli.formats.native import ART, BESIDE
-from ruler_cli.formats.prompts import PROMPTS
-from ruler_cli.formats.reader import Reader, key_text
-from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, is_reply
+from ruler_cli.formats.reader import (
+    Reader,
+    first_keys,
+    formats_of,
+    key_text,
+    matching,
+)
+from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
+from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, PROMPTS, is_reply
 from ruler_cli.runs.object_values import (
     G,
     as_json,
@@ -460,10 +464,6 @@ def _format_of(
         )
         raise WrongShapeError(like, "give one shape", place=first)
     form = next((form for form, _ in found.values()), None)
-    guarded = form is None or (settings.format == "auto" and form.rank == 0)
-    refusal = refused(values, guards=form is not None) if guarded else None
-    if refusal is not None:
-        raise WrongShapeError(f"{name}: {refusal.reason}")
     if form is None:
         raise WrongShapeError(f"{name}: {_unknown(values[0], settings.format, keys)}")
     return form

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from benchmarks import projection
-from ruler_cli.formats.detect import families, formats
-from ruler_cli.formats.interface import ID_KEYS, Format
+from ruler_cli.formats.reader import families, formats
+from ruler_cli.formats.table import ID_KEYS, Format
 from ruler_cli.results.conditions import NAMES
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings

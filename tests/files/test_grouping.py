@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.grouping import part_of, records
 from ruler_cli.files.scratch import Index, place
-from ruler_cli.formats.interface import PROMPT_HASH, Format, RecordLayout
 from ruler_cli.formats.reader import Reader
+from ruler_cli.formats.table import PROMPT_HASH, Format, RecordLayout
 from ruler_cli.runs.survey import (
     Openings,
     Survey,

@@ -19,8 +19,8 @@ from ruler_cli.formats.annotate import (
     annotations_of,
     group_fields,
 )
-from ruler_cli.formats.interface import Format, RecordLayout
 from ruler_cli.formats.reader import Reader
+from ruler_cli.formats.table import Format, RecordLayout
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
 from ruler_cli.settings.models import CombineSettings, OnFailure

@@ -83,7 +83,7 @@ def test_no_question(subtests: pytest.Subtests) -> None:
             record = sample(name)[1]
             record.pop("turns", None)
             record.pop("question", None)
-            with pytest.raises(UsageError, match="holds an answer without its task"):
+            with pytest.raises(UsageError, match="holds no rollouts"):
                 reader(record)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.interface import PROMPT_HASH
+from ruler_cli.formats.table import PROMPT_HASH
 from tests.values import line, read, reader, talk, values
 
 CHOICE = {
@@ -89,42 +89,13 @@ UNKNOWN: list[Any] = [
     ({}, "(its keys: none)"),
     ({"\ud800\n\x1b[31m": "x"}, "(its keys: \ufffd\ufffd\ufffd[31m)"),
     ({"k" * 99: "x"}, f"(its keys: {'k' * 60}…)"),
-    ({"prompt_tokens": [], "response_tokens": []}, "token ids and no text"),
-    ({"tokens": [], "scores": []}, "token ids and no text"),
+    ({"prompt_tokens": [], "response_tokens": []}, "holds no rollouts"),
     ({"prompt": "", "completions": ["a"], "labels": [True]}, "holds no rollouts"),
-    ({"eval/all/avg_score": 0.66}, "figures only"),
-    ({"train/reward": 0.5, "step": 3, "extra": {"a": 1}}, "figures only"),
-    (
-        {
-            "messages": [
-                {"role": "system", "content": "s"},
-                {"role": "user", "content": "q"},
-            ]
-        },
-        "no turn of an agent",
-    ),
-    (
-        {"messages": [{"role": "user", "content": "q"}], "reference_answer": "7"},
-        "no turn of an agent",
-    ),
-    (
-        {
-            "prompt": [{"role": "user", "content": "q"}],
-            "reward_model": {"ground_truth": "1"},
-        },
-        "holds prompts",
-    ),
-    (
-        {"question_id": 1, "response": "t", "model_id": "m"},
-        "an answer without its task",
-    ),
+    ({"eval/all/avg_score": 0.66}, "holds no rollouts"),
+    ({"question_id": 1, "response": "t"}, "holds no rollouts"),
     ({"run": 1, "samples": [PAIR, PAIR]}, "holds no rollouts that ruler knows"),
-    (
-        {"events": [{"type": "summary", "leafUuid": "u"}]},
-        "a session of a sub-agent",
-    ),
-    ({"resourceSpans": []}, "a span of a tracer"),
-    ({"traceId": "1", "spanId": "2", "name": "rollout"}, "a span of a tracer"),
+    ({"events": [{"type": "summary", "leafUuid": "u"}]}, "holds no rollouts"),
+    ({"traceId": "1", "spanId": "2", "name": "rollout"}, "holds no rollouts"),
     (b"nothing", "none of the first 1 records is a JSON object; line 1 is not JSON"),
     (b"\xff", "is not UTF-8"),
 ]
@@ -138,7 +109,7 @@ def test_unknown(subtests: pytest.Subtests) -> None:
 
 
 def test_prompts_among_rollouts() -> None:
-    """One rollout without an answer does not make a file one of prompts."""
+    """A rollout without an answer is unreadable, and the others are read."""
     prompt = {"messages": [{"role": "user", "content": "q"}]}
     assert reader(prompt, NATIVE).format.name == "native trajectories"
     assert reader(prompt, format="native").format.name == "native trajectories"

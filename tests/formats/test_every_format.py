@@ -16,9 +16,9 @@ import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.detect import formats
-from ruler_cli.formats.interface import RecordLayout, fits
+from ruler_cli.formats.reader import formats
 from ruler_cli.formats.rewards import number
+from ruler_cli.formats.table import RecordLayout, fits
 from ruler_cli.runs.file import score
 from ruler_cli.runs.scorer import Scorer
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
@@ -399,9 +399,8 @@ EXPECTED = {
 }
 REFUSED = {
     "stepwise_supervision_TRAP": "stepwise supervision",
-    "openai_rft_prompt_only": "no turn of an agent",
-    "skyrl_aggregated_results_SKIP": "figures only",
-    "open_instruct_rollouts_000000": "token ids only",
+    "skyrl_aggregated_results_SKIP": "holds no rollouts",
+    "open_instruct_rollouts_000000": "holds no rollouts",
     "nemo_gym_rollouts_materialized_inputs": "no `response`",
 }
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.fields import lookup, path_of, value_at
-from ruler_cli.formats.interface import lists_at, parallel_lists
+from ruler_cli.formats.table import lists_at, parallel_lists
 
 parts = st.sampled_from(["a", "b", "0", "1", "a.b", "²"])
 trees = st.recursive(

@@ -128,8 +128,8 @@ def test_prompt_of_other_names() -> None:
 
 
 NO_PAIRS: list[Any] = [
-    ({"response_a": "x", "response_b": "y", "winner": "a"}, "without its task"),
-    ({"question": "q", **{f"answer_{c}": c for c in "abcd"}}, "holds prompts"),
+    ({"response_a": "x", "response_b": "y", "winner": "a"}, "holds no rollouts"),
+    ({"question": "q", **{f"answer_{c}": c for c in "abcd"}}, "holds no rollouts"),
 ]
 
 

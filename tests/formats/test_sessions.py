@@ -12,7 +12,7 @@ import pytest
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.open import open_container
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.detect import detect, formats
+from ruler_cli.formats.reader import detect, formats
 from ruler_cli.formats.sessions import Session, read_gemini
 from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import InputSettings
@@ -449,7 +449,7 @@ def test_sub_agents(subtests: pytest.Subtests) -> None:
     for record in SUB_AGENTS:
         with subtests.test(record=str(record)):
             assert not any(form.matches(record) for form in formats())
-            with pytest.raises(UsageError, match="session of a sub-agent"):
+            with pytest.raises(UsageError, match="holds no rollouts"):
                 detect(
                     "in", [Line(1, 0, json.dumps(record).encode())], InputSettings("in")
                 )

@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from ruler_cli.formats.fields import holds
-from ruler_cli.formats.interface import code
-from ruler_cli.formats.table import FORMATS, REFUSED
+from ruler_cli.formats.table import FORMATS, code
 
 RECORD = {"a": None, "b": {"c": 1}, "d": [{"e": 1}, {"e": 2}], "f": "text-1", "g": 3}
 TERMS = [
@@ -42,7 +41,7 @@ def test_terms(subtests: pytest.Subtests) -> None:
 
 def test_code() -> None:
     """Each function that a row names exists."""
-    for row in (*FORMATS, *REFUSED):
+    for row in FORMATS:
         layout = getattr(row, "layout", None)
         named = ("read", "test", "compute_key", "refine")
         for name in [getattr(row, n, None) for n in named] + [
@@ -55,7 +54,7 @@ def test_imported_on_demand() -> None:
     """Reading native groups imports no reader of another framework."""
     program = (
         "import sys, json\n"
-        "from ruler_cli.formats.detect import detect\n"
+        "from ruler_cli.formats.reader import detect\n"
         "from ruler_cli.settings.models import InputSettings\n"
         "from ruler_cli.types import Line\n"
         "raw = open('samples/groups.jsonl', 'rb').readline()\n"
@@ -65,5 +64,5 @@ def test_imported_on_demand() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    core = "fields interface chat turns prompts rewards reader table detect native"
+    core = "fields chat turns rewards reader table native"
     assert sorted(done.stdout.split()) == sorted(core.split())

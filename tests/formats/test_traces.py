@@ -12,8 +12,8 @@ import pytest
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.open import open_container
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.conversations import around
 from ruler_cli.formats.trace_spans import spans_of
+from ruler_cli.formats.traces import around
 from ruler_cli.prompting.render import render
 from ruler_cli.types import Rollout
 from tests.formats.changes import keyed, sample
@@ -552,11 +552,9 @@ def test_refused() -> None:
         "span_id": "1",
         "attributes": {"http.method": "GET"},
     }
-    assert "let the tracer record contents" in refusal(trace(timing))
-    assert "let the tracer record contents" in refusal({"resourceSpans": []})
-    assert "let the tracer record contents" in refusal(
-        trace(span(1, gen_ai__request__model="m"))
-    )
+    assert "holds no rollouts" in refusal(trace(timing))
+    assert "holds no rollouts" in refusal({"resourceSpans": []})
+    assert "holds no rollouts" in refusal(trace(span(1, gen_ai__request__model="m")))
     with pytest.raises(UnreadableError, match="let the tracer record what was said"):
         read(trace(span(1, gen_ai__operation__name="chat")))
     step = {

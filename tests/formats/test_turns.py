@@ -131,12 +131,10 @@ def test_several_answers() -> None:
 
 
 def test_prompt_only() -> None:
-    """Messages of the user alone are refused as prompts, unless an answer stands beside them."""
-    with pytest.raises(UsageError, match="no turn of an agent"):
-        reader({"messages": [TASK], "solution": "4"})
-    assert (
-        reader({"messages": [TASK], "output": "4"}).format.name == "native trajectories"
-    )
+    """Messages of the user alone are unreadable, unless an answer stands beside them."""
+    prompt = {"messages": [TASK], "solution": "4"}
+    assert "no turn of the agent" in str(read(prompt)[0].rollouts[0].error)
+    assert read({"messages": [TASK], "output": "4"})[0].rollouts[0].error is None
 
 
 def test_forged_json() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats import custom
-from ruler_cli.formats.detect import formats
-from ruler_cli.formats.interface import Format
+from ruler_cli.formats.reader import formats
+from ruler_cli.formats.table import Format
 from ruler_cli.results.select import Cutter, cut
 from ruler_cli.types import Group, Line, Record, Rollout
 from tests.values import layouts, same, text_of, texts, values

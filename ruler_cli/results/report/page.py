@@ -28,7 +28,7 @@ from ruler_cli.files.atomic import create_file
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
 from ruler_cli.files.scratch import Scratch
-from ruler_cli.formats.interface import printable
+from ruler_cli.formats.fields import printable
 from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.counts import iso
 from ruler_cli.results.figures import scores_by_position
