@@ -266,7 +266,8 @@ def _paths(
         (m.get("content") for m in messages if m.get("role") not in roles), None
     )
     no_key = "the line" if reader.format.shape == "group" else "hash of the prompt"
-    reward = ".".join(map(str, layout.source or layout.reward or ()))
+    place = () if layout.elsewhere else layout.reward or ()
+    reward = ".".join(map(str, place))
     # name, given path, path of the format, first value, rollouts without a value
     rows = (
         (

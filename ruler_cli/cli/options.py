@@ -44,9 +44,9 @@ def _judges(incomplete: str) -> list[str]:
 
 
 def _formats(incomplete: str) -> list[str]:
-    from ruler_cli.formats.reader import families
+    from ruler_cli.formats.table import FAMILIES
 
-    return [name for name in ("auto", *families()) if name.startswith(incomplete)]
+    return [name for name in ("auto", *FAMILIES) if name.startswith(incomplete)]
 
 
 def _conditions(incomplete: str) -> list[str]:

@@ -158,42 +158,37 @@ def annotations_of(
     names: Sequence[str],
 ) -> list[AnnotationFields]:
     """The `ruler` object of each rollout of the group, in input order; `names` are those of all judges."""
-    judge = _judge_names(result, scores, names)
+    judge, passes = _judge_names(result, scores, names), 0
+    kind: Kind = "input"
     if isinstance(scores, GroupError):
-        failed = RolloutScore(None, scores.reason)
-        return [
-            _annotation(failed, 0, judge, names, scores.kind) for _ in group.rollouts
-        ]
-    return [_annotation(one, scores.passes, judge, names) for one in scores.rollouts]
+        kind = scores.kind
+        rollouts = (RolloutScore(None, scores.reason),) * len(group.rollouts)
+    else:
+        passes, rollouts = scores.passes, scores.rollouts
 
+    def fields(rollout: RolloutScore) -> AnnotationFields:
+        score, reason, failed = rollout.score, rollout.explanation, rollout.score is None  # fmt: skip
+        rollout = RolloutScore(None, "") if failed else rollout
+        same = rollout.judge_score == score
+        panel = rollout.by_judge.items() if len(names) > 1 else ()
+        return {
+            "status": "failed" if failed else "scored",
+            "score": score,
+            "judge_score": score if same else _fine(rollout.judge_score),
+            "explanation": rollout.explanation,
+            "kind": kind if failed else "",
+            "reason": reason if failed else "",
+            "judge": judge,
+            "judges": [{"judge": names[i], "score": _fine(each)} for i, each in panel],
+            "passes": 0 if failed else passes,
+            "spread": _fine(rollout.spread),
+            "slots": [round(position, _COARSE) for position in rollout.positions],
+            "pass_scores": [round(each, _COARSE) for each in rollout.pass_scores],
+            "suspect": rollout.suspect,
+            "schema": SCHEMA,
+        }
 
-def _annotation(
-    rollout: RolloutScore,
-    passes: int,
-    judge: str,
-    names: Sequence[str],
-    kind: Kind = "input",
-) -> AnnotationFields:
-    score, reason, failed = rollout.score, rollout.explanation, rollout.score is None
-    rollout = RolloutScore(None, "") if failed else rollout
-    same = rollout.judge_score == score
-    panel = rollout.by_judge.items() if len(names) > 1 else ()
-    return {
-        "status": "failed" if failed else "scored",
-        "score": score,
-        "judge_score": score if same else _fine(rollout.judge_score),
-        "explanation": rollout.explanation,
-        "kind": kind if failed else "",
-        "reason": reason if failed else "",
-        "judge": judge,
-        "judges": [{"judge": names[i], "score": _fine(each)} for i, each in panel],
-        "passes": 0 if failed else passes,
-        "spread": _fine(rollout.spread),
-        "slots": [round(position, _COARSE) for position in rollout.positions],
-        "pass_scores": [round(each, _COARSE) for each in rollout.pass_scores],
-        "suspect": rollout.suspect,
-        "schema": SCHEMA,
-    }
+    return [fields(rollout) for rollout in rollouts]
 
 
 def group_fields(
@@ -270,11 +265,15 @@ def annotate(
     if form.layout.listed:
         _put_in_lists(patches, form, annotated, group_fields, on_failure)
         return patches.apply()
-    whole, objects = _owners(raw, [rollout.path for rollout, _ in annotated])
-    for obj, (_, annotation) in zip(objects, annotated, strict=True):
+    # one pass over the record: rollouts are items of one of its lists, or the record itself
+    lists: dict[str, ListItems] = {str(r.path[0]): [] for r, _ in annotated if r.path}
+    whole = read_object(raw, 0, lists)
+    for rollout, annotation in annotated:
+        path = rollout.path
+        obj = lists[str(path[0])][int(path[1])] if path else whole
         # a rollout that is no object cannot be annotated; the group's part counts it
-        if obj is not None:
-            owner = _Owner(raw, obj, form.layout, annotation, on_failure)
+        if isinstance(obj, ObjectSpans):
+            owner = _Owner(raw, obj, form.layout, rollout, annotation, on_failure)
             patches.put(obj, owner.changes())
     if form.shape == "group":
         patches.put(whole, {"ruler": dump_escaped(dict(group_fields))})
@@ -291,31 +290,6 @@ def trajectory_bytes(record: Record, rollout: Rollout) -> bytes:
 def _bytes_at(raw: bytes, path: Path, start: int = 0) -> bytes | None:
     span = span_at(raw, path, start)
     return None if span is None else raw[slice(*span)]
-
-
-def _owners(
-    raw: bytes, paths: Sequence[Path]
-) -> tuple[ObjectSpans, list[ObjectSpans | None]]:
-    """The members of the record, and of each rollout's object; None if it is no object."""
-    names = {path[0] for path in paths if len(path) == 2}
-    if len(names) == 1 and all(len(path) == 2 for path in paths):
-        # as in most groups: one pass over the record
-        name = str(names.pop())
-        lists: dict[str, ListItems] = {name: []}
-        whole = read_object(raw, 0, lists)
-        found = [lists[name][int(path[1])] for path in paths]
-        return whole, [one if isinstance(one, ObjectSpans) else None for one in found]
-    whole = read_object(raw)
-    spans = [span_at(raw, path) if path else None for path in paths]
-    return whole, [
-        _object_at(raw, span) if path else whole
-        for path, span in zip(paths, spans, strict=True)
-    ]
-
-
-def _object_at(raw: bytes, span: Span | None) -> ObjectSpans | None:
-    known = span is not None and raw[span[0]] == ord("{")
-    return read_object(raw, span[0]) if span and known else None
 
 
 def _array_at(raw: bytes, path: Path | None) -> list[Span]:
@@ -344,7 +318,7 @@ def _put_in_lists(
         original = raw[slice(*listed[0])] if listed else None
         before = _bytes_at(raw, (ORIGINAL,), noted[0][0]) if noted else None
         original = original if before is None else before
-        if original is None and rollout.reward is not None:
+        if original is None:
             # it stands elsewhere, as ROLL's agentic ones do
             original = dump(raw_value(rollout.reward))
         original = None if original == b"null" else original
@@ -375,7 +349,7 @@ def _reward_bytes(
     """The new value of the reward field; empty if the field is taken out."""
     if (score := annotation.get("score")) is not None:
         return layout.form.replace(b"%s", dump(score))
-    kept = None if on_failure == "null" or layout.source else original
+    kept = None if on_failure == "null" or layout.elsewhere else original
     return kept or layout.lost
 
 
@@ -403,6 +377,7 @@ class _Owner:
     text: bytes
     obj: ObjectSpans
     layout: RecordLayout
+    rollout: Rollout
     annotation: Annotation
     on_failure: OnFailure
 
@@ -430,15 +405,6 @@ class _Owner:
 
     def value(self, path: Path) -> bytes | None:
         """The bytes of the value at a path; None if it is absent."""
-        if path is self.layout.source and "*" in path:
-            star = path.index("*")
-            inner, _ = _inner(self.value(path[:star]))
-            names = [
-                key for key in read_object(inner or b"{}").members if key != "ruler"
-            ]
-            if not names:
-                return None
-            path = (*path[:star], names[0], *path[star + 1 :])
         member = self.obj.members.get(str(path[0]))
         if member is None:
             return None
@@ -457,8 +423,10 @@ class _Owner:
                 return None if noted == b"null" else noted
         if copied := self._copy():
             return copied.original()
-        place = layout.source or layout.reward
-        value = self.value(place) if place else None
+        if layout.elsewhere:
+            value: bytes | None = dump(raw_value(self.rollout.reward))
+        else:
+            value = self.value(layout.reward) if layout.reward else None
         return layout.absent if value is None else None if value == b"null" else value
 
     def _copy(self) -> _Owner | None:
@@ -477,13 +445,7 @@ class _Owner:
             return {}
         now, failed = self.value(layout.reward), self.annotation.get("score") is None
         if failed and self.on_failure != "null" and now in (None, original):
-            # with `keep` an earlier run's score goes back to the original, and what is absent stays so, but
-            # in an object that only the annotation makes: a reader that takes no null would miss the reward
-            holder = layout.reward[:-1]
-            made = now is None and layout.lost != b"null" and bool(holder)
-            ours = layout.ruler[: len(holder)] == holder
-            if not (made and ours and self.value(holder) in (None, b"null")):
-                return {}
+            return {}  # with `keep` an earlier run's score goes back to the original
         new = _reward_bytes(self.annotation, layout, self.on_failure, original)
         return nested(layout.reward, new or None) if new or now is not None else {}
 

@@ -120,7 +120,7 @@ def with_reward(
         ours += [("logs",), ("metrics", "ruler_score"), ("metrics", ORIGINAL)]
     if not path:
         raise wrong("is no place that stays", "give keys, and the numbers of items")
-    moved = replace(layout, reward=path, source=None, absent=None)
+    moved = replace(layout, reward=path, elsewhere=False, absent=None)
     rewarded = replace(form, layout=replace(moved, form=b"%s", lost=b"null"))
     taken = any(path[: len(other)] == other[: len(path)] for other in ours)
     if taken or any(_changes(rewarded, reader, line) for line, _ in records[:_TRIED]):

@@ -165,11 +165,11 @@ def list_field(record: JsonObject, name: str, more: str = "") -> list[Any]:
 
 
 def column(record: JsonObject, name: str, size: int) -> list[Any]:
-    """Return a field that holds one item for each of `size` rollouts, all None if it is absent.
+    """Return the list at a path that holds one item for each of `size` rollouts, all None if it is absent.
 
     UnreadableError if it is no list of that length.
     """
-    values = record.get(name)
+    values = lookup(record, name)
     if values is None:
         return [None] * size
     if not isinstance(values, list) or len(values) != size:

@@ -1,4 +1,4 @@
-"""Lines → records by one format and the user's paths of keys, rewards and outcomes."""
+"""First records → the format that reads them all, by their keys; lines → records by it and the user's paths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from hashlib import blake2b
 from typing import Any
 
@@ -16,8 +15,8 @@ from ruler_cli.files.parse import parse, too_large
 from ruler_cli.formats.chat import nothing_to_judge
 from ruler_cli.formats.fields import (
     JsonObject,
-    Names,
     Rollouts,
+    column,
     dotted,
     first,
     first_at,
@@ -28,6 +27,7 @@ from ruler_cli.formats.fields import (
 )
 from ruler_cli.formats.rewards import FieldWords
 from ruler_cli.formats.table import (
+    FAMILIES,
     FORMATS,
     GIVEN,
     PROMPT_HASH,
@@ -39,7 +39,7 @@ from ruler_cli.formats.table import (
 from ruler_cli.formats.turns import prompt_key, with_prompt
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.suggestions import nearest, suggest_path
-from ruler_cli.types import Line, Path, Record, Rollout
+from ruler_cli.types import Line, Record, Rollout
 
 _STATES = ("scored", "failed")
 
@@ -81,18 +81,6 @@ class Reader:
         """
         return self.read_parsed(parse(line.raw), line)
 
-    def read_rounded(self, line: Line) -> tuple[Record, ...]:
-        """Read one line faster than `read`, with integers beyond 64 bits in messages and rewards rounded.
-
-        Group keys and errors are the same.
-        """
-        shape = self.format.shape
-        if shape == "columns" or (shape == "trajectory" and not self._by_path):
-            return self.read(line)  # its key may contain any value
-        records = self.read_parsed(parse(line.raw, exact=False), line)
-        # as text a rounded integer has an exponent
-        return records if "e+" not in str(records[0].key) else self.read(line)
-
     def read_parsed(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
         """Read the value of a line as `read` reads its bytes."""
         try:
@@ -110,11 +98,15 @@ class Reader:
     def _records(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
         form = self.format
         rollouts = form.rollouts(value)
-        if self.prompt is not None:
-            rollouts = [self._with_prompt(value, r, self.prompt) for r in rollouts]
+        if (path := self.prompt) is not None:
+            # answers to one prompt share it
+            shared = form.layout.listed and form.shape == "group"
+            for i, rollout in enumerate(rollouts):
+                at = self.value_at(value, rollout, path)
+                task = lookup(value, path) if shared else at
+                rollouts[i] = with_prompt(rollout, task, path)
             if form.shape == "trajectory" and rollouts[0].error is not None:
                 raise UnreadableError(rollouts[0].error)
-        self._refuse_uneven(value, len(rollouts))
         again = self._was_scored(value, rollouts)
         read = tuple([self._finished(value, rollout, again) for rollout in rollouts])
         if form.shape == "columns":
@@ -129,12 +121,17 @@ class Reader:
 
     def _finished(self, value: JsonObject, rollout: Rollout, again: bool) -> Rollout:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
-        rollout = validated(rollout)
+        rollout, layout = validated(rollout), self.format.layout
         reward, outcome = rollout.reward, rollout.outcome
         if self.reward is not None:
             reward = self.value_at(value, rollout, self.reward)
-        elif reward is None and not self.format.own_reward:
-            reward = self._written_reward(value, rollout)
+        elif reward is None and not self.format.own_reward and layout.reward:
+            # where the score is written
+            place = dotted(layout.reward)
+            if layout.listed:
+                reward = self.value_at(value, rollout, place)
+            else:
+                reward = lookup(rollout_object(value, rollout), place)
         if self.outcome is not None:
             outcome = self.value_at(value, rollout, self.outcome)
         annotation = self.previous_annotation(value, rollout) if again else None
@@ -146,21 +143,7 @@ class Reader:
         reward, outcome = self.words[0].read(reward), self.words[1].read(outcome)
         if reward is rollout.reward and outcome is rollout.outcome:
             return rollout
-        return _with_rewards(rollout, reward, outcome)
-
-    def _with_prompt(self, value: JsonObject, rollout: Rollout, path: str) -> Rollout:
-        shared = self.format.layout.listed and self.format.shape == "group"
-        task = lookup(value, path) if shared else self.value_at(value, rollout, path)
-        return with_prompt(rollout, task, path)
-
-    def _written_reward(self, value: JsonObject, rollout: Rollout) -> Any:
-        """Return the reward of the dump from the place where the score is written."""
-        layout = self.format.layout
-        if layout.reward is None:
-            return None
-        if layout.listed:
-            return self.value_at(value, rollout, dotted(layout.reward))
-        return lookup(rollout_object(value, rollout), dotted(layout.reward))
+        return replace(rollout, reward=reward, outcome=outcome)
 
     def _columns(
         self, value: JsonObject, line: Line, rollouts: tuple[Rollout, ...]
@@ -253,31 +236,33 @@ class Reader:
         annotation = json_value(found)
         return annotation if isinstance(annotation, dict) else None
 
-    def _refuse_uneven(self, value: Any, size: int) -> None:
-        """Raise UnreadableError if a list of rewards or keys does not hold one item for each rollout."""
-        form = self.format
-        if not form.layout.listed:
-            return
-        written = "" if form.own_reward else dotted(form.layout.reward or ())
-        keyed = form.shape == "columns" and self._by_path
-        for path in (self.reward or written, self.key if keyed else ""):
-            values = lookup(value, path) if path else None
-            if values is not None and len(items(values)) != size:
-                raise UnreadableError(
-                    f"has no list of {size} items at `{path}`, one a rollout"
-                )
+    def _was_scored(self, value: JsonObject, rollouts: Rollouts) -> bool:
+        """Tell if ruler scored a record before.
 
-    def _was_scored(self, value: Any, rollouts: Rollouts) -> bool:
-        """Tell if ruler scored a record before; UnreadableError if it would overwrite another's value."""
-        layout, listed = self.format.layout, self.format.shape == "columns"
-        again = _is_ours(value, "ruler", listed) or layout.other_ruler is not None
+        UnreadableError if it would overwrite another's value, or if a list of rewards or keys does not hold
+        one item for each rollout.
+        """
+        layout, columns = self.format.layout, self.format.shape == "columns"
+        if layout.listed:
+            own = "" if self.format.own_reward else dotted(layout.reward or ())
+            key = self.key if columns and self._by_path else ""
+            for listed in filter(None, (self.reward or own, key)):
+                column(value, listed, len(rollouts))
+        again = _is_ours(value, "ruler", columns) or layout.other_ruler is not None
         # items of lists have one owner, the record
         for rollout in rollouts[: 1 if layout.listed else None]:
             owner = rollout_object(value, rollout)
-            again |= _is_ours(owner, dotted(layout.ruler), listed)
-            for place in (layout.ruler, layout.reward or ()):
-                if len(place) > 1:
-                    _refuse_occupied(owner, place)
+            again |= _is_ours(owner, dotted(layout.ruler), columns)
+            for path in (layout.ruler, layout.reward or ()):
+                holder = owner
+                for part, inner in itertools.pairwise(path):
+                    holder = lookup(holder, str(part))
+                    if holder is None:
+                        break
+                    kinds = (list, dict) if isinstance(inner, int) else dict
+                    if not isinstance(holder, kinds):
+                        where = f"`{part}`, where ruler would write"
+                        raise UnreadableError(f"has no object at {where}; rename it")
         return again
 
 
@@ -291,12 +276,6 @@ def validated(rollout: Rollout) -> Rollout:
             rollout.messages, rollout.histories, rollout.prompt_length
         )
     return rollout if reason is None else replace(rollout, error=reason)
-
-
-def _with_rewards(r: Rollout, reward: Any, outcome: Any) -> Rollout:
-    """Return a rollout with another reward and outcome; `replace` takes four times as long."""
-    known = (r.messages, r.path, r.histories, r.tools, reward, r.error, outcome)
-    return Rollout(*known, r.member, r.key, r.prompt_length)
 
 
 def rollout_object(value: Any, rollout: Rollout) -> Any:
@@ -321,18 +300,6 @@ def key_text(value: Any) -> str:
     if type(value) is int:  # fast, as most keys are texts or integers
         return str(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def _refuse_occupied(holder: Any, path: Path) -> None:
-    """Raise UnreadableError if ruler's path leads through a value that is no object: it would be lost."""
-    for part, inner in itertools.pairwise(path):
-        holder = lookup(holder, str(part))
-        if holder is None:
-            return
-        if not isinstance(holder, (list, dict) if isinstance(inner, int) else dict):
-            raise UnreadableError(
-                f"has no object at `{part}`, where ruler would write; rename it"
-            )
 
 
 def _is_ours(holder: Any, path: str, listed: bool) -> bool:
@@ -365,15 +332,30 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     UsageError if there is none, or more than one, with lines, keys and what to do.
     """
     records: list[tuple[Line, dict[str, Any]]] = []
+    reasons: list[str] = []
     for line in first:
-        with suppress(UnreadableError):
+        try:
             records.append((line, parse(line.raw)))
+        except UnreadableError as error:
+            reason = too_large(line.skipped) if line.skipped else str(error)
+            reasons.append(Sentence("{line} {reason}", line=line.where, reason=reason))
     if not records:
-        raise _no_object(name, first)
-    chosen = _format(name, records, settings)
+        remedy = "give JSON lines, one object a line, or one JSON document"
+        raise UsageError(reasons[0], remedy, place=name)
+    _refuse_missing(name, records, settings)
+    path = settings.messages
+    if path is None:
+        chosen = _choose(name, records, settings.format)
+    elif settings.format != "auto":
+        form = settings.format
+        remedy = Sentence("leave {format_:{form}} out, or {messages}", form=form)
+        problem = "is for dumps that no format fits"
+        raise UsageError(problem, remedy, option="messages", value=path)
+    else:
+        given, alone = [record for _, record in records], settings.prompt is not None
+        chosen = code("custom.custom_format")(path, given, alone=alone)
     records = [pair for pair in records if fits(chosen, pair[1])] or records
     chosen = chosen.refined([record for _, record in records])
-    _refuse_missing(name, records, settings)
     key = settings.group_by or _key_path(chosen, records)
     reader = Reader(chosen, key, outcome=settings.outcome, prompt=settings.prompt)
     if not settings.group_by:
@@ -387,40 +369,22 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     )
 
 
-def _format(name: str, records: Records, settings: InputSettings) -> Format:
-    """Return the format that the records have, or that the path of the messages describes."""
-    path = settings.messages
-    if path is None:
-        return _choose(name, records, settings.format)
-    if settings.format != "auto":
-        remedy = Sentence(
-            "leave {format_:{form}} out, or {messages}", form=settings.format
-        )
-        problem = "is for dumps that no format fits"
-        raise UsageError(problem, remedy, option="messages", value=path)
-    given, alone = [record for _, record in records], settings.prompt is not None
-    form: Format | None = code("custom.custom_format")(path, given, alone=alone)
-    if form is None:
-        raise _missing_path(name, "messages", path, records)
-    return form
-
-
 def _read(reader: Reader, line: Line) -> tuple[Record, ...]:
     """Read a line; () if it cannot be read, which is reported when the line is scored."""
     try:
-        return reader.read_rounded(line)
+        return reader.read(line)
     except UnreadableError:
         return ()
 
 
 def formats_of(wanted: str) -> list[Format]:
     """Return the formats of a family, or all for `auto`; UsageError if there are none."""
-    if wanted != "auto" and wanted not in families():
-        suggestion = nearest(wanted, ("auto", *families()))
-        choices = f"give auto or one of {', '.join(families())}"
+    if wanted != "auto" and wanted not in FAMILIES:
+        suggestion = nearest(wanted, ("auto", *FAMILIES))
+        choices = f"give auto or one of {', '.join(FAMILIES)}"
         remedy = f"did you mean {suggestion}?" if suggestion else choices
         raise UsageError("no such format", remedy, option="format_", value=wanted)
-    return [form for form in formats() if wanted in ("auto", form.family)]
+    return [form for form in FORMATS if wanted in ("auto", form.family)]
 
 
 def _choose(name: str, records: Records, wanted: str) -> Format:
@@ -443,11 +407,21 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
         raise UsageError(both, remedy, place=name)
     chosen = first(form for form, _ in votes.values())
     if chosen is None and any("trajectories" in record for _, record in records):
-        # a group without trajectories, or with unknown ones
-        named_so = {form.name: form for form in candidates}
-        chosen = named_so.get("native groups") or named_so.get("ART groups")
+        # a group without trajectories, or with unknown ones: ruler's own rather than ART's
+        groups = (form for form in candidates if form.has == "trajectories[]")
+        chosen = first(reversed(list(groups)))
     if chosen is None:
-        raise UsageError(_no_format(name, *records[0], wanted))
+        line, record = records[0]
+        keys = f"(its keys: {first_keys(record) or 'none'})"
+        if wanted != "auto":
+            problem = f"{line.where} is not of the format {wanted} {keys}"
+            raise UsageError(problem, place=name)
+        remedy = Sentence(
+            "say where the messages stand with {messages:PATH}, the task with {prompt:PATH}, and the group key "
+            "with {group_by:PATH}"
+        )
+        problem = f"{line.where} holds no rollouts that ruler knows {keys}"
+        raise UsageError(problem, remedy, place=name)
     return chosen
 
 
@@ -488,6 +462,7 @@ def _scored_key(reader: Reader, records: Records) -> str:
 def _refuse_missing(name: str, records: Records, settings: InputSettings) -> None:
     """Raise UsageError for a path of the user's that no record has."""
     paths = (
+        ("messages", settings.messages),
         ("prompt", settings.prompt),
         ("group_by", settings.group_by),
         (settings.outcome_option, settings.outcome),
@@ -495,61 +470,16 @@ def _refuse_missing(name: str, records: Records, settings: InputSettings) -> Non
     whole = [record for _, record in records]
     parts = [part for record in whole for part in items(record.get("trajectories"))]
     for option, path in paths:
-        if path is not None and all(lookup(r, path) is None for r in (*whole, *parts)):
-            raise _missing_path(name, option, path, records)
-
-
-def _missing_path(name: str, option: str, path: str, records: Records) -> UsageError:
-    suggestion = suggest_path(path, (record for _, record in records))
-    hint = f" (did you mean {printable(suggestion)}?)" if suggestion else ""
-    keys = first_keys(records[0][1])
-    problem = f"none of the first records has it{hint}"
-    return UsageError(
-        problem, f"their keys: {keys}", option=option, value=path, place=name
-    )
+        places = whole if option == "messages" else (*whole, *parts)
+        if path is None or any(lookup(place, path) is not None for place in places):
+            continue
+        suggestion = suggest_path(path, whole)
+        hint = f" (did you mean {printable(suggestion)}?)" if suggestion else ""
+        problem = f"none of the first records has it{hint}"
+        keys = f"their keys: {first_keys(whole[0])}"
+        raise UsageError(problem, keys, option=option, value=path, place=name)
 
 
 def first_keys(record: JsonObject) -> str:
     """Return the first keys of a record, for a message."""
     return ", ".join(printable(key) for key in itertools.islice(record, 12))
-
-
-def _no_object(name: str, first: Sequence[Line]) -> UsageError:
-    """Return the error for records of which none is an object."""
-    for line in first:
-        if line.skipped:
-            why = too_large(line.skipped)
-            problem = Sentence("{line} {reason}", line=line.where, reason=why)
-            return UsageError(problem, place=name)
-    reason = "is no record"
-    try:
-        parse(first[0].raw)
-    except UnreadableError as error:
-        reason = str(error)
-    none = f"none of the first {len(first)} records is a JSON object; {first[0].where} {reason}"
-    remedy = "give JSON lines, one object a line, or one JSON document"
-    return UsageError(none, remedy, place=name)
-
-
-def _no_format(name: str, line: Line, record: JsonObject, wanted: str) -> str:
-    keys = f"(its keys: {first_keys(record) or 'none'})"
-    if wanted != "auto":
-        known = [form.signature for form in formats() if form.family == wanted]
-        signature = "; or ".join(dict.fromkeys(known))
-        return f"{name}: {line.where} is not of the format {wanted}, which has {signature} {keys}"
-    return Sentence(
-        "{nothing}; say where the messages stand with {messages:PATH}, the task with {prompt:PATH}, and the "
-        "group key with {group_by:PATH}",
-        nothing=f"{name}: {line.where} holds no rollouts that ruler knows {keys}",
-    )
-
-
-def formats() -> tuple[Format, ...]:
-    """Return all formats, in the order of their families."""
-    return FORMATS
-
-
-@cache
-def families() -> Names:
-    """Return the values of `--format` other than `auto`."""
-    return tuple(dict.fromkeys(form.family for form in FORMATS))

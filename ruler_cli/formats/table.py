@@ -67,8 +67,8 @@ class RecordLayout:
     framework has none. A score is written there as `form` says, with `%s` for the number; `lost` is written
     if there is no score, and if `lost` is empty the field is removed, for readers that take no null.
     `other_ruler` is where `ruler` stands in a file that the framework's own writer wrote for us.
-    `source` is the place of the dump's own reward if only ruler writes the field `reward`; a part `*` is the
-    first member that ruler did not write. `refuses_null` names a reader of these files that takes no reward
+    `elsewhere`: only ruler writes the field `reward`, the dump's own is read from another place.
+    `refuses_null` names a reader of these files that takes no reward
     of null.
 
     `listed`: rollouts are items of lists, `Rollout.path` is `(i,)`, and paths begin at the record. Item i of the
@@ -84,7 +84,7 @@ class RecordLayout:
     reward: Path | None = ("reward",)
     ruler: Path = ("ruler",)
     other_ruler: Path | None = None
-    source: Path | None = None
+    elsewhere: bool = False
     form: bytes = b"%s"
     lost: bytes = b"null"
     refuses_null: str = ""
@@ -556,9 +556,9 @@ FORMATS = (
             ("scores", "ruler"),
             ("metadata", "ruler"),
             ("scores", "ruler", "metadata"),
-            ("scores", "*", "value"),
-            b'{"value": %s}',
-            b"",
+            elsewhere=True,
+            form=b'{"value": %s}',
+            lost=b"",
         ),
         own_reward=True,
     ),
@@ -974,3 +974,6 @@ FORMATS = (
         layout=_SCORE,
     ),
 )
+
+FAMILIES = tuple(dict.fromkeys(form.family for form in FORMATS))
+"""The values of `--format` other than `auto`."""

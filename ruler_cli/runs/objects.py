@@ -574,7 +574,6 @@ def _changing(value: Mapping[str, Any], form: Format, record: Record) -> dict[st
     paths = [
         layout.reward or (),
         layout.ruler,
-        layout.source or (),
         (layout.payload or "ruler",),
         *(one.path for one in record.rollouts),
     ]

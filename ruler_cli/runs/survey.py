@@ -219,7 +219,7 @@ def survey(
     # else rollouts of one group begin alike, or are meant not to
     compare = not (reader.by_prompt or form.varied_prompts)
     last, runs = b"", 0
-    read = records(noted(), reader.read_rounded, on_problem)
+    read = records(noted(), reader.read, on_problem)
     ends = limit is None or whole or grouping == "line"
     if limit is not None and ends:
         read = first_groups(read, limit)

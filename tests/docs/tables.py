@@ -12,8 +12,7 @@ from typing import Any
 import orjson
 
 from benchmarks import projection
-from ruler_cli.formats.reader import families, formats
-from ruler_cli.formats.table import ID_KEYS, Format
+from ruler_cli.formats.table import FAMILIES, FORMATS, ID_KEYS, Format
 from ruler_cli.results.conditions import NAMES
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
@@ -242,11 +241,11 @@ def check_formats(report: Report) -> None:
     """Check the names, keys and paths of the table of formats, and that it links every example once."""
     page = read("docs/formats.md")
     documented = _families(table(page, "Formats"))
-    for name in sorted(set(families()) ^ documented.keys()):
+    for name in sorted(set(FAMILIES) ^ documented.keys()):
         report.wrong.append(
             f"docs/formats.md: the table of formats and `--format` differ in `{name}`"
         )
-    for form in formats():
+    for form in FORMATS:
         rows = documented.get(form.family, [])
         for column, wanted in _places_of(form).items():
             cells = " ".join(row[column] for row in rows)

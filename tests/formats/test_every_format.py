@@ -16,9 +16,8 @@ import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.reader import formats
 from ruler_cli.formats.rewards import number
-from ruler_cli.formats.table import RecordLayout, fits
+from ruler_cli.formats.table import FORMATS, RecordLayout, fits
 from ruler_cli.runs.file import score
 from ruler_cli.runs.scorer import Scorer
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
@@ -105,7 +104,7 @@ def annotations_in(value: Any) -> Iterator[dict[str, Any]]:
 def test_every_format_has_an_example() -> None:
     """Every format has an example, and every example has a reader."""
     covered = {reader(*raws(path)).format.name for path in EXAMPLES.values()}
-    assert {form.name for form in formats()} == covered
+    assert {form.name for form in FORMATS} == covered
     assert READERS.keys() == EXAMPLES.keys()
 
 
@@ -178,7 +177,7 @@ def test_one_match(subtests: pytest.Subtests) -> None:
     """No record matches two named formats, or two generic ones without a named one."""
     for path in [*EXAMPLES.values(), *(SHARED / "formats").glob("*.jsonl")]:
         for raw in raws(path):
-            matching = [form for form in formats() if fits(form, parse(raw))]
+            matching = [form for form in FORMATS if fits(form, parse(raw))]
             named = [form.name for form in matching if form.rank]
             with subtests.test(path=path.name):
                 assert len(named) <= 1
@@ -241,7 +240,7 @@ def test_failed_reward(subtests: pytest.Subtests) -> None:
                 annotation["independent_reward"] for annotation in _failed(unchanged)
             ]
             assert rewards
-            if _payload(layout) is None and layout.source is None:
+            if _payload(layout) is None and not layout.elsewhere:
                 assert {number(first) for first in rewards} >= {
                     number(reward) for _, reward in READERS[name](unchanged)
                 } - {None}

@@ -12,8 +12,9 @@ import pytest
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.open import open_container
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.reader import detect, formats
+from ruler_cli.formats.reader import detect
 from ruler_cli.formats.sessions import Session, read_gemini
+from ruler_cli.formats.table import FORMATS
 from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Line, Rollout
@@ -21,7 +22,7 @@ from tests.formats.changes import raws
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples/formats"
 NAMES = ("claude_code", "codex", "gemini_cli", "opencode", "pi")
-FORMS = {form.family: form for form in formats()}
+FORMS = {form.family: form for form in FORMATS}
 Event = dict[str, Any]
 
 
@@ -448,7 +449,7 @@ def test_sub_agents(subtests: pytest.Subtests) -> None:
     """A sub-agent's own file matches no format, and is refused if it is alone."""
     for record in SUB_AGENTS:
         with subtests.test(record=str(record)):
-            assert not any(form.matches(record) for form in formats())
+            assert not any(form.matches(record) for form in FORMATS)
             with pytest.raises(UsageError, match="holds no rollouts"):
                 detect(
                     "in", [Line(1, 0, json.dumps(record).encode())], InputSettings("in")

@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats import custom
-from ruler_cli.formats.reader import formats
+from ruler_cli.formats import custom, table
 from ruler_cli.formats.table import Format
 from ruler_cli.results.select import Cutter, cut
 from ruler_cli.types import Group, Line, Record, Rollout
 from tests.values import layouts, same, text_of, texts, values
 
 ANNOTATION = {"status": "scored", "score": 0.5}
-FORMATS = {form.name: form for form in formats()}
+FORMATS = {form.name: form for form in table.FORMATS}
 
 
 def without(
@@ -83,7 +82,7 @@ def test_declared_lists() -> None:
     """Every format whose rollouts are items of lists declares those lists."""
     assert [
         form.name
-        for form in formats()
+        for form in table.FORMATS
         if form.layout.listed and form.layout.lists is None
     ] == []
 
