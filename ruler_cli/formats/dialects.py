@@ -65,91 +65,67 @@ _DEEP = 6
 """Levels of objects inside objects that are read."""
 
 
-def input_messages(value: Any, depth: int = 0) -> Messages | None:
-    """Messages in the input of a model; None if the value holds neither messages nor a text."""
+def messages_of(value: Any, role: str, depth: int = 0) -> Messages | None:
+    """Messages in the input (of the role `user`) or output (`assistant`) of a model.
+
+    None if the value holds neither messages of a known shape nor a text.
+    """
     if isinstance(value, str):
-        return [new_turn("user", value)] if value.strip() else None
+        return [new_turn(role, value)] if value.strip() else None
     if depth > _DEEP or not value:
         return None
+    asked = role == "user"
     if isinstance(value, list):
-        if all(isinstance(item, str) for item in value):
-            return [new_turn("user", item) for item in value]
+        if asked and all(isinstance(item, str) for item in value):
+            return [new_turn(role, item) for item in value]
         gemini = all(isinstance(m, Mapping) and "parts" in m for m in value)
-        if gemini and not all(map(is_message, value)):
-            value = [{"role": "user", **item} for item in value]  # without a role
-        if messages := _listed(value):
-            return messages
-        return input_messages(value[0], depth + 1) if len(value) == 1 else None
-    if not isinstance(value, Mapping):
-        return None
-    if is_message(value):
-        return normalize_message(value)
-    for key in _PROMPTS:
-        if messages := input_messages(value.get(key), depth + 1):
-            system = first(filter(None, (_plain(lookup(value, p)) for p in _SYSTEM)))
-            given = any(m.get("role") in ("system", "developer") for m in messages)
-            if system is None or given:
+        if asked and gemini and not all(map(is_message, value)):
+            value = [{"role": role, **item} for item in value]  # without a role
+        if all(map(is_message, value)):
+            messages = [turn for item in value for turn in normalize_message(item)]
+            if messages:
                 return messages
-            return [new_turn("system", system), *messages]
-    return input_messages(_only_text(value))
-
-
-def output_messages(value: Any, depth: int = 0) -> Messages | None:
-    """Messages in the output of a model; None if the value holds none of a known shape."""
-    if isinstance(value, str):
-        return [new_turn("assistant", value)] if value.strip() else None
-    if depth > _DEEP or not value:
-        return None
-    if isinstance(value, list):
-        if messages := _listed(value):
-            return messages
-        if all(isinstance(lookup(item, "type"), str) for item in value):
-            return [new_turn("assistant", [*map(normalize_part, value)])]
-        return output_messages(value[0], depth + 1) if len(value) == 1 else None
+        if not asked and all(isinstance(lookup(item, "type"), str) for item in value):
+            return [new_turn(role, [*map(normalize_part, value)])]
+        return messages_of(value[0], role, depth + 1) if len(value) == 1 else None
     if not isinstance(value, Mapping):
         return None
     if is_message(value):
         return normalize_message(value)
-    for path in _CHOICES:
+    for path in () if asked else _CHOICES:
         choice = lookup(value, path)
         if isinstance(choice, Mapping):
-            own = choice if "kwargs" in choice else {"role": "assistant", **choice}
+            own = choice if "kwargs" in choice else {"role": role, **choice}
             return normalize_message(own)
         if isinstance(choice, str):
-            return output_messages(choice)
-    for key in _ANSWERS:
+            return messages_of(choice, role)
+    for key in _PROMPTS if asked else _ANSWERS:
         inner = value.get(key)
-        if isinstance(inner, str) and other_text(value).keys() - {key}:
+        if not asked and isinstance(inner, str) and other_text(value).keys() - {key}:
             continue  # the answer is the whole object: one member would show a part of it
-        messages = output_messages(inner, depth + 1)
-        if messages is not None:
-            return messages
-    return output_messages(_only_text(value))
-
-
-def _listed(value: list[Any]) -> Messages | None:
-    """The turns of a list that holds messages alone."""
-    if not all(map(is_message, value)):
-        return None
-    return [turn for item in value for turn in normalize_message(item)]
-
-
-def _only_text(value: JsonObject) -> str | None:
-    """The text of an object that holds nothing else."""
+        found = messages_of(inner, role, depth + 1)
+        if found is None or (asked and not found):
+            continue
+        given = any(m.get("role") in ("system", "developer") for m in found)
+        systems = () if given or not asked else _SYSTEM
+        system = first(filter(None, (_plain(lookup(value, path)) for path in systems)))
+        return found if system is None else [new_turn("system", system), *found]
+    # the text of an object that holds nothing else
     only = [inner for inner in value.values() if inner not in EMPTY]
-    return only[0] if len(only) == 1 and isinstance(only[0], str) else None
+    single = len(only) == 1 and isinstance(only[0], str)
+    return messages_of(only[0], role) if single else None
 
 
 def agent_turns(value: Any) -> Messages:
     """The output of a model as its own turns, whatever roles it claims; an unknown value as JSON."""
-    messages = [] if value in EMPTY else output_messages(value)
+    messages = [] if value in EMPTY else messages_of(value, "assistant")
     own = messages is not None and all(map(is_own, messages))
     return messages if messages is not None and own else as_turn("assistant", value)
 
 
 def question_turns(value: Any) -> Messages:
     """The messages of an input; an input without any as one user's message."""
-    messages = input_messages(value)
+    messages = messages_of(value, "user")
     return as_turn("user", value) if messages is None else messages
 
 

@@ -7,7 +7,6 @@ Parquet files, exported as JSON lines, hold metrics, tools and payloads as JSON 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,6 @@ from ruler_cli.formats.chat import (
     Messages,
     check_messages,
     last_states,
-    new_turn,
     tools_of,
 )
 from ruler_cli.formats.fields import (
@@ -60,103 +58,67 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
         return Rollout([], path, error="is no object")
     reward = value.get("reward")
     try:
-        return _read(value, path, reward)
+        return replace(_read(value), path=path, reward=reward)
     except UnreadableError as error:
         return Rollout([], path, reward=reward, error=str(error))
 
 
-def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
+def _read(value: JsonObject) -> Rollout:
     own, prompt_length = value.get("messages"), None
     given = [] if own is None else turns.chat_turns(own, "messages")
     if given and _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
-        tools = value.get("tools") and tools_of(value)
-        return Rollout(given, path, tools=tools, reward=reward)
-    exchanges = _exchanges(value)
+        return Rollout(given, tools=value.get("tools") and tools_of(value))
+    recorded = _recorded(value) if "exchanges" in value else []
     if given:
         given = with_system(value, given)
         messages = turns.with_answer(value, given)
         prompt_length = turns.prompt_size(given, messages)
     else:
-        messages = with_system(value, _recorded(value, exchanges))
+        messages = with_system(value, _main(value, recorded))
     further = [
-        _recorded(history, _exchanges(history))
+        _main(history, _recorded(history))
         if isinstance(history, dict)
         else check_messages(history, "additional_histories")
         for history in items(value.get("additional_histories"))
         if isinstance(history, dict | list)
     ]
-    further += [check_messages(c, "exchanges") for c in _conversations(exchanges)[:-1]]
     tools = tools_of(value)
-    if tools is None and exchanges:
-        tools = exchanges[0][0].get("tools")
+    if tools is None:
+        tools = first(lookup(request, "tools") for request, _ in _exchanges(value))
     messages = turns.with_submission(value, messages)
-    return Rollout(
-        messages, path, tuple(further), tools, reward, prompt_length=prompt_length
-    )
+    histories = (*further, *recorded[:-1])
+    return Rollout(messages, (), histories, tools, prompt_length=prompt_length)
 
 
-_Exchange = tuple[JsonObject, JsonObject]
-"""A request that ART recorded, and its response."""
-
-
-def _recorded(value: JsonObject, exchanges: list[_Exchange]) -> Messages:
+def _main(value: JsonObject, recorded: list[Messages]) -> Messages:
     """Return the main conversation of a trajectory; UnreadableError if there is none."""
     for key in ("messages", "messages_and_choices"):
         if value.get(key) is not None:
             return check_messages(value[key], key)
-    if conversations := _conversations(exchanges):
-        return check_messages(conversations[-1], "exchanges")
-    raise UnreadableError("has no messages")
+    if not recorded:
+        raise UnreadableError("has no messages")
+    return recorded[-1]
 
 
-def _conversations(exchanges: list[_Exchange]) -> list[Messages]:
-    """Return the recorded conversations without those that a later one continues."""
-    whole = (
-        [*_asked(request), *_answered(response)] for request, response in exchanges
-    )
-    return last_states(whole, _without_nulls)
-
-
-def _without_nulls(value: Any) -> Any:
-    """Return a value without nulls and empty lists: a client omits them when it sends a message again."""
-    if isinstance(value, dict):
-        pairs = ((key, _without_nulls(inner)) for key, inner in value.items())
-        return {key: inner for key, inner in pairs if inner is not None and inner != []}
-    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
-
-
-def _exchanges(trajectory: JsonObject) -> list[_Exchange]:
-    recorded = trajectory.get("exchanges")
+def _exchanges(trajectory: JsonObject) -> list[tuple[JsonObject, JsonObject]]:
+    """Return the requests that ART recorded, each with its response."""
     kinds = ("chat_completions", "responses", "messages", "completions")
     both = [
         (exchange.get("request"), exchange.get("response"))
         for kind in kinds
-        for exchange in objects(lookup(recorded, kind))
+        for exchange in objects(lookup(trajectory, f"exchanges.{kind}"))
     ]
     return [(a, b) for a, b in both if isinstance(a, dict) and isinstance(b, dict)]
 
 
-def _asked(request: JsonObject) -> Iterator[Any]:
-    for key in ("system", "instructions"):
-        if request.get(key):
-            yield new_turn("system", request[key])
-    for key in ("messages", "input", "prompt"):
-        value = request.get(key)
-        if isinstance(value, str):
-            yield new_turn("user", value)
-        yield from items(value)
+def _recorded(trajectory: JsonObject) -> list[Messages]:
+    """Return the recorded conversations without those that a later one continues."""
+    from ruler_cli.formats.dialects import agent_turns, question_turns
 
-
-def _answered(response: JsonObject) -> Messages:
-    choice = first(objects(items(response.get("choices"))[:1]))
-    if choice is not None:
-        message = choice.get("message")
-        text = new_turn("assistant", choice.get("text"))
-        return [text if message is None else message]
-    if isinstance(response.get("output"), list):
-        return list(response["output"])
-    role = response.get("role", "assistant")
-    return [new_turn(role, response.get("content"))]
+    return last_states(
+        [*question_turns(request), *agent_turns(response)]
+        for request, response in _exchanges(trajectory)
+    )
 
 
 def read_group(record: JsonObject) -> Rollouts:
@@ -165,30 +127,21 @@ def read_group(record: JsonObject) -> Rollouts:
     return [read_trajectory(t, ("trajectories", i)) for i, t in enumerate(trajectories)]
 
 
-def read_single(record: JsonObject) -> Rollouts:
+def read_single(record: JsonObject) -> Rollout:
     """Read the one trajectory of a trajectory line; UnreadableError if it cannot be judged."""
-    if isinstance(record.get("trajectories"), list):
-        raise UnreadableError("is a whole group (the file is a trajectory a line)")
     rollout = read_trajectory(record)
     if rollout.error is not None:
         raise UnreadableError(rollout.error)
     label = record.get("label")  # of TRL's and LLaMA-Factory's unpaired preferences
-    return [replace(rollout, outcome=label)] if isinstance(label, bool) else [rollout]
+    return replace(rollout, outcome=label) if isinstance(label, bool) else rollout
 
 
-def read_row(record: JsonObject) -> Rollouts:
+def read_row(record: JsonObject) -> Rollout:
     """Read a row of ART's tables."""
-    payload = record.get("trajectory_json")
-    if payload is None:
-        if record.get("trajectory_index", 0) is None:
-            raise UnreadableError(
-                "is the sentinel row of an empty group: there is nothing to score"
-            )
-        return read_single(record)
-    inner = json_value(payload) if isinstance(payload, str) else None
-    if not isinstance(inner, dict):
+    payload = json_value(record.get("trajectory_json"))
+    if not isinstance(payload, dict | None):
         raise UnreadableError("holds no JSON object in `trajectory_json`")
-    return read_single(inner)
+    return read_single(record if payload is None else payload)
 
 
 def is_native_group(record: JsonObject) -> bool | None:

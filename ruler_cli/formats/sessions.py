@@ -1,9 +1,14 @@
-"""Sessions of coding agents, a file each: a session's turns so far, and Gemini CLI, OpenCode, pi and its kin.
+"""Sessions of coding agents, a file each: Claude Code, Codex CLI, Gemini CLI, OpenCode, pi and its kin.
 
-Claude Code and Codex share another module. A record is the session's document, or the events of its file;
-docs/formats.md says what the judge is shown of it. A session that is printed (`stream-json`) may not hold the
-prompt. Gemini CLI's file changes what stands above: a line replaces the turn of its id, `$rewindTo` takes turns
-back. pi's file is a tree by `parentId`; its last entry tells the branch.
+A record is the session's document, or the events of its file; docs/formats.md says what the judge is shown of
+it. A session that is printed (`stream-json`) may not hold the prompt. Traps:
+- Claude Code's file is a tree by `parentUuid`, but a fork is no branch by itself: results of parallel calls
+  hang side by side. A branch is a prompt whose parent stands before an earlier prompt. The turns of the user
+  hold reminders, notifications and the output of local commands as well.
+- Codex writes each message twice, as a `response_item` and as an `event_msg`, and puts `<environment_context>`
+  and AGENTS.md into turns of the user.
+- Gemini CLI's file changes what stands above: a line replaces the turn of its id, `$rewindTo` takes turns back.
+- pi's file is a tree by `parentId`; its last entry tells the branch.
 """
 
 from __future__ import annotations
@@ -26,7 +31,6 @@ from ruler_cli.formats.dialects import OWN_ROLES, call_turn, result_turn
 from ruler_cli.formats.fields import (
     EMPTY,
     JsonObject,
-    Rollouts,
     first,
     first_at,
     items,
@@ -37,6 +41,7 @@ from ruler_cli.formats.fields import (
 from ruler_cli.types import Rollout
 
 Record = JsonObject
+Event = dict[str, Any]
 _SAMPLE = 20
 """First events by which a record's kind is known."""
 
@@ -112,14 +117,10 @@ def events_of(record: Record) -> list[Any]:
     return first(events for events in listed if isinstance(events, list)) or []
 
 
-def made_of(matches: Callable[[Record], bool], name: str) -> Callable[[Record], bool]:
-    """A test for records in which at least half of the first items of the list `name` match."""
-
-    def made(record: Record) -> bool:
-        first = objects(items(record.get(name))[:_SAMPLE])
-        return bool(first) and 2 * sum(map(matches, first)) >= len(first)
-
-    return made
+def _made_of(record: Record, name: str, matches: Callable[[Record], bool]) -> bool:
+    """Tell if at least half of the first items of the list `name` match."""
+    first = objects(items(record.get(name))[:_SAMPLE])
+    return bool(first) and 2 * sum(map(matches, first)) >= len(first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,26 +138,22 @@ class Agent:
         document = "messages" in record
         return self.matches(record) and (document or not self.is_sub_agent(record))
 
-    def rollouts(self, record: JsonObject) -> Rollouts:
+    def rollout(self, record: JsonObject) -> Rollout:
         """Read a session as the rollout that it is."""
-        if not self.matches(record):
-            raise UnreadableError(f"is no session of {self.name}")
-        if self.is_sub_agent(record):
-            raise UnreadableError("is no session of the agent itself")
+        if not self.matches(record) or self.is_sub_agent(record):
+            raise UnreadableError(f"is no session of {self.name}, or a sub-agent's")
         session = Session()
         self.read(record, session)
-        roles = [turn.get("role") for turn in session.turns]
         if not session.begun:
             raise UnreadableError("holds no turn of the agent")
-        if (
-            "user"
-            not in roles[: min(map(roles.index, {*roles}.intersection(OWN_ROLES)))]
-        ):
+        roles = [turn.get("role") for turn in session.turns]
+        begin = min(map(roles.index, {*roles}.intersection(OWN_ROLES)))
+        if "user" not in roles[:begin]:
             raise UnreadableError(
                 "holds no task: what the user asked is not in it; give the session's own file"
             )
         further = tuple(filter(_has_agent, session.taken_back))
-        return [Rollout(session.turns, (), further, record.get("tools"))]
+        return Rollout(session.turns, (), further, record.get("tools"))
 
 
 _CONTEXT = (
@@ -244,18 +241,6 @@ def _gemini_result(call: JsonObject) -> Any:
     return out[0] if len(out) == 1 else out
 
 
-def _is_gemini(record: Record) -> bool:
-    if isinstance(record.get("messages"), list):
-        return {"sessionId", "projectHash"} <= record.keys()
-    return made_of(is_gemini, "events")(record)
-
-
-def _is_gemini_sub_agent(record: Record) -> bool:
-    heads = (record, *objects(events_of(record)[:_SAMPLE]))
-    kinds = (head.get("kind") for head in heads)
-    return first(k for k in kinds if isinstance(k, str)) == "subagent"
-
-
 def _read_opencode(record: Record, session: Session) -> None:
     """Read messages with `info` and `parts`; reverted ones may stand at the end, and are taken back."""
     cut = lookup(record, "info.revert.messageID")
@@ -267,42 +252,34 @@ def _read_opencode(record: Record, session: Session) -> None:
             continue
         if cut is not None and info.get("id") == cut:
             reverted = len(session.turns)
-        if info.get("role") == "user":
-            session.add("user", [*filter(None, map(_opencode_prompt, parts))])
-            continue
+        asked: list[Any] = []
         for part in parts:
-            _opencode_part(part, session)
+            kind, text, identity = map(part.get, ("type", "text", "callID"))
+            shown = not part.get("ignored")
+            if info.get("role") == "user":
+                added = str(text).startswith("<system-reminder>")
+                if kind == "text" and shown and not (added and part.get("synthetic")):
+                    asked.append(text)
+                elif kind == "subtask":
+                    command = part.get("command") or part.get("agent")
+                    asked.append(f"/{command} {part.get('prompt')}")
+                elif kind == "file":
+                    asked.append(f"[file {part.get('filename') or part.get('mime')}]")
+            elif kind == "text" and shown:
+                session.add("assistant", text)
+            elif kind == "reasoning":
+                session.add("assistant", None, reasoning=text)
+            elif kind == "tool":
+                given = lookup(part, "state.input")
+                session.turns.append(call_turn(identity, part.get("tool"), given))
+                content = first_at(part, "state.output", "state.error")
+                if content is not None:
+                    session.turns.append(result_turn(identity, content))
+        session.add("user", [*filter(None, asked)])
         if isinstance(info.get("error"), dict):
             session.note(str(info["error"].get("name")))
     if reverted is not None:
         session.take_back(reverted)
-
-
-def _opencode_prompt(part: JsonObject) -> Any:
-    """The text of a part of the user's turn; None for a part of the harness."""
-    text = part.get("text")
-    match part.get("type"):
-        case "text":
-            added = str(text).startswith("<system-reminder>") and part.get("synthetic")
-            return None if part.get("ignored") or added else text
-        case "subtask":
-            return f"/{part.get('command') or part.get('agent')} {part.get('prompt')}"
-        case "file":
-            return f"[file {part.get('filename') or part.get('mime')}]"
-    return None
-
-
-def _opencode_part(part: JsonObject, session: Session) -> None:
-    kind, identity, text = part.get("type"), part.get("callID"), part.get("text")
-    if kind == "text" and not part.get("ignored"):
-        session.add("assistant", text)
-    elif kind == "reasoning":
-        session.add("assistant", None, reasoning=text)
-    elif kind == "tool":
-        given = lookup(part, "state.input")
-        session.turns.append(call_turn(identity, part.get("tool"), given))
-        if (content := first_at(part, "state.output", "state.error")) is not None:
-            session.turns.append(result_turn(identity, content))
 
 
 def _read_pi(record: Record, session: Session) -> None:
@@ -361,18 +338,6 @@ def _pi_entry(event: JsonObject, session: Session) -> None:
             session.note(message.get("errorMessage"))
 
 
-def _is_opencode_sub_agent(record: Record) -> bool:
-    return bool(lookup(record, "info.parentID"))
-
-
-GEMINI = Agent("Gemini CLI", _is_gemini, read_gemini, _is_gemini_sub_agent)
-OPENCODE = Agent(
-    "OpenCode", made_of(is_opencode, "messages"), _read_opencode, _is_opencode_sub_agent
-)
-PI = Agent("pi", made_of(is_pi, "events"), _read_pi)
-
-
-Event = dict[str, Any]
 _NOTIFICATIONS = words(
     "<task-notification> <bash-stdout> <bash-stderr> <turn_aborted> <subagent_notification>"
 )
@@ -439,33 +404,36 @@ class _ClaudeReader:
         identity, kind, message = map(event.get, ("uuid", "type", "message"))
         if isinstance(identity, str) and identity in self.turns_after:
             return  # written twice
+        session, content = self.session, lookup(message, "content")
         if kind == "assistant" and isinstance(message, dict):
-            self._answer(message)
+            last, spoken = session.turns[-1] if session.turns else {}, message.get("id")
+            same = spoken is not None and spoken == self.message_id
+            if message.get("model") == "<synthetic>":
+                session.note(content)
+                spoken = self.message_id
+            elif same and last.get("role") == "assistant":
+                last["content"] = [*_blocks(last["content"]), *_blocks(content)]
+            else:
+                session.add("assistant", content)
+            self.message_id = spoken
         elif kind == "user" and isinstance(message, dict):
-            self._ask(event, message.get("content"))
+            self._ask(event, content)
         elif kind == "queue-operation":
-            self._queue(event.get("operation"), event.get("content"))
+            # a text that was typed while the agent worked is shown when it reaches the agent
+            operation, typed = event.get("operation"), event.get("content")
+            if operation == "enqueue" and isinstance(typed, str):
+                self.waiting += [] if typed.startswith(_NOT_TYPED) else [typed]
+            elif operation in ("remove", "dequeue", "popAll") and self.waiting:
+                text = self.waiting.pop()
+                if operation == "remove" and not self.attached:
+                    session.add("user", text)
         elif (queued := plain_content(_queued(event))) is not None:
-            text = str(queued)
-            note = text.startswith(_NOTIFICATIONS)
-            self.session.note(text) if note else self.session.add("user", queued)
+            note = str(queued).startswith(_NOTIFICATIONS)
+            session.note(str(queued)) if note else session.add("user", queued)
         if event.get("subtype") == "compact_boundary" or event.get("isCompactSummary"):
-            self.root = len(self.session.turns)
+            self.root = len(session.turns)
         if isinstance(identity, str):
-            self.turns_after[identity] = len(self.session.turns)
-
-    def _answer(self, message: JsonObject) -> None:
-        content, identity = message.get("content"), message.get("id")
-        if message.get("model") == "<synthetic>":
-            self.session.note(content)
-            return
-        last = self.session.turns[-1] if self.session.turns else {}
-        same = identity is not None and identity == self.message_id
-        if same and last.get("role") == "assistant":
-            last["content"] = [*_blocks(last["content"]), *_blocks(content)]
-        else:
-            self.session.add("assistant", content)
-        self.message_id = identity
+            self.turns_after[identity] = len(session.turns)
 
     def _ask(self, event: Event, given: Any) -> None:
         self.message_id = None
@@ -513,15 +481,6 @@ class _ClaudeReader:
         self.prompts.append(len(self.session.turns))
         self.session.add("user", content)
 
-    def _queue(self, operation: Any, content: Any) -> None:
-        """Note a text that was typed while the agent worked; show it when it reaches the agent."""
-        if operation == "enqueue" and isinstance(content, str):
-            self.waiting += [] if content.startswith(_NOT_TYPED) else [content]
-        elif operation in ("remove", "dequeue", "popAll") and self.waiting:
-            text = self.waiting.pop()
-            if operation == "remove" and not self.attached:
-                self.session.add("user", text)
-
 
 def _blocks(content: Any) -> list[Any]:
     text = [{"type": "text", "text": content}]
@@ -562,11 +521,10 @@ def _read_codex(record: Record, session: Session) -> None:
     instructed = any(_USER_INSTRUCTIONS in text for text in users)
     prompts: list[int] = []
     for event, item in zip(events, items, strict=True):
+        payload, kind = lookup(event, "payload"), lookup(event, "type")
         if not isinstance(event, dict):
             session.add("unreadable", event)
-            continue
-        kind, payload = event.get("type"), event.get("payload")
-        if item is not None:
+        elif item is not None:
             if _is_typed(item):
                 prompts.append(len(session.turns))
             _read_item(item, session)
@@ -576,10 +534,24 @@ def _read_codex(record: Record, session: Session) -> None:
             continue
         elif kind == "session_meta":
             session.identify(payload.get("id"))
-        elif kind == "event_msg":
-            _read_event(payload, session, has, prompts, asked=asked)
         elif kind == "compacted":
             session.note(payload.get("message"))
+        elif kind == "event_msg":
+            message, count = payload.get("message"), payload.get("num_turns")
+            match payload.get("type"):
+                case "user_message" if not asked:
+                    prompts.append(len(session.turns))
+                    session.add("user", message)
+                case "agent_message" if "assistant" not in has:
+                    session.add("assistant", message)
+                case "agent_reasoning" if "reasoning" not in has:
+                    session.add("assistant", None, reasoning=payload.get("text"))
+                case "thread_rolled_back" if isinstance(count, int):
+                    if 0 < count <= len(prompts):
+                        session.take_back(prompts[-count])
+                        del prompts[-count:]
+                case "error" | "stream_error":
+                    session.note(message)
 
 
 def _item(event: Any) -> Event | None:
@@ -596,13 +568,14 @@ def _is_typed(item: Event) -> bool:
     """Tell if the user typed any part of an item: the harness writes parts of the user's turns, too."""
     if item.get("role") != "user":
         return False
-    texts = map(part_text, content_parts(item.get("content")))
-    return not all(text is not None and _is_added(text) for text in texts)
-
-
-def _is_added(text: str) -> bool:
-    added = text.lstrip().startswith((_USER_INSTRUCTIONS, *_NOT_TYPED))
-    return added or bool(_DROPPED.match(text) or _AGENTS_MD.match(text))
+    for part in content_parts(item.get("content")):
+        text = part_text(part)
+        if text is None:
+            return True
+        added = text.lstrip().startswith((_USER_INSTRUCTIONS, *_NOT_TYPED))
+        if not (added or _DROPPED.match(text) or _AGENTS_MD.match(text)):
+            return True
+    return False
 
 
 def _read_item(item: Event, session: Session) -> None:
@@ -652,59 +625,52 @@ def _read_message(role: str, content: Any, session: Session) -> None:
     session.add(role, parts)
 
 
-def _read_event(
-    payload: Event, session: Session, has: set[str], prompts: list[int], *, asked: bool
-) -> None:
-    """Add an event that stands beside the items, if no item (`has`: roles and types) says the same."""
-    message, count = payload.get("message"), payload.get("num_turns")
-    match payload.get("type"):
-        case "user_message" if not asked:
-            prompts.append(len(session.turns))
-            session.add("user", message)
-        case "agent_message" if "assistant" not in has:
-            session.add("assistant", message)
-        case "agent_reasoning" if "reasoning" not in has:
-            session.add("assistant", None, reasoning=payload.get("text"))
-        case "thread_rolled_back" if isinstance(count, int):
-            if 0 < count <= len(prompts):
-                session.take_back(prompts[-count])
-                del prompts[-count:]
-        case "error" | "stream_error":
-            session.note(message)
+def _is_claude(record: Record) -> bool:
+    def is_line(event: Record) -> bool:
+        kinds = ("user", "assistant", "system")
+        return event.get("type") in kinds and "role" not in event
+
+    lines = _made_of(record, "loglines", is_line)
+    return lines or _made_of(record, "events", is_claude)
+
+
+def _is_codex(record: Record) -> bool:
+    claude = _made_of(record, "events", is_claude)
+    return not claude and _made_of(record, "events", is_codex)
 
 
 def _is_codex_sub_agent(record: Record) -> bool:
     """Tell if the first `session_meta` names a sub-agent."""
     events = objects(events_of(record))
-    heads = [event for event in events if event.get("type") == "session_meta"]
-    head = lookup(heads[:1], "0.payload")
-    source = lookup(head, "source")
-    named = isinstance(source, dict) and "subagent" in source
+    head = first(e.get("payload") for e in events if e.get("type") == "session_meta")
+    named = lookup(head, "source.subagent") is not None
     return named or lookup(head, "thread_source") == "subagent"
 
 
-def _is_claude_line(event: Record) -> bool:
-    return event.get("type") in ("user", "assistant", "system") and "role" not in event
+def _is_gemini(record: Record) -> bool:
+    if isinstance(record.get("messages"), list):
+        return {"sessionId", "projectHash"} <= record.keys()
+    return _made_of(record, "events", is_gemini)
 
 
-_codex_events, _claude_events = (
-    made_of(is_codex, "events"),
-    made_of(is_claude, "events"),
+def _is_gemini_sub_agent(record: Record) -> bool:
+    heads = (record, *objects(events_of(record)[:_SAMPLE]))
+    kinds = (head.get("kind") for head in heads)
+    return first(k for k in kinds if isinstance(k, str)) == "subagent"
+
+
+CLAUDE = Agent(
+    "Claude Code",
+    _is_claude,
+    _read_claude,
+    lambda record: not any(map(_is_main, objects(events_of(record)))),
 )
-_claude_lines = made_of(_is_claude_line, "loglines")
-
-
-def _is_claude(record: Record) -> bool:
-    return _claude_events(record) or _claude_lines(record)
-
-
-def _is_codex(record: Record) -> bool:
-    return _codex_events(record) and not _claude_events(record)
-
-
-def _is_claude_sub_agent(record: Record) -> bool:
-    return not any(map(_is_main, objects(events_of(record))))
-
-
-CLAUDE = Agent("Claude Code", _is_claude, _read_claude, _is_claude_sub_agent)
 CODEX = Agent("Codex", _is_codex, _read_codex, _is_codex_sub_agent)
+GEMINI = Agent("Gemini CLI", _is_gemini, read_gemini, _is_gemini_sub_agent)
+OPENCODE = Agent(
+    "OpenCode",
+    lambda record: _made_of(record, "messages", is_opencode),
+    _read_opencode,
+    lambda record: bool(lookup(record, "info.parentID")),
+)
+PI = Agent("pi", lambda record: _made_of(record, "events", is_pi), _read_pi)

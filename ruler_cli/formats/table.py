@@ -100,8 +100,8 @@ class Format:
     """One dump shape.
 
     `name` is for messages, `family` for `--format`, `has` are the terms that identify a record (see
-    `fields.holds`), `shown` says more than they do. `read` gets a record and returns its rollouts; it raises
-    UnreadableError. A reward that it leaves out is read where the score is written, unless `own_reward`.
+    `fields.holds`), `shown` says more than they do. `read` gets a record and returns its rollouts, or its only
+    one; it raises UnreadableError. A reward that it leaves out is read where the score is written, unless `own_reward`.
     `shape`: a record is a group, a trajectory, or columns with the rollouts of several groups.
     `test` looks at the keys of a record that has the terms, and returns None for "possibly". If several formats
     match a record, the highest `rank` wins: named shapes have a higher one than generic ones.
@@ -150,8 +150,8 @@ class Format:
 
     def rollouts(self, record: JsonObject) -> list[Rollout]:
         """Read the rollouts of a record; UnreadableError if there are none."""
-        found: list[Rollout] = code(self.read)(record)
-        return found
+        found = code(self.read)(record)
+        return found if isinstance(found, list) else [found]
 
     def refined(self, records: Sequence[JsonObject]) -> Format:
         """Return the format as the first records of a file have it."""
@@ -457,7 +457,7 @@ FORMATS = (
         "Claude Code sessions",
         "claude-code",
         "events|loglines",
-        "sessions.CLAUDE.rollouts",
+        "sessions.CLAUDE.rollout",
         ID_KEYS,
         test="sessions.CLAUDE.is_session",
         shown="`events` with `sessionId` in each",
@@ -485,7 +485,7 @@ FORMATS = (
         "Codex sessions",
         "codex",
         "events",
-        "sessions.CODEX.rollouts",
+        "sessions.CODEX.rollout",
         ID_KEYS,
         test="sessions.CODEX.is_session",
         shown="`events` with `payload` in each",
@@ -521,7 +521,7 @@ FORMATS = (
         "Gemini CLI sessions",
         "gemini-cli",
         _GEMINI,
-        "sessions.GEMINI.rollouts",
+        "sessions.GEMINI.rollout",
         ID_KEYS,
         test="sessions.GEMINI.is_session",
         shown="`sessionId`, `projectHash`, `messages`",
@@ -658,7 +658,7 @@ FORMATS = (
         "OpenCode sessions",
         "opencode",
         "messages.0.info|messages.1.info",
-        "sessions.OPENCODE.rollouts",
+        "sessions.OPENCODE.rollout",
         ID_KEYS,
         test="sessions.OPENCODE.is_session",
         shown="`messages` with `info` and `parts` in each",
@@ -683,7 +683,7 @@ FORMATS = (
         "pi sessions",
         "pi",
         "events[]",
-        "sessions.PI.rollouts",
+        "sessions.PI.rollout",
         ID_KEYS,
         test="sessions.PI.is_session",
         shown="`events` with `message` in each",

@@ -24,11 +24,10 @@ from ruler_cli.formats.chat import Messages, first_agent_turn, text_of
 from ruler_cli.formats.dialects import (
     OWN_ROLES,
     as_turn,
-    input_messages,
     is_message,
     is_own,
     is_result,
-    output_messages,
+    messages_of,
     question_turns,
 )
 from ruler_cli.formats.fields import (
@@ -127,7 +126,10 @@ def read_trace(record: JsonObject) -> Rollouts:
     conversations = conversations_of(spans)
     if conversations:
         # the one that holds the task first, the others in the order in which they begin
-        task, depth = _task(input_messages(root.input)), depths(spans, conversations)
+        task, depth = (
+            _task(messages_of(root.input, "user")),
+            depths(spans, conversations),
+        )
         best = min(
             range(len(conversations)),
             key=lambda i: (not _is_asked(task, conversations[i : i + 1]), depth[i], i),
@@ -145,7 +147,7 @@ def read_trace(record: JsonObject) -> Rollouts:
 def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
     """The first conversation, with the root's task and final answer if no conversation has them."""
     messages = conversations[0].messages
-    question = input_messages(root.input)
+    question = messages_of(root.input, "user")
     if question and not _is_asked(_task(question), conversations):
         messages = [*question, *messages]
     elif first_agent_turn(messages) == 0:  # no message before it tells the task
@@ -153,7 +155,7 @@ def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
         messages = [*(question or opening or as_turn("user", root.input)), *messages]
     said = [m for one in conversations for m in one.messages]
     own = [text_of(m) for m in said if m.get("role") in OWN_ROLES]
-    output = output_messages(root.output) or ()
+    output = messages_of(root.output, "assistant") or ()
     answers = [m for m in output if m.get("role") in OWN_ROLES and text_of(m)]
     if answers:
         shown = any(_within(text_of(answers[-1]), text, _LONG) for text in own)
@@ -179,7 +181,10 @@ def _answer(root: Span) -> Messages:
 
     A list of messages may be a model's text that somebody read as JSON: results of tools in it are none.
     """
-    messages, before = output_messages(root.output), input_messages(root.input) or []
+    messages, before = (
+        messages_of(root.output, "assistant"),
+        messages_of(root.input, "user") or [],
+    )
     whole = as_turn("assistant", root.output)
     if messages is None or _has_more(root.output):
         return whole
