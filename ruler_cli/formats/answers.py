@@ -36,13 +36,10 @@ from ruler_cli.formats.fields import (
     words,
 )
 from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.table import Format, parallel_lists
+from ruler_cli.formats.table import Format
 from ruler_cli.formats.turns import (
     ANSWER_LISTS,
     ANSWERS,
-    HISTORIES,
-    INSTRUCTION_INPUTS,
-    PROMPTS,
     answer_rollouts,
     chat_turns,
     dialogue_pair,
@@ -114,12 +111,6 @@ def lm_eval_key(record: JsonObject) -> str | None:
     return f"{key_text(record['doc_id'])} {asked}"
 
 
-def lm_eval_lists(record: JsonObject, size: int) -> list[Path]:
-    """Return the paths of the answers and of the filtered answers, if the filter left one for each."""
-    each = len(items(lookup(record, "filtered_resps.0"))) == size
-    return [("resps", 0), ("filtered_resps", 0)] if each else [("resps", 0)]
-
-
 def _list_path(record: JsonObject) -> Path:
     """Return the path of the answers to a prompt; () if there are none."""
     lists = [name for name in ANSWER_LISTS if isinstance(record.get(name), list)]
@@ -157,12 +148,6 @@ def read_group(record: JsonObject) -> Rollouts:
         for answer in answers
     ]
     return answer_rollouts(prompt, found)
-
-
-def group_lists(record: JsonObject, size: int) -> list[Path]:
-    """Return the lists that lose an item with an answer."""
-    apart = (*PROMPTS, *INSTRUCTION_INPUTS, *HISTORIES, "messages", "tools")
-    return parallel_lists(record, size, (_group_path(record), ("rewards",)), apart)
 
 
 def _pair_fields(record: JsonObject) -> tuple[str | None, str | None]:

@@ -10,13 +10,12 @@ from typing import Any
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats import turns
 from ruler_cli.formats.annotate import ORIGINAL, annotate
-from ruler_cli.formats.fields import JsonObject, Rollouts, first, items, lookup, path_of
+from ruler_cli.formats.fields import JsonObject, Rollouts, first, items, lookup
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import (
     ID_KEYS,
     Format,
     RecordLayout,
-    parallel_lists,
 )
 from ruler_cli.types import Line, Path, Record, Rollout
 
@@ -41,12 +40,10 @@ def custom_format(
     several = bool(items(values[0])) and _is_rollout(values[0][0])
     read = partial(_read_rollout, whole=turns.all_conversations(parts), alone=alone)
 
-    def lists(record: JsonObject, size: int) -> list[Path]:
-        paths = (path_of(record, path), ("rewards",))
-        return parallel_lists(record, size, paths, (*_PROMPTS, "tools"))
-
     reward = ("rewards",) if several else ("reward",)
-    layout = RecordLayout(reward, listed=several, lists=lists)
+    layout = RecordLayout(
+        reward, listed=several, lists=(path, "rewards"), apart=(*_PROMPTS, "tools")
+    )
     return Format(
         f"messages at `{path}`",
         "custom",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -20,10 +20,12 @@ from ruler_cli.formats.fields import (
     JsonObject,
     Names,
     Rollouts,
+    dotted,
     first,
     holds,
     items,
     lookup,
+    path_of,
     printable,
     value_at,
     words,
@@ -31,6 +33,8 @@ from ruler_cli.formats.fields import (
 from ruler_cli.formats.turns import (
     ANSWER_LISTS,
     ANSWERS,
+    HISTORIES,
+    INSTRUCTION_INPUTS,
     PROMPTS,
     answer_turns,
     make_rollout,
@@ -55,8 +59,6 @@ SHAPE_ERRORS = (TypeError, KeyError, IndexError, AttributeError, ValueError)
 """Exceptions that a format may raise on a record that only looks like one of its own."""
 Code = str | Callable[..., Any] | None
 """A function, or its module and name: a module of formats is imported when a record needs it."""
-ParallelLists = Callable[[JsonObject, int], list[Path]]
-"""Returns the paths of a record's lists that hold one item for each of its rollouts; the int counts those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,11 @@ class RecordLayout:
 
     `listed`: rollouts are items of lists, `Rollout.path` is `(i,)`, and paths begin at the record. Item i of the
     list `reward` is the rollout's. Several records of a `trajectory` shape may hold the items of one group.
-    `lists` (ParallelLists) returns the lists of a record that lose an item with a rollout that is left out. It
-    raises UnreadableError if no rollout can be taken out of the record exactly.
+    `lists` are dotted paths of the lists that lose an item with a rollout that is left out, `*` for all of the
+    record; None if the record would be wrong without it. Any other list of as many items is doubtful, but in
+    the fields `apart`; if that is None, none is.
 
-    `extras`: `metrics` and `logs` stand beside the reward, as in ART's trajectories. `payload` names a member
+        `extras`: `metrics` and `logs` stand beside the reward, as in ART's trajectories. `payload` names a member
     that holds the trajectory once more, as JSON text, and wins when the dump is read. `absent` is the value that
     a missing reward stands for.
     """
@@ -89,7 +92,8 @@ class RecordLayout:
     lost: bytes = b"null"
     refuses_null: str = ""
     listed: bool = False
-    lists: Code = None
+    lists: Names | None = None
+    apart: Names | None = ()
     extras: bool = False
     payload: str | None = None
     absent: bytes | None = None
@@ -188,67 +192,35 @@ def fits(form: Format, record: JsonObject) -> bool | None:
 # nobody notices. So lists that a format does not know are refused, not guessed at.
 
 
-def parallel_lists(
-    record: JsonObject,
-    size: int,
-    paths: Iterable[Path] | None = None,
-    apart: Iterable[str] = (),
-) -> list[Path]:
-    """Return those of these paths that lead to lists; UnreadableError if another list has `size` items.
-
-    Without paths every list of the record but an empty one is meant. Lists in the fields `apart` are of another
-    kind and are ignored.
-    """
-    if paths is None:
-        listed = (name for name, value in record.items() if items(value))
-        paths = [(name,) for name in listed if name not in apart]
-    lists = lists_at(record, size, paths)
+def parallel_lists(layout: RecordLayout, record: JsonObject, size: int) -> list[Path]:
+    """Return the paths of lists with an item for each of `size` rollouts; UnreadableError if one is doubtful."""
+    if layout.lists is None:
+        raise UnreadableError(
+            "compares its answers, and would be wrong without one of them"
+        )
+    apart, names = layout.apart, layout.lists
+    if names == ("*",):
+        names = tuple(name for name in record if name not in (apart or ()))
+    paths = (path_of(record, name) for name in names)
+    lists = [path for path in paths if len(items(value_at(record, path))) == size]
+    if apart is None:
+        return lists
     # ruler's own lists are parallel, or belong to the group
     known = {("ruler",), *lists, *((name,) for name in apart)}
-    if unknown := _unknown_list(record, size, (), known):
-        where = printable(".".join(unknown))
-        raise UnreadableError(
-            f"has as many items at `{where}` as rollouts, and may not be cut with them; take `{where}` out, or "
-            "write a rollout a line"
-        )
-    return lists
-
-
-def no_removal(_record: JsonObject, _size: int) -> list[Path]:
-    """Refuse to leave a rollout of a record out."""
-    raise UnreadableError(
-        "compares its answers, and would be wrong without one of them"
-    )
-
-
-def lists_at(record: JsonObject, size: int, paths: Iterable[Path]) -> list[Path]:
-    """Return the paths that lead to lists; UnreadableError if one has not `size` items."""
-    lists = []
-    for path in paths:
-        value = value_at(record, path)
-        if not isinstance(value, list):
+    inside: list[tuple[Path, Any]] = [((), record)]
+    while inside:
+        path, value = inside.pop()
+        if path in known:
             continue
-        if len(value) != size:
-            where = printable(".".join(map(str, path)))
+        if isinstance(value, Mapping):
+            inside += [((*path, key), inner) for key, inner in value.items()]
+        elif isinstance(value, list) and len(value) == size:
+            where = printable(dotted(path))
             raise UnreadableError(
-                f"has {len(value)} items at `{where}` for {size} rollouts"
+                f"has as many items at `{where}` as rollouts, and may not be cut with them; take `{where}` "
+                "out, or write a rollout a line"
             )
-        lists.append(path)
     return lists
-
-
-def _unknown_list(value: Any, size: int, path: Names, known: Collection[Path]) -> Names:
-    """Return the path of a list of `size` items that is not known, here or in objects below; () if none."""
-    if path in known:
-        return ()
-    if isinstance(value, list):
-        return path if len(value) == size else ()
-    if not isinstance(value, Mapping):
-        return ()
-    below = (
-        _unknown_list(inner, size, (*path, key), known) for key, inner in value.items()
-    )
-    return first(filter(None, below)) or ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +284,9 @@ _CODE_SAMPLE = Fields(
     outcome="passed",
 )
 _SAMPLE = Fields("prompt", "response", "messages", tools="tools", outcome="reward.acc")
+_ALL = ("*",)
 _SCORE = RecordLayout(("score",))
-_SCORES = RecordLayout(("scores",), listed=True, lists=parallel_lists)
+_SCORES = RecordLayout(("scores",), listed=True, lists=_ALL)
 _NATIVE = RecordLayout(extras=True)
 _ART = replace(_NATIVE, absent=b"0.0", refuses_null="ART")
 _WEIGHTED = RecordLayout(
@@ -333,8 +306,6 @@ _NO_TURNS = "!messages !conversations !conversation !trajectories"
 _TURNS = "text|conversations|conversation|dialog|dialogue|turns|items"
 _ASKED = "|".join(PROMPTS)
 _ANSWERED = "|".join((*ANSWERS, *ANSWER_LISTS))
-_SETTINGS = ("group_overrides", "generation_params")
-_CODE = [("output_list",), ("code_list",), ("graded_list",)]
 _SIDES = (
     "chosen*|rejected*|preferred_output|non_preferred_output|"
     "response*|output*|answer*|completion*|generation*|conversation*|human_ref*"
@@ -423,7 +394,8 @@ FORMATS = (
             ("scores",),
             refuses_null="Atropos",
             listed=True,
-            lists=partial(parallel_lists, apart=_SETTINGS),
+            lists=_ALL,
+            apart=("group_overrides", "generation_params"),
         ),
         shape="group",
     ),
@@ -468,7 +440,12 @@ FORMATS = (
         'question_content output_list.0"|code_list.0"',
         "answers.read_live_code",
         ("question_id",),
-        layout=RecordLayout(None, listed=True, lists=partial(lists_at, paths=_CODE)),
+        layout=RecordLayout(
+            None,
+            listed=True,
+            lists=words("output_list code_list graded_list"),
+            apart=None,
+        ),
         shape="group",
         shown="`question_content`, `code_list`",
     ),
@@ -576,7 +553,9 @@ FORMATS = (
         "lm-eval",
         "doc_id resps",
         "answers.read_lm_eval",
-        layout=RecordLayout(None, listed=True, lists="answers.lm_eval_lists"),
+        layout=RecordLayout(
+            None, listed=True, lists=("resps.0", "filtered_resps.0"), apart=None
+        ),
         compute_key="answers.lm_eval_key",
         key_description="doc_id + hash of the prompt",
     ),
@@ -600,7 +579,7 @@ FORMATS = (
         "ms-swift",
         "prompt[] completion[] step[]|gen_step[]|advantages[]",
         "trainers.read_swift",
-        layout=RecordLayout(listed=True, lists=parallel_lists),
+        layout=RecordLayout(listed=True, lists=_ALL),
         shape="columns",
         shown="`prompt`, `completion`, `step` (lists)",
     ),
@@ -694,7 +673,7 @@ FORMATS = (
         _SIDES,
         "answers.read",
         words("prompt_id question_id id"),
-        layout=RecordLayout(None, listed=True, lists=no_removal),
+        layout=RecordLayout(None, listed=True),
         shape="group",
         test="answers.matches",
         shown="`chosen`, `rejected`; or two answers beside a prompt: `response_a`, `response_b`",
@@ -745,7 +724,12 @@ FORMATS = (
         f"{_ANSWERED} !labels !conversations",
         "answers.read_group",
         _ID,
-        layout=RecordLayout(("rewards",), listed=True, lists="answers.group_lists"),
+        layout=RecordLayout(
+            ("rewards",),
+            listed=True,
+            lists=(*ANSWER_LISTS, *ANSWERS, "rewards"),
+            apart=(*PROMPTS, *INSTRUCTION_INPUTS, *HISTORIES, "messages", "tools"),
+        ),
         shape="group",
         test="answers.is_group",
         shown="`prompt`, `responses`",
@@ -768,7 +752,7 @@ FORMATS = (
         "num_correct chosen rejected",
         "answers.read_reward_bench",
         ("id",),
-        layout=RecordLayout(None, listed=True, lists=no_removal),
+        layout=RecordLayout(None, listed=True),
         shape="group",
     ),
     Format(
@@ -909,9 +893,7 @@ FORMATS = (
         "ultrafeedback",
         _ULTRA,
         "answers.read_ultrafeedback",
-        layout=RecordLayout(
-            ("overall_score",), lists=partial(lists_at, paths=[("models",)])
-        ),
+        layout=RecordLayout(("overall_score",), lists=("models",), apart=None),
         shape="group",
         shown="`instruction`, `completions`",
     ),

@@ -19,7 +19,7 @@ from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
 from ruler_cli.formats.fields import path_of, printable, value_at
-from ruler_cli.formats.table import Format, code
+from ruler_cli.formats.table import Format, parallel_lists
 from ruler_cli.results.conditions import FIGURES, Condition
 from ruler_cli.results.scored_file import AnnotationReader, refuse_unannotated
 from ruler_cli.results.scored_groups import ScoredRollout
@@ -357,10 +357,10 @@ def cut(
     layout = form.layout
     dropped = {int(path[-1]) for path in removed}
     paths = [path[:-1] for path in removed if len(path) > 1]
-    if layout.lists is not None:
+    if layout.listed or layout.lists:
         value = parse(raw)
         paths += _take_out(value, named, size) if layout.listed else ()
-        paths += code(layout.lists)(value, size)
+        paths += parallel_lists(layout, value, size)
     if layout.listed:
         ours: Path = ("ruler",) if form.shape == "columns" else ("ruler", "rollouts")
         paths += [path for path in (ours, layout.reward) if path]

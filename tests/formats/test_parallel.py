@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.fields import lookup, path_of, value_at
-from ruler_cli.formats.table import lists_at, parallel_lists
+from ruler_cli.formats.table import RecordLayout, parallel_lists
 
 parts = st.sampled_from(["a", "b", "0", "1", "a.b", "²"])
 trees = st.recursive(
@@ -31,37 +32,22 @@ def test_path_like_lookup(value: Any, dotted: str) -> None:
 
 
 def test_all_lists() -> None:
-    """All lists but empty and excepted ones are parallel; unequal or nested ones are unreadable."""
-    record: dict[str, Any] = {
-        "a": [1, 2],
-        "b": [],
-        "c": 3,
-        "d": {"e": [1]},
-        "f": [1, 2, 3],
-        "ruler": [{}, {}],
-    }
-    assert parallel_lists(record, 2, apart=("f",)) == [("a",), ("ruler",)]
-    with pytest.raises(UnreadableError, match="has 3 items at `f` for 2 rollouts"):
-        parallel_lists(record, 2)
+    """All lists with an item for each rollout are parallel, but the excepted ones; nested ones are doubtful."""
+    record: dict[str, Any] = {"a": [1, 2], "b": [], "c": 3, "f": [1, 2], "ruler": [{}, {}]}  # fmt: skip
+    layout = RecordLayout(listed=True, lists=("*",), apart=("f",))
+    assert parallel_lists(layout, record, 2) == [("a",), ("ruler",)]
     with pytest.raises(UnreadableError, match=r"`d\.e`"):
-        parallel_lists({"a": [1], "d": {"e": [1]}}, 1)
-
-
-def test_lists_at() -> None:
-    """Only the named lists that exist are parallel."""
-    assert lists_at({"a": [1], "b": [1], "z": None}, 1, [("a",), ("z",)]) == [("a",)]
-    with pytest.raises(UnreadableError, match="has 1 items at `a`"):
-        lists_at({"a": [1]}, 2, [("a",)])
+        parallel_lists(layout, {"a": [1], "d": {"e": [1]}}, 1)
 
 
 def test_parallel_lists() -> None:
-    """Excepted fields and ruler's own are ignored; any other list of that length is unreadable."""
-    record = {
-        "a": {"b": [1, 2]},
-        "prompt": [1, 2],
-        "ruler": {"rollouts": [1, 2]},
-        "n": [1],
-    }
-    assert parallel_lists(record, 2, [("a", "b"), ("c",)], ["prompt"]) == [("a", "b")]
+    """Named lists are parallel; another list of that length is doubtful, unless all others are apart."""
+    record = {"a": {"b": [1, 2]}, "prompt": [1, 2], "ruler": {"rollouts": [1, 2]}, "n": [1]}  # fmt: skip
+    layout = RecordLayout(listed=True, lists=("a.b", "n"))
     with pytest.raises(UnreadableError, match="`prompt`"):
-        parallel_lists(record, 2, [("a", "b")])
+        parallel_lists(layout, record, 2)
+    for apart in (("prompt",), None):
+        known = replace(layout, apart=apart)
+        assert parallel_lists(known, record, 2) == [("a", "b")]
+    with pytest.raises(UnreadableError, match="compares its answers"):
+        parallel_lists(RecordLayout(listed=True), record, 2)

@@ -79,12 +79,12 @@ def test_other_bytes() -> None:
 
 
 def test_declared_lists() -> None:
-    """Every format whose rollouts are items of lists declares those lists."""
+    """Every format whose rollouts are items of lists declares those lists, but comparisons of answers."""
     assert [
         form.name
         for form in table.FORMATS
         if form.layout.listed and form.layout.lists is None
-    ] == []
+    ] == ["preference pairs", "RewardBench 2"]
 
 
 def test_lm_eval() -> None:
