@@ -1,4 +1,4 @@
-"""Lines with a prompt and its answers, or a conversation: data sets, best-of-n sets, hand-made dumps.
+"""Lines with a prompt and its answers, or a conversation: data sets, best-of-n sets, preference pairs.
 
 Other records have the same few fields. With `labels` beside them completions are steps of one answer (TRL's
 stepwise supervision); a list of prompts is a columnar line; `choices` that are no objects are those of a
@@ -6,6 +6,10 @@ question; Harbor's export has `conversations` too, and `task`; a preference pair
 `answer` is mostly the reference answer of a data set: it is an agent's only beside a `question`, if no other
 field may be an answer. A data set's own `output` may stand beside a model's answer, whose names therefore
 come first. A filter of lm-eval repeats the answers: equal ones are one rollout, scored on each line.
+
+Answers side by side (preference pairs, arena battles) are a group of two, or of all that are numbered; the
+winner's outcome is true, the others' false, and the judge does not see it. A number is a label only if a data
+set says what it means, and a draw is no outcome.
 """
 
 from __future__ import annotations
@@ -41,14 +45,8 @@ from ruler_cli.formats.turns import (
     ANSWER_LISTS,
     ANSWERS,
     answer_rollouts,
-    chat_turns,
-    dialogue_pair,
     is_prompt,
-    json_messages,
-    make_rollout,
     prompt_field,
-    prompt_turns,
-    response_turns,
     retrieved_turn,
     task_turns,
     with_system,
@@ -93,10 +91,9 @@ def read_lm_eval(record: JsonObject) -> Rollouts:
     # a chat prompt is JSON text, in a list
     prompt = prompt[0] if is_text_list(prompt) else prompt
     rollouts = answer_rollouts(turns.prompt_turns(prompt, "arguments"), answers)
-    members = [hashed_key(str(i), answer) for i, answer in enumerate(answers)]
     return [
-        replace(rollout, member=member)
-        for rollout, member in zip(rollouts, members, strict=True)
+        replace(rollout, member=hashed_key(str(i), answers[i]))
+        for i, rollout in enumerate(rollouts)
     ]
 
 
@@ -128,14 +125,9 @@ def is_group(record: JsonObject) -> bool:
     return prompted and isinstance(answers, list) and all(map(turns.is_answer, answers))
 
 
-def _group_path(record: JsonObject) -> Path:
-    """Return the same for a record that is known to be a group, which may have only one answer."""
-    return _list_path(record) or turns.answers_path(record, 1)
-
-
 def read_group(record: JsonObject) -> Rollouts:
-    """Read the answers to one prompt."""
-    answers = value_at(record, _group_path(record))
+    """Read the answers to one prompt; of a record that is known to be a group it may be only one."""
+    answers = value_at(record, _list_path(record) or turns.answers_path(record, 1))
     if not isinstance(answers, list):
         raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
     if (given := record.get("messages")) is not None:
@@ -166,7 +158,7 @@ def is_pair(record: JsonObject) -> bool:
     return None not in _pair_fields(record) and not turns.answers_path(record)
 
 
-def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollouts:
+def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
     """Read a prompt and its answer; `as_json`: the answer may be JSON text of messages."""
     prompt_name, answer_name = _pair_fields(record)
     prompt, context = task_turns(record, prompt_name), retrieved_turn(record)
@@ -178,7 +170,7 @@ def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollouts:
     rollout = turns.make_rollout(
         prompt, [*context, *answer], tools=tools, outcome=outcome
     )
-    return [replace(rollout, prompt_length=len(prompt)) if context else rollout]
+    return replace(rollout, prompt_length=len(prompt)) if context else rollout
 
 
 def refine_pair(form: Format, records: Sequence[JsonObject]) -> Format:
@@ -195,17 +187,15 @@ _TURN_LISTS = words("conversations conversation dialog dialogue turns items")
 
 def _turns_field(record: JsonObject) -> str | None:
     """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
-    listed = (name for name in _TURN_LISTS if _is_turns(record.get(name)))
-    fields = ("text", *_TURN_LISTS)
-    texts = (name for name in fields if _as_dialogue(record.get(name)) is not None)
-    return first(listed) or first(texts)
-
-
-def _is_turns(value: Any) -> bool:
-    if isinstance(value, str):
-        return turns.json_messages(value) is not None
-    known = is_message_list(value) and {"role", "content"} <= value[0].keys()
-    return known or turns.named_turns(value) is not None
+    for name in _TURN_LISTS:
+        value = record.get(name)
+        messages = is_message_list(value) and {"role", "content"} <= value[0].keys()
+        text = isinstance(value, str) and turns.json_messages(value) is not None
+        named = isinstance(value, list) and turns.named_turns(value) is not None
+        if messages or text or named:
+            return name
+    names = ("text", *_TURN_LISTS)
+    return first(name for name in names if _as_dialogue(record.get(name)) is not None)
 
 
 def _as_dialogue(value: Any) -> Messages | None:
@@ -218,14 +208,14 @@ def is_conversation(record: JsonObject) -> bool:
     return _turns_field(record) is not None
 
 
-def read_conversation(record: JsonObject) -> Rollouts:
+def read_conversation(record: JsonObject) -> Rollout:
     """Read a conversation, and the answer beside it."""
     name = _turns_field(record)
     if name is None:
         raise UnreadableError(f"has no turns in `{'`, `'.join(_TURN_LISTS)}`")
     given = _as_dialogue(record[name]) or turns.chat_turns(record[name], name)
     messages = with_system(record, turns.with_answer(record, given))
-    return [Rollout(messages, tools=tools_of(record) or None)]
+    return Rollout(messages, tools=tools_of(record) or None)
 
 
 _PROMPTS = words("prompt problem question question_content instruction")
@@ -294,56 +284,49 @@ def read(record: JsonObject) -> Rollouts:
         raise UnreadableError(
             "has neither `chosen` nor `rejected`, nor other names of answers to one prompt"
         )
-    prompt = _prompt(record)
+    prompt, answers = _prompt(record), [record.get(name) for name in names]
     tools = record.get("tools") or lookup(record, "input.tools")
-    if dialogues := _dialogues(record, names):
+    texts = names in _PREFERRED and all(isinstance(answer, str) for answer in answers)
+    if texts and (dialogues := turns.dialogue_pair(*answers)):
         # whole dialogues (HH-RLHF), which may hold the prompt
         asked = [str(turn.get("content")).strip() for turn in prompt]
         said = [turn["content"] for turn in dialogues[0]]
         held = all(any(text in content for content in said) for text in asked)
         shared = [] if held else prompt
         return [
-            make_rollout([*shared, *before], [last], (i,), tools=tools, outcome=not i)
+            turns.make_rollout(
+                [*shared, *before], [last], (i,), tools=tools, outcome=not i
+            )
             for i, (*before, last) in enumerate(dialogues)
         ]
     best = 0 if names in _PREFERRED else _best(record, names)
     rollouts = []
     for i, name in enumerate(names):
-        outcome = None if best is None else i == best
+        outcome, judged = None if best is None else i == best, record.get("turn")
         try:
-            answer = _answer(record, names, name)
+            answer = _answer(record, answers, name)
         except UnreadableError as error:
             rollouts.append(Rollout([], (i,), outcome=outcome, error=str(error)))
             continue
         whole = _is_whole(answer)
-        if whole and _goes_on(answer, record.get("turn")):
-            outcome = None
+        asked_again = sum(message.get("role") == "user" for message in answer)
+        if whole and type(judged) is int and asked_again > judged:
+            outcome = None  # the conversation goes on after the turn that was judged (MT-bench)
         shown = [] if whole else prompt
-        rollouts.append(make_rollout(shown, answer, (i,), tools=tools, outcome=outcome))
+        rollouts.append(
+            turns.make_rollout(shown, answer, (i,), tools=tools, outcome=outcome)
+        )
     return rollouts
-
-
-def _dialogues(record: JsonObject, names: Names) -> Any:
-    """The two dialogues of a pair, split into turns; None if they are none."""
-    texts = [record.get(name) for name in names]
-    both = names in _PREFERRED and all(isinstance(text, str) for text in texts)
-    return dialogue_pair(*map(str, texts)) if both else None
-
-
-def _goes_on(answer: Messages, judged: Any) -> bool:
-    """Tell if a conversation goes on after the turn that was judged (MT-bench)."""
-    asked = sum(message.get("role") == "user" for message in answer)
-    return type(judged) is int and asked > judged
 
 
 def _names(record: JsonObject) -> Names:
     """The fields that hold the answers of a record; () if there are not two."""
     pair = first(pair for pair in _PREFERRED if any(map(record.get, pair))) or ()
-    several = numbered(record)
+    several = _numbered(record)
     return pair if pair and (pair[1] in record or not several) else several
 
 
-def numbered(record: JsonObject) -> Names:
+def _numbered(record: JsonObject) -> Names:
     """The fields of answers whose names end with letters or numbers; () if there are not two."""
     for stem in _STEMS:
         for ends in _LETTERS:
@@ -366,34 +349,29 @@ def _prompt(record: JsonObject) -> Messages:
     for path in _FURTHER_PROMPTS:
         value = lookup(record, path)
         if value and is_prompt(value):
-            return prompt_turns(value, path)
+            return turns.prompt_turns(value, path)
     return []
 
 
-def _answer(record: JsonObject, names: Names, name: str) -> Messages:
-    if "winner_model_a" in record:
-        return _battle(record, name)
+def _answer(record: JsonObject, answers: list[Any], name: str) -> Messages:
     value, prompt = record.get(name), record.get(prompt_field(record) or "")
+    if "winner_model_a" in record:
+        # the Arena's table, in which prompt and answers are lists of texts, as JSON text
+        asked, said = (items(json_value(text)) for text in (record.get("prompt"), value))  # fmt: skip
+        if not asked or len(asked) != len(said):
+            counts = f"{len(asked)} turns in `prompt` and {len(said)} in `{name}`"
+            raise UnreadableError(f"has {counts}")
+        return [
+            new_turn(role, text)
+            for pair in zip(asked, said, strict=True)
+            for role, text in zip(("user", "assistant"), pair, strict=True)
+        ]
     # beside a prompt in plain text JSON is an agent's own text; alone it would be no pair
-    plain = isinstance(prompt, str) and bool(prompt) and json_messages(prompt) is None
-    texts = [value, *map(record.get, names)]
-    if not plain and all(isinstance(t, str) and json_messages(t) for t in texts):
-        return chat_turns(value, name)
-    return response_turns(value, name)
-
-
-def _battle(record: JsonObject, name: str) -> Messages:
-    """A conversation of the Arena's table, in which prompt and answers are lists of texts, as JSON text."""
-    asked, answered = (items(json_value(record.get(n))) for n in ("prompt", name))
-    if not asked or len(asked) != len(answered):
-        raise UnreadableError(
-            f"has {len(asked)} turns in `prompt` and {len(answered)} in `{name}`"
-        )
-    return [
-        new_turn(role, text)
-        for pair in zip(asked, answered, strict=True)
-        for role, text in zip(("user", "assistant"), pair, strict=True)
-    ]
+    plain = isinstance(prompt, str) and prompt and not turns.json_messages(prompt)
+    texts = [value, *answers]
+    if not plain and all(isinstance(t, str) and turns.json_messages(t) for t in texts):
+        return turns.chat_turns(value, name)
+    return turns.response_turns(value, name)
 
 
 def _is_whole(answer: Any) -> bool:
@@ -439,13 +417,9 @@ def matches(record: JsonObject) -> bool:
     )
     if not any(values) or not known:
         return False
-    both = names in _PREFERRED and all(name in record for name in names)
-    return both or has_prompt(record) or all(map(_is_whole, values))
-
-
-def has_prompt(record: JsonObject) -> bool:
-    """Tell if there is a prompt; one that cannot be read is an error of its record."""
-    try:
-        return bool(_prompt(record))
-    except UnreadableError:
+    if names in _PREFERRED and all(name in record for name in names):
         return True
+    try:
+        return bool(_prompt(record)) or all(map(_is_whole, values))
+    except UnreadableError:
+        return True  # a prompt that cannot be read is an error of its record

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,7 +34,6 @@ from ruler_cli.formats.fields import (
     list_field,
     lookup,
     objects,
-    printable,
     words,
 )
 from ruler_cli.formats.reader import hashed_key
@@ -50,14 +50,22 @@ from ruler_cli.types import Rollout
 _ATTACHED = "attachment://"
 
 
-def _because(why: Any) -> str:
-    """An error of the dump, to end a sentence with."""
-    return f": {printable(why, 200)}" if isinstance(why, str) else ""
-
-
-def read_inspect(record: JsonObject) -> Rollouts:
+def read_inspect(record: JsonObject) -> Rollout:
     """Read a sample of Inspect."""
-    messages = _inspect_messages(record)
+    given = record.get("messages")
+    messages = check_messages(given, "messages") if given else []
+    before = messages or prompt_turns(record.get("input"), "input")
+    whole = with_answer({"output": record.get("output")}, before)
+    if len(whole) > len(before):
+        # after a tool's result `output` is still the model's message before it, or it is empty
+        replies = [m for m in messages if m.get("role") == "assistant"]
+        said, own = _said(replies[-1] if replies else {}), _said(whole[-1])
+        repeated = not any(own) or own == said
+        messages = messages if messages and repeated else whole
+    if not messages:
+        raise UnreadableError(
+            "has no messages in `messages` (Inspect writes this when a sample failed early)"
+        )
     if isinstance(attached := record.get("attachments"), dict):
         messages = _resolved(messages, attached)
     scores = record["scores"] if isinstance(record.get("scores"), dict) else {}
@@ -69,26 +77,7 @@ def read_inspect(record: JsonObject) -> Rollouts:
     score = first(score for name, score in scores.items() if name != "ruler")
     value = score.get("value") if isinstance(score, dict) else score
     turns = [turn for message in messages for turn in _inspect_turns(message)]
-    return [Rollout(turns, reward=value, outcome=value)]
-
-
-def _inspect_messages(record: JsonObject) -> Messages:
-    """The messages, and the answer in `output` if it is not among them."""
-    given = record.get("messages")
-    messages = check_messages(given, "messages") if given else []
-    before = messages or prompt_turns(record.get("input"), "input")
-    whole = with_answer({"output": record.get("output")}, before)
-    if len(whole) > len(before):
-        # after a tool's result `output` is still the model's message before it, or it is empty
-        replies = [m for m in messages if m.get("role") == "assistant"]
-        said, own = _said(replies[-1] if replies else {}), _said(whole[-1])
-        return messages if messages and (not any(own) or own == said) else whole
-    if not messages:
-        why = _because(lookup(record, "error.message"))
-        raise UnreadableError(
-            f"has no messages in `messages` (Inspect writes this when a sample failed early{why})"
-        )
-    return messages
+    return Rollout(turns, reward=value, outcome=value)
 
 
 def _said(message: JsonObject) -> list[Any]:
@@ -138,14 +127,11 @@ _RUN_VARIABLES = ("sessionId",)
 """Variables of promptfoo that have another value in each run of a test."""
 
 
-def read_promptfoo(record: JsonObject) -> Rollouts:
+def read_promptfoo(record: JsonObject) -> Rollout:
     """Read a result of promptfoo."""
     output, raw = lookup(record, "response.output"), lookup(record, "prompt.raw")
-    if output is None:
-        why = _because(first_at(record, "error", "response.error"))
-        raise UnreadableError(f"has no answer in `response.output`{why}")
-    if output == "[output stripped]":
-        raise UnreadableError("has no answer: promptfoo stripped it")
+    if output in (None, "[output stripped]"):
+        raise UnreadableError("has no answer in `response.output`")
     if isinstance(raw, str) and raw.strip() and raw != "[prompt stripped]":
         prompt = prompt_turns(raw, "prompt.raw")
     elif variables := _variables(record):
@@ -157,7 +143,7 @@ def read_promptfoo(record: JsonObject) -> Rollouts:
     )
     content = {"content": None, "tool_calls": output} if called else {"content": output}
     turns = [*prompt, {"role": "assistant", **content}]
-    return [Rollout(turns, outcome=record.get("success"))]
+    return Rollout(turns, outcome=record.get("success"))
 
 
 def _variables(record: JsonObject) -> Turn:
@@ -175,26 +161,16 @@ def promptfoo_key(record: JsonObject) -> str | None:
     return hashed_key("test", [task, lookup(record, "testCase.description")])
 
 
-def _chat(record: JsonObject, otherwise: str) -> Messages:
-    if not record.get("messages"):
-        raise UnreadableError(f"has no messages in `messages`{otherwise}")
-    return with_answer(record, chat_turns(record["messages"], "messages"))
-
-
-def read_eval_protocol(record: JsonObject) -> Rollouts:
+def read_eval_protocol(record: JsonObject) -> Rollout:
     """Read a row of eval-protocol."""
-    messages = _chat(record, " (written when a rollout failed)")
-    return [Rollout(messages, tools=tools_of(record))]
+    messages = with_answer(record, chat_turns(record.get("messages"), "messages"))
+    return Rollout(messages, tools=tools_of(record))
 
 
 _APART = words(
     "epoch iteration episode episode_id rollout_id run_id trial group_id seed",
 )
 """Fields that may tell two rollouts of one environment from each other."""
-
-
-def _environment(record: JsonObject) -> Any:
-    return record.get("env_index", record.get("env_idx"))
 
 
 def _opening(messages: Messages) -> Messages:
@@ -206,28 +182,23 @@ def _opening(messages: Messages) -> Messages:
 
 def recording_key(record: JsonObject) -> str:
     """Return a hash of the task, whatever the step."""
-    messages = read_recording(dict(record))[0].messages
-    return prompt_key(Rollout(_opening(messages)), None)
+    return prompt_key(Rollout(_opening(read_recording(record).messages)), None)
 
 
-def read_recording(record: JsonObject) -> Rollouts:
+def read_recording(record: JsonObject) -> Rollout:
     """Read a step so far; the steps of one environment are one rollout."""
-    messages = _chat(record, ": nothing was said up to this step")
-    numbers = [_environment(record), *map(record.get, _APART)]
-    first = messages[: len(_opening(messages)) + 1]
-    member = hashed_key("env", [*numbers, first])
-    return [Rollout(messages, tools=tools_of(record), member=member)]
+    rollout = read_eval_protocol(record)
+    environment = record.get("env_index", record.get("env_idx"))
+    first = rollout.messages[: len(_opening(rollout.messages)) + 1]
+    numbers = [environment, *map(record.get, _APART), first]
+    return replace(rollout, member=hashed_key("env", numbers))
 
 
-def read_tau2(record: JsonObject) -> Rollouts:
+def read_tau2(record: JsonObject) -> Rollout:
     """Read a simulation of tau2-bench."""
-    if record.get("ticks") and not record.get("messages"):
-        raise UnreadableError(
-            "is a full-duplex run: it has `ticks` and no `messages`; write those first"
-        )
     crashed = " (tau2-bench writes this when a run crashed)"
     messages = messages_in(record, "messages", crashed)
-    return [Rollout([turn for message in messages for turn in _tau2_turns(message)])]
+    return Rollout([turn for message in messages for turn in _tau2_turns(message)])
 
 
 def _tau2_turns(message: Turn) -> Iterator[Turn]:
@@ -249,7 +220,7 @@ def _tau2_turns(message: Turn) -> Iterator[Turn]:
         yield message
 
 
-def read_bfcl(record: JsonObject) -> Rollouts:
+def read_bfcl(record: JsonObject) -> Rollout:
     """Read a result of BFCL."""
     if "traceback" in record:
         raise UnreadableError(
@@ -257,10 +228,31 @@ def read_bfcl(record: JsonObject) -> Rollouts:
         )
     question, log = _question(record), objects(record.get("inference_log"))
     result = first_at(record, "result", "model_result_raw", "model_result")
-    if any(_QUERY in turn for turn in log):
-        messages = [turn for part in log for turn in _logged(part)]
+    messages: Messages = []
+    if any(_QUERY in part for part in log):
+        # each part of a log is a query, then the messages of the model and the tools at each step
+        for part in log:
+            asked = part.get(_QUERY)
+            messages += check_messages(asked, _QUERY) if asked else ()
+            steps = (step for name, step in part.items() if name.startswith("step_"))
+            for entry in (entry for step in steps for entry in objects(step)):
+                role, content = entry.get("role"), entry.get("content")
+                if role == "assistant":
+                    thought = {"reasoning_content": entry.get("reasoning_content")}
+                    messages.append(_model_turn(content) | thought)
+                elif role == "tool":
+                    messages.append(new_turn("tool", content))
     elif question:
-        messages = list(_answered(question, result))
+        # of several turns each answer is a list of steps
+        many = len(question) > 1
+        if many and len(items(result)) != len(question):
+            raise UnreadableError(
+                f"has {len(question)} turns in `question` and other answers in `result`"
+            )
+        for turn, answer in zip(question, result if many else [result], strict=True):
+            messages += check_messages(turn, "question") if turn else ()
+            several = many and isinstance(answer, list)
+            messages += map(_model_turn, answer if several else [answer])
     elif (request := _request(record)) is not None:
         prompt = request.get("message") if isinstance(request, dict) else request
         messages = [*prompt_turns(prompt, "inference_log"), _model_turn(result)]
@@ -269,7 +261,7 @@ def read_bfcl(record: JsonObject) -> Rollouts:
             "has no question, neither in `inference_log` nor joined from its file"
         )
     tools = record.get("function") or lookup(record, "prompt.function")
-    return [Rollout(messages, tools=tools, outcome=record.get("valid"))]
+    return Rollout(messages, tools=tools, outcome=record.get("valid"))
 
 
 _QUERY = "begin_of_turn_query"
@@ -296,32 +288,6 @@ def _request(record: JsonObject) -> Any:
     return first(filter(None, requests))
 
 
-def _logged(turn: JsonObject) -> Iterator[Turn]:
-    """One turn of a log: the query, then the messages of the model and the tools at each step."""
-    yield from check_messages(turn[_QUERY], _QUERY) if turn.get(_QUERY) else ()
-    steps = (step for name, step in turn.items() if name.startswith("step_"))
-    for entry in (entry for step in steps for entry in objects(step)):
-        role, content = entry.get("role"), entry.get("content")
-        if role == "assistant":
-            thought = entry.get("reasoning_content")
-            yield {**_model_turn(content), "reasoning_content": thought}
-        elif role == "tool":
-            yield new_turn("tool", content)
-
-
-def _answered(question: list[Any], result: Any) -> Iterator[Turn]:
-    """The questions of turns, each with its answer; of several turns each answer is a list of steps."""
-    many = len(question) > 1
-    if many and len(items(result)) != len(question):
-        raise UnreadableError(
-            f"has {len(question)} turns in `question` and other answers in `result`"
-        )
-    for turn, answer in zip(question, result if many else [result], strict=True):
-        yield from check_messages(turn, "question") if turn else ()
-        for step in answer if many and isinstance(answer, list) else [answer]:
-            yield _model_turn(step)
-
-
 def _model_turn(answer: Any) -> Turn:
     """The turn of a model that answered with a text, or with calls as `{name: arguments}`."""
     calls = objects(answer)
@@ -346,28 +312,23 @@ def is_bfcl(record: JsonObject) -> bool:
 
 
 def read_mt_bench(record: JsonObject) -> Rollouts:
-    """Read the answers to the turns of a question."""
+    """Read the answers to the turns of a question; both are texts or objects with `content`."""
     questions = list_field(record, "turns")
-    rollouts = []
-    for i, choice in enumerate(list_field(record, "choices")):
-        read = partial(_turn_by_turn, questions, lookup(choice, "turns"))
-        rollouts.append(read_or_error(read, ("choices", i)))
-    return rollouts
 
+    def read(answers: Any) -> Rollout:
+        if not 0 < len(items(answers)) <= len(questions):
+            count = f"{len(items(answers))} answers for {len(questions)} questions"
+            raise UnreadableError(f"has {count}")
+        messages: Messages = []
+        for pair in zip(questions, answers, strict=False):
+            question, answer = (
+                turn.get("content") if isinstance(turn, dict) else turn for turn in pair
+            )
+            messages.append(new_turn("user", question))
+            messages += answer_turns(answer, "turns")
+        return Rollout(messages)
 
-def _turn_by_turn(questions: list[Any], answers: Any) -> Rollout:
-    """Questions, each with its answer; both are texts or objects with `content`."""
-    if not items(answers):
-        raise UnreadableError("has no answers in `turns`")
-    if len(answers) > len(questions):
-        raise UnreadableError(
-            f"has {len(answers)} answers for {len(questions)} questions"
-        )
-    messages: Messages = []
-    for pair in zip(questions, answers, strict=False):
-        question, answer = (
-            turn.get("content") if isinstance(turn, dict) else turn for turn in pair
-        )
-        messages.append(new_turn("user", question))
-        messages += answer_turns(answer, "turns")
-    return Rollout(messages)
+    return [
+        read_or_error(partial(read, lookup(choice, "turns")), ("choices", i))
+        for i, choice in enumerate(list_field(record, "choices"))
+    ]

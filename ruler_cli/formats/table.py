@@ -10,7 +10,6 @@ import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -169,11 +168,8 @@ class Format:
 
 def code(name: str | Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that a row of the table names."""
-    return _imported(name) if isinstance(name, str) else name
-
-
-@cache
-def _imported(name: str) -> Callable[..., Any]:
+    if not isinstance(name, str):
+        return name
     module, _, function = name.partition(".")
     holder = importlib.import_module(f"ruler_cli.formats.{module}")
     found: Callable[..., Any] = attrgetter(function)(holder)

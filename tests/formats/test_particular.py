@@ -45,10 +45,10 @@ UNREADABLE: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("trl", {"completion": None}, "no answer: `completion` is null"),
     ("verl", {"output": None}, "no answer: `output` is null"),
     ("tinker", {"turns": []}, "no messages in `turns`"),
-    ("eval_protocol", {"messages": []}, "no messages in `messages`"),
-    ("eval_protocol_steps", {"messages": []}, "no messages in `messages`"),
+    ("eval_protocol", {"messages": []}, "is empty"),
+    ("eval_protocol_steps", {"messages": []}, "is empty"),
     ("tau2", {"messages": []}, "when a run crashed"),
-    ("tau2", {"messages": None, "ticks": [{}]}, "a full-duplex run"),
+    ("tau2", {"messages": None, "ticks": [{}]}, "has no messages"),
     ("harbor_traces", {"conversations": None}, "`conversations`"),
     ("harbor_traces", {"conversations": []}, "`conversations`"),
     (
