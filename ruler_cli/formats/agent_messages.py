@@ -7,7 +7,7 @@ no rollout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -24,7 +24,10 @@ from ruler_cli.formats.fields import (
     Names,
     Rollouts,
     first,
+    is_list,
     is_message_list,
+    is_object,
+    is_text,
     items,
     lookup,
     objects,
@@ -47,7 +50,7 @@ def _listed(record: JsonObject, paths: Names) -> list[Any]:
     """The first list of messages at these paths, or of an agent's state; [] if there is none."""
     values = [lookup(record, path) for path in paths]
     states = record.get("agent_states") if paths is _THREADS else None
-    if isinstance(states, dict):
+    if is_object(states):
         values += [lookup(state, "message_thread") for state in states.values()]
     return first(filter(is_message_list, values)) or []
 
@@ -58,7 +61,7 @@ def _rollout(turns: Iterable[Any]) -> Rollouts:
 
 def _read(record: JsonObject, paths: Names, turns_of: Callable[[Any], Any]) -> Rollouts:
     messages = _listed(record, paths)
-    if not messages or not all(isinstance(message, dict) for message in messages):
+    if not messages or not all(is_object(message) for message in messages):
         raise UnreadableError("has no messages where its framework writes them")
     return _rollout(turn for message in messages for turn in turns_of(message))
 
@@ -89,8 +92,8 @@ def _autogen_turns(message: Turn) -> Iterator[Turn]:
     if "role" in message:  # a line that could not be read
         yield message
     elif kind in _RESULTS:
-        for one in content if isinstance(content, list) else [content]:
-            result = one.get("content") if isinstance(one, dict) else one
+        for one in content if is_list(content) else [content]:
+            result = one.get("content") if is_object(one) else one
             yield result_turn(lookup(one, "call_id"), result)
     elif kind == "CodeExecutionEvent":
         yield new_turn("tool", lookup(message, "result.output"))
@@ -151,12 +154,12 @@ def _pick(value: Any, name: str) -> Any:
 def _content(content: Any, role: str, name: Any = None) -> Iterator[Turn]:
     """Gemini's content as messages: its text and calls, then the result of each call."""
     text = content if isinstance(content, str | None) else content.get("content")
-    if isinstance(text, str):  # trpc-agent-go
+    if is_text(text):  # trpc-agent-go
         yield new_turn(role, text)
         return
     parts, results = list[Any](), list[Any]()
     for part in lookup(content, "parts") or ():
-        if isinstance(part, Mapping) and all(v is None for v in part.values()):
+        if is_object(part) and all(v is None for v in part.values()):
             continue
         one = normalize_part(part)
         (results if lookup(one, "type") == "tool_result" else parts).append(one)
@@ -171,7 +174,7 @@ def _events(events: Iterable[Any]) -> Iterator[Turn]:
         if event.get("partial"):
             continue
         author = event.get("author")
-        if isinstance(event.get("content"), dict):
+        if is_object(event.get("content")):
             by_user = author == "user"
             speaker = ("user", None) if by_user else ("assistant", author)
             yield from _content(event["content"], *speaker)

@@ -8,7 +8,7 @@ an item of lists. The first original reward is copied byte for byte, and a file 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict
 
@@ -26,7 +26,7 @@ from ruler_cli.files.splice import (
     read_object,
     span_at,
 )
-from ruler_cli.formats.fields import JsonObject
+from ruler_cli.formats.fields import JsonObject, is_object
 from ruler_cli.formats.rewards import raw_value
 from ruler_cli.formats.table import Format, RecordLayout
 from ruler_cli.settings.models import OnFailure
@@ -365,7 +365,7 @@ def _merged(one: NewMembers, other: NewMembers) -> NewMembers:
     out = dict(one)
     for key, value in other.items():
         held = out.get(key)
-        both = isinstance(held, Mapping) and isinstance(value, Mapping)
+        both = is_object(held) and is_object(value)
         out[key] = _merged(held, value) if both else value  # type: ignore[arg-type]  # as `both` says
     return out
 
@@ -497,7 +497,7 @@ def _inner(value: bytes | None) -> tuple[bytes, bool]:
     if value and first == b'"':
         try:
             inner = parse_text(value.decode("utf-8", "surrogatepass"))
-            if isinstance(parse_text(inner), dict):
+            if is_object(parse_text(inner)):
                 return str(inner).strip().encode("utf-8", "surrogatepass"), True
         except UnreadableError:
             return b"", False

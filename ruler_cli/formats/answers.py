@@ -30,7 +30,10 @@ from ruler_cli.formats.fields import (
     column,
     first,
     first_at,
+    is_list,
     is_message_list,
+    is_object,
+    is_text,
     is_text_list,
     items,
     json_value,
@@ -82,7 +85,7 @@ def read_live_code(record: JsonObject) -> Rollouts:
 def read_lm_eval(record: JsonObject) -> Rollouts:
     """Read a document of lm-eval, with its repeated answers."""
     answers = first(items(record.get("resps")))
-    answers = [answers] if isinstance(answers, str) else items(answers)
+    answers = [answers] if is_text(answers) else items(answers)
     if not is_text_list(answers):
         raise UnreadableError(
             "has no texts in `resps[0]` (log-likelihoods of choices are no rollouts)"
@@ -110,7 +113,7 @@ def lm_eval_key(record: JsonObject) -> str | None:
 
 def _list_path(record: JsonObject) -> Path:
     """Return the path of the answers to a prompt; () if there are none."""
-    lists = [name for name in ANSWER_LISTS if isinstance(record.get(name), list)]
+    lists = [name for name in ANSWER_LISTS if is_list(record.get(name))]
     lists += [name for name in ANSWERS if is_text_list(record.get(name))]
     known = [name for name in lists if name != "choices"]
     return turns.answers_path(record) or tuple(known[:1])
@@ -122,13 +125,13 @@ def is_group(record: JsonObject) -> bool:
         return bool(turns.answers_path(record))
     answers = value_at(record, _list_path(record))
     prompted = prompt_field(record) is not None
-    return prompted and isinstance(answers, list) and all(map(turns.is_answer, answers))
+    return prompted and is_list(answers) and all(map(turns.is_answer, answers))
 
 
 def read_group(record: JsonObject) -> Rollouts:
     """Read the answers to one prompt; of a record that is known to be a group it may be only one."""
     answers = value_at(record, _list_path(record) or turns.answers_path(record, 1))
-    if not isinstance(answers, list):
+    if not is_list(answers):
         raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
     if (given := record.get("messages")) is not None:
         prompt = turns.chat_turns(given, "messages")
@@ -136,7 +139,7 @@ def read_group(record: JsonObject) -> Rollouts:
         prompt = task_turns(record, prompt_field(record))
     # of an object without an answer None remains, which becomes the error of its rollout
     found = [
-        turns.find_answer(answer, "answer") if isinstance(answer, dict) else answer
+        turns.find_answer(answer, "answer") if is_object(answer) else answer
         for answer in answers
     ]
     return answer_rollouts(prompt, found)
@@ -149,7 +152,7 @@ def _pair_fields(record: JsonObject) -> tuple[str | None, str | None]:
     stated = (name for name in known if record[name] is not None)
     answer = first(stated) or first(known)
     if answer is None and prompt == "question":
-        answer = "answer" if isinstance(record.get("answer"), str) else None
+        answer = "answer" if is_text(record.get("answer")) else None
     return prompt, answer
 
 
@@ -188,10 +191,10 @@ _TURN_LISTS = words("conversations conversation dialog dialogue turns items")
 def _turns_field(record: JsonObject) -> str | None:
     """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
     for name in _TURN_LISTS:
-        value = record.get(name)
+        value: Any = record.get(name)
         messages = is_message_list(value) and {"role", "content"} <= value[0].keys()
-        text = isinstance(value, str) and turns.json_messages(value) is not None
-        named = isinstance(value, list) and turns.named_turns(value) is not None
+        text = is_text(value) and turns.json_messages(value) is not None
+        named = is_list(value) and turns.named_turns(value) is not None
         if messages or text or named:
             return name
     names = ("text", *_TURN_LISTS)
@@ -199,7 +202,7 @@ def _turns_field(record: JsonObject) -> str | None:
 
 
 def _as_dialogue(value: Any) -> Messages | None:
-    plain = isinstance(value, str) and turns.json_messages(value) is None
+    plain = is_text(value) and turns.json_messages(value) is None
     return turns.dialogue(value) if plain else None
 
 
@@ -226,8 +229,8 @@ def is_code(record: JsonObject) -> bool:
     prompted = any(name in record for name in _PROMPTS)
     if "completion" in record:
         tested = "passed" in record or not prompted
-        return tested and isinstance(record["completion"], str)
-    return isinstance(record["solution"], str) and not prompted
+        return tested and is_text(record["completion"])
+    return is_text(record["solution"]) and not prompted
 
 
 _PREFERRED = (
@@ -284,10 +287,10 @@ def read(record: JsonObject) -> Rollouts:
         raise UnreadableError(
             "has neither `chosen` nor `rejected`, nor other names of answers to one prompt"
         )
-    prompt, answers = _prompt(record), [record.get(name) for name in names]
+    prompt, answers = _prompt(record), [*map(record.get, names)]
     tools = record.get("tools") or lookup(record, "input.tools")
-    texts = names in _PREFERRED and all(isinstance(answer, str) for answer in answers)
-    if texts and (dialogues := turns.dialogue_pair(*answers)):
+    texts = names in _PREFERRED and all(is_text(answer) for answer in answers)
+    if texts and (dialogues := turns.dialogue_pair(*map(str, answers))):
         # whole dialogues (HH-RLHF), which may hold the prompt
         asked = [str(turn.get("content")).strip() for turn in prompt]
         said = [turn["content"] for turn in dialogues[0]]
@@ -367,9 +370,9 @@ def _answer(record: JsonObject, answers: list[Any], name: str) -> Messages:
             for role, text in zip(("user", "assistant"), pair, strict=True)
         ]
     # beside a prompt in plain text JSON is an agent's own text; alone it would be no pair
-    plain = isinstance(prompt, str) and prompt and not turns.json_messages(prompt)
+    plain = is_text(prompt) and prompt and not turns.json_messages(prompt)
     texts = [value, *answers]
-    if not plain and all(isinstance(t, str) and turns.json_messages(t) for t in texts):
+    if not plain and all(is_text(t) and turns.json_messages(t) for t in texts):
         return turns.chat_turns(value, name)
     return turns.response_turns(value, name)
 
@@ -389,7 +392,7 @@ def _best(record: JsonObject, names: Names) -> int | None:
             return int(winner(value))
     for field in _WINNERS:
         value = record.get(field)
-        if isinstance(value, str) and len(value) < 200:
+        if is_text(value) and len(value) < 200:
             named = [i for i, n in enumerate(names) if _is_named(value, n, record)]
             if len(named) == 1:
                 return named[0]

@@ -11,6 +11,9 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.fields import (
     JsonObject,
     first,
+    is_list,
+    is_object,
+    is_text,
     json_value,
     lookup,
     objects,
@@ -76,7 +79,7 @@ def tools_of(trajectory: JsonObject) -> Any:
     tools = json_value(trajectory.get("tools"), text=True)
     if tools is None:
         values = (lookup(trajectory, path) for path in TOOLS)
-        tools = first(value for value in values if isinstance(value, list))
+        tools = first(value for value in values if is_list(value))
     return tools
 
 
@@ -85,7 +88,7 @@ def check_messages(value: Any, where: str) -> Messages:
 
     UnreadableError if the value is no such list or an empty one; `where` is its path for the error.
     """
-    if not isinstance(value, list):
+    if not is_list(value):
         raise UnreadableError(f"`{where}` is no list of messages")
     if not value:
         raise UnreadableError(f"`{where}` is empty: there are no messages to judge")
@@ -94,11 +97,11 @@ def check_messages(value: Any, where: str) -> Messages:
         return value
     out: Messages = []
     for i, item in enumerate(value):
-        if not isinstance(item, dict):
+        if not is_object(item):
             raise UnreadableError(f"`{where}[{i}]` is no message object")
         inner = item.get("message")
         # a Choice is a dict with `message` inside, and no role of its own
-        message = inner if isinstance(inner, dict) and "role" not in item else item
+        message = inner if is_object(inner) and "role" not in item else item
         if "role" not in message and "type" not in message:
             raise UnreadableError(f"`{where}[{i}]` has no role")
         out.append(message)
@@ -165,7 +168,7 @@ def is_agent(message: JsonObject) -> bool:
 def has_content(message: JsonObject) -> bool:
     """Tell if a message holds anything to show a judge: text, a call, a thought, a refusal."""
     content = message.get("content")
-    if isinstance(content, str) and content and not content.isspace():
+    if is_text(content) and content and not content.isspace():
         return True
     # a call without arguments, a picture; a Responses item that is no text
     parts = objects(content) if "role" in message else [message, *objects(content)]
@@ -200,12 +203,12 @@ def has_text(value: Any) -> bool:
     stack = [value]
     while stack:
         item = stack.pop()
-        if isinstance(item, str):
+        if is_text(item):
             if item and not item.isspace():
                 return True
-        elif isinstance(item, dict):
+        elif is_object(item):
             stack += [inner for key, inner in item.items() if key not in _LABELS]
-        elif isinstance(item, list):
+        elif is_list(item):
             stack += item
         elif item is not None and not isinstance(item, bool):
             return True
@@ -243,12 +246,12 @@ def text_of(message: JsonObject) -> str:
 
 def texts(content: Any, depth: int = 0) -> list[str]:
     """Return the texts of a message's content, also of parts inside parts."""
-    if isinstance(content, str):
+    if is_text(content):
         return [content]
-    if isinstance(content, list) and depth < _DEEP:
+    if is_list(content) and depth < _DEEP:
         return [text for part in content for text in texts(part, depth + 1)]
     text = lookup(content, "text")
-    return [text] if isinstance(text, str) else []
+    return [text] if is_text(text) else []
 
 
 _DEEP = 6

@@ -6,7 +6,7 @@ be one rollout: the episodes of a trial, the files of a session that was continu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, TypeGuard
 
@@ -20,6 +20,9 @@ from ruler_cli.formats.fields import (
     first,
     first_at,
     holds,
+    is_list,
+    is_object,
+    is_text,
     items,
     lookup,
     objects,
@@ -44,7 +47,7 @@ def read_swe_agent(record: JsonObject) -> Rollouts:
     if not messages:
         raise UnreadableError("holds a demonstration only in `history`")
     last, observation = messages[-1], lookup(record, "trajectory.-1.observation")
-    seen = isinstance(observation, str) and bool(observation.strip())
+    seen = is_text(observation) and bool(observation.strip())
     if last.get("role") == "assistant" and seen:
         calls = items(last.get("tool_calls"))
         identity = calls[0].get("id") if len(calls) == 1 else None
@@ -64,7 +67,7 @@ def read_openhands(record: JsonObject) -> Rollouts:
     events = [
         event
         for item in items(record.get("history"))
-        for event in objects(item if isinstance(item, list) else [item])
+        for event in objects(item if is_list(item) else [item])
     ]
     messages = [turn for event in events for turn in _openhands_turns(event)]
     if not messages:
@@ -73,7 +76,7 @@ def read_openhands(record: JsonObject) -> Rollouts:
         )
     task = record.get("instruction")
     asked = any(message["role"] in ("user", "system") for message in messages)
-    if isinstance(task, str) and not asked:
+    if is_text(task) and not asked:
         messages.insert(0, new_turn("user", task))
     outcome = first_at(
         record, "report.resolved", "test_result.report.resolved", "test_result.resolved"
@@ -90,7 +93,7 @@ def _openhands_turns(event: JsonObject) -> Iterator[Turn]:
         if event["observation"] not in _SILENT:
             yield result_turn(str(event.get("cause")), event.get("content"))
     elif "action" in event and action not in _SILENT:
-        args = event["args"] if isinstance(event.get("args"), dict) else {}
+        args = event["args"] if is_object(event.get("args")) else {}
         content = args.get("content")
         if action in ("message", "system"):
             speaker = "user" if by_user else "assistant"
@@ -116,14 +119,14 @@ def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
             texts = [lookup(event, path) for path in paths]
             system = "\n\n".join(str(text) for text in texts if text)
             yield new_turn("system", system)
-        case "MessageEvent" if isinstance(message, dict):
+        case "MessageEvent" if is_object(message):
             speaker = "assistant" if event.get("source") == "agent" else "user"
             content = _with_extension(message.get("content"), event)
             role = message.get("role") or speaker
             yield {**message, "role": role, "content": content}
         case "ActionEvent":
             given = event.get("action")
-            if isinstance(given, dict):
+            if is_object(given):
                 given = {
                     name: value
                     for name, value in given.items()
@@ -151,7 +154,7 @@ def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
 def _with_extension(content: Any, event: JsonObject) -> Any:
     """Content with the parts that the SDK adds to it for the model, e.g. the text of a skill."""
     more, text = items(event.get("extended_content")), {"type": "text", "text": content}
-    parts = content if isinstance(content, list) else [text]
+    parts = content if is_list(content) else [text]
     return [*parts, *more] if more else content
 
 
@@ -172,7 +175,7 @@ def read_conversation(record: JsonObject) -> Rollouts:
 def read_prediction(record: JsonObject) -> Rollouts:
     """Read a prediction of SWE-bench."""
     patch, output, text = (
-        value if isinstance(value := record.get(name), str) else ""
+        value if is_text(value := record.get(name)) else ""
         for name in ("model_patch", "full_output", "text")
     )
     answer = [new_turn("assistant", output if output.strip() else patch)]
@@ -185,7 +188,7 @@ def read_prediction(record: JsonObject) -> Rollouts:
 
 def is_atif(record: Any) -> TypeGuard[JsonObject]:
     """Tell if a value is an ATIF trajectory."""
-    return isinstance(record, Mapping) and holds(record, "schema_version^ATIF-v")
+    return is_object(record) and holds(record, "schema_version^ATIF-v")
 
 
 def read_atif(record: JsonObject) -> Rollouts:
@@ -198,14 +201,14 @@ def read_atif(record: JsonObject) -> Rollouts:
     # names the rollout of a record that is only a part of it
     session = record.get("session_id")
     part = copied or record.get("continued_trajectory_ref")
-    member = session if part and isinstance(session, str) else None
+    member = session if part and is_text(session) else None
     return [Rollout(messages, (), further, tools, member=member)]
 
 
 def _atif_turns(record: JsonObject) -> Messages:
     out: Messages = []
     for i, step in enumerate(items(record.get("steps"))):
-        if not isinstance(step, dict):
+        if not is_object(step):
             raise UnreadableError(f"`steps[{i}]` is no object")
         out += _atif_step(step)
     if not out:
@@ -230,7 +233,7 @@ def _atif_step(step: JsonObject) -> Iterator[Turn]:
             "name": call.get("function_name"),
             "arguments": call.get("arguments"),
         }
-        if isinstance(call, dict)
+        if is_object(call)
         else call
         for call in items(step.get("tool_calls"))
     ]
@@ -247,11 +250,11 @@ def read_trial(record: JsonObject) -> Rollouts:
     trajectory = record.get("trajectory")
     if not is_atif(trajectory):
         kind = lookup(record, "result.exception_info.exception_type")
-        ended = isinstance(kind, str)
+        ended = is_text(kind)
         why = f" (the trial ended with {printable(kind)})" if ended else ""
         raise UnreadableError(f"has no ATIF trajectory in `agent/trajectory.json`{why}")
     outcome = record.get("reward_file")
-    outcome = outcome.get("reward") if isinstance(outcome, dict) else outcome
+    outcome = outcome.get("reward") if is_object(outcome) else outcome
     stated = lookup(record, "result.verifier_result.rewards.reward")
     reward = outcome if stated is None else stated
     return [

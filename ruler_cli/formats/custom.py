@@ -10,7 +10,16 @@ from typing import Any
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats import turns
 from ruler_cli.formats.annotate import ORIGINAL, annotate
-from ruler_cli.formats.fields import JsonObject, Rollouts, first, items, lookup
+from ruler_cli.formats.fields import (
+    JsonObject,
+    Rollouts,
+    first,
+    is_list,
+    is_object,
+    is_text,
+    items,
+    lookup,
+)
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import (
     ID_KEYS,
@@ -36,7 +45,7 @@ def custom_format(
     values = [value for value in found if value is not None]
     if not values:
         return None
-    parts = [part for v in values for part in (v if isinstance(v, list) else [v])]
+    parts = [part for v in values for part in (v if is_list(v) else [v])]
     several = bool(items(values[0])) and _is_rollout(values[0][0])
     read = partial(_read_rollout, whole=turns.all_conversations(parts), alone=alone)
 
@@ -59,7 +68,7 @@ def custom_format(
 
 def _is_rollout(item: Any) -> bool:
     """Tell if an item of a list is a rollout: a conversation, a text, or an API's choice, but no message."""
-    if not isinstance(item, dict):
+    if not is_object(item):
         return isinstance(item, list | str)
     return turns.is_answer(item) and not {"role", "type", "from"} & item.keys()
 
@@ -68,7 +77,7 @@ def _read(
     path: str, read: Callable[..., Rollout], several: bool, record: JsonObject
 ) -> Rollouts:
     value = lookup(record, path)
-    if value is None or (several and not isinstance(value, list)):
+    if value is None or (several and not is_list(value)):
         raise UnreadableError(f"has {'no list' if several else 'nothing'} at `{path}`")
     if not several:
         return [read(record, value, path)]
@@ -81,10 +90,10 @@ def _read(
 def _read_rollout(
     record: JsonObject, value: Any, where: str, *, whole: bool, alone: bool
 ) -> Rollout:
-    if isinstance(value, list) or (whole and isinstance(value, str)):
+    if is_list(value) or (whole and is_text(value)):
         messages = given = turns.chat_turns(value, where)
         beside = lookup(record, where.rpartition(".")[0])
-        if isinstance(beside, dict):
+        if is_object(beside):
             messages = turns.with_answer(beside, messages)
         ended = turns.with_answer(record, messages)
         return Rollout(ended, prompt_length=turns.prompt_size(given, ended))

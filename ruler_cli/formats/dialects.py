@@ -13,7 +13,7 @@ AI SDK (`tool-call`). Traps:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ruler_cli.files.event_kinds import LANGCHAIN, langchain_body
@@ -34,6 +34,9 @@ from ruler_cli.formats.fields import (
     first,
     first_at,
     first_of,
+    is_list,
+    is_object,
+    is_text,
     items,
     lookup,
     objects,
@@ -70,38 +73,38 @@ def messages_of(value: Any, role: str, depth: int = 0) -> Messages | None:
 
     None if the value holds neither messages of a known shape nor a text.
     """
-    if isinstance(value, str):
+    if is_text(value):
         return [new_turn(role, value)] if value.strip() else None
     if depth > _DEEP or not value:
         return None
     asked = role == "user"
-    if isinstance(value, list):
-        if asked and all(isinstance(item, str) for item in value):
+    if is_list(value):
+        if asked and all(is_text(item) for item in value):
             return [new_turn(role, item) for item in value]
-        gemini = all(isinstance(m, Mapping) and "parts" in m for m in value)
+        gemini = all(is_object(m) and "parts" in m for m in value)
         if asked and gemini and not all(map(is_message, value)):
             value = [{"role": role, **item} for item in value]  # without a role
         if all(map(is_message, value)):
             messages = [turn for item in value for turn in normalize_message(item)]
             if messages:
                 return messages
-        if not asked and all(isinstance(lookup(item, "type"), str) for item in value):
+        if not asked and all(is_text(lookup(item, "type")) for item in value):
             return [new_turn(role, [*map(normalize_part, value)])]
         return messages_of(value[0], role, depth + 1) if len(value) == 1 else None
-    if not isinstance(value, Mapping):
+    if not is_object(value):
         return None
     if is_message(value):
         return normalize_message(value)
     for path in () if asked else _CHOICES:
         choice = lookup(value, path)
-        if isinstance(choice, Mapping):
+        if is_object(choice):
             own = choice if "kwargs" in choice else {"role": role, **choice}
             return normalize_message(own)
-        if isinstance(choice, str):
+        if is_text(choice):
             return messages_of(choice, role)
     for key in _PROMPTS if asked else _ANSWERS:
         inner = value.get(key)
-        if not asked and isinstance(inner, str) and other_text(value).keys() - {key}:
+        if not asked and is_text(inner) and other_text(value).keys() - {key}:
             continue  # the answer is the whole object: one member would show a part of it
         found = messages_of(inner, role, depth + 1)
         if found is None or (asked and not found):
@@ -112,7 +115,7 @@ def messages_of(value: Any, role: str, depth: int = 0) -> Messages | None:
         return found if system is None else [new_turn("system", system), *found]
     # the text of an object that holds nothing else
     only = [inner for inner in value.values() if inner not in EMPTY]
-    single = len(only) == 1 and isinstance(only[0], str)
+    single = len(only) == 1 and is_text(only[0])
     return messages_of(only[0], role) if single else None
 
 
@@ -131,7 +134,7 @@ def question_turns(value: Any) -> Messages:
 
 def as_turn(role: str, value: Any) -> Messages:
     """A value of no known shape as a turn of text, so that a part that looks like a tool's result is none."""
-    text = value if isinstance(value, str) else dump(value).decode()
+    text = value if is_text(value) else dump(value).decode()
     return [] if value in EMPTY else [new_turn(role, text)]
 
 
@@ -153,16 +156,16 @@ def is_result(message: JsonObject) -> bool:
 
 def is_message(value: Any) -> bool:
     """Tell if a value is one message, in any of the dialects."""
-    if not isinstance(value, Mapping):
+    if not is_object(value):
         return False
-    if "message.role" in value or isinstance(lookup(value, "message.role"), str):
+    if "message.role" in value or is_text(lookup(value, "message.role")):
         return True
-    if isinstance(value.get("role"), str):
+    if is_text(value.get("role")):
         return bool(_CONTENTS & value.keys())
     kind, body = langchain_body(value)
     if kind is not None and kind.lower() in _ROLES and kind != "model":
         return body is not value or "content" in value
-    return kind in _ITEMS and not isinstance(value.get("parts"), list)
+    return kind in _ITEMS and not is_list(value.get("parts"))
 
 
 def normalize_message(value: JsonObject) -> Messages:
@@ -170,10 +173,10 @@ def normalize_message(value: JsonObject) -> Messages:
     if any(key.startswith("message.") for key in value):
         # OpenInference as Phoenix writes it in tables
         value = {key.removeprefix("message."): inner for key, inner in value.items()}
-    elif isinstance(value.get("message"), Mapping):
+    elif is_object(value.get("message")):
         value = value["message"]  # OpenInference; a choice of OpenAI's
     role, body = value.get("role"), value
-    if not isinstance(role, str):
+    if not is_text(role):
         kind, body = langchain_body(value)
         if kind in _ITEMS:
             return [dict(value)]
@@ -182,12 +185,12 @@ def normalize_message(value: JsonObject) -> Messages:
     contents = (body.get(key) for key in ("content", "parts", "contents", "text"))
     stated = (content for content in contents if content not in (None, ""))
     content = next(stated, body.get("text"))
-    if isinstance(content, Mapping) and isinstance(content.get("parts"), list):
+    if is_object(content) and is_list(content.get("parts")):
         content = content["parts"]
     if role == "tool" and lookup(content, "type") == "function":
         return []
     calls = _calls(body)
-    if isinstance(content, list):
+    if is_list(content):
         parts = [normalize_part(part) for part in content]
         kinds = [part.get("type") for part in objects(parts)]
         if role == "tool" and "tool_use" in kinds:
@@ -221,7 +224,7 @@ def offered_tools(value: Any) -> list[Any]:
             for tool in listed
             for declared in (lookup(tool, "function_declarations") or [tool])
         ]
-    messages = lookup(value, "messages") if isinstance(value, Mapping) else value
+    messages = lookup(value, "messages") if is_object(value) else value
     contents = objects([message.get("content") for message in objects(messages)])
     return [tool for tool in contents if tool.get("type") == "function"]
 
@@ -241,10 +244,10 @@ def called_names(message: JsonObject) -> Names:
 def _plain(value: Any) -> str | None:
     """The text of a system prompt; None if it has none."""
     parts = lookup(value, "parts")
-    value = parts if isinstance(parts, list) else value
-    if isinstance(value, list):
+    value = parts if is_list(parts) else value
+    if is_list(value):
         value = "\n".join(texts([normalize_part(part) for part in value]))
-    return value if isinstance(value, str) and value else None
+    return value if is_text(value) and value else None
 
 
 def _calls(body: JsonObject) -> list[Any]:
@@ -252,19 +255,19 @@ def _calls(body: JsonObject) -> list[Any]:
     listed = items(body.get("tool_calls") or lookup(body, _MORE + "tool_calls"))
     single = body.get("function_call") or lookup(body, _MORE + "function_call")
     calls = [*listed, *items(body.get("invalid_tool_calls")), *objects([single])]
-    return [normalize_call(c) if isinstance(c, Mapping) else c for c in calls]
+    return [normalize_call(c) if is_object(c) else c for c in calls]
 
 
 def normalize_call(call: JsonObject) -> Turn:
     """A tool call of any dialect, with `function` inside it, flat, or below `tool_call`."""
-    if isinstance(call.get("tool_call"), Mapping):
+    if is_object(call.get("tool_call")):
         call = call["tool_call"]
     flat = {
         key.removeprefix("tool_call.").removeprefix("function."): value
         for key, value in call.items()
     }
     function = call.get("function")
-    fields = {**flat, **function} if isinstance(function, Mapping) else flat
+    fields = {**flat, **function} if is_object(function) else flat
     stated = (fields[key] for key in ("arguments", "args", "input") if key in fields)
     identity = flat.get("id") or fields.get("toolCallId") or fields.get("name")
     name = fields.get("name") or fields.get("toolName")
@@ -285,16 +288,16 @@ def result_turn(identity: Any, content: Any, name: Any = None) -> Turn:
 
 def normalize_part(part: Any) -> Any:
     """A part of a message as one that renders: text, thought, call, result."""
-    if isinstance(lookup(part, "message_content"), Mapping):
+    if is_object(lookup(part, "message_content")):
         part = part["message_content"]
-    if not isinstance(part, Mapping):
+    if not is_object(part):
         return part
     part = {key.removeprefix("message_content."): value for key, value in part.items()}
     for name, other, read in _GEMINI:
-        if isinstance(inner := part.get(name) or part.get(other), Mapping):
+        if is_object(inner := part.get(name) or part.get(other)):
             return read(inner)
     kind = str(part.get("type")).replace("-", "_")
-    function = kind == "function" and isinstance(part.get("function"), Mapping)
+    function = kind == "function" and is_object(part.get("function"))
     if kind in ("tool_call", "tool_use") or function:
         return _use(part)
     if kind in ("tool_call_response", "tool_result"):
@@ -303,7 +306,7 @@ def normalize_part(part: Any) -> Any:
         thought = first_of(part, ("thinking", "content", "text", "reasoning"))
         return {"type": "thinking", "thinking": thought or ""}
     text = part.get("text", part.get("content") if kind == "text" else None)
-    return {"type": "text", "text": text} if isinstance(text, str) else part
+    return {"type": "text", "text": text} if is_text(text) else part
 
 
 def _use(part: JsonObject) -> Turn:

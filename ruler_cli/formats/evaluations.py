@@ -29,7 +29,10 @@ from ruler_cli.formats.fields import (
     first,
     first_at,
     holds,
+    is_list,
     is_message_list,
+    is_object,
+    is_text,
     items,
     list_field,
     lookup,
@@ -66,16 +69,16 @@ def read_inspect(record: JsonObject) -> Rollout:
         raise UnreadableError(
             "has no messages in `messages` (Inspect writes this when a sample failed early)"
         )
-    if isinstance(attached := record.get("attachments"), dict):
+    if is_object(attached := record.get("attachments")):
         messages = _resolved(messages, attached)
-    scores = record["scores"] if isinstance(record.get("scores"), dict) else {}
+    scores = record["scores"] if is_object(record.get("scores")) else {}
     ours = first_at(record, "metadata.ruler.status", "scores.ruler.metadata.status")
     if "ruler" in scores and ours is None:
         raise UnreadableError(
             "has a scorer `ruler` that ruler did not write; rename it"
         )
     score = first(score for name, score in scores.items() if name != "ruler")
-    value = score.get("value") if isinstance(score, dict) else score
+    value = score.get("value") if is_object(score) else score
     turns = [turn for message in messages for turn in _inspect_turns(message)]
     return Rollout(turns, reward=value, outcome=value)
 
@@ -86,11 +89,11 @@ def _said(message: JsonObject) -> list[Any]:
 
 def _resolved(value: Any, attached: Turn) -> Any:
     """A value with its attachments in their places; one that is missing stays a reference."""
-    if isinstance(value, dict):
+    if is_object(value):
         return {key: _resolved(v, attached) for key, v in value.items()}
-    if isinstance(value, list):
+    if is_list(value):
         return [_resolved(v, attached) for v in value]
-    if isinstance(value, str) and value.startswith(_ATTACHED):
+    if is_text(value) and value.startswith(_ATTACHED):
         return attached.get(value.removeprefix(_ATTACHED), value)
     return value
 
@@ -99,11 +102,11 @@ def _inspect_turns(message: Turn) -> Iterator[Turn]:
     """A message as others write it: server-side tool use as a call and its result, an error as text."""
     role, content = message.get("role"), message.get("content")
     error = lookup(message, "error.message")
-    if role == "tool" and isinstance(error, str) and error not in str(content):
+    if role == "tool" and is_text(error) and error not in str(content):
         lines = [str(content)] if content else []
         yield {**message, "content": "\n".join([*lines, f"error: {error}"])}
         return
-    if not isinstance(content, list):
+    if not is_list(content):
         yield message
         return
     parts: Messages = []
@@ -132,7 +135,7 @@ def read_promptfoo(record: JsonObject) -> Rollout:
     output, raw = lookup(record, "response.output"), lookup(record, "prompt.raw")
     if output in (None, "[output stripped]"):
         raise UnreadableError("has no answer in `response.output`")
-    if isinstance(raw, str) and raw.strip() and raw != "[prompt stripped]":
+    if is_text(raw) and raw.strip() and raw != "[prompt stripped]":
         prompt = prompt_turns(raw, "prompt.raw")
     elif variables := _variables(record):
         prompt = [new_turn("user", variables)]
@@ -152,7 +155,7 @@ def _variables(record: JsonObject) -> Turn:
         name: value
         for name, value in variables.items()
         if name[:1] != "_" and name not in _RUN_VARIABLES
-    } if isinstance(variables, dict) else {}  # fmt: skip
+    } if is_object(variables) else {}  # fmt: skip
 
 
 def promptfoo_key(record: JsonObject) -> str | None:
@@ -205,14 +208,14 @@ def _tau2_turns(message: Turn) -> Iterator[Turn]:
     """A message, with results named by their calls, and calls of the simulated user marked as such."""
     role, calls = message.get("role"), items(message.get("tool_calls"))
     # the results of calls that were made at once
-    if isinstance(message.get("tool_messages"), list):
+    if is_list(message.get("tool_messages")):
         for one in objects(message["tool_messages"]):
             yield from _tau2_turns({"role": "tool", **one})
     elif role == "tool":
         yield {**message, "tool_call_id": message.get("id")}
     elif role == "user" and calls:
         named = [
-            {**c, "name": f"{c.get('name')} (the user's)"} if isinstance(c, dict) else c
+            {**c, "name": f"{c.get('name')} (the user's)"} if is_object(c) else c
             for c in calls
         ]
         yield {**message, "tool_calls": named}
@@ -251,10 +254,10 @@ def read_bfcl(record: JsonObject) -> Rollout:
             )
         for turn, answer in zip(question, result if many else [result], strict=True):
             messages += check_messages(turn, "question") if turn else ()
-            several = many and isinstance(answer, list)
+            several = many and is_list(answer)
             messages += map(_model_turn, answer if several else [answer])
     elif (request := _request(record)) is not None:
-        prompt = request.get("message") if isinstance(request, dict) else request
+        prompt = request.get("message") if is_object(request) else request
         messages = [*prompt_turns(prompt, "inference_log"), _model_turn(result)]
     else:
         raise UnreadableError(
@@ -274,7 +277,7 @@ _CATEGORY = re.compile(
 
 def _question(record: JsonObject) -> Any:
     turns = record.get("question") or lookup(record, "prompt.question")
-    listed = isinstance(turns, list) and all(isinstance(turn, list) for turn in turns)
+    listed = is_list(turns) and all(is_list(turn) for turn in turns)
     return turns if listed else None
 
 
@@ -304,7 +307,7 @@ def _model_turn(answer: Any) -> Turn:
 def is_bfcl(record: JsonObject) -> bool:
     """Tell if BFCL wrote a result or a score, and the question is in it."""
     log = objects(record.get("inference_log"))
-    named = isinstance(record["id"], str) and _CATEGORY.match(record["id"]) is not None
+    named = is_text(record["id"]) and _CATEGORY.match(record["id"]) is not None
     logged = holds(record, "result inference_log|input_token_count|traceback")
     scored = holds(record, "valid prompt") and bool(lookup(record, "prompt.question"))
     asked = _question(record) or _request(record) or any(_QUERY in part for part in log)
@@ -322,7 +325,7 @@ def read_mt_bench(record: JsonObject) -> Rollouts:
         messages: Messages = []
         for pair in zip(questions, answers, strict=False):
             question, answer = (
-                turn.get("content") if isinstance(turn, dict) else turn for turn in pair
+                turn.get("content") if is_object(turn) else turn for turn in pair
             )
             messages.append(new_turn("user", question))
             messages += answer_turns(answer, "turns")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
@@ -68,20 +68,35 @@ def _holds(record: JsonObject, term: str) -> bool:
     return term in record or ("." in term and lookup(record, term) is not None)
 
 
+def is_text(value: Any) -> TypeGuard[str]:
+    """Tell if a value is a text."""
+    return isinstance(value, str)
+
+
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Tell if a value is an object."""
+    return isinstance(value, Mapping)
+
+
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    """Tell if a value is a list."""
+    return isinstance(value, list)
+
+
 def items(value: Any) -> list[Any]:
     """Return a list unchanged, and an empty list for any other value."""
-    return value if isinstance(value, list) else []
+    return value if is_list(value) else []
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
     """Return the objects of a list."""
-    return [item for item in items(value) if isinstance(item, dict)]
+    return [item for item in items(value) if is_object(item)]
 
 
 def json_value(value: Any, *, text: bool = False) -> Any:
     """Return the value of JSON text, None (or the `text`) if a text is no JSON, any other value unchanged."""
     try:
-        return parse_text(value) if isinstance(value, str) else value
+        return parse_text(value) if is_text(value) else value
     except UnreadableError:
         return value if text else None
 
@@ -106,7 +121,7 @@ def lookup(record: Any, path: str) -> Any:
 
     A part that is a number picks an item of a list, `-1` the last one.
     """
-    if isinstance(record, dict) and path in record:
+    if is_object(record) and path in record:
         return record[path]
     for part in path.split("."):
         record = _member(record, part)
@@ -115,9 +130,9 @@ def lookup(record: Any, path: str) -> Any:
 
 def _member(value: Any, name: str) -> Any:
     """Return the member of an object, or the item of a list; None if there is none."""
-    if isinstance(value, dict):
+    if is_object(value):
         return value.get(name)
-    index = item_index(name, len(value)) if isinstance(value, list) else None
+    index = item_index(name, len(value)) if is_list(value) else None
     return None if index is None else value[index]
 
 
@@ -137,11 +152,11 @@ def item_index(part: str, size: int) -> int | None:
 
 def path_of(record: Any, dotted: str) -> Path:
     """Return the path to the value that `lookup` returns for a dotted path; () if there is none."""
-    if isinstance(record, dict) and dotted in record:
+    if is_object(record) and dotted in record:
         return (dotted,)
     path: list[str | int] = []
     for part in dotted.split("."):
-        index = item_index(part, len(record)) if isinstance(record, list) else None
+        index = item_index(part, len(record)) if is_list(record) else None
         path.append(part if index is None else index)
         record = _member(record, part)
         if record is None:
@@ -159,7 +174,7 @@ def value_at(record: Any, path: Path) -> Any:
 def list_field(record: JsonObject, name: str, more: str = "") -> list[Any]:
     """Return the list in a field of the record; else an UnreadableError whose message ends with `more`."""
     value = record.get(name)
-    if not isinstance(value, list):
+    if not is_list(value):
         raise UnreadableError(f"has no list `{name}`{more}")
     return value
 
@@ -172,19 +187,19 @@ def column(record: JsonObject, name: str, size: int) -> list[Any]:
     values = lookup(record, name)
     if values is None:
         return [None] * size
-    if not isinstance(values, list) or len(values) != size:
+    if not is_list(values) or len(values) != size:
         raise UnreadableError(f"has no list of {size} items at `{name}`, one a rollout")
     return values
 
 
 def is_message_list(value: Any) -> bool:
     """Tell if a value is a list that begins with an object."""
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    return is_list(value) and bool(value) and is_object(value[0])
 
 
 def is_text_list(value: Any) -> bool:
     """Tell if a value is a list of texts, at least one."""
-    return bool(items(value)) and all(isinstance(item, str) for item in value)
+    return bool(items(value)) and all(is_text(item) for item in value)
 
 
 def printable(text: str, longest: int = 60) -> str:

@@ -23,6 +23,7 @@ from ruler_cli.formats.fields import (
     JsonObject,
     Rollouts,
     first,
+    is_object,
     items,
     json_value,
     list_field,
@@ -54,7 +55,7 @@ _BESIDE = frozenset(path.split(".", 1)[0] for path in BESIDE)
 
 def read_trajectory(value: Any, path: Path = ()) -> Rollout:
     """Read one trajectory object, native or ART; if it cannot be judged, the rollout has an `error`."""
-    if not isinstance(value, dict):
+    if not is_object(value):
         return Rollout([], path, error="is no object")
     reward = value.get("reward")
     try:
@@ -77,7 +78,7 @@ def _read(value: JsonObject) -> Rollout:
         messages = with_system(value, _main(value, recorded))
     further = [
         _main(history, _recorded(history))
-        if isinstance(history, dict)
+        if is_object(history)
         else check_messages(history, "additional_histories")
         for history in items(value.get("additional_histories"))
         if isinstance(history, dict | list)
@@ -108,7 +109,7 @@ def _exchanges(trajectory: JsonObject) -> list[tuple[JsonObject, JsonObject]]:
         for kind in kinds
         for exchange in objects(lookup(trajectory, f"exchanges.{kind}"))
     ]
-    return [(a, b) for a, b in both if isinstance(a, dict) and isinstance(b, dict)]
+    return [(a, b) for a, b in both if is_object(a) and is_object(b)]
 
 
 def _recorded(trajectory: JsonObject) -> list[Messages]:

@@ -20,6 +20,8 @@ from ruler_cli.formats.fields import (
     dotted,
     first,
     first_at,
+    is_object,
+    is_text,
     items,
     json_value,
     lookup,
@@ -116,7 +118,7 @@ class Reader:
         key = self._key_of(value, line, read)
         if self.labels is not None and line.source in self.labels:
             key = f"{self.labels[line.source]}: {key}"
-        own = rubric if isinstance(rubric, str) else None
+        own = rubric if is_text(rubric) else None
         return (Record(line, read, key, own, tools),)
 
     def _finished(self, value: JsonObject, rollout: Rollout, again: bool) -> Rollout:
@@ -234,7 +236,7 @@ class Reader:
             places = map(dotted, filter(None, (layout.ruler, layout.other_ruler)))
             found = first_at(rollout_object(value, rollout), *places)
         annotation = json_value(found)
-        return annotation if isinstance(annotation, dict) else None
+        return annotation if is_object(annotation) else None
 
     def _was_scored(self, value: JsonObject, rollouts: Rollouts) -> bool:
         """Tell if ruler scored a record before.
@@ -295,7 +297,7 @@ def hashed_key(name: str, value: Any) -> str:
 
 def key_text(value: Any) -> str:
     """Return any JSON value as a group key; equal values have equal keys, integers of any size too."""
-    if isinstance(value, str):
+    if is_text(value):
         return value
     if type(value) is int:  # fast, as most keys are texts or integers
         return str(value)
@@ -310,10 +312,10 @@ def _is_ours(holder: Any, path: str, listed: bool) -> bool:
     value = lookup(holder, path)
     if value is None:
         return False
-    if isinstance(value, str):
+    if is_text(value):
         value = json_value(value)
     for annotation in (items(value) if listed else []) or [value]:
-        known = isinstance(annotation, Mapping) and annotation.get("status") in _STATES
+        known = is_object(annotation) and annotation.get("status") in _STATES
         if not known and (annotation is not None or value is None):
             raise UnreadableError(
                 f"has a field `{path}` that ruler did not write; rename it"
@@ -452,7 +454,7 @@ def _scored_key(reader: Reader, records: Records) -> str:
     """
     path = dotted((*reader.format.layout.ruler, "group", "key"))
     keys = [(line, lookup(record, path)) for line, record in records]
-    noted = all(isinstance(key, str) for _, key in keys)
+    noted = all(is_text(key) for _, key in keys)
     if reader.format.shape != "trajectory" or not noted:
         return reader.key
     read = [([record.key for record in _read(reader, line)], key) for line, key in keys]

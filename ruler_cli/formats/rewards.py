@@ -7,11 +7,11 @@ value cannot tell, the values of the whole field can: `FieldWords` sums them up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ruler_cli.formats.fields import items, words
+from ruler_cli.formats.fields import is_list, is_object, is_text, items, words
 
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Inspect's words: correct, incorrect, partial, no answer."""
@@ -94,17 +94,17 @@ def number(value: Any) -> float | None:
     """
     if isinstance(value, bool | int | float):
         return _finite(value)
-    if isinstance(value, str):
+    if is_text(value):
         text = value.strip()
         return _GRADES[text] if text in _GRADES else _numeric(text)
-    if isinstance(value, list):
+    if is_list(value):
         return _sum(
             None if isinstance(one, list | str) else number(one) for one in value
         )
-    if not isinstance(value, Mapping) or not value:
+    if not is_object(value) or not value:
         return None
     parts = list(value.values())
-    if all(isinstance(part, Mapping) and "score" in part for part in parts):
+    if all(is_object(part) and "score" in part for part in parts):
         return _sum(_product(part["score"], part.get("weight", 1.0)) for part in parts)
     single = parts[0] if len(parts) == 1 else None
     one = value.get("reward", single)
@@ -135,9 +135,9 @@ def _normalized_word(value: Any) -> str | None:
 
     Inspect's grades keep their case, which identifies them.
     """
-    if isinstance(value, Mapping) and len(value) == 1:
+    if is_object(value) and len(value) == 1:
         value = next(iter(value.values()))
-    if not isinstance(value, str):
+    if not is_text(value):
         return None
     if len(value) > _LONGEST:
         return value[:_LONGEST]  # no result of a check is that long

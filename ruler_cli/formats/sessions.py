@@ -33,6 +33,9 @@ from ruler_cli.formats.fields import (
     JsonObject,
     first,
     first_at,
+    is_list,
+    is_object,
+    is_text,
     items,
     lookup,
     objects,
@@ -90,7 +93,7 @@ def _has_agent(turns: Messages) -> bool:
 
 def plain_content(content: Any) -> Any:
     """Content of texts alone as one text: equal prompts are equal however they were written."""
-    if not isinstance(content, list):
+    if not is_list(content):
         return content
     texts = [part_text(part) for part in content]
     return content if None in texts else "\n".join(map(str, texts))
@@ -99,14 +102,14 @@ def plain_content(content: Any) -> Any:
 def part_text(part: Any) -> str | None:
     """The text of a part of a message; None if it is something else."""
     kinds = (None, "text", "input_text", "output_text")
-    if isinstance(part, dict) and part.get("type") in kinds:
+    if is_object(part) and part.get("type") in kinds:
         part = part.get("text")
-    return part if isinstance(part, str) else None
+    return part if is_text(part) else None
 
 
 def content_parts(content: Any) -> list[Any]:
     """Content as a list of its parts."""
-    if isinstance(content, list):
+    if is_list(content):
         return content
     return [] if content in (None, "") else [content]
 
@@ -114,7 +117,7 @@ def content_parts(content: Any) -> list[Any]:
 def events_of(record: Record) -> list[Any]:
     """The events of a session, in the order of its file."""
     listed = map(record.get, ("events", "loglines", "messages"))
-    return first(events for events in listed if isinstance(events, list)) or []
+    return first(events for events in listed if is_list(events)) or []
 
 
 def _made_of(record: Record, name: str, matches: Callable[[Record], bool]) -> bool:
@@ -166,9 +169,9 @@ def read_gemini(record: Record, session: Session) -> None:
     """Read one document, or lines that add turns, change them and take them back."""
     turns: dict[str, Any] = {}
     for number, event in enumerate(events_of(record)):
-        if not isinstance(event, dict) or "tool_id" in event or "role" in event:
+        if not is_object(event) or "tool_id" in event or "role" in event:
             turns[f"line {number}"] = event
-        elif isinstance(event.get("$rewindTo"), str):
+        elif is_text(event.get("$rewindTo")):
             rewound: list[tuple[str, Any]] = []
             while turns and not (rewound and rewound[-1][0] == event["$rewindTo"]):
                 rewound.append(turns.popitem())
@@ -176,7 +179,7 @@ def read_gemini(record: Record, session: Session) -> None:
             for _, turn in reversed(rewound):
                 _gemini_turn(turn, aside)
             session.taken_back.append(aside.turns)
-        elif isinstance(event.get("$set"), dict):
+        elif is_object(event.get("$set")):
             if messages := items(event["$set"].get("messages")):
                 numbered = enumerate(objects(messages))
                 turns = {str(t.get("id") or f"item {n}"): t for n, t in numbered}
@@ -189,7 +192,7 @@ def read_gemini(record: Record, session: Session) -> None:
 
 
 def _gemini_turn(turn: Any, session: Session) -> None:
-    if not isinstance(turn, dict):
+    if not is_object(turn):
         session.add("unreadable", turn)
         return
     content, turns = turn.get("content"), session.turns
@@ -197,7 +200,7 @@ def _gemini_turn(turn: Any, session: Session) -> None:
         case "message":
             last, delta = turns[-1] if turns else {}, turn.get("delta")
             said = last.get("content")
-            if delta and last.get("role") == "assistant" and isinstance(said, str):
+            if delta and last.get("role") == "assistant" and is_text(said):
                 # the agent's messages are printed in pieces
                 last["content"] = said + str(content)
             else:
@@ -233,7 +236,7 @@ def _gemini_result(call: JsonObject) -> Any:
     out = []
     for part in content_parts(call.get("result")):
         response = lookup(part, "functionResponse.response")
-        if isinstance(response, dict):
+        if is_object(response):
             out.append(response.get("output", response.get("error", response)))
         else:
             out.append(part_text(part) or part)
@@ -247,7 +250,7 @@ def _read_opencode(record: Record, session: Session) -> None:
     reverted: int | None = None
     for message in record.get("messages") or ():
         info, parts = lookup(message, "info"), objects(lookup(message, "parts"))
-        if not isinstance(info, dict):
+        if not is_object(info):
             session.add("unreadable", message)
             continue
         if cut is not None and info.get("id") == cut:
@@ -276,7 +279,7 @@ def _read_opencode(record: Record, session: Session) -> None:
                 if content is not None:
                     session.turns.append(result_turn(identity, content))
         session.add("user", [*filter(None, asked)])
-        if isinstance(info.get("error"), dict):
+        if is_object(info.get("error")):
             session.note(str(info["error"].get("name")))
     if reverted is not None:
         session.take_back(reverted)
@@ -287,7 +290,7 @@ def _read_pi(record: Record, session: Session) -> None:
     events, aside = events_of(record), Session()
     path = _pi_path(events)
     for event in events:
-        if not isinstance(event, dict):
+        if not is_object(event):
             session.add("unreadable", event)
         elif event.get("type") in ("session", "session_start"):
             session.identify(event.get("id"), after_turns=aside.begun)
@@ -302,7 +305,7 @@ def _pi_path(events: list[Any]) -> set[Any] | None:
     entries = {
         e["id"]: e
         for e in objects(events)
-        if isinstance(e.get("id"), str) and e.get("type") != "session"
+        if is_text(e.get("id")) and e.get("type") != "session"
     }
     if not any("parentId" in entry for entry in entries.values()):
         return None
@@ -321,7 +324,7 @@ def _pi_entry(event: JsonObject, session: Session) -> None:
     kind, message = event.get("type"), event.get("message")
     if kind in ("compaction", "branch_summary", "custom_message"):
         session.note(event.get("summary") or event.get("content"))
-    if not isinstance(message, dict) or kind == "custom_message":
+    if not is_object(message) or kind == "custom_message":
         return
     role, content = message.get("role"), message.get("content")
     match role:
@@ -360,7 +363,7 @@ def _read_claude(record: Record, session: Session) -> None:
     attached = any(_queued(event) is not None for event in known)
     reader = _ClaudeReader(session, attached, tree)
     for event in events:
-        if not isinstance(event, dict):
+        if not is_object(event):
             session.add("unreadable", event)
         elif not _is_side(event):
             reader.read(event)
@@ -402,10 +405,10 @@ class _ClaudeReader:
     def read(self, event: Event) -> None:
         """Read one event of the main conversation."""
         identity, kind, message = map(event.get, ("uuid", "type", "message"))
-        if isinstance(identity, str) and identity in self.turns_after:
+        if is_text(identity) and identity in self.turns_after:
             return  # written twice
         session, content = self.session, lookup(message, "content")
-        if kind == "assistant" and isinstance(message, dict):
+        if kind == "assistant" and is_object(message):
             last, spoken = session.turns[-1] if session.turns else {}, message.get("id")
             same = spoken is not None and spoken == self.message_id
             if message.get("model") == "<synthetic>":
@@ -416,12 +419,12 @@ class _ClaudeReader:
             else:
                 session.add("assistant", content)
             self.message_id = spoken
-        elif kind == "user" and isinstance(message, dict):
+        elif kind == "user" and is_object(message):
             self._ask(event, content)
         elif kind == "queue-operation":
             # a text that was typed while the agent worked is shown when it reaches the agent
             operation, typed = event.get("operation"), event.get("content")
-            if operation == "enqueue" and isinstance(typed, str):
+            if operation == "enqueue" and is_text(typed):
                 self.waiting += [] if typed.startswith(_NOT_TYPED) else [typed]
             elif operation in ("remove", "dequeue", "popAll") and self.waiting:
                 text = self.waiting.pop()
@@ -432,18 +435,18 @@ class _ClaudeReader:
             session.note(str(queued)) if note else session.add("user", queued)
         if event.get("subtype") == "compact_boundary" or event.get("isCompactSummary"):
             self.root = len(session.turns)
-        if isinstance(identity, str):
+        if is_text(identity):
             self.turns_after[identity] = len(session.turns)
 
     def _ask(self, event: Event, given: Any) -> None:
         self.message_id = None
         parts = map(_without_reminders, content_parts(given))
         content = plain_content([part for part in parts if part is not None])
-        text = content if isinstance(content, str) else ""
+        text = content if is_text(content) else ""
         session, turns = self.session, self.session.turns
         last = turns[-1].get("content") if turns else None
         # a command that the user typed: /review
-        after_command = isinstance(last, str) and last.startswith("<command-")
+        after_command = is_text(last) and last.startswith("<command-")
         meta, typed = event.get("isMeta"), not text.startswith(_NOT_TYPED)
         results = any(part.get("type") == "tool_result" for part in objects(content))
         if event.get("isCompactSummary") and session.begun:
@@ -484,7 +487,7 @@ class _ClaudeReader:
 
 def _blocks(content: Any) -> list[Any]:
     text = [{"type": "text", "text": content}]
-    return text if isinstance(content, str) else content_parts(content)
+    return text if is_text(content) else content_parts(content)
 
 
 def _without_reminders(part: Any) -> Any:
@@ -522,15 +525,15 @@ def _read_codex(record: Record, session: Session) -> None:
     prompts: list[int] = []
     for event, item in zip(events, items, strict=True):
         payload, kind = lookup(event, "payload"), lookup(event, "type")
-        if not isinstance(event, dict):
+        if not is_object(event):
             session.add("unreadable", event)
         elif item is not None:
             if _is_typed(item):
                 prompts.append(len(session.turns))
             _read_item(item, session)
-        elif "type" not in event and isinstance(event.get("instructions"), str):
+        elif "type" not in event and is_text(event.get("instructions")):
             session.add("developer", None if instructed else event["instructions"])
-        elif not isinstance(payload, dict):
+        elif not is_object(payload):
             continue
         elif kind == "session_meta":
             session.identify(payload.get("id"))
@@ -556,12 +559,12 @@ def _read_codex(record: Record, session: Session) -> None:
 
 def _item(event: Any) -> Event | None:
     """The item of the Responses API that an event is, or holds."""
-    if not isinstance(event, dict) or "record_type" in event:
+    if not is_object(event) or "record_type" in event:
         return None
     if "payload" not in event:
         return event if "type" in event else None
     payload, held = event["payload"], event.get("type") == "response_item"
-    return payload if held and isinstance(payload, dict) else None
+    return payload if held and is_object(payload) else None
 
 
 def _is_typed(item: Event) -> bool:
@@ -587,7 +590,7 @@ def _read_item(item: Event, session: Session) -> None:
         _read_message(str(item["role"]), item.get("content"), session)
     elif kind == "reasoning":
         thought = plain_content(item.get("content") or item.get("summary"))
-        if isinstance(thought, list):
+        if is_list(thought):
             texts = [part.get("text") for part in objects(thought)]
             thought = "\n".join(str(text) for text in texts if text)
         session.add("assistant", None, reasoning=str(thought or ""))
@@ -648,7 +651,7 @@ def _is_codex_sub_agent(record: Record) -> bool:
 
 
 def _is_gemini(record: Record) -> bool:
-    if isinstance(record.get("messages"), list):
+    if is_list(record.get("messages")):
         return {"sessionId", "projectHash"} <= record.keys()
     return _made_of(record, "events", is_gemini)
 
@@ -656,7 +659,7 @@ def _is_gemini(record: Record) -> bool:
 def _is_gemini_sub_agent(record: Record) -> bool:
     heads = (record, *objects(events_of(record)[:_SAMPLE]))
     kinds = (head.get("kind") for head in heads)
-    return first(k for k in kinds if isinstance(k, str)) == "subagent"
+    return first(k for k in kinds if is_text(k)) == "subagent"
 
 
 CLAUDE = Agent(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Literal
@@ -22,6 +22,9 @@ from ruler_cli.formats.fields import (
     dotted,
     first,
     holds,
+    is_list,
+    is_object,
+    is_text,
     items,
     lookup,
     path_of,
@@ -154,7 +157,7 @@ class Format:
     def rollouts(self, record: JsonObject) -> list[Rollout]:
         """Read the rollouts of a record; UnreadableError if there are none."""
         found = code(self.read)(record)
-        return found if isinstance(found, list) else [found]
+        return found if is_list(found) else [found]
 
     def refined(self, records: Sequence[JsonObject]) -> Format:
         """Return the format as the first records of a file have it."""
@@ -168,7 +171,7 @@ class Format:
 
 def code(name: str | Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that a row of the table names."""
-    if not isinstance(name, str):
+    if callable(name):
         return name
     module, _, function = name.partition(".")
     holder = importlib.import_module(f"ruler_cli.formats.{module}")
@@ -208,9 +211,9 @@ def parallel_lists(layout: RecordLayout, record: JsonObject, size: int) -> list[
         path, value = inside.pop()
         if path in known:
             continue
-        if isinstance(value, Mapping):
+        if is_object(value):
             inside += [((*path, key), inner) for key, inner in value.items()]
-        elif isinstance(value, list) and len(value) == size:
+        elif is_list(value) and len(value) == size:
             where = printable(dotted(path))
             raise UnreadableError(
                 f"has as many items at `{where}` as rollouts, and may not be cut with them; take `{where}` "
@@ -252,7 +255,7 @@ class Fields:
             answer,
             tools=self._tools(record) if self.tools else None,
             outcome=outcome,
-            member=part if isinstance(part, str) else None,
+            member=part if is_text(part) else None,
         )
         return [rollout]
 

@@ -13,7 +13,7 @@ attributes flat, nested or as columns), AgentOps (`span_attributes`), Langfuse's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,9 @@ from ruler_cli.formats.fields import (
     JsonObject,
     Names,
     first,
+    is_list,
+    is_object,
+    is_text,
     items,
     json_value,
     lookup,
@@ -115,7 +118,7 @@ def spans_of(listed: Any) -> list[Span]:
 
 
 def _span(raw: JsonObject, parent: str | None) -> Span:
-    if isinstance(raw.get("span_data"), Mapping):
+    if is_object(raw.get("span_data")):
         raw = {**raw["span_data"], **raw}
     attributes = _attributes(raw)
     kind = _kind(raw, attributes)
@@ -127,7 +130,7 @@ def _span(raw: JsonObject, parent: str | None) -> Span:
         inputs = _value(attributes, _ARGUMENTS if tool else _INPUTS, text=tool)
     if outputs is None:
         outputs = _value(attributes, _RESULTS if tool else _OUTPUTS, text=tool)
-    answered = isinstance(outputs, Mapping) and "choices" in outputs
+    answered = is_object(outputs) and "choices" in outputs
     if kind == "other" and answered and items(lookup(inputs, "messages")):
         kind = "call"
     if kind == "call" and (inputs is None or outputs is None):
@@ -138,7 +141,7 @@ def _span(raw: JsonObject, parent: str | None) -> Span:
     if inputs is not None and system:
         inputs = {"system": system, "messages": inputs}
     named = [_find(attributes, key) for key in _NAMES] if tool else []
-    name = first(name for name in named if isinstance(name, str))
+    name = first(name for name in named if is_text(name))
     tools = first(filter(None, map(attributes.get, _TOOL_LISTS)))
     offered = lookup(raw, "extra.invocation_params.tools")
     return Span(
@@ -156,13 +159,13 @@ def _span(raw: JsonObject, parent: str | None) -> Span:
 
 def _kind(raw: JsonObject, attributes: JsonObject) -> str:
     stated = [_find(attributes, key) for key in _KINDS] + [*map(raw.get, _OWN_KINDS)]
-    kinds = [value.lower() for value in stated if isinstance(value, str)]
+    kinds = [value.lower() for value in stated if is_text(value)]
     for kind in kinds:
         if kind in _CALLS or kind in _TOOLS:
             return "call" if kind in _CALLS else "tool"
     if any(_find(attributes, key) for key in _CALL_MARKS):
         return "call"
-    if any(isinstance(_find(attributes, key), str) for key in _NAMES[:3]):
+    if any(is_text(_find(attributes, key)) for key in _NAMES[:3]):
         return "tool"
     messages = attributes.get(_INPUTS[0]) or attributes.get(_OUTPUTS[0])
     return "call" if messages and not _AGENTS.intersection(kinds) else "other"
@@ -193,7 +196,7 @@ def _event_messages(raw: JsonObject, attributes: JsonObject) -> tuple[Any, Any]:
         role = _EVENTS.get(str(first(filter(None, named))))
         if role == "choice":
             message = decoded(body.get("message"))
-            said = message if isinstance(message, Mapping) else body
+            said = message if is_object(message) else body
             answered.append({"role": "assistant", **said})
         elif role is not None:
             calls = decoded(body.get("tool_calls"))
@@ -224,7 +227,7 @@ def _first_text(raw: JsonObject, names: Names) -> str | None:
 
 def _time(value: Any) -> Any:
     """A time that sorts: nanoseconds as a number, a date as its text."""
-    if isinstance(value, str):
+    if is_text(value):
         number = value.isascii() and value.isdecimal() and len(value) < 30
         return int(value) if number else value
     known = isinstance(value, int | float) and not isinstance(value, bool)
@@ -243,12 +246,12 @@ def _attributes(raw: JsonObject) -> dict[str, Any]:
     """A span's attributes by name, from any of the members that hold them; flat messages as lists."""
     holders = map(raw.get, ("attributes", "span_attributes", "tags"))
     named = decoded(first(filter(None, holders)))
-    if isinstance(named, list):
+    if is_list(named):
         named = _pairs(named)
     own = {
         key[11:]: value for key, value in raw.items() if key.startswith("attributes.")
     }
-    attributes = {**named, **own} if isinstance(named, Mapping) else own
+    attributes = {**named, **own} if is_object(named) else own
     grouped: dict[str, list[tuple[str, Any]]] = {}
     for key, value in attributes.items():
         if key.startswith(_FLAT):
@@ -270,13 +273,13 @@ def _unflat(pairs: list[tuple[str, Any]]) -> Any:
         at, parts = root, name.split(".", _DEEP)
         for part in parts[:-1]:
             inner = at.setdefault(part, {})
-            at = inner if isinstance(inner, dict) else {}
+            at = inner if is_object(inner) else {}
         at.setdefault(parts[-1], value)
     return _listed(root)
 
 
 def _listed(value: Any) -> Any:
-    if not isinstance(value, dict):
+    if not is_object(value):
         return value
     if value and all(k.isascii() and k.isdecimal() and len(k) < 10 for k in value):
         order = sorted(value, key=lambda key: (int(key), key))
@@ -286,7 +289,7 @@ def _listed(value: Any) -> Any:
 
 def decoded(value: Any) -> Any:
     """The value of JSON text that holds an object, a list or a text; another value as it is."""
-    looks = isinstance(value, str) and value.lstrip().startswith(("{", "[", '"'))
+    looks = is_text(value) and value.lstrip().startswith(("{", "[", '"'))
     return json_value(value, text=True) if looks else value
 
 
@@ -300,7 +303,7 @@ def _pairs(listed: Any, depth: int = 0) -> dict[str, Any]:
 
 def _any_value(value: Any, depth: int) -> Any:
     """The value in OTLP's AnyValue; other values, as Jaeger's tags have them, as they are."""
-    if not isinstance(value, Mapping) or depth > _DEEP:
+    if not is_object(value) or depth > _DEEP:
         return value
     for key, inner in value.items():
         match key.replace("_", "").lower():

@@ -37,6 +37,9 @@ from ruler_cli.formats.fields import (
     Rollouts,
     first,
     first_at,
+    is_list,
+    is_object,
+    is_text,
     items,
     json_value,
     lookup,
@@ -71,12 +74,12 @@ _parsed = partial(json_value, text=True)
 def _trace(record: JsonObject) -> JsonObject:
     """The object of the trace itself, without its spans."""
     trace = record.get("trace")
-    return trace if isinstance(trace, Mapping) else record
+    return trace if is_object(trace) else record
 
 
 def _listed(record: JsonObject) -> list[Any]:
     """The spans of a record as they stand; [] if it has none."""
-    if isinstance(record.get("run_type"), str):
+    if is_text(record.get("run_type")):
         return [record]
     holders = (record, _trace(record))
     listed = (lookup(holder, path) for holder in holders for path in _SPANS)
@@ -93,7 +96,7 @@ def _root(record: JsonObject, spans: list[Span]) -> Span:
         if span.kind == "other" and (span.input, span.output) != (None, None)
     ]
     root = first(roots) or _NOTHING
-    if isinstance(record.get("run_type"), str):
+    if is_text(record.get("run_type")):
         return root
     trace = _trace(record)
     question, answer = first_at(trace, *_INPUTS), first_at(trace, *_OUTPUTS)
@@ -101,7 +104,7 @@ def _root(record: JsonObject, spans: list[Span]) -> Span:
         question, answer = _parsed(_parsed(question)), _parsed(answer)
         # a text in the output is the model's, even if it reads as JSON
         again = _parsed(answer) if str(answer)[:1] == '"' else None
-        answer = again if isinstance(again, str) else answer
+        answer = again if is_text(again) else answer
     inputs, outputs = [s.input for s in roots], [s.output for s in reversed(roots)]
     # of several roots none is the trace's
     at = 0 if len(roots) > 1 else len(roots)
@@ -191,14 +194,14 @@ def _answer(root: Span) -> Messages:
     size = len(before)
     if 0 < size < len(messages) and prints(messages[:size]) == prints(before):
         messages = messages[size:]
-    with_results = isinstance(root.output, Mapping) and "messages" in root.output
+    with_results = is_object(root.output) and "messages" in root.output
     known = all(is_own(m) or (with_results and is_result(m)) for m in messages)
     return messages if known else whole
 
 
 def _has_more(value: Any) -> bool:
     """Tell if an object has several members and no messages, so that all of it is shown."""
-    if not isinstance(value, Mapping) or is_message(value):
+    if not is_object(value) or is_message(value):
         return False
     stated = sum(inner not in EMPTY for inner in value.values())
     return stated > 1 and not _ANSWER_MEMBERS & value.keys()
@@ -229,7 +232,7 @@ def _scores(holder: JsonObject) -> Iterator[tuple[int, float]]:
     """Langfuse's scores, Phoenix's annotations, MLflow's assessments, LangSmith's feedback, by their id."""
     stats = holder.get("feedback_stats")
     listed = [score for path in _SCORES for score in items(lookup(holder, path))]
-    for score in [*listed, *(stats.values() if isinstance(stats, Mapping) else ())]:
+    for score in [*listed, *(stats.values() if is_object(stats) else ())]:
         values = (lookup(score, path) for path in _SCORE_VALUES)
         value = first(v for v in values if isinstance(v, int | float))
         if value is not None:
@@ -467,11 +470,11 @@ def _print(message: JsonObject) -> Print:
     text = text_of(message)
     if not text:  # other parts tell it from other messages
         parts = message.get("content")
-        if isinstance(parts, list):
+        if is_list(parts):
             parts = [part for part in parts if not _is_use(part)]
         text = "" if parts in EMPTY else repr(parts)
     return str(message.get("role")), text, dialects.called_names(message)
 
 
 def _is_use(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") == "tool_use"
+    return is_object(part) and part.get("type") == "tool_use"

@@ -30,7 +30,10 @@ from ruler_cli.formats.fields import (
     column,
     first,
     first_at,
+    is_list,
     is_message_list,
+    is_object,
+    is_text,
     is_text_list,
     items,
     json_value,
@@ -82,7 +85,7 @@ def _gym_task(record: JsonObject) -> str | None:
     known = (
         lookup(record, f"responses_create_params.metadata.{name}") for name in _TASKS
     )
-    return first(t for t in known if isinstance(t, str) and t.strip())
+    return first(t for t in known if is_text(t) and t.strip())
 
 
 def _gym_conversations(output: Any) -> list[Messages]:
@@ -90,7 +93,7 @@ def _gym_conversations(output: Any) -> list[Messages]:
 
     A list that no other one continues stays: a context that was compacted, another attempt.
     """
-    if not items(output) or not all(isinstance(item, list) for item in output):
+    if not items(output) or not all(is_list(item) for item in output):
         return [check_messages(output, "response.output")]
     parts = last_states(check_messages(item, "response.output") for item in output)
     return last_states(parts[::-1])[::-1]
@@ -111,7 +114,7 @@ def read_gym(record: JsonObject) -> Rollouts:
     failed = record.get("_ng_failure_class")
     rollout = turns.make_rollout(
         [
-            *(system if isinstance(rules, str) and rules else []),
+            *(system if is_text(rules) and rules else []),
             *turns.prompt_turns(task, "input"),
         ],
         turns.with_submission(record, last),
@@ -180,7 +183,7 @@ def read_roll_agentic(record: JsonObject) -> Rollouts:
         env = lookup(about, "env_info")
         parts = [
             str(env.get(name)) for name in ("tag", "group_id", "episode_id", "seed")
-        ] if isinstance(env, dict) else []  # fmt: skip
+        ] if is_object(env) else []  # fmt: skip
         key = "_".join(parts) or None
         if reward is None:
             reward = lookup(about, "reward_info.episode_reward")
@@ -192,7 +195,7 @@ def read_roll_agentic(record: JsonObject) -> Rollouts:
 def _episode(text: Any, where: str, tools: Any) -> Rollout:
     """Read one conversation, or several that a context was cut into."""
     value = json_value(text)
-    if items(value) and all(isinstance(part, list) for part in value):
+    if items(value) and all(is_list(part) for part in value):
         parts = [part for part in value if part] or [[]]
     else:
         parts = [value]
@@ -203,7 +206,7 @@ def _episode(text: Any, where: str, tools: Any) -> Rollout:
 def read_atropos(record: JsonObject) -> Rollouts:
     """Read a group of Atropos."""
     conversations = record.get("messages")
-    if not isinstance(conversations, list):
+    if not is_list(conversations):
         raise UnreadableError(
             "has token ids only: `messages` is null; run the environment with include_messages"
         )
@@ -226,7 +229,7 @@ _RESULT = Fields("prompt", "completion", tools="tool_defs")
 
 def _correct(metrics: Any) -> Any:
     """The metric `correct`, else the first whose name has that word; None if there is none."""
-    if not isinstance(metrics, Mapping):
+    if not is_object(metrics):
         return None
     named = (value for name, value in metrics.items() if "correct" in name)
     return metrics.get("correct", first(named))
@@ -256,7 +259,7 @@ def _branches(nodes: Any) -> list[Messages]:
         )
     parents = set()
     for i, node in enumerate(nodes):
-        if not isinstance(node, dict) or "message" not in node:
+        if not is_object(node) or "message" not in node:
             raise UnreadableError(f"`nodes[{i}]` holds no `message`")
         parent = node.get("parent")
         if parent is not None and (not isinstance(parent, int) or not 0 <= parent < i):
@@ -282,14 +285,14 @@ def _trace(trace: JsonObject) -> Rollout:
     *parts, last = _branches(trace.get("nodes"))
     found = (_correct(trace.get(name)) for name in ("metrics", "rewards"))
     outcome = first(value for value in found if value is not None)
-    outcome = outcome.get("score") if isinstance(outcome, dict) else outcome
+    outcome = outcome.get("score") if is_object(outcome) else outcome
     return Rollout(last, (), tuple(parts), tools_of(trace), outcome=outcome)
 
 
 def read_episode(record: JsonObject) -> Rollouts:
     """Read the traces of an episode that train the model, one rollout each."""
     traces = items(record.get("traces"))
-    if not traces or not all(isinstance(t, dict) for t in traces):
+    if not traces or not all(is_object(t) for t in traces):
         raise UnreadableError(
             "has no objects in `traces`: the environment failed before any agent began"
         )
@@ -356,12 +359,12 @@ def is_plain(record: JsonObject) -> bool:
 def _weighted(record: JsonObject) -> bool | None:
     """Tell the kind of a bare trace's rewards, which tells its age; None for other records."""
     rewards = record.get("rewards", {})
-    if not isinstance(rewards, dict):
+    if not is_object(rewards):
         return None
     # a failed trace's own fields tell no age
     first = lookup(record, "info.ruler.independent_reward")
-    values = (first if isinstance(first, dict) else rewards).values()
-    if any(isinstance(value, dict) for value in values):
+    values = (first if is_object(first) else rewards).values()
+    if any(is_object(value) for value in values):
         return True
     figures = any(isinstance(value, int | float) for value in values)
     return record.get("version") == 1 and not figures

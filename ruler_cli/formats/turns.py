@@ -8,7 +8,7 @@ whatever its text: an agent can write turns that never took place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from hashlib import blake2b
 from os.path import commonprefix
@@ -31,7 +31,10 @@ from ruler_cli.formats.fields import (
     Rollouts,
     first,
     first_of,
+    is_list,
     is_message_list,
+    is_object,
+    is_text,
     items,
     json_value,
     lookup,
@@ -72,22 +75,22 @@ def json_messages(text: str) -> list[Any] | None:
     if text[:64].lstrip()[:1] not in ("[", "{"):
         return None
     value = json_value(text)
-    value = [value] if isinstance(value, dict) else value
+    value = [value] if is_object(value) else value
     return value if items(value) and all(map(_is_message, value)) else None
 
 
 def all_conversations(values: Iterable[Any]) -> bool:
     """Tell if all texts among these values are JSON of messages; one alone may be an agent's own text."""
-    texts = [value for value in values if isinstance(value, str)]
+    texts = [value for value in values if is_text(value)]
     return bool(texts) and all(map(json_messages, texts))
 
 
 def _is_message(value: Any) -> bool:
     """Tell if an object has a known speaker and content: other objects have a `role` too."""
-    if not isinstance(value, dict) or not _CONTENT_KEYS & value.keys():
+    if not is_object(value) or not _CONTENT_KEYS & value.keys():
         return False
     speaker = value.get("role", value.get("from", value.get("speaker")))
-    return isinstance(speaker, str) and speaker.lower() in ROLES
+    return is_text(speaker) and speaker.lower() in ROLES
 
 
 def named_turns(value: list[Any]) -> Messages | None:
@@ -103,7 +106,7 @@ def named_turns(value: list[Any]) -> Messages | None:
     out: Messages = []
     for turn in value:
         speaker = lookup(turn, name)
-        if not isinstance(turn, dict) or not isinstance(speaker, str):
+        if not is_object(turn) or not is_text(speaker):
             return None
         # numbers are training weights, no content
         rest = {
@@ -120,8 +123,8 @@ def _question_pairs(value: list[Any]) -> Messages | None:
     """Convert objects that hold a question and its answer under the speakers' names (ms-swift); else None."""
     out: Messages = []
     for turn in value:
-        if not isinstance(turn, dict) or not all(
-            isinstance(v, str) and k in ROLES for k, v in turn.items()
+        if not is_object(turn) or not all(
+            is_text(v) and k in ROLES for k, v in turn.items()
         ):
             return None
         said = [new_turn(ROLES[name], text) for name, text in turn.items()]
@@ -193,9 +196,9 @@ def chat_turns(value: Any, where: str) -> Messages:
 
     UnreadableError if the value is none of these; `where` is its path for the error.
     """
-    if isinstance(value, str):
+    if is_text(value):
         value = json_messages(value) or value
-    if isinstance(value, list):
+    if is_list(value):
         value = named_turns(value) or value
     return check_messages(value, where)
 
@@ -204,9 +207,9 @@ def prompt_turns(value: Any, where: str) -> Messages:
     """Read a prompt: a text is the user's turn unless it is JSON of messages; null or empty is no turn."""
     if value is None or value in ("", []):
         return []
-    if isinstance(value, str) and json_messages(value) is None:
+    if is_text(value) and json_messages(value) is None:
         return [new_turn("user", value)]
-    single = isinstance(value, dict) and "role" in value
+    single = is_object(value) and "role" in value
     return chat_turns([value] if single else value, where)
 
 
@@ -216,14 +219,14 @@ def answer_turns(value: Any, where: str) -> Messages:
         raise UnreadableError(
             f"has no answer: `{where}` is null, as after an error in the rollout"
         )
-    if isinstance(value, str):
+    if is_text(value):
         return [new_turn("assistant", value)]
-    return check_messages([value] if isinstance(value, dict) else value, where)
+    return check_messages([value] if is_object(value) else value, where)
 
 
 def response_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
     """Read the agent's answer, also as an API's response; `as_json`: also as JSON text of messages."""
-    if as_json and isinstance(value, str) and json_messages(value) is not None:
+    if as_json and is_text(value) and json_messages(value) is not None:
         return chat_turns(value, where)
     turns = find_answer(value, where)
     return answer_turns(value, where) if turns is None else turns
@@ -234,13 +237,13 @@ def find_answer(value: Any, where: str) -> Messages | None:
 
     UnreadableError if there are several answers.
     """
-    if isinstance(value, str):
+    if is_text(value):
         return [new_turn("assistant", value)]
-    if isinstance(value, list):
+    if is_list(value):
         return _find_in_list(value, where)
-    if not isinstance(value, Mapping):
+    if not is_object(value):
         return None
-    if isinstance(value.get("role"), str):
+    if is_text(value.get("role")):
         return check_messages([value], where)
     if (turns := named_turns([value])) is not None:
         return turns
@@ -252,7 +255,7 @@ def find_answer(value: Any, where: str) -> Messages | None:
                 return answer
     for name in _TEXTS:
         content = value.get(name)
-        if isinstance(content, str) or items(content):
+        if is_text(content) or items(content):
             return [new_turn("assistant", content)]
     return None
 
@@ -260,7 +263,7 @@ def find_answer(value: Any, where: str) -> Messages | None:
 def _find_in_list(value: list[Any], where: str) -> Messages | None:
     if not value or (turns := named_turns(value)) is not None:
         return turns if value else None
-    roles = [isinstance(item, dict) and "role" in item for item in value]
+    roles = [is_object(item) and "role" in item for item in value]
     kinds = [lookup(item, "type") for item in value]
     if all(kind in _PARTS for kind in kinds) and not any(roles):
         return [new_turn("assistant", value)]
@@ -277,14 +280,14 @@ def _find_in_list(value: list[Any], where: str) -> Messages | None:
 
 def is_answer(value: Any) -> bool:
     """Tell if a value may be an answer: null, a text, a message, messages, or an API's choice."""
-    if isinstance(value, dict):
+    if is_object(value):
         return bool(_ANSWER_KEYS & value.keys())
-    return value is None or isinstance(value, str) or is_message_list(value)
+    return value is None or is_text(value) or is_message_list(value)
 
 
 def is_reply(message: Any) -> bool:
     """Tell if a value is a message with a role of the agent, or without a role."""
-    return isinstance(message, dict) and first_agent_turn([message]) == 0
+    return is_object(message) and first_agent_turn([message]) == 0
 
 
 def with_answer(record: JsonObject, messages: Messages) -> Messages:
@@ -317,21 +320,21 @@ def answers_path(record: JsonObject, least: int = 2) -> Path:
     """
     for name in (*ANSWER_LISTS, *ANSWERS):
         value = record.get(name)
-        inner = value.get("choices") if isinstance(value, dict) else None
+        inner = value.get("choices") if is_object(value) else None
         if _is_answer_list(value, name, least) or _is_answer_list(
             inner, "choices", least
         ):
             messages = record.get("messages")
-            if isinstance(messages, str):
+            if is_text(messages):
                 messages = json_messages(messages)
             if is_reply(first(reversed(items(messages)))):
                 return ()
-            return (name, "choices") if isinstance(value, dict) else (name,)
+            return (name, "choices") if is_object(value) else (name,)
     return ()
 
 
 def _is_answer_list(value: Any, name: str, least: int) -> bool:
-    several = isinstance(value, list) and len(value) >= least
+    several = is_list(value) and len(value) >= least
     if not several or not all(map(is_answer, value)):
         return False
     if name in ANSWER_LISTS:
@@ -402,7 +405,7 @@ def with_submission(record: JsonObject, messages: Messages) -> Messages:
     """Append the submitted work to a conversation, unless a message contains it already."""
     for path in SUBMISSIONS:
         text = lookup(record, path)
-        bare = text.strip() if isinstance(text, str) else ""
+        bare = text.strip() if is_text(text) else ""
         if bare and not any(bare in text_of(message) for message in messages):
             messages = [*messages, new_turn("submission", text)]
     return messages
@@ -434,7 +437,7 @@ def prompt_field(record: JsonObject) -> str | None:
 
 def is_prompt(value: Any) -> bool:
     """Tell if a value may be a prompt: a text or messages."""
-    return isinstance(value, str) or is_message_list(value)
+    return is_text(value) or is_message_list(value)
 
 
 def task_turns(record: JsonObject, name: str | None) -> Messages:
@@ -445,9 +448,9 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
     if name is None:
         raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
     value = record.get(name)
-    if name in _WITH_CONTEXT and isinstance(value, str):
+    if name in _WITH_CONTEXT and is_text(value):
         names = INSTRUCTION_INPUTS if name == "instruction" else ("context",)
-        beside = [text for text in map(record.get, names) if isinstance(text, str)]
+        beside = [text for text in map(record.get, names) if is_text(text)]
         context = first(text for text in beside if text.strip()) or ""
         added = "" if context in value else context
         value = "\n\n".join(filter(None, (value, added)))
@@ -461,21 +464,21 @@ def with_system(record: JsonObject, messages: Messages) -> Messages:
     known = parts == prompt and all("text" in part for part in parts)
     system = new_turn("system", prompt)
     given = any(message.get("role") in _SYSTEM_ROLES for message in messages[:1])
-    if given or not (known or isinstance(prompt, str)) or not has_content(system):
+    if given or not (known or is_text(prompt)) or not has_content(system):
         return messages
     return [system, *messages]
 
 
 def retrieved_turn(record: JsonObject) -> Messages:
     """Return the texts retrieved to answer the question, as a list of one turn or of none."""
-    lists = (record[name] for name in RETRIEVED if isinstance(record.get(name), list))
+    lists = (record[name] for name in RETRIEVED if is_list(record.get(name)))
     texts = first(lists)
     return [new_turn("context", texts)] if texts else []
 
 
 def _prompt_turns(value: Any, where: str) -> Messages:
     """Return the turns of a prompt, also of one that is a dialogue in one text."""
-    turns = dialogue(value) if isinstance(value, str) else None
+    turns = dialogue(value) if is_text(value) else None
     if turns is None:
         return prompt_turns(value, where)
     # it may end with a marker for the answer to come
@@ -521,7 +524,7 @@ def _begins(messages: Messages, turns: Messages) -> bool:
 def _earlier(record: JsonObject) -> Messages:
     """Return the turns before the prompt, from messages or pairs of a question and its answer."""
     value = first_of(record, HISTORIES)
-    if isinstance(value, str):
+    if is_text(value):
         return prompt_turns(value, "history") if json_messages(value) else []
     pairs = [_pair(item) for item in items(value)]
     if not pairs or not all(pairs):
@@ -536,10 +539,9 @@ def _earlier(record: JsonObject) -> Messages:
 
 def _pair(value: Any) -> list[Any] | None:
     """Return a question and its answer, from a list or promptflow's `inputs` and `outputs`; else None."""
-    if isinstance(value, dict) and value.keys() == {"inputs", "outputs"}:
+    if is_object(value) and value.keys() == {"inputs", "outputs"}:
         sides = [
-            list(side.values()) if isinstance(side, dict) else []
-            for side in value.values()
+            list(side.values()) if is_object(side) else [] for side in value.values()
         ]
         single = all(len(side) == 1 for side in sides)
         return [side[0] for side in sides] if single else None
