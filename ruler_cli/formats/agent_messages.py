@@ -22,7 +22,6 @@ from ruler_cli.formats.dialects import (
 from ruler_cli.formats.fields import (
     JsonObject,
     Names,
-    Rollouts,
     first,
     is_list,
     is_message_list,
@@ -55,15 +54,11 @@ def _listed(record: JsonObject, paths: Names) -> list[Any]:
     return first(filter(is_message_list, values)) or []
 
 
-def _rollout(turns: Iterable[Any]) -> Rollouts:
-    return [Rollout([*turns])]
-
-
-def _read(record: JsonObject, paths: Names, turns_of: Callable[[Any], Any]) -> Rollouts:
+def _read(record: JsonObject, paths: Names, turns_of: Callable[[Any], Any]) -> Rollout:
     messages = _listed(record, paths)
-    if not messages or not all(is_object(message) for message in messages):
+    if not messages or not all(map(is_object, messages)):
         raise UnreadableError("has no messages where its framework writes them")
-    return _rollout(turn for message in messages for turn in turns_of(message))
+    return Rollout([turn for message in messages for turn in turns_of(message)])
 
 
 def is_autogen_history(record: JsonObject) -> bool:
@@ -71,7 +66,7 @@ def is_autogen_history(record: JsonObject) -> bool:
     return any(map(is_autogen, _listed(record, _THREADS)[:1]))
 
 
-def read_autogen(record: JsonObject) -> Rollouts:
+def read_autogen(record: JsonObject) -> Rollout:
     """Read messages of AutoGen."""
     return _read(record, _THREADS, _autogen_turns)
 
@@ -82,7 +77,7 @@ def is_langchain_history(record: JsonObject) -> bool:
     return any(is_langchain(one) and not is_autogen(one) for one in first)
 
 
-def read_langchain(record: JsonObject) -> Rollouts:
+def read_langchain(record: JsonObject) -> Rollout:
     """Read messages of LangChain."""
     return _read(record, _STATES, normalize_message)
 
@@ -111,25 +106,22 @@ def _autogen_turns(message: Turn) -> Iterator[Turn]:
         yield {"role": "assistant", "content": said, **stated}
 
 
-def read_chat_history(record: JsonObject) -> Rollouts:
+def read_chat_history(record: JsonObject) -> Rollout:
     """Read a history of AutoGen 0.2."""
-    history = check_messages(record["chat_history"], "chat_history")
-    first, turns = _speaker(history[0]), list[Any]()
-    for message in history:
+    turns, first = list[Any](), None
+    for message in check_messages(record["chat_history"], "chat_history"):
         role = message.get("role")
+        speaker = message.get("name") or role
+        first = first or speaker
         if role not in ("tool", "function", "system"):
-            asks = _speaker(message) == first and not message.get("tool_calls")
+            asks = speaker == first and not message.get("tool_calls")
             role = "user" if asks else "assistant"
         results = message.get("tool_responses")
         turns += results if is_message_list(results) else [{**message, "role": role}]
-    return _rollout(turns)
+    return Rollout(turns)
 
 
-def _speaker(message: JsonObject) -> Any:
-    return message.get("name") or message.get("role")
-
-
-def read_crew(record: JsonObject) -> Rollouts:
+def read_crew(record: JsonObject) -> Rollout:
     """Read the tasks of a crew, each with its output."""
     turns: Messages = []
     for task in record["tasks_output"]:
@@ -137,7 +129,7 @@ def read_crew(record: JsonObject) -> Rollouts:
         asked = "\n\n".join(str(text) for text in texts if text)
         said = {"name": task.get("agent"), "content": task.get("raw")}
         turns += [new_turn("user", asked), {"role": "assistant", **said}]
-    return _rollout(turns)
+    return Rollout(turns)
 
 
 _STATUS = {1: True, 2: False, "passed": True, "failed": False}
@@ -204,12 +196,12 @@ def _invocation(invocation: JsonObject) -> Iterator[Turn]:
         yield from _content(final, "assistant")
 
 
-def read_session(record: JsonObject) -> Rollouts:
+def read_session(record: JsonObject) -> Rollout:
     """Read a session of ADK."""
-    return _rollout(_events(record["events"]))
+    return Rollout([*_events(record["events"])])
 
 
-def read_case(record: JsonObject) -> Rollouts:
+def read_case(record: JsonObject) -> Rollout:
     """Read a result of an ADK evaluation: its session, or what was invoked."""
     events = _pick(_pick(record, "session_details"), "events")
     metrics = _pick(record, "eval_metric_result_per_invocation") or ()
@@ -222,7 +214,7 @@ def read_case(record: JsonObject) -> Rollouts:
         )
     status = _pick(record, "final_eval_status")
     outcome = _STATUS.get(status) if isinstance(status, int | str) else None
-    return [Rollout(messages, outcome=outcome)]
+    return Rollout(messages, outcome=outcome)
 
 
 def case_key(record: JsonObject) -> str | None:

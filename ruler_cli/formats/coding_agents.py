@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_openhands
@@ -16,7 +16,6 @@ from ruler_cli.formats.chat import Messages, Turn, messages_in, new_turn
 from ruler_cli.formats.dialects import call_turn, result_turn
 from ruler_cli.formats.fields import (
     JsonObject,
-    Rollouts,
     first,
     first_at,
     holds,
@@ -24,9 +23,9 @@ from ruler_cli.formats.fields import (
     is_object,
     is_text,
     items,
+    list_field,
     lookup,
     objects,
-    printable,
     words,
 )
 from ruler_cli.formats.turns import prompt_turns, with_submission
@@ -35,7 +34,7 @@ from ruler_cli.types import Rollout
 _STOPPED = " (the run was stopped before its first step)"
 
 
-def read_swe_agent(record: JsonObject) -> Rollouts:
+def read_swe_agent(record: JsonObject) -> Rollout:
     """Read a trajectory of SWE-agent, without its demonstrations."""
     messages = []
     for message in messages_in(record, "history", _STOPPED):
@@ -44,15 +43,13 @@ def read_swe_agent(record: JsonObject) -> Rollouts:
         named = {"tool_call_id": calls[0]} if single else {}
         if not message.get("is_demo"):
             messages.append({**message, **named})
-    if not messages:
-        raise UnreadableError("holds a demonstration only in `history`")
-    last, observation = messages[-1], lookup(record, "trajectory.-1.observation")
-    seen = is_text(observation) and bool(observation.strip())
-    if last.get("role") == "assistant" and seen:
+    last = messages[-1] if messages else {}
+    seen = lookup(record, "trajectory.-1.observation")
+    if last.get("role") == "assistant" and is_text(seen) and seen.strip():
         calls = items(last.get("tool_calls"))
         identity = calls[0].get("id") if len(calls) == 1 else None
-        messages.append(result_turn(identity, observation))
-    return [Rollout(with_submission(record, messages))]
+        messages.append(result_turn(identity, seen))
+    return Rollout(with_submission(record, messages))
 
 
 _SILENT = words("agent_state_changed change_agent_state null recall")
@@ -62,17 +59,19 @@ _METADATA = words(
 """Members of an action's `args` that are no arguments of the call."""
 
 
-def read_openhands(record: JsonObject) -> Rollouts:
-    """Read an output of OpenHands."""
-    events = [
-        event
-        for item in items(record.get("history"))
+def read_openhands(record: JsonObject) -> Rollout:
+    """Read an output of OpenHands, or the events of a conversation."""
+    listed = record["events"] if "events" in record else items(record.get("history"))
+    messages = [
+        turn
+        for item in listed
         for event in objects(item if is_list(item) else [item])
+        for turn in _openhands_turns(event)
     ]
-    messages = [turn for event in events for turn in _openhands_turns(event)]
-    if not messages:
+    if not messages or ("events" in record and len(listed) < 2):
         raise UnreadableError(
-            "has no events in `history` (OpenHands writes this when a run crashed)"
+            "has no events of a whole conversation, as after a crash; join files of one event each: "
+            "jq -cs '{events: .}' events/*.json"
         )
     task = record.get("instruction")
     asked = any(message["role"] in ("user", "system") for message in messages)
@@ -81,7 +80,7 @@ def read_openhands(record: JsonObject) -> Rollouts:
     outcome = first_at(
         record, "report.resolved", "test_result.report.resolved", "test_result.resolved"
     )
-    return [Rollout(with_submission(record, messages), outcome=outcome)]
+    return Rollout(with_submission(record, messages), outcome=outcome)
 
 
 def _openhands_turns(event: JsonObject) -> Iterator[Turn]:
@@ -163,35 +162,20 @@ def is_conversation(record: JsonObject) -> bool:
     return any(map(is_openhands, objects(record["events"][:1])))
 
 
-def read_conversation(record: JsonObject) -> Rollouts:
-    """Read the events of an OpenHands conversation."""
-    if len(record["events"]) < 2:
-        raise UnreadableError(
-            "holds one event, where a whole conversation should be: jq -cs '{events: .}' events/*.json"
-        )
-    return read_openhands({**record, "history": record["events"]})
-
-
-def read_prediction(record: JsonObject) -> Rollouts:
+def read_prediction(record: JsonObject) -> Rollout:
     """Read a prediction of SWE-bench."""
-    patch, output, text = (
-        value if is_text(value := record.get(name)) else ""
-        for name in ("model_patch", "full_output", "text")
-    )
+    names = ("model_patch", "full_output", "text")
+    texts = (value if is_text(value) else "" for value in map(record.get, names))
+    patch, output, text = texts
     answer = [new_turn("assistant", output if output.strip() else patch)]
     if output.strip():
         answer = with_submission(record, answer)
     elif not patch.strip():
         raise UnreadableError("has no patch in `model_patch`: nothing was handed in")
-    return [Rollout([*prompt_turns(text, "text"), *answer])]
+    return Rollout([*prompt_turns(text, "text"), *answer])
 
 
-def is_atif(record: Any) -> TypeGuard[JsonObject]:
-    """Tell if a value is an ATIF trajectory."""
-    return is_object(record) and holds(record, "schema_version^ATIF-v")
-
-
-def read_atif(record: JsonObject) -> Rollouts:
+def read_atif(record: JsonObject) -> Rollout:
     """Read an ATIF trajectory, with those of its sub-agents."""
     messages = _atif_turns(record)
     agents = objects(record.get("subagent_trajectories"))
@@ -202,62 +186,43 @@ def read_atif(record: JsonObject) -> Rollouts:
     session = record.get("session_id")
     part = copied or record.get("continued_trajectory_ref")
     member = session if part and is_text(session) else None
-    return [Rollout(messages, (), further, tools, member=member)]
-
-
-def _atif_turns(record: JsonObject) -> Messages:
-    out: Messages = []
-    for i, step in enumerate(items(record.get("steps"))):
-        if not is_object(step):
-            raise UnreadableError(f"`steps[{i}]` is no object")
-        out += _atif_step(step)
-    if not out:
-        raise UnreadableError(
-            "has no steps in `steps` (the agent was stopped before its first)"
-        )
-    return out
+    return Rollout(messages, (), further, tools, member=member)
 
 
 _ATIF_ROLES = {"agent": "assistant", "system": "system"}
 
 
-def _atif_step(step: JsonObject) -> Iterator[Turn]:
-    """A step's message with its calls, and their results."""
-    role = _ATIF_ROLES.get(str(step.get("source")), "user")
-    turn: Turn = new_turn(role, step.get("message"))
-    if step.get("reasoning_content"):
-        turn["reasoning_content"] = step["reasoning_content"]
-    calls = [
-        {
-            "id": call.get("tool_call_id"),
-            "name": call.get("function_name"),
-            "arguments": call.get("arguments"),
-        }
-        if is_object(call)
-        else call
-        for call in items(step.get("tool_calls"))
-    ]
-    yield turn | ({"tool_calls": calls} if calls else {})
-    for result in objects(lookup(step, "observation.results")):
-        content = result.get("content")
-        if content is None and result.get("subagent_trajectory_ref"):
-            content = "(a sub-agent's work)"
-        yield result_turn(result.get("source_call_id"), content)
+def _atif_turns(record: JsonObject) -> Messages:
+    """Return each step's message with its calls, and their results."""
+    out: Messages = []
+    for step in list_field(record, "steps"):
+        role = _ATIF_ROLES.get(str(step.get("source")), "user")
+        turn: Turn = new_turn(role, step.get("message"))
+        if step.get("reasoning_content"):
+            turn["reasoning_content"] = step["reasoning_content"]
+        names = {"id": "tool_call_id", "name": "function_name", "arguments": "arguments"}  # fmt: skip
+        calls = [
+            {name: call.get(theirs) for name, theirs in names.items()}
+            if is_object(call)
+            else call
+            for call in items(step.get("tool_calls"))
+        ]
+        out.append(turn | ({"tool_calls": calls} if calls else {}))
+        for result in objects(lookup(step, "observation.results")):
+            content = result.get("content")
+            if content is None and result.get("subagent_trajectory_ref"):
+                content = "(a sub-agent's work)"
+            out.append(result_turn(result.get("source_call_id"), content))
+    return out
 
 
-def read_trial(record: JsonObject) -> Rollouts:
+def read_trial(record: JsonObject) -> Rollout:
     """Read a trial of Harbor, which is made of the files of its folder."""
     trajectory = record.get("trajectory")
-    if not is_atif(trajectory):
-        kind = lookup(record, "result.exception_info.exception_type")
-        ended = is_text(kind)
-        why = f" (the trial ended with {printable(kind)})" if ended else ""
-        raise UnreadableError(f"has no ATIF trajectory in `agent/trajectory.json`{why}")
+    if not is_object(trajectory) or not holds(trajectory, "schema_version^ATIF-v"):
+        raise UnreadableError("has no ATIF trajectory in `agent/trajectory.json`")
     outcome = record.get("reward_file")
     outcome = outcome.get("reward") if is_object(outcome) else outcome
     stated = lookup(record, "result.verifier_result.rewards.reward")
     reward = outcome if stated is None else stated
-    return [
-        replace(rollout, reward=reward, outcome=outcome, member=None)
-        for rollout in read_atif(trajectory)
-    ]
+    return replace(read_atif(trajectory), reward=reward, outcome=outcome, member=None)

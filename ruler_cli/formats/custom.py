@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from ruler_cli.formats.fields import (
     JsonObject,
     Rollouts,
     first,
+    first_of,
     is_list,
     is_object,
     is_text,
@@ -41,13 +42,39 @@ def custom_format(
     `input` or `question`; with `alone` it has none, because the user names its path. If all texts of the
     first records are JSON of messages, texts are conversations; else they are answers.
     """
-    found = (lookup(record, path) for record in records)
-    values = [value for value in found if value is not None]
+    values = [v for v in (lookup(record, path) for record in records) if v is not None]
     if not values:
         return None
     parts = [part for v in values for part in (v if is_list(v) else [v])]
-    several = bool(items(values[0])) and _is_rollout(values[0][0])
-    read = partial(_read_rollout, whole=turns.all_conversations(parts), alone=alone)
+    whole, item = turns.all_conversations(parts), first(items(values[0]))
+    # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
+    choice = is_object(item) and not {"role", "type", "from"} & item.keys()
+    several = is_list(item) or is_text(item) or (choice and turns.is_answer(item))
+
+    def read_one(record: JsonObject, value: Any, where: str) -> Rollout:
+        if is_list(value) or (whole and is_text(value)):
+            messages = given = turns.chat_turns(value, where)
+            beside = lookup(record, where.rpartition(".")[0])
+            if is_object(beside):
+                messages = turns.with_answer(beside, messages)
+            ended = turns.with_answer(record, messages)
+            return Rollout(ended, prompt_length=turns.prompt_size(given, ended))
+        prompt = None if alone else first_of(record, _PROMPTS)
+        answer = turns.find_answer(value, where)
+        if answer is None:
+            raise UnreadableError(f"`{where}` is no list of messages and no answer")
+        return turns.make_rollout(turns.prompt_turns(prompt, "prompt"), answer)
+
+    def read(record: JsonObject) -> Rollout | Rollouts:
+        value = lookup(record, path)
+        if value is None or (several and not is_list(value)):
+            raise UnreadableError(f"has {'no list' if several else 'nothing'} at `{path}`")  # fmt: skip
+        if not several:
+            return read_one(record, value, path)
+        return [
+            turns.read_or_error(partial(read_one, record, item, f"{path}[{i}]"), (i,))
+            for i, item in enumerate(value)
+        ]
 
     reward = ("rewards",) if several else ("reward",)
     layout = RecordLayout(
@@ -57,52 +84,13 @@ def custom_format(
         f"messages at `{path}`",
         "custom",
         "",
-        partial(_read, path, read, several),
+        read,
         ID_KEYS,
         layout,
         "group" if several else "trajectory",
         lambda record: lookup(record, path) is not None,
         f"`{path}`",
     )
-
-
-def _is_rollout(item: Any) -> bool:
-    """Tell if an item of a list is a rollout: a conversation, a text, or an API's choice, but no message."""
-    if not is_object(item):
-        return isinstance(item, list | str)
-    return turns.is_answer(item) and not {"role", "type", "from"} & item.keys()
-
-
-def _read(
-    path: str, read: Callable[..., Rollout], several: bool, record: JsonObject
-) -> Rollouts:
-    value = lookup(record, path)
-    if value is None or (several and not is_list(value)):
-        raise UnreadableError(f"has {'no list' if several else 'nothing'} at `{path}`")
-    if not several:
-        return [read(record, value, path)]
-    return [
-        turns.read_or_error(partial(read, record, item, f"{path}[{i}]"), (i,))
-        for i, item in enumerate(value)
-    ]
-
-
-def _read_rollout(
-    record: JsonObject, value: Any, where: str, *, whole: bool, alone: bool
-) -> Rollout:
-    if is_list(value) or (whole and is_text(value)):
-        messages = given = turns.chat_turns(value, where)
-        beside = lookup(record, where.rpartition(".")[0])
-        if is_object(beside):
-            messages = turns.with_answer(beside, messages)
-        ended = turns.with_answer(record, messages)
-        return Rollout(ended, prompt_length=turns.prompt_size(given, ended))
-    stated = (record[name] for name in _PROMPTS if record.get(name))
-    prompt = None if alone else first(stated)
-    answer = turns.find_answer(value, where)
-    if answer is None:
-        raise UnreadableError(f"`{where}` is no list of messages and no answer")
-    return turns.make_rollout(turns.prompt_turns(prompt, "prompt"), answer)
 
 
 _TRIED = 5
@@ -118,14 +106,20 @@ def with_reward(
     """Return the reader's format with its reward at a path; UsageError if a score there overwrites others."""
     form, layout = reader.format, reader.format.layout
     wrong = partial(UsageError, option="reward", value=dotted, place=name)
-    path = _reward_path(dotted, records)
+    parts = dotted.split(".")
+    if any(dotted in record for _, record in records):
+        path: Path = (dotted,)  # a key that holds the dots itself
+    elif "" in parts or "-1" in parts:
+        raise wrong("is no place that stays", "give keys, and the numbers of items")
+    else:
+        numbers = (part.isdecimal() and len(part) < 10 for part in parts)
+        both = zip(parts, numbers, strict=True)
+        path = tuple(int(part) if number else part for part, number in both)
     ours: list[Path] = [("ruler",), layout.ruler]
     if layout.payload is not None:
         raise wrong(f"{form.name} keep the reward in two places", "leave it out")
     if layout.extras:
         ours += [("logs",), ("metrics", "ruler_score"), ("metrics", ORIGINAL)]
-    if not path:
-        raise wrong("is no place that stays", "give keys, and the numbers of items")
     moved = replace(layout, reward=path, elsewhere=False, absent=None)
     rewarded = replace(form, layout=replace(moved, form=b"%s", lost=b"null"))
     taken = any(path[: len(other)] == other[: len(path)] for other in ours)
@@ -133,16 +127,6 @@ def with_reward(
         problem = "a score there would replace what is read, or what ruler writes"
         raise wrong(problem, "name a field of its own")
     return rewarded
-
-
-def _reward_path(dotted: str, records: Sequence[tuple[Line, JsonObject]]) -> Path:
-    """Return the path of a reward; () if it is no place that stays, as the last item of a list."""
-    if any(dotted in record for _, record in records):
-        return (dotted,)  # a key that holds the dots itself
-    parts = dotted.split(".")
-    if "" in parts or "-1" in parts:
-        return ()
-    return tuple(int(p) if p.isdecimal() and len(p) < 10 else p for p in parts)
 
 
 def _changes(rewarded: Format, reader: Reader, line: Line) -> bool:

@@ -18,7 +18,6 @@ from ruler_cli.formats.chat import messages_in, tools_of
 from ruler_cli.formats.fields import (
     JsonObject,
     Names,
-    Rollouts,
     dotted,
     first,
     holds,
@@ -238,7 +237,7 @@ class Fields:
     member: str = ""
     cause: str = ""
 
-    def __call__(self, record: JsonObject) -> Rollouts:
+    def __call__(self, record: JsonObject) -> Rollout:
         """Read the rollout; UnreadableError if it has no answer."""
         name, prompt = _present(record, self.answer), list[Any]()
         if self.messages and (record.get(self.messages) or not self.answer):
@@ -248,20 +247,15 @@ class Fields:
             asked = _present(record, self.prompt)
             prompt = prompt_turns(record.get(asked), asked)
             answer = answer_turns(record.get(name), name)
-        outcome = lookup(record, self.outcome) if self.outcome else None
         part = record.get(self.member) if self.member else None
-        rollout = make_rollout(
+        own = {"tools": record.get(self.tools)} if self.tools != "tools" else record
+        return make_rollout(
             prompt,
             answer,
-            tools=self._tools(record) if self.tools else None,
-            outcome=outcome,
+            tools=tools_of(own) if self.tools else None,
+            outcome=lookup(record, self.outcome) if self.outcome else None,
             member=part if is_text(part) else None,
         )
-        return [rollout]
-
-    def _tools(self, record: JsonObject) -> Any:
-        own = {"tools": record.get(self.tools)}
-        return tools_of(record if self.tools == "tools" else own)
 
 
 def _present(record: JsonObject, names: str) -> str:
@@ -652,7 +646,7 @@ FORMATS = (
         "OpenHands conversations",
         "openhands",
         "events[]",
-        "coding_agents.read_conversation",
+        "coding_agents.read_openhands",
         _INSTANCE,
         test="coding_agents.is_conversation",
         shown="`events` with `action`, `observation` or `kind` in each",

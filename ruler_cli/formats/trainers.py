@@ -1,8 +1,14 @@
-"""Dumps of trainers that names of fields do not describe: NeMo-Gym, NeMo-RL, verl, ROLL, ms-swift, Atropos.
+"""Dumps of trainers and environments: NeMo-Gym, NeMo-RL, verl, ROLL, ms-swift, Atropos, verifiers, prime-rl, rLLM.
 
 Texts may hold lines like `user` and the special tokens of a chat template. A model can write these too, so an
 answer is one turn whatever its text. Lists of unequal length cannot be read, because nothing tells which
 items belong together. Without a group id rollouts with an equal prompt are a group.
+
+A trace is a tree of messages: the path to its last leaf is the conversation, other leaves are further parts.
+Agents of several roles in an episode are one rollout with one score, as the task is one; agents of one role
+(best of n) are rollouts of their own. Ids of tasks come again in other environments, steps and epochs, which
+therefore belong to the key. Readers refuse or drop fields that they do not know: `ruler` stands in an object
+that is free.
 """
 
 from __future__ import annotations
@@ -30,6 +36,7 @@ from ruler_cli.formats.fields import (
     column,
     first,
     first_at,
+    first_of,
     is_list,
     is_message_list,
     is_object,
@@ -44,16 +51,15 @@ from ruler_cli.formats.fields import (
 )
 from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.table import Fields
-from ruler_cli.formats.turns import read_or_error
 from ruler_cli.types import Rollout
 
 _VERL = Fields("input", "output", outcome="acc")
 
 
-def read_verl_v1(record: JsonObject) -> Rollouts:
+def read_verl_v1(record: JsonObject) -> Rollout:
     """Read one output of a rollout of verl's V1: the outputs of one session are one rollout."""
     session, _, _ = record["uid"].rpartition("_")
-    return [replace(rollout, member=session) for rollout in _VERL(record)]
+    return replace(_VERL(record), member=session)
 
 
 def verl_group(record: JsonObject) -> str | None:
@@ -99,7 +105,7 @@ def _gym_conversations(output: Any) -> list[Messages]:
     return last_states(parts[::-1])[::-1]
 
 
-def read_gym(record: JsonObject) -> Rollouts:
+def read_gym(record: JsonObject) -> Rollout:
     """Read a rollout of NeMo-Gym."""
     output, task, rules = (
         lookup(record, path) for path in ("response.output", _INPUT, _RULES)
@@ -112,7 +118,7 @@ def read_gym(record: JsonObject) -> Rollouts:
     system = [new_turn("system", rules)]
     task = task if task or first_agent_turn(last) else _gym_task(record)
     failed = record.get("_ng_failure_class")
-    rollout = turns.make_rollout(
+    return turns.make_rollout(
         [
             *(system if is_text(rules) and rules else []),
             *turns.prompt_turns(task, "input"),
@@ -123,25 +129,23 @@ def read_gym(record: JsonObject) -> Rollouts:
         # of a verifier that failed the number says nothing
         reward=record.get("reward") if failed is None else None,
     )
-    return [rollout]
 
 
-def read_nemo_rl(record: JsonObject) -> Rollouts:
+def read_nemo_rl(record: JsonObject) -> Rollout:
     """Read a rollout of NeMo-RL, whose values stand in lists of one."""
     content, reward = (
         values[0] if len(values := items(record.get(name))) == 1 else None
         for name in ("content", "rewards")
     )
     if is_message_list(content):
-        return [Rollout(check_messages(content, "content[0]"), reward=reward)]
-    if not is_text_list(content):
-        raise UnreadableError("has neither texts nor messages in `content[0]`")
+        return Rollout(check_messages(content, "content[0]"), reward=reward)
+    if not is_text_list(content) or len(items(content)) < 2:
+        raise UnreadableError(
+            "has neither messages nor a prompt and an answer in `content[0]`"
+        )
     prompt, *rest = items(content)
-    if not rest:
-        raise UnreadableError("has a prompt and no answer in `content[0]`")
     asked = [new_turn("user", prompt)] if prompt else []
-    answer = new_turn("assistant", "".join(rest))
-    return [Rollout([*asked, answer], reward=reward)]
+    return Rollout([*asked, new_turn("assistant", "".join(rest))], reward=reward)
 
 
 def read_swift(record: JsonObject) -> Rollouts:
@@ -177,30 +181,25 @@ def read_roll_agentic(record: JsonObject) -> Rollouts:
     data, tools, scores = (
         column(record, n, len(texts)) for n in ("trajectory_data", "tools", "scores")
     )
+
+    def read(i: int) -> Rollout:
+        """Read one conversation, or several that a context was cut into."""
+        value = json_value(texts[i])
+        several = bool(items(value)) and all(map(is_list, value))
+        parts = [part for part in value if part] or [[]] if several else [value]
+        *earlier, last = (turns.chat_turns(part, f"messages[{i}]") for part in parts)
+        return Rollout(last, histories=tuple(earlier), tools=json_value(tools[i]))
+
     out = []
-    for i, text in enumerate(texts):
-        about, reward = json_value(data[i]), scores[i]
+    for i, reward in enumerate(scores):
+        about = json_value(data[i])
         env = lookup(about, "env_info")
-        parts = [
-            str(env.get(name)) for name in ("tag", "group_id", "episode_id", "seed")
-        ] if is_object(env) else []  # fmt: skip
-        key = "_".join(parts) or None
-        if reward is None:
-            reward = lookup(about, "reward_info.episode_reward")
-        read = partial(_episode, text, f"messages[{i}]", json_value(tools[i]))
-        out.append(turns.read_or_error(read, (i,), reward=reward, key=key))
+        names = ("tag", "group_id", "episode_id", "seed") if is_object(env) else ()
+        key = "_".join(str(env.get(name)) for name in names) or None
+        other = lookup(about, "reward_info.episode_reward")
+        stated = other if reward is None else reward
+        out.append(turns.read_or_error(partial(read, i), (i,), reward=stated, key=key))
     return out
-
-
-def _episode(text: Any, where: str, tools: Any) -> Rollout:
-    """Read one conversation, or several that a context was cut into."""
-    value = json_value(text)
-    if items(value) and all(is_list(part) for part in value):
-        parts = [part for part in value if part] or [[]]
-    else:
-        parts = [value]
-    *earlier, last = (turns.chat_turns(part, where) for part in parts)
-    return Rollout(last, histories=tuple(earlier), tools=tools)
 
 
 def read_atropos(record: JsonObject) -> Rollouts:
@@ -211,17 +210,15 @@ def read_atropos(record: JsonObject) -> Rollouts:
             "has token ids only: `messages` is null; run the environment with include_messages"
         )
     column(record, "tokens", len(conversations))
-    return [
-        turns.read_or_error(partial(_conversation, value, f"messages[{i}]"), (i,))
-        for i, value in enumerate(conversations)
-    ]
 
+    def read(i: int) -> Rollout:
+        messages = check_messages(conversations[i], f"messages[{i}]")
+        if len(messages) == 1 and messages[0].get("role") == "user":
+            messages = [{**messages[0], "role": TRANSCRIPT}]
+        return Rollout(messages)
 
-def _conversation(value: Any, where: str) -> Rollout:
-    messages = check_messages(value, where)
-    if len(messages) == 1 and messages[0].get("role") == "user":
-        messages = [{**messages[0], "role": TRANSCRIPT}]
-    return Rollout(messages)
+    size = range(len(conversations))
+    return [turns.read_or_error(partial(read, i), (i,)) for i in size]
 
 
 _RESULT = Fields("prompt", "completion", tools="tool_defs")
@@ -245,44 +242,31 @@ def result_key(record: JsonObject) -> str | None:
     return key_text([record["example_id"], *more]) if known else None
 
 
-def read_result(record: JsonObject) -> Rollouts:
+def read_result(record: JsonObject) -> Rollout:
     """Read a result of verifiers."""
-    outcome = _correct(record.get("metrics"))
-    return [replace(rollout, outcome=outcome) for rollout in _RESULT(record)]
+    return replace(_RESULT(record), outcome=_correct(record.get("metrics")))
 
 
-def _branches(nodes: Any) -> list[Messages]:
-    """The messages from the root to each leaf, in the order of the leaves."""
-    if not items(nodes):
+def read_trace(trace: JsonObject) -> Rollout:
+    """Read a bare trace: the messages from the root to each leaf, the last of which is the conversation."""
+    nodes = items(trace.get("nodes"))
+    if not nodes:
         raise UnreadableError(
             "has no messages in `nodes` (the rollout ended before the first turn)"
         )
-    parents = set()
-    for i, node in enumerate(nodes):
-        if not is_object(node) or "message" not in node:
-            raise UnreadableError(f"`nodes[{i}]` holds no `message`")
-        parent = node.get("parent")
-        if parent is not None and (not isinstance(parent, int) or not 0 <= parent < i):
+    parents = [node.get("parent") for node in nodes]
+    for i, parent in enumerate(parents):
+        if parent is not None and parent not in range(i):
             raise UnreadableError(f"`nodes[{i}]` has no earlier node as its `parent`")
-        parents.add(parent)
     branches = []
-    for leaf in (i for i in range(len(nodes)) if i not in parents):
+    for leaf in sorted({*range(len(nodes))}.difference(parents)):
         messages: list[Any] = []
         at: int | None = leaf
         while at is not None:
             messages.append(nodes[at]["message"])
-            at = nodes[at].get("parent")
+            at = parents[at]
         branches.append(check_messages(messages[::-1], "nodes"))
-    return branches
-
-
-def read_trace(trace: JsonObject) -> Rollouts:
-    """Read a bare trace."""
-    return [_trace(trace)]
-
-
-def _trace(trace: JsonObject) -> Rollout:
-    *parts, last = _branches(trace.get("nodes"))
+    *parts, last = branches
     found = (_correct(trace.get(name)) for name in ("metrics", "rewards"))
     outcome = first(value for value in found if value is not None)
     outcome = outcome.get("score") if is_object(outcome) else outcome
@@ -291,21 +275,16 @@ def _trace(trace: JsonObject) -> Rollout:
 
 def read_episode(record: JsonObject) -> Rollouts:
     """Read the traces of an episode that train the model, one rollout each."""
-    traces = items(record.get("traces"))
-    if not traces or not all(is_object(t) for t in traces):
-        raise UnreadableError(
-            "has no objects in `traces`: the environment failed before any agent began"
-        )
     trained = {
         i: trace
-        for i, trace in enumerate(traces)
+        for i, trace in enumerate(items(record.get("traces")))
         if lookup(trace, "agent.trainable") is not False
     }
     if not trained:
         raise UnreadableError(
             "has no trace of a `trainable` agent in `traces`: nothing here is to be scored"
         )
-    return _rollouts(record, "traces", trained, "agent.name", _trace, ("id",))
+    return _rollouts(record, "traces", trained, "agent.name", read_trace, ("id",))
 
 
 def _rollouts(
@@ -322,11 +301,10 @@ def _rollouts(
     Members of several roles, at the path `role`, are parts of one rollout.
     """
     roles = {key_text(lookup(value, role)) for value in members.values()}
-    known = first(record[i] for i in ids if record.get(i))
-    episode = known or hashed_key("episode", record[name])
+    episode = first_of(record, ids) or hashed_key("episode", record[name])
     member = key_text(episode) if len(roles) > 1 else None
     rollouts = [
-        read_or_error(partial(read, value), (name, i), member=member, **shared)
+        turns.read_or_error(partial(read, value), (name, i), member=member, **shared)
         for i, value in members.items()
     ]
     if all(rollout.error is not None for rollout in rollouts):
@@ -337,13 +315,9 @@ def _rollouts(
 def task_key(record: JsonObject) -> str | None:
     """Return a hash of the task's data; None if the task has a key or hash of its own, or no data."""
     tasks = ("task", "traces.0.task")
-    if (
-        first_at(record, *(f"{t}.{n}" for t in tasks for n in ("key", "hash")))
-        is not None
-    ):
-        return None
-    data = lookup(record, "task.data") or lookup(record, "traces.0.task.data")
-    return None if data is None else hashed_key("task", data)
+    own = first_at(record, *(f"{t}.{name}" for t in tasks for name in ("key", "hash")))
+    data = first_at(record, *(f"{task}.data" for task in tasks))
+    return hashed_key("task", data) if own is None and data is not None else None
 
 
 def is_weighted(record: JsonObject) -> bool:
@@ -380,19 +354,6 @@ def rllm_key(record: JsonObject) -> str | None:
     return key_text(task) + ("" if step is None else f" in step {key_text(step)}")
 
 
-def _rllm_trajectory(value: Any) -> Rollout:
-    """The conversations of a trajectory's steps that no later step continues, as one rollout."""
-    steps = objects(lookup(value, "steps"))
-    listed = filter(None, (items(step.get("chat_completions")) for step in steps))
-    conversations = last_states(check_messages(m, "chat_completions") for m in listed)
-    if not conversations:
-        raise UnreadableError(
-            "has no `chat_completions` in its steps: the workflow did not record them"
-        )
-    *earlier, last = conversations
-    return Rollout(last, histories=tuple(earlier))
-
-
 def read_rllm(record: JsonObject) -> Rollouts:
     """Read the trajectories of an rLLM episode."""
     trajectories = dict(enumerate(items(record.get("trajectories"))))
@@ -400,12 +361,19 @@ def read_rllm(record: JsonObject) -> Rollouts:
         raise UnreadableError(
             "has no `trajectories`: the workflow failed before the first of them"
         )
+
+    def read(value: Any) -> Rollout:
+        """Read the conversations of a trajectory's steps that no later step continues."""
+        steps = objects(lookup(value, "steps"))
+        listed = filter(None, (items(step.get("chat_completions")) for step in steps))
+        talks = last_states(check_messages(m, "chat_completions") for m in listed)
+        if not talks:
+            raise UnreadableError(
+                "has no `chat_completions` in its steps: the workflow did not record them"
+            )
+        return Rollout(talks[-1], histories=tuple(talks[:-1]))
+
+    ids, passed = ("episode_id", "id"), record.get("is_correct")
     return _rollouts(
-        record,
-        "trajectories",
-        trajectories,
-        "name",
-        _rllm_trajectory,
-        ("episode_id", "id"),
-        outcome=record.get("is_correct"),
+        record, "trajectories", trajectories, "name", read, ids, outcome=passed
     )

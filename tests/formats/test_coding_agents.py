@@ -196,5 +196,5 @@ def test_openhands_single_event() -> None:
     event = sample("openhands_events")[0]["events"][1]
     with pytest.raises(UsageError, match="holds no rollouts"):
         reader(event)
-    with pytest.raises(UnreadableError, match="holds one event"):
+    with pytest.raises(UnreadableError, match="a whole conversation"):
         read({"events": [event]})
