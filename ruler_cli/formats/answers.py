@@ -21,8 +21,32 @@ from itertools import count, takewhile
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats import turns
-from ruler_cli.formats.chat import Messages, new_turn, tools_of
+from ruler_cli.formats.chat import (
+    ANSWER_LISTS,
+    ANSWERS,
+    Messages,
+    all_conversations,
+    answer_rollouts,
+    answers_path,
+    chat_turns,
+    dialogue,
+    dialogue_pair,
+    find_answer,
+    is_answer,
+    is_prompt,
+    json_messages,
+    make_rollout,
+    named_turns,
+    new_turn,
+    prompt_field,
+    prompt_turns,
+    response_turns,
+    retrieved_turn,
+    task_turns,
+    tools_of,
+    with_answer,
+    with_system,
+)
 from ruler_cli.formats.fields import (
     JsonObject,
     Names,
@@ -44,16 +68,6 @@ from ruler_cli.formats.fields import (
 )
 from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.table import Format
-from ruler_cli.formats.turns import (
-    ANSWER_LISTS,
-    ANSWERS,
-    answer_rollouts,
-    is_prompt,
-    prompt_field,
-    retrieved_turn,
-    task_turns,
-    with_system,
-)
 from ruler_cli.types import Path, Rollout
 
 
@@ -61,7 +75,7 @@ def read_ultrafeedback(record: JsonObject) -> Rollouts:
     """Read UltraFeedback's completions, which are objects."""
     listed = list_field(record, "completions")
     answers = [lookup(item, "response") for item in listed]
-    prompt = turns.prompt_turns(record.get("instruction"), "instruction")
+    prompt = prompt_turns(record.get("instruction"), "instruction")
     return answer_rollouts(prompt, answers, ("completions",))
 
 
@@ -69,7 +83,7 @@ def read_reward_bench(record: JsonObject) -> Rollouts:
     """Read the chosen and the rejected answers of RewardBench 2."""
     chosen, rejected = list_field(record, "chosen"), list_field(record, "rejected")
     outcomes = [*[True] * len(chosen), *[False] * len(rejected)]
-    prompt = turns.prompt_turns(record.get("prompt"), "prompt")
+    prompt = prompt_turns(record.get("prompt"), "prompt")
     return answer_rollouts(prompt, [*chosen, *rejected], outcomes=outcomes)
 
 
@@ -78,7 +92,7 @@ def read_live_code(record: JsonObject) -> Rollouts:
     whole = is_text_list(record.get("output_list"))
     answers = list_field(record, "output_list" if whole else "code_list")
     outcomes = column(record, "graded_list", len(answers))
-    prompt = turns.prompt_turns(record.get("question_content"), "question_content")
+    prompt = prompt_turns(record.get("question_content"), "question_content")
     return answer_rollouts(prompt, answers, outcomes=outcomes)
 
 
@@ -93,7 +107,7 @@ def read_lm_eval(record: JsonObject) -> Rollouts:
     prompt = first_at(record, *_ARGUMENTS)
     # a chat prompt is JSON text, in a list
     prompt = prompt[0] if is_text_list(prompt) else prompt
-    rollouts = answer_rollouts(turns.prompt_turns(prompt, "arguments"), answers)
+    rollouts = answer_rollouts(prompt_turns(prompt, "arguments"), answers)
     return [
         replace(rollout, member=hashed_key(str(i), answers[i]))
         for i, rollout in enumerate(rollouts)
@@ -116,30 +130,30 @@ def _list_path(record: JsonObject) -> Path:
     lists = [name for name in ANSWER_LISTS if is_list(record.get(name))]
     lists += [name for name in ANSWERS if is_text_list(record.get(name))]
     known = [name for name in lists if name != "choices"]
-    return turns.answers_path(record) or tuple(known[:1])
+    return answers_path(record) or tuple(known[:1])
 
 
 def is_group(record: JsonObject) -> bool:
     """Tell if a list of answers stands beside a prompt, or messages."""
     if "messages" in record:
-        return bool(turns.answers_path(record))
+        return bool(answers_path(record))
     answers = value_at(record, _list_path(record))
     prompted = prompt_field(record) is not None
-    return prompted and is_list(answers) and all(map(turns.is_answer, answers))
+    return prompted and is_list(answers) and all(map(is_answer, answers))
 
 
 def read_group(record: JsonObject) -> Rollouts:
     """Read the answers to one prompt; of a record that is known to be a group it may be only one."""
-    answers = value_at(record, _list_path(record) or turns.answers_path(record, 1))
+    answers = value_at(record, _list_path(record) or answers_path(record, 1))
     if not is_list(answers):
         raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
     if (given := record.get("messages")) is not None:
-        prompt = turns.chat_turns(given, "messages")
+        prompt = chat_turns(given, "messages")
     else:
         prompt = task_turns(record, prompt_field(record))
     # of an object without an answer None remains, which becomes the error of its rollout
     found = [
-        turns.find_answer(answer, "answer") if is_object(answer) else answer
+        find_answer(answer, "answer") if is_object(answer) else answer
         for answer in answers
     ]
     return answer_rollouts(prompt, found)
@@ -148,7 +162,7 @@ def read_group(record: JsonObject) -> Rollouts:
 def _pair_fields(record: JsonObject) -> tuple[str | None, str | None]:
     """Return the fields with prompt and answer of a record; None for one that is missing."""
     prompt = prompt_field(record)
-    known = [n for n in ANSWERS if n in record and turns.is_answer(record[n])]
+    known = [n for n in ANSWERS if n in record and is_answer(record[n])]
     stated = (name for name in known if record[name] is not None)
     answer = first(stated) or first(known)
     if answer is None and prompt == "question":
@@ -158,7 +172,7 @@ def _pair_fields(record: JsonObject) -> tuple[str | None, str | None]:
 
 def is_pair(record: JsonObject) -> bool:
     """Tell if a record has a prompt and one answer, and is not a whole conversation."""
-    return None not in _pair_fields(record) and not turns.answers_path(record)
+    return None not in _pair_fields(record) and not answers_path(record)
 
 
 def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
@@ -167,12 +181,10 @@ def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
     prompt, context = task_turns(record, prompt_name), retrieved_turn(record)
     if answer_name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
-    answer = turns.response_turns(record.get(answer_name), answer_name, as_json=as_json)
+    answer = response_turns(record.get(answer_name), answer_name, as_json=as_json)
     label, tools = record.get("label"), tools_of(record)
     outcome = label if isinstance(label, bool) else None
-    rollout = turns.make_rollout(
-        prompt, [*context, *answer], tools=tools, outcome=outcome
-    )
+    rollout = make_rollout(prompt, [*context, *answer], tools=tools, outcome=outcome)
     return replace(rollout, prompt_length=len(prompt)) if context else rollout
 
 
@@ -180,7 +192,7 @@ def refine_pair(form: Format, records: Sequence[JsonObject]) -> Format:
     """Read answers as JSON text of messages if all of them are."""
     fields = [(record, _pair_fields(record)[1]) for record in records]
     answers = [record.get(name) for record, name in fields if name is not None]
-    whole = turns.all_conversations(answers)
+    whole = all_conversations(answers)
     return replace(form, read=partial(read_pair, as_json=True)) if whole else form
 
 
@@ -193,8 +205,8 @@ def _turns_field(record: JsonObject) -> str | None:
     for name in _TURN_LISTS:
         value: Any = record.get(name)
         messages = is_message_list(value) and {"role", "content"} <= value[0].keys()
-        text = is_text(value) and turns.json_messages(value) is not None
-        named = is_list(value) and turns.named_turns(value) is not None
+        text = is_text(value) and json_messages(value) is not None
+        named = is_list(value) and named_turns(value) is not None
         if messages or text or named:
             return name
     names = ("text", *_TURN_LISTS)
@@ -202,8 +214,8 @@ def _turns_field(record: JsonObject) -> str | None:
 
 
 def _as_dialogue(value: Any) -> Messages | None:
-    plain = is_text(value) and turns.json_messages(value) is None
-    return turns.dialogue(value) if plain else None
+    plain = is_text(value) and json_messages(value) is None
+    return dialogue(value) if plain else None
 
 
 def is_conversation(record: JsonObject) -> bool:
@@ -216,8 +228,8 @@ def read_conversation(record: JsonObject) -> Rollout:
     name = _turns_field(record)
     if name is None:
         raise UnreadableError(f"has no turns in `{'`, `'.join(_TURN_LISTS)}`")
-    given = _as_dialogue(record[name]) or turns.chat_turns(record[name], name)
-    messages = with_system(record, turns.with_answer(record, given))
+    given = _as_dialogue(record[name]) or chat_turns(record[name], name)
+    messages = with_system(record, with_answer(record, given))
     return Rollout(messages, tools=tools_of(record) or None)
 
 
@@ -290,16 +302,14 @@ def read(record: JsonObject) -> Rollouts:
     prompt, answers = _prompt(record), [*map(record.get, names)]
     tools = record.get("tools") or lookup(record, "input.tools")
     texts = names in _PREFERRED and all(is_text(answer) for answer in answers)
-    if texts and (dialogues := turns.dialogue_pair(*map(str, answers))):
+    if texts and (dialogues := dialogue_pair(*map(str, answers))):
         # whole dialogues (HH-RLHF), which may hold the prompt
         asked = [str(turn.get("content")).strip() for turn in prompt]
         said = [turn["content"] for turn in dialogues[0]]
         held = all(any(text in content for content in said) for text in asked)
         shared = [] if held else prompt
         return [
-            turns.make_rollout(
-                [*shared, *before], [last], (i,), tools=tools, outcome=not i
-            )
+            make_rollout([*shared, *before], [last], (i,), tools=tools, outcome=not i)
             for i, (*before, last) in enumerate(dialogues)
         ]
     best = 0 if names in _PREFERRED else _best(record, names)
@@ -316,9 +326,7 @@ def read(record: JsonObject) -> Rollouts:
         if whole and type(judged) is int and asked_again > judged:
             outcome = None  # the conversation goes on after the turn that was judged (MT-bench)
         shown = [] if whole else prompt
-        rollouts.append(
-            turns.make_rollout(shown, answer, (i,), tools=tools, outcome=outcome)
-        )
+        rollouts.append(make_rollout(shown, answer, (i,), tools=tools, outcome=outcome))
     return rollouts
 
 
@@ -352,7 +360,7 @@ def _prompt(record: JsonObject) -> Messages:
     for path in _FURTHER_PROMPTS:
         value = lookup(record, path)
         if value and is_prompt(value):
-            return turns.prompt_turns(value, path)
+            return prompt_turns(value, path)
     return []
 
 
@@ -370,11 +378,11 @@ def _answer(record: JsonObject, answers: list[Any], name: str) -> Messages:
             for role, text in zip(("user", "assistant"), pair, strict=True)
         ]
     # beside a prompt in plain text JSON is an agent's own text; alone it would be no pair
-    plain = is_text(prompt) and prompt and not turns.json_messages(prompt)
+    plain = is_text(prompt) and prompt and not json_messages(prompt)
     texts = [value, *answers]
-    if not plain and all(is_text(t) and turns.json_messages(t) for t in texts):
-        return turns.chat_turns(value, name)
-    return turns.response_turns(value, name)
+    if not plain and all(is_text(t) and json_messages(t) for t in texts):
+        return chat_turns(value, name)
+    return response_turns(value, name)
 
 
 def _is_whole(answer: Any) -> bool:

@@ -1,26 +1,40 @@
-"""Chat messages: lists of them, who wrote a message, and what of it a judge can be shown."""
+"""Chat messages: who wrote a message and what of it a judge can be shown; texts and API responses → messages.
+
+A text (JSON of messages, or a dialogue with a marker before each turn) is read as several turns only if a
+person or a program put the whole conversation into it. An agent's answer beside a prompt is one turn,
+whatever its text: an agent can write turns that never took place.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from hashlib import blake2b
 from itertools import repeat
 from operator import contains
+from os.path import commonprefix
 from typing import Any
 
-from ruler_cli.errors import UnreadableError
+from ruler_cli.errors import Sentence, UnreadableError
+from ruler_cli.files.parse import dump
 from ruler_cli.formats.fields import (
     JsonObject,
+    Rollouts,
     first,
+    first_of,
     is_list,
+    is_message_list,
     is_object,
     is_text,
+    items,
     json_value,
     lookup,
     objects,
     printable,
     words,
 )
-from ruler_cli.types import Rollout
+from ruler_cli.types import Path, Rollout
 
 Messages = list[Any]
 Turn = dict[str, Any]
@@ -256,3 +270,539 @@ def texts(content: Any, depth: int = 0) -> list[str]:
 
 _DEEP = 6
 """Levels of parts inside parts that are read."""
+
+
+_SPEAKERS = {
+    "user": "human user prompter question",
+    "assistant": "gpt chatgpt bing bard assistant model bot ai claude chatbot agent function_call answer",
+    "system": "system developer",
+    "tool": "tool observation function function_response tool_response",
+}
+ROLES = {name: role for role, names in _SPEAKERS.items() for name in names.split()}
+"""Names of a speaker in data sets → the role of a chat message."""
+
+_TURN_KEYS = (
+    ("from", "value"),
+    ("speaker", "text"),
+    ("from", "content"),
+    ("role", "value"),
+    ("role", "text"),
+)
+_CONTENT_KEYS = {"content", "tool_calls", "value", "text", "parts"}
+
+_MARKERS = (
+    re.compile(r"(?:\A\s*|\n\n)(Human|Assistant|System):[ \t]*"),
+    re.compile(r"(?:\A\s*|\n)(User|Assistant|System):[ \t]*"),
+    re.compile(r"(?:\A\s*|\s)(USER|ASSISTANT|SYSTEM):[ \t]*"),
+    # sets of this kind have no line break before a marker
+    re.compile(r"###[ \t]*(Human|User|Assistant|System):[ \t]*"),
+)
+
+
+def json_messages(text: str) -> list[Any] | None:
+    """Return the messages that a text holds as JSON; None if it holds anything else."""
+    if text[:64].lstrip()[:1] not in ("[", "{"):
+        return None
+    value = json_value(text)
+    value = [value] if is_object(value) else value
+    return value if items(value) and all(map(_is_message, value)) else None
+
+
+def all_conversations(values: Iterable[Any]) -> bool:
+    """Tell if all texts among these values are JSON of messages; one alone may be an agent's own text."""
+    texts = [value for value in values if is_text(value)]
+    return bool(texts) and all(map(json_messages, texts))
+
+
+def _is_message(value: Any) -> bool:
+    """Tell if an object has a known speaker and content: other objects have a `role` too."""
+    if not is_object(value) or not _CONTENT_KEYS & value.keys():
+        return False
+    speaker = value.get("role", value.get("from", value.get("speaker")))
+    return is_text(speaker) and speaker.lower() in ROLES
+
+
+def named_turns(value: list[Any]) -> Messages | None:
+    """Convert turns with `from` and `value`, or other such names, to chat messages; None if they are none."""
+    if not is_message_list(value) or {"role", "content"} <= value[0].keys():
+        return None
+    if (pairs := _question_pairs(value)) is not None:
+        return pairs
+    keys = first(keys for keys in _TURN_KEYS if set(keys) <= value[0].keys())
+    if keys is None:
+        return None
+    name, text = keys
+    out: Messages = []
+    for turn in value:
+        speaker = lookup(turn, name)
+        if not is_object(turn) or not is_text(speaker):
+            return None
+        # numbers are training weights, no content
+        rest = {
+            k: v
+            for k, v in turn.items()
+            if k not in keys and not isinstance(v, int | float)
+        }
+        role = ROLES.get(speaker.lower(), speaker)
+        out.append({"role": role, "content": turn.get(text), **rest})
+    return out
+
+
+def _question_pairs(value: list[Any]) -> Messages | None:
+    """Convert objects that hold a question and its answer under the speakers' names (ms-swift); else None."""
+    out: Messages = []
+    for turn in value:
+        if not is_object(turn) or not all(
+            is_text(v) and k in ROLES for k, v in turn.items()
+        ):
+            return None
+        said = [new_turn(ROLES[name], text) for name, text in turn.items()]
+        if not {"user", "assistant"} <= {message["role"] for message in said}:
+            return None
+        out += said
+    return out
+
+
+def dialogue(text: str) -> Messages | None:
+    """Split a text that has a marker such as `Human:` before each turn into its turns; else None."""
+    for markers in _MARKERS:
+        if markers.match(text.lstrip() if "#" in markers.pattern else text):
+            turns = _split(text, markers)
+            if {"user", "assistant"} <= {turn["role"] for turn in turns}:
+                return turns
+    return None
+
+
+def _split(text: str, markers: re.Pattern[str]) -> Messages:
+    matches = list(markers.finditer(text))
+    ends = [*(match.start() for match in matches[1:]), len(text)]
+    return [
+        {"role": ROLES[match[1].lower()], "content": text[match.end() : end].strip()}
+        for match, end in zip(matches, ends, strict=True)
+    ]
+
+
+def dialogue_pair(one: str, other: str) -> tuple[Messages, Messages] | None:
+    """Split two dialogues that begin alike into the turns of each; None if they are no dialogues.
+
+    The turns up to the last common marker are the prompt. The rest of each dialogue is one turn, because
+    markers in it may be the agent's own text.
+    """
+    shared = commonprefix([one, other])  # noqa: RUF071 - of texts, not of paths
+    for markers in _MARKERS:
+        if not markers.match(shared.lstrip("\n")):
+            continue
+        found = markers.finditer(shared)
+        if begins := [m for m in found if ROLES[m[1].lower()] == "assistant"]:
+            prompt = _split(shared[: begins[-1].start()], markers)
+            texts = (text[begins[-1].end() :].strip() for text in (one, other))
+            first, second = ([*prompt, new_turn("assistant", text)] for text in texts)
+            return first, second
+    return None
+
+
+ANSWERS = words(
+    "completion response generation model_output prediction output actual_output actualOutput assistant_response "
+    "agent_response model_answer full_output"
+)
+"""Fields with an answer beside its prompt, best first. Not `answer`: that is mostly the reference answer."""
+ANSWER_LISTS = words("responses completions outputs generations choices rollouts")
+"""Fields with several answers to one prompt. Not `candidates`: those are mostly the options of a question."""
+_ANSWER_KEYS = frozenset(
+    words("role text content message choices generated_text completion response")
+)
+_HOLDERS = words("message choices output body")
+"""Members of an API's response that hold the answer as an object or a list."""
+_TEXTS = words(
+    "text content generated_text output_text completion response message",
+)
+"""Members that hold it as a text or parts."""
+_PARTS = words("text output_text thinking tool_use image image_url refusal")
+
+
+def chat_turns(value: Any, where: str) -> Messages:
+    """Read a conversation: messages, turns of `from` and `value`, or JSON text of either.
+
+    UnreadableError if the value is none of these; `where` is its path for the error.
+    """
+    if is_text(value):
+        value = json_messages(value) or value
+    if is_list(value):
+        value = named_turns(value) or value
+    return check_messages(value, where)
+
+
+def prompt_turns(value: Any, where: str) -> Messages:
+    """Read a prompt: a text is the user's turn unless it is JSON of messages; null or empty is no turn."""
+    if value is None or value in ("", []):
+        return []
+    if is_text(value) and json_messages(value) is None:
+        return [new_turn("user", value)]
+    single = is_object(value) and "role" in value
+    return chat_turns([value] if single else value, where)
+
+
+def answer_turns(value: Any, where: str) -> Messages:
+    """Read the agent's answer: a text, also an empty one, is its turn; UnreadableError for null."""
+    if value is None:
+        raise UnreadableError(
+            f"has no answer: `{where}` is null, as after an error in the rollout"
+        )
+    if is_text(value):
+        return [new_turn("assistant", value)]
+    return check_messages([value] if is_object(value) else value, where)
+
+
+def response_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
+    """Read the agent's answer, also as an API's response; `as_json`: also as JSON text of messages."""
+    if as_json and is_text(value) and json_messages(value) is not None:
+        return chat_turns(value, where)
+    turns = find_answer(value, where)
+    return answer_turns(value, where) if turns is None else turns
+
+
+def find_answer(value: Any, where: str) -> Messages | None:
+    """Return the one answer in a text, a message, an API's response, or a list of these; None for no answer.
+
+    UnreadableError if there are several answers.
+    """
+    if is_text(value):
+        return [new_turn("assistant", value)]
+    if is_list(value):
+        return _find_in_list(value, where)
+    if not is_object(value):
+        return None
+    if is_text(value.get("role")):
+        return check_messages([value], where)
+    if (turns := named_turns([value])) is not None:
+        return turns
+    for name in _HOLDERS:
+        inner = value.get(name)
+        if isinstance(inner, dict | list):
+            answer = find_answer(inner, f"{where}.{name}")
+            if answer is not None:
+                return answer
+    for name in _TEXTS:
+        content = value.get(name)
+        if is_text(content) or items(content):
+            return [new_turn("assistant", content)]
+    return None
+
+
+def _find_in_list(value: list[Any], where: str) -> Messages | None:
+    if not value or (turns := named_turns(value)) is not None:
+        return turns if value else None
+    roles = [is_object(item) and "role" in item for item in value]
+    kinds = [lookup(item, "type") for item in value]
+    if all(kind in _PARTS for kind in kinds) and not any(roles):
+        return [new_turn("assistant", value)]
+    if all(kind is not None or role for kind, role in zip(kinds, roles, strict=True)):
+        return check_messages(value, where)
+    if len(value) == 1:
+        return find_answer(value[0], f"{where}[0]")
+    if not all(map(is_answer, value)):
+        return None
+    raise UnreadableError(
+        f"has {len(value)} answers in `{where}` where one conversation should end; write a rollout for each"
+    )
+
+
+def is_answer(value: Any) -> bool:
+    """Tell if a value may be an answer: null, a text, a message, messages, or an API's choice."""
+    if is_object(value):
+        return bool(_ANSWER_KEYS & value.keys())
+    return value is None or is_text(value) or is_message_list(value)
+
+
+def is_reply(message: Any) -> bool:
+    """Tell if a value is a message with a role of the agent, or without a role."""
+    return is_object(message) and first_agent_turn([message]) == 0
+
+
+def with_answer(record: JsonObject, messages: Messages) -> Messages:
+    """Append the answer beside a conversation, unless its last message is the agent's."""
+    if messages and is_reply(messages[-1]):
+        return messages
+    for name in (*ANSWERS, *ANSWER_LISTS):
+        value = record.get(name)
+        if value is None or (name == "choices" and _are_options(value)):
+            continue
+        if (answer := find_answer(value, name)) is not None:
+            return [*messages, *answer]
+    return messages
+
+
+def prompt_size(given: Messages, whole: Messages) -> int | None:
+    """Return the number of messages in a prompt with turns of the agent; None for all before its first turn.
+
+    `given` is the conversation, `whole` the same with the answer from beside it. If `given` ends with the
+    user's turn, earlier turns of the agent are examples or the history of a chat.
+    """
+    replies = len(whole) > len(given) and given[-1].get("role") in USER_ROLES
+    return len(given) if replies and first_agent_turn(given) < len(given) else None
+
+
+def answers_path(record: JsonObject, least: int = 2) -> Path:
+    """Return the path of a list of answers to a prompt, or to messages without one; () if there is none.
+
+    `least` is the smallest number of answers.
+    """
+    for name in (*ANSWER_LISTS, *ANSWERS):
+        value = record.get(name)
+        inner = value.get("choices") if is_object(value) else None
+        if _is_answer_list(value, name, least) or _is_answer_list(
+            inner, "choices", least
+        ):
+            messages = record.get("messages")
+            if is_text(messages):
+                messages = json_messages(messages)
+            if is_reply(first(reversed(items(messages)))):
+                return ()
+            return (name, "choices") if is_object(value) else (name,)
+    return ()
+
+
+def _is_answer_list(value: Any, name: str, least: int) -> bool:
+    several = is_list(value) and len(value) >= least
+    if not several or not all(map(is_answer, value)):
+        return False
+    if name in ANSWER_LISTS:
+        return name != "choices" or not _are_options(value)
+    # a list of messages under a name for one answer is one conversation
+    return not any("role" in item or "type" in item for item in objects(value))
+
+
+def _are_options(value: Any) -> bool:
+    """Tell if `choices` are the options of a question: an API's choices are objects."""
+    return len(items(value)) > len(objects(value))
+
+
+def read_or_error(
+    read: Callable[[], Rollout], path: Path = (), **fields: Any
+) -> Rollout:
+    """Read one rollout of several and give it these fields; if it cannot be read, with the reason."""
+    try:
+        return replace(read(), path=path, **fields)
+    except UnreadableError as error:
+        return Rollout([], path, error=str(error), **fields)
+
+
+def make_rollout(
+    prompt: Messages, answer: Messages, path: Path = (), **fields: Any
+) -> Rollout:
+    """Join a prompt and an answer; turns of the agent in the prompt stay a part of it."""
+    prompt_length = len(prompt) if first_agent_turn(prompt) < len(prompt) else None
+    return Rollout([*prompt, *answer], path, prompt_length=prompt_length, **fields)
+
+
+def answer_rollouts(
+    prompt: Messages,
+    answers: list[Any],
+    at: Path = (),
+    outcomes: list[Any] | None = None,
+) -> Rollouts:
+    """Return answers to one prompt as rollouts, in lists or in objects at a path.
+
+    One that cannot be read has its prompt and the reason.
+    """
+    known = outcomes or [None] * len(answers)
+    return [
+        answer_rollout(prompt, answer, (*at, i), known[i])
+        for i, answer in enumerate(answers)
+    ]
+
+
+def answer_rollout(
+    prompt: Messages, value: Any, path: Path, outcome: Any = None
+) -> Rollout:
+    """Return one of several answers as a rollout; if it cannot be read, with its prompt and the reason."""
+    try:
+        answer = answer_turns(value, "answer")
+    except UnreadableError as error:
+        return Rollout(prompt, path, error=str(error), outcome=outcome)
+    return make_rollout(prompt, answer, path, outcome=outcome)
+
+
+SUBMISSIONS = words(
+    "model_patch generated_patch git_patch info.submission test_result.git_patch test_result.model_patch"
+)
+"""Paths of a patch that an agent submitted. Never `patch`, `test_patch` and `gold_patch`: SWE-bench's data
+sets have the reference solution there, which the judge must not see."""
+
+
+def with_submission(record: JsonObject, messages: Messages) -> Messages:
+    """Append the submitted work to a conversation, unless a message contains it already."""
+    for path in SUBMISSIONS:
+        text = lookup(record, path)
+        bare = text.strip() if is_text(text) else ""
+        if bare and not any(bare in text_of(message) for message in messages):
+            messages = [*messages, new_turn("submission", text)]
+    return messages
+
+
+PROMPTS = words(
+    "prompt instruction query question problem input user_input user_prompt user_query user_message"
+)
+"""Fields with the prompt, best first."""
+INSTRUCTION_INPUTS = ("input", "context")
+"""Fields with the input of an Alpaca `instruction`, shown below it after a blank line (`context`: Dolly)."""
+_WITH_CONTEXT = words("instruction query question user_input user_query")
+"""Prompts that a `context` beside them completes; other prompts mostly hold it themselves."""
+RETRIEVED = words("context contexts retrieved_contexts retrieval_context documents")
+"""Fields with a list of texts retrieved to answer a question: of promptflow, Ragas, DeepEval.
+
+They are shown, but are no part of the key: another system retrieves other texts for the same question.
+"""
+SYSTEM = ("system", "system_prompt")
+HISTORIES = ("history", "chat_history")
+_SYSTEM_ROLES = ("system", "developer")
+
+
+def prompt_field(record: JsonObject) -> str | None:
+    """Return the field with the prompt: the first that holds text or messages, preferably not empty."""
+    present = [name for name in PROMPTS if is_prompt(record.get(name))]
+    return first(name for name in present if record[name]) or first(present)
+
+
+def is_prompt(value: Any) -> bool:
+    """Tell if a value may be a prompt: a text or messages."""
+    return is_text(value) or is_message_list(value)
+
+
+def task_turns(record: JsonObject, name: str | None) -> Messages:
+    """Return the turns before the answer: system, earlier questions and answers, and the prompt itself.
+
+    UnreadableError if the record has no field with a prompt, whose `name` is then None.
+    """
+    if name is None:
+        raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
+    value = record.get(name)
+    if name in _WITH_CONTEXT and is_text(value):
+        names = INSTRUCTION_INPUTS if name == "instruction" else ("context",)
+        beside = [text for text in map(record.get, names) if is_text(text)]
+        context = first(text for text in beside if text.strip()) or ""
+        added = "" if context in value else context
+        value = "\n\n".join(filter(None, (value, added)))
+    return with_system(record, [*_earlier(record), *_prompt_turns(value, name)])
+
+
+def with_system(record: JsonObject, messages: Messages) -> Messages:
+    """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
+    prompt = first_of(record, SYSTEM)
+    parts = objects(prompt)
+    known = parts == prompt and all("text" in part for part in parts)
+    system = new_turn("system", prompt)
+    given = any(message.get("role") in _SYSTEM_ROLES for message in messages[:1])
+    if given or not (known or is_text(prompt)) or not has_content(system):
+        return messages
+    return [system, *messages]
+
+
+def retrieved_turn(record: JsonObject) -> Messages:
+    """Return the texts retrieved to answer the question, as a list of one turn or of none."""
+    lists = (record[name] for name in RETRIEVED if is_list(record.get(name)))
+    texts = first(lists)
+    return [new_turn("context", texts)] if texts else []
+
+
+def _prompt_turns(value: Any, where: str) -> Messages:
+    """Return the turns of a prompt, also of one that is a dialogue in one text."""
+    turns = dialogue(value) if is_text(value) else None
+    if turns is None:
+        return prompt_turns(value, where)
+    # it may end with a marker for the answer to come
+    return turns[:-1] if turns[-1] == new_turn("assistant", "") else turns
+
+
+def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
+    """Put the task, the value at `path`, before a rollout's conversation and behind its system prompt.
+
+    A conversation that begins with the task stays as it is. The rollout gets an error if the task is empty.
+    """
+    if rollout.error is not None:
+        return rollout
+    try:
+        turns = _prompt_turns(value, path)
+    except UnreadableError as error:
+        return replace(rollout, error=str(error))
+    if not any(map(has_content, turns)):
+        return replace(rollout, error=f"has no prompt at `{path}`")
+    messages, size, start = rollout.messages, rollout.prompt_length, 0
+    if turns[0].get("role") not in _SYSTEM_ROLES:
+        roles = [message.get("role") not in _SYSTEM_ROLES for message in messages]
+        start = roles.index(True) if any(roles) else len(messages)
+    if _begins(messages[start:], turns) or _begins(messages, turns):
+        return rollout
+    if size is not None:
+        size += len(turns)
+    elif first_agent_turn(turns) < len(turns):
+        size = start + len(turns) + first_agent_turn(messages[start:])
+    messages = [*messages[:start], *turns, *messages[start:]]
+    return replace(rollout, messages=messages, prompt_length=size)
+
+
+def _begins(messages: Messages, turns: Messages) -> bool:
+    """Tell if a conversation begins with these turns, or has their one text before the agent's first turn."""
+    said, asked = map(text_of, messages), [text_of(turn) for turn in turns]
+    if len(turns) == 1:
+        before = [*said][: first_agent_turn(messages)]
+        return any(asked[0] in text for text in before)
+    return [*said][: len(asked)] == asked
+
+
+def _earlier(record: JsonObject) -> Messages:
+    """Return the turns before the prompt, from messages or pairs of a question and its answer."""
+    value = first_of(record, HISTORIES)
+    if is_text(value):
+        return prompt_turns(value, "history") if json_messages(value) else []
+    pairs = [_pair(item) for item in items(value)]
+    if not pairs or not all(pairs):
+        return prompt_turns(value, "history")
+    return [
+        new_turn(role, content)
+        for pair in pairs
+        for role, content in zip(("user", "assistant"), pair or (), strict=False)
+        if content is not None
+    ]
+
+
+def _pair(value: Any) -> list[Any] | None:
+    """Return a question and its answer, from a list or promptflow's `inputs` and `outputs`; else None."""
+    if is_object(value) and value.keys() == {"inputs", "outputs"}:
+        sides = [
+            list(side.values()) if is_object(side) else [] for side in value.values()
+        ]
+        single = all(len(side) == 1 for side in sides)
+        return [side[0] for side in sides] if single else None
+    return items(value)
+
+
+_NOT_IN_KEY = {"role", "content", "type", "id"}
+
+
+def prompt_key(rollout: Rollout, step: Any) -> str:
+    """Return a hash of the prompt and of the training step; UnreadableError if the prompt is empty."""
+    task = task_messages(rollout)
+    if not any(map(has_content, task)):
+        raise UnreadableError(
+            Sentence(
+                "has no text before the agent's first turn, so its task is not known; name the group key with "
+                "{group_by:PATH}, or the task's text with {prompt:PATH}"
+            )
+        )
+    prompt = [
+        [message.get("role"), message.get("content"), *_other_fields(message)]
+        for message in task
+    ]
+    return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()
+
+
+def _other_fields(message: JsonObject) -> list[Any]:
+    """Return the other fields of a message without content, or with calls, which alone tell two apart."""
+    if message.get("content") is not None and not message.get("tool_calls"):
+        return []
+    excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
+    fields = {
+        name: value for name, value in message.items() if name not in excluded and value
+    }
+    return [fields] if fields else []

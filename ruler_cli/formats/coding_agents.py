@@ -12,7 +12,14 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_openhands
-from ruler_cli.formats.chat import Messages, Turn, messages_in, new_turn
+from ruler_cli.formats.chat import (
+    Messages,
+    Turn,
+    messages_in,
+    new_turn,
+    prompt_turns,
+    with_submission,
+)
 from ruler_cli.formats.dialects import call_turn, result_turn
 from ruler_cli.formats.fields import (
     JsonObject,
@@ -28,7 +35,6 @@ from ruler_cli.formats.fields import (
     objects,
     words,
 )
-from ruler_cli.formats.turns import prompt_turns, with_submission
 from ruler_cli.types import Rollout
 
 _STOPPED = " (the run was stopped before its first step)"

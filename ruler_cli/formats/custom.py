@@ -8,8 +8,18 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats import turns
 from ruler_cli.formats.annotate import ORIGINAL, annotate
+from ruler_cli.formats.chat import (
+    all_conversations,
+    chat_turns,
+    find_answer,
+    is_answer,
+    make_rollout,
+    prompt_size,
+    prompt_turns,
+    read_or_error,
+    with_answer,
+)
 from ruler_cli.formats.fields import (
     JsonObject,
     Rollouts,
@@ -46,24 +56,24 @@ def custom_format(
     if not values:
         return None
     parts = [part for v in values for part in (v if is_list(v) else [v])]
-    whole, item = turns.all_conversations(parts), first(items(values[0]))
+    whole, item = all_conversations(parts), first(items(values[0]))
     # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
     choice = is_object(item) and not {"role", "type", "from"} & item.keys()
-    several = is_list(item) or is_text(item) or (choice and turns.is_answer(item))
+    several = is_list(item) or is_text(item) or (choice and is_answer(item))
 
     def read_one(record: JsonObject, value: Any, where: str) -> Rollout:
         if is_list(value) or (whole and is_text(value)):
-            messages = given = turns.chat_turns(value, where)
+            messages = given = chat_turns(value, where)
             beside = lookup(record, where.rpartition(".")[0])
             if is_object(beside):
-                messages = turns.with_answer(beside, messages)
-            ended = turns.with_answer(record, messages)
-            return Rollout(ended, prompt_length=turns.prompt_size(given, ended))
+                messages = with_answer(beside, messages)
+            ended = with_answer(record, messages)
+            return Rollout(ended, prompt_length=prompt_size(given, ended))
         prompt = None if alone else first_of(record, _PROMPTS)
-        answer = turns.find_answer(value, where)
+        answer = find_answer(value, where)
         if answer is None:
             raise UnreadableError(f"`{where}` is no list of messages and no answer")
-        return turns.make_rollout(turns.prompt_turns(prompt, "prompt"), answer)
+        return make_rollout(prompt_turns(prompt, "prompt"), answer)
 
     def read(record: JsonObject) -> Rollout | Rollouts:
         value = lookup(record, path)
@@ -72,7 +82,7 @@ def custom_format(
         if not several:
             return read_one(record, value, path)
         return [
-            turns.read_or_error(partial(read_one, record, item, f"{path}[{i}]"), (i,))
+            read_or_error(partial(read_one, record, item, f"{path}[{i}]"), (i,))
             for i, item in enumerate(value)
         ]
 

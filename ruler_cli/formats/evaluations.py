@@ -16,11 +16,17 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import (
     Messages,
     Turn,
+    answer_turns,
+    chat_turns,
     check_messages,
     first_agent_turn,
     messages_in,
     new_turn,
+    prompt_key,
+    prompt_turns,
+    read_or_error,
     tools_of,
+    with_answer,
 )
 from ruler_cli.formats.dialects import call_turn, result_turn
 from ruler_cli.formats.fields import (
@@ -40,14 +46,6 @@ from ruler_cli.formats.fields import (
     words,
 )
 from ruler_cli.formats.reader import hashed_key
-from ruler_cli.formats.turns import (
-    answer_turns,
-    chat_turns,
-    prompt_key,
-    prompt_turns,
-    read_or_error,
-    with_answer,
-)
 from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"

@@ -11,13 +11,22 @@ from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats import turns
 from ruler_cli.formats.chat import (
+    ANSWER_LISTS,
+    ANSWERS,
+    SUBMISSIONS,
+    SYSTEM,
     TOOLS,
     Messages,
+    answers_path,
+    chat_turns,
     check_messages,
     last_states,
+    prompt_size,
     tools_of,
+    with_answer,
+    with_submission,
+    with_system,
 )
 from ruler_cli.formats.fields import (
     JsonObject,
@@ -29,13 +38,6 @@ from ruler_cli.formats.fields import (
     list_field,
     lookup,
     objects,
-)
-from ruler_cli.formats.turns import (
-    ANSWER_LISTS,
-    ANSWERS,
-    SUBMISSIONS,
-    SYSTEM,
-    with_system,
 )
 from ruler_cli.types import Path, Rollout
 
@@ -66,14 +68,14 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
 
 def _read(value: JsonObject) -> Rollout:
     own, prompt_length = value.get("messages"), None
-    given = [] if own is None else turns.chat_turns(own, "messages")
+    given = [] if own is None else chat_turns(own, "messages")
     if given and _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
         return Rollout(given, tools=value.get("tools") and tools_of(value))
     recorded = _recorded(value) if "exchanges" in value else []
     if given:
         given = with_system(value, given)
-        messages = turns.with_answer(value, given)
-        prompt_length = turns.prompt_size(given, messages)
+        messages = with_answer(value, given)
+        prompt_length = prompt_size(given, messages)
     else:
         messages = with_system(value, _main(value, recorded))
     further = [
@@ -86,7 +88,7 @@ def _read(value: JsonObject) -> Rollout:
     tools = tools_of(value)
     if tools is None:
         tools = first(lookup(request, "tools") for request, _ in _exchanges(value))
-    messages = turns.with_submission(value, messages)
+    messages = with_submission(value, messages)
     histories = (*further, *recorded[:-1])
     return Rollout(messages, (), histories, tools, prompt_length=prompt_length)
 
@@ -162,4 +164,4 @@ def _has_any(record: JsonObject, *keys: str) -> bool:
 
 def is_native(record: JsonObject) -> bool:
     """Tell if `messages` are a rollout, and no list of answers stands beside them."""
-    return not turns.answers_path(record)
+    return not answers_path(record)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
 from ruler_cli.files.parse import parse, too_large
-from ruler_cli.formats.chat import nothing_to_judge
+from ruler_cli.formats.chat import nothing_to_judge, prompt_key, with_prompt
 from ruler_cli.formats.fields import (
     JsonObject,
     Rollouts,
@@ -38,7 +38,6 @@ from ruler_cli.formats.table import (
     code,
     fits,
 )
-from ruler_cli.formats.turns import prompt_key, with_prompt
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.suggestions import nearest, suggest_path
 from ruler_cli.types import Line, Record, Rollout

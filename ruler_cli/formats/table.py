@@ -14,7 +14,19 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import messages_in, tools_of
+from ruler_cli.formats.chat import (
+    ANSWER_LISTS,
+    ANSWERS,
+    HISTORIES,
+    INSTRUCTION_INPUTS,
+    PROMPTS,
+    answer_turns,
+    make_rollout,
+    messages_in,
+    prompt_turns,
+    tools_of,
+    with_submission,
+)
 from ruler_cli.formats.fields import (
     JsonObject,
     Names,
@@ -30,17 +42,6 @@ from ruler_cli.formats.fields import (
     printable,
     value_at,
     words,
-)
-from ruler_cli.formats.turns import (
-    ANSWER_LISTS,
-    ANSWERS,
-    HISTORIES,
-    INSTRUCTION_INPUTS,
-    PROMPTS,
-    answer_turns,
-    make_rollout,
-    prompt_turns,
-    with_submission,
 )
 from ruler_cli.types import Path, Rollout
 

@@ -19,15 +19,20 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats import turns
 from ruler_cli.formats.chat import (
     TRANSCRIPT,
     Messages,
+    answer_rollout,
+    chat_turns,
     check_messages,
     first_agent_turn,
     last_states,
+    make_rollout,
     new_turn,
+    prompt_turns,
+    read_or_error,
     tools_of,
+    with_submission,
 )
 from ruler_cli.formats.fields import (
     JsonObject,
@@ -118,12 +123,12 @@ def read_gym(record: JsonObject) -> Rollout:
     system = [new_turn("system", rules)]
     task = task if task or first_agent_turn(last) else _gym_task(record)
     failed = record.get("_ng_failure_class")
-    return turns.make_rollout(
+    return make_rollout(
         [
             *(system if is_text(rules) and rules else []),
-            *turns.prompt_turns(task, "input"),
+            *prompt_turns(task, "input"),
         ],
-        turns.with_submission(record, last),
+        with_submission(record, last),
         histories=tuple(earlier),
         tools=tools_of({"tools": lookup(record, "responses_create_params.tools")}),
         # of a verifier that failed the number says nothing
@@ -167,10 +172,10 @@ def _read_step(
     prompts, answers, *others = columns
     out = []
     for i in range(size):
-        asked = turns.prompt_turns(prompts[i], f"prompt[{i}]")
+        asked = prompt_turns(prompts[i], f"prompt[{i}]")
         if others and others[0][i] is not None:
-            asked = turns.chat_turns(others[0][i], f"messages[{i}]")
-        out.append(turns.answer_rollout(asked, answers[i], (i,)))
+            asked = chat_turns(others[0][i], f"messages[{i}]")
+        out.append(answer_rollout(asked, answers[i], (i,)))
     return out
 
 
@@ -187,7 +192,7 @@ def read_roll_agentic(record: JsonObject) -> Rollouts:
         value = json_value(texts[i])
         several = bool(items(value)) and all(map(is_list, value))
         parts = [part for part in value if part] or [[]] if several else [value]
-        *earlier, last = (turns.chat_turns(part, f"messages[{i}]") for part in parts)
+        *earlier, last = (chat_turns(part, f"messages[{i}]") for part in parts)
         return Rollout(last, histories=tuple(earlier), tools=json_value(tools[i]))
 
     out = []
@@ -198,7 +203,7 @@ def read_roll_agentic(record: JsonObject) -> Rollouts:
         key = "_".join(str(env.get(name)) for name in names) or None
         other = lookup(about, "reward_info.episode_reward")
         stated = other if reward is None else reward
-        out.append(turns.read_or_error(partial(read, i), (i,), reward=stated, key=key))
+        out.append(read_or_error(partial(read, i), (i,), reward=stated, key=key))
     return out
 
 
@@ -218,7 +223,7 @@ def read_atropos(record: JsonObject) -> Rollouts:
         return Rollout(messages)
 
     size = range(len(conversations))
-    return [turns.read_or_error(partial(read, i), (i,)) for i in size]
+    return [read_or_error(partial(read, i), (i,)) for i in size]
 
 
 _RESULT = Fields("prompt", "completion", tools="tool_defs")
@@ -304,7 +309,7 @@ def _rollouts(
     episode = first_of(record, ids) or hashed_key("episode", record[name])
     member = key_text(episode) if len(roles) > 1 else None
     rollouts = [
-        turns.read_or_error(partial(read, value), (name, i), member=member, **shared)
+        read_or_error(partial(read, value), (name, i), member=member, **shared)
         for i, value in members.items()
     ]
     if all(rollout.error is not None for rollout in rollouts):

@@ -22,6 +22,7 @@ from ruler_cli.formats.annotate import (
     annotate,
     annotations_of,
 )
+from ruler_cli.formats.chat import ANSWER_LISTS, ANSWERS, PROMPTS, is_reply
 from ruler_cli.formats.custom import custom_format, with_reward
 from ruler_cli.formats.fields import first_at, lookup
 from ruler_cli.formats.native import ART, BESIDE
@@ -33,7 +34,6 @@ from ruler_cli.formats.reader import (
     matching,
 )
 from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
-from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, PROMPTS, is_reply
 from ruler_cli.runs.object_values import (
     G,
     as_json,

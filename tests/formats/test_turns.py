@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.turns import answers_path, with_answer
+from ruler_cli.formats.chat import answers_path, with_answer
 from tests.formats.changes import SCORED, keyed, last_texts, written
 from tests.values import read, reader, talk
 
