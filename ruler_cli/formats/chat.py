@@ -326,16 +326,22 @@ def named_turns(value: list[Any]) -> Messages | None:
     """Convert turns with `from` and `value`, or other such names, to chat messages; None if they are none."""
     if not is_message_list(value) or {"role", "content"} <= value[0].keys():
         return None
-    if (pairs := _question_pairs(value)) is not None:
-        return pairs
     keys = first(keys for keys in _TURN_KEYS if set(keys) <= value[0].keys())
-    if keys is None:
-        return None
-    name, text = keys
     out: Messages = []
     for turn in value:
-        speaker = lookup(turn, name)
-        if not is_object(turn) or not is_text(speaker):
+        if not is_object(turn):
+            return None
+        if keys is None:
+            # a question and its answer under the speakers' names (ms-swift)
+            if not all(is_text(text) and name in ROLES for name, text in turn.items()):
+                return None
+            said = [new_turn(ROLES[name], text) for name, text in turn.items()]
+            if not {"user", "assistant"} <= {message["role"] for message in said}:
+                return None
+            out += said
+            continue
+        speaker = turn.get(keys[0])
+        if not is_text(speaker):
             return None
         # numbers are training weights, no content
         rest = {
@@ -344,22 +350,7 @@ def named_turns(value: list[Any]) -> Messages | None:
             if k not in keys and not isinstance(v, int | float)
         }
         role = ROLES.get(speaker.lower(), speaker)
-        out.append({"role": role, "content": turn.get(text), **rest})
-    return out
-
-
-def _question_pairs(value: list[Any]) -> Messages | None:
-    """Convert objects that hold a question and its answer under the speakers' names (ms-swift); else None."""
-    out: Messages = []
-    for turn in value:
-        if not is_object(turn) or not all(
-            is_text(v) and k in ROLES for k, v in turn.items()
-        ):
-            return None
-        said = [new_turn(ROLES[name], text) for name, text in turn.items()]
-        if not {"user", "assistant"} <= {message["role"] for message in said}:
-            return None
-        out += said
+        out.append({"role": role, "content": turn.get(keys[1]), **rest})
     return out
 
 
@@ -469,7 +460,22 @@ def find_answer(value: Any, where: str) -> Messages | None:
     if is_text(value):
         return [new_turn("assistant", value)]
     if is_list(value):
-        return _find_in_list(value, where)
+        if not value or (turns := named_turns(value)) is not None:
+            return turns if value else None
+        roles = [is_object(item) and "role" in item for item in value]
+        kinds = [lookup(item, "type") for item in value]
+        if all(kind in _PARTS for kind in kinds) and not any(roles):
+            return [new_turn("assistant", value)]
+        both = zip(kinds, roles, strict=True)
+        if all(kind is not None or role for kind, role in both):
+            return check_messages(value, where)
+        if len(value) == 1:
+            return find_answer(value[0], f"{where}[0]")
+        if not all(map(is_answer, value)):
+            return None
+        raise UnreadableError(
+            f"has {len(value)} answers in `{where}` where one conversation should end; write a rollout for each"
+        )
     if not is_object(value):
         return None
     if is_text(value.get("role")):
@@ -487,24 +493,6 @@ def find_answer(value: Any, where: str) -> Messages | None:
         if is_text(content) or items(content):
             return [new_turn("assistant", content)]
     return None
-
-
-def _find_in_list(value: list[Any], where: str) -> Messages | None:
-    if not value or (turns := named_turns(value)) is not None:
-        return turns if value else None
-    roles = [is_object(item) and "role" in item for item in value]
-    kinds = [lookup(item, "type") for item in value]
-    if all(kind in _PARTS for kind in kinds) and not any(roles):
-        return [new_turn("assistant", value)]
-    if all(kind is not None or role for kind, role in zip(kinds, roles, strict=True)):
-        return check_messages(value, where)
-    if len(value) == 1:
-        return find_answer(value[0], f"{where}[0]")
-    if not all(map(is_answer, value)):
-        return None
-    raise UnreadableError(
-        f"has {len(value)} answers in `{where}` where one conversation should end; write a rollout for each"
-    )
 
 
 def is_answer(value: Any) -> bool:
@@ -683,7 +671,27 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
         context = first(text for text in beside if text.strip()) or ""
         added = "" if context in value else context
         value = "\n\n".join(filter(None, (value, added)))
-    return with_system(record, [*_earlier(record), *_prompt_turns(value, name)])
+    history = first_of(record, HISTORIES)
+    if is_text(history) and not json_messages(history):
+        history = None
+    pairs = []
+    for item in items(history):
+        if is_object(item) and item.keys() == {"inputs", "outputs"}:
+            # promptflow's question and answer
+            sides = [objects([side]) and [*side.values()] for side in item.values()]
+            item = [side[0] for side in sides if len(side) == 1]  # noqa: PLW2901
+            item = item if len(item) == 2 else None  # noqa: PLW2901
+        pairs.append(items(item))
+    if pairs and all(pairs):
+        earlier = [
+            new_turn(role, content)
+            for pair in pairs
+            for role, content in zip(("user", "assistant"), pair, strict=False)
+            if content is not None
+        ]
+    else:
+        earlier = prompt_turns(history, "history")
+    return with_system(record, [*earlier, *_prompt_turns(value, name)])
 
 
 def with_system(record: JsonObject, messages: Messages) -> Messages:
@@ -731,50 +739,19 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     if turns[0].get("role") not in _SYSTEM_ROLES:
         roles = [message.get("role") not in _SYSTEM_ROLES for message in messages]
         start = roles.index(True) if any(roles) else len(messages)
-    if _begins(messages[start:], turns) or _begins(messages, turns):
-        return rollout
+    asked = [text_of(turn) for turn in turns]
+    for part in (messages[start:], messages):
+        said = [text_of(message) for message in part]
+        before = said[: first_agent_turn(part)]
+        one = len(asked) == 1 and any(asked[0] in text for text in before)
+        if one or (len(asked) > 1 and said[: len(asked)] == asked):
+            return rollout
     if size is not None:
         size += len(turns)
     elif first_agent_turn(turns) < len(turns):
         size = start + len(turns) + first_agent_turn(messages[start:])
     messages = [*messages[:start], *turns, *messages[start:]]
     return replace(rollout, messages=messages, prompt_length=size)
-
-
-def _begins(messages: Messages, turns: Messages) -> bool:
-    """Tell if a conversation begins with these turns, or has their one text before the agent's first turn."""
-    said, asked = map(text_of, messages), [text_of(turn) for turn in turns]
-    if len(turns) == 1:
-        before = [*said][: first_agent_turn(messages)]
-        return any(asked[0] in text for text in before)
-    return [*said][: len(asked)] == asked
-
-
-def _earlier(record: JsonObject) -> Messages:
-    """Return the turns before the prompt, from messages or pairs of a question and its answer."""
-    value = first_of(record, HISTORIES)
-    if is_text(value):
-        return prompt_turns(value, "history") if json_messages(value) else []
-    pairs = [_pair(item) for item in items(value)]
-    if not pairs or not all(pairs):
-        return prompt_turns(value, "history")
-    return [
-        new_turn(role, content)
-        for pair in pairs
-        for role, content in zip(("user", "assistant"), pair or (), strict=False)
-        if content is not None
-    ]
-
-
-def _pair(value: Any) -> list[Any] | None:
-    """Return a question and its answer, from a list or promptflow's `inputs` and `outputs`; else None."""
-    if is_object(value) and value.keys() == {"inputs", "outputs"}:
-        sides = [
-            list(side.values()) if is_object(side) else [] for side in value.values()
-        ]
-        single = all(len(side) == 1 for side in sides)
-        return [side[0] for side in sides] if single else None
-    return items(value)
 
 
 _NOT_IN_KEY = {"role", "content", "type", "id"}
@@ -790,19 +767,13 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
                 "{group_by:PATH}, or the task's text with {prompt:PATH}"
             )
         )
-    prompt = [
-        [message.get("role"), message.get("content"), *_other_fields(message)]
-        for message in task
-    ]
+    prompt = []
+    for message in task:
+        content, own = message.get("content"), list[Any]()
+        if content is None or message.get("tool_calls"):
+            # without content, or with calls, other fields alone tell two messages apart
+            excluded = _NOT_IN_KEY | ({"name"} if "role" in message else set())
+            fields = {k: v for k, v in message.items() if k not in excluded and v}
+            own = [fields] if fields else []
+        prompt.append([message.get("role"), content, *own])
     return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()
-
-
-def _other_fields(message: JsonObject) -> list[Any]:
-    """Return the other fields of a message without content, or with calls, which alone tell two apart."""
-    if message.get("content") is not None and not message.get("tool_calls"):
-        return []
-    excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
-    fields = {
-        name: value for name, value in message.items() if name not in excluded and value
-    }
-    return [fields] if fields else []
