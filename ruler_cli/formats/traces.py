@@ -8,6 +8,10 @@ Spans are gathered by their trace (`{"trace_id": …, "spans": […]}`), or stan
   with it the hash of the prompt.
 - Langfuse's pages write a trace's own `input` and `output` as JSON text, its API as values.
 - Equal prompts are a group, unless a field names the item of a data set. A session or a trace is no group.
+
+A step of a conversation that continues an earlier one replaces it, because its input holds that one's input and
+answer. A message is left out only if it stands in the step that replaces its own, so a trace may be shown
+twice, never in part.
 """
 
 from __future__ import annotations
@@ -15,26 +19,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats import dialects
 from ruler_cli.formats.chat import Messages, first_agent_turn, text_of
 from ruler_cli.formats.dialects import (
     OWN_ROLES,
+    agent_turns,
     as_turn,
+    call_turn,
+    called_names,
     is_message,
     is_own,
     is_result,
     messages_of,
+    offered_tools,
     question_turns,
+    result_turn,
 )
 from ruler_cli.formats.fields import (
     EMPTY,
     JsonObject,
     Names,
-    Rollouts,
     first,
     first_at,
     is_list,
@@ -117,7 +123,7 @@ def _root(record: JsonObject, spans: list[Span]) -> Span:
     return replace(root, input=question, output=answer)
 
 
-def read_trace(record: JsonObject) -> Rollouts:
+def read_trace(record: JsonObject) -> Rollout:
     """Read a trace."""
     step = record.get("parent_run_id") and not record.get("child_runs")
     if "run_type" in record and step:
@@ -138,13 +144,34 @@ def read_trace(record: JsonObject) -> Rollouts:
             key=lambda i: (not _is_asked(task, conversations[i : i + 1]), depth[i], i),
         )
         conversations.insert(0, conversations.pop(best))
-    messages = _with_ends(conversations, root) if conversations else _steps(spans, root)
+    if conversations:
+        messages = _with_ends(conversations, root)
+    else:
+        # without messages of model calls: the root's input, the tools as they ran, its output
+        whole, answer = _has_more(root.input), _answer(root)
+        messages = as_turn("user", root.input) if whole else question_turns(root.input)
+        if not answer:
+            raise UnreadableError(
+                "holds no model call with its messages, and no output of its root; let the tracer record "
+                "what was said, not only when"
+            )
+        tools = [span for span in spans if span.kind == "tool" and span is not root]
+        ran = [turn for span in tools for turn in tool_turns(span)]
+        messages = [*messages, *(ran if len(answer) == 1 else ()), *answer]
     further = tuple(one.messages for one in conversations[1:])
-    # a score is the outcome if it is the only one that is a number
-    holders = [record, _trace(record), *(span.raw for span in spans)]
-    scores = [*dict(chain.from_iterable(map(_scores, holders))).values()]
+    # Langfuse's scores, Phoenix's annotations, MLflow's assessments, LangSmith's feedback, each once
+    known: dict[int, float] = {}
+    for holder in (record, _trace(record), *(span.raw for span in spans)):
+        stats = holder.get("feedback_stats")
+        listed = [score for path in _SCORES for score in items(lookup(holder, path))]
+        for score in [*listed, *(stats.values() if is_object(stats) else ())]:
+            values = (lookup(score, path) for path in _SCORE_VALUES)
+            value = first(v for v in values if isinstance(v, int | float))
+            if value is not None:
+                known[id(score)] = value
+    scores = [*known.values()]  # a number is the outcome if it is the only one
     outcome = scores[0] if len(scores) == 1 else None
-    return [Rollout(messages, (), further, tools_of(spans), outcome=outcome)]
+    return Rollout(messages, (), further, tools_of(spans), outcome=outcome)
 
 
 def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
@@ -207,36 +234,10 @@ def _has_more(value: Any) -> bool:
     return stated > 1 and not _ANSWER_MEMBERS & value.keys()
 
 
-def _steps(spans: list[Span], root: Span) -> Messages:
-    """A trace without messages of model calls: the root's input, the tools as they ran, its output."""
-    whole = _has_more(root.input)
-    question = as_turn("user", root.input) if whole else question_turns(root.input)
-    answer = _answer(root)
-    if not answer:
-        raise UnreadableError(
-            "holds no model call with its messages, and no output of its root; let the tracer record what "
-            "was said, not only when"
-        )
-    tools = [span for span in spans if span.kind == "tool" and span is not root]
-    ran = [turn for span in tools for turn in tool_turns(span)]
-    return [*question, *(ran if len(answer) == 1 else ()), *answer]
-
-
 def _task(question: Messages | None) -> str:
     """The text of the last message that a user wrote."""
     texts = [text_of(m) for m in question or () if m.get("role") == "user"]
     return texts[-1] if texts else ""
-
-
-def _scores(holder: JsonObject) -> Iterator[tuple[int, float]]:
-    """Langfuse's scores, Phoenix's annotations, MLflow's assessments, LangSmith's feedback, by their id."""
-    stats = holder.get("feedback_stats")
-    listed = [score for path in _SCORES for score in items(lookup(holder, path))]
-    for score in [*listed, *(stats.values() if is_object(stats) else ())]:
-        values = (lookup(score, path) for path in _SCORE_VALUES)
-        value = first(v for v in values if isinstance(v, int | float))
-        if value is not None:
-            yield id(score), value
 
 
 def item_key(record: JsonObject) -> str | None:
@@ -328,14 +329,14 @@ def conversations_of(spans: Sequence[Span]) -> list[Conversation]:
         if (question or answer) and not wrapped:
             steps.add(number, question, answer)
     for one in steps.conversations:
-        called = {name for turn in one.output for name in dialects.called_names(turn)}
+        called = {name for turn in one.output for name in called_names(turn)}
         results = steps.results(one.last, len(spans)) if called else []
         one.output = [*one.output, *(r for r in results if r["name"] in called)]
     return steps.conversations
 
 
 def _exchange(call: Span) -> tuple[Messages, Messages]:
-    return dialects.question_turns(call.input), dialects.agent_turns(call.output)
+    return question_turns(call.input), agent_turns(call.output)
 
 
 class _Steps:
@@ -349,70 +350,52 @@ class _Steps:
     def add(self, number: int, question: Messages, answer: Messages) -> None:
         """Add the step of a span to the conversation that it continues, or begin one."""
         asked, answered = prints(question), prints(answer)
-        conversation = self._continued(asked, answered)
-        if conversation is not None:
-            if len(asked) > len(conversation.input_prints) or not conversation.output:
+        parent = self._spans[number].parent
+        # of those that it continues the one of the longest input, of equal ones the last
+        known = [
+            one
+            for one in reversed(self.conversations[-_NEAR:])
+            if one.input_prints and one.is_continued(asked, answered)
+        ]
+        if known:
+            one = max(known, key=lambda one: len(one.input_prints))
+            if len(asked) > len(one.input_prints) or not one.output:
                 if answer:
-                    conversation.output, conversation.output_prints = answer, answered
-                conversation.input, conversation.input_prints = question, asked
-                self._index(conversation, number)
+                    one.output, one.output_prints = answer, answered
+                one.input, one.input_prints, one.last = question, asked, number
+                self._by_parent[parent] = one
             return
-        conversation = self._latest(number) if _is_partial(question) else None
-        if conversation is None:
-            conversation = Conversation(number, number)
-            self.conversations.append(conversation)
+        begin = question[0] if question else {"role": None}
+        # a framework sent only new messages: none, results of tools, or the agent's own turns
+        partial = begin.get("role") in OWN_ROLES or is_result(begin)
+        before = self._by_parent.get(parent) or first(self.conversations[-1:])
+        if not partial or before is None:
+            before = Conversation(number, number)
+            self.conversations.append(before)
         elif question:
             # without its first messages with which the conversation ends already
-            inputs = conversation.input_prints[-len(asked) :]
-            end = [*inputs, *conversation.output_prints]
+            inputs = before.input_prints[-len(asked) :]
+            end = [*inputs, *before.output_prints]
             sizes = range(min(len(end), len(asked)), 0, -1)
             held = first(size for size in sizes if end[-size:] == asked[:size]) or 0
             question = question[held:]
         else:
-            question = self.results(conversation.last, number)
-        conversation.input += [*conversation.output, *question]
-        conversation.input_prints += [*conversation.output_prints, *prints(question)]
-        conversation.output, conversation.output_prints = answer, answered
-        self._index(conversation, number)
-
-    def _latest(self, number: int) -> Conversation | None:
-        """The conversation that a step with new messages only goes on with."""
-        last = self.conversations[-1] if self.conversations else None
-        return self._by_parent.get(self._spans[number].parent) or last
+            question = self.results(before.last, number)
+        before.input += [*before.output, *question]
+        before.input_prints += [*before.output_prints, *prints(question)]
+        before.output, before.output_prints, before.last = answer, answered, number
+        self._by_parent[parent] = before
 
     def results(self, last: int, until: int) -> Messages:
         """The results of the tools that ran between two spans."""
         tools = (span for span in self._spans[last + 1 : until] if span.kind == "tool")
         return [tool_turns(span)[1] for span in tools if span.output is not None]
 
-    def _index(self, conversation: Conversation, number: int) -> None:
-        conversation.last = number
-        self._by_parent[self._spans[number].parent] = conversation
-
-    def _continued(
-        self, asked: list[Print], answered: list[Print]
-    ) -> Conversation | None:
-        """The conversation that a step continues, the one of the longest input, of equal ones the last."""
-        known = [
-            one
-            for one in reversed(self.conversations[-_NEAR:])
-            if one.input_prints and one.is_continued(asked, answered)
-        ]
-        return max(known, key=lambda one: len(one.input_prints), default=None)
-
-
-def _is_partial(question: Messages) -> bool:
-    """Tell if a framework sent only new messages: none, results of tools, or the agent's own turns."""
-    if not question:
-        return True
-    own = question[0].get("role") in dialects.OWN_ROLES
-    return own or dialects.is_result(question[0])
-
 
 def tools_of(spans: Sequence[Span]) -> Any:
     """The tools that the first call was offered."""
     calls = (span for span in spans if span.kind == "call")
-    offered = (span.tools or dialects.offered_tools(span.input) for span in calls)
+    offered = (span.tools or offered_tools(span.input) for span in calls)
     return first(filter(None, offered))
 
 
@@ -420,8 +403,8 @@ def tool_turns(span: Span) -> Messages:
     """The call of a tool that ran, and its result."""
     identity = span.identity or span.name
     return [
-        dialects.call_turn(identity, span.name, span.input),
-        dialects.result_turn(identity, span.output, span.name),
+        call_turn(identity, span.name, span.input),
+        result_turn(identity, span.output, span.name),
     ]
 
 
@@ -436,7 +419,19 @@ def depths(spans: Sequence[Span], conversations: Sequence[Conversation]) -> list
 
 def prints(messages: Messages) -> list[Print]:
     """The prints of messages, which are equal if the messages say the same."""
-    return [_print(message) for message in messages]
+    out: list[Print] = []
+    for message in messages:
+        if "role" not in message and message.get("type") == "function_call_output":
+            out.append(("tool", str(message.get("output")).strip(), ()))
+            continue
+        text, parts = text_of(message), message.get("content")
+        if not text:  # other parts tell it from other messages
+            if is_list(parts):
+                parts = [part for part in parts if lookup(part, "type") != "tool_use"]
+            text = "" if parts in EMPTY else repr(parts)
+        names = called_names(message)
+        out.append((str(message.get("role")), text, names))
+    return out
 
 
 def _by_id(spans: Sequence[Span]) -> dict[str, Span]:
@@ -462,19 +457,3 @@ def _says(messages: list[Print], answer: list[Print]) -> bool:
         and names.issuperset(called)
         for _, text, called in answer
     )
-
-
-def _print(message: JsonObject) -> Print:
-    if "role" not in message and message.get("type") == "function_call_output":
-        return "tool", str(message.get("output")).strip(), ()
-    text = text_of(message)
-    if not text:  # other parts tell it from other messages
-        parts = message.get("content")
-        if is_list(parts):
-            parts = [part for part in parts if not _is_use(part)]
-        text = "" if parts in EMPTY else repr(parts)
-    return str(message.get("role")), text, dialects.called_names(message)
-
-
-def _is_use(part: Any) -> bool:
-    return is_object(part) and part.get("type") == "tool_use"
