@@ -13,8 +13,8 @@ from ruler_cli.cli.units import count, rounded, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
+from ruler_cli.formats.fields import raw_value
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.rewards import raw_value
 from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.pricing import ModelInfo
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError

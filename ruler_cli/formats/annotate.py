@@ -26,8 +26,7 @@ from ruler_cli.files.splice import (
     read_object,
     span_at,
 )
-from ruler_cli.formats.fields import JsonObject, is_object
-from ruler_cli.formats.rewards import raw_value
+from ruler_cli.formats.fields import JsonObject, is_object, raw_value
 from ruler_cli.formats.table import Format, RecordLayout
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import (

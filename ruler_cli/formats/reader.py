@@ -14,6 +14,7 @@ from ruler_cli.errors import Sentence, UnreadableError, UsageError
 from ruler_cli.files.parse import parse, too_large
 from ruler_cli.formats.chat import nothing_to_judge, prompt_key, with_prompt
 from ruler_cli.formats.fields import (
+    FieldWords,
     JsonObject,
     Rollouts,
     column,
@@ -27,7 +28,6 @@ from ruler_cli.formats.fields import (
     lookup,
     printable,
 )
-from ruler_cli.formats.rewards import FieldWords
 from ruler_cli.formats.table import (
     FAMILIES,
     FORMATS,

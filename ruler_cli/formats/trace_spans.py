@@ -96,13 +96,12 @@ _NESTED = 100
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span: `kind` is `call` (of a model), `tool` or `other`; `start` sorts as text or number."""
+    """One span: `kind` is `call` (of a model), `tool` or `other`."""
 
     kind: str
     name: str
     identity: str | None
     parent: str | None
-    start: Any
     input: Any
     output: Any
     tools: Any
@@ -112,9 +111,18 @@ class Span:
 def spans_of(listed: Any) -> list[Span]:
     """The spans of a list, and those inside them, by their start times if all have comparable ones."""
     spans = [_span(raw, parent) for raw, parent in _flat(listed)]
-    kinds = {type(span.start) for span in spans}
-    alike = kinds in ({str}, {int}, {float}, {int, float})
-    return sorted(spans, key=lambda span: span.start) if alike else spans
+    starts: list[Any] = []
+    for span in spans:
+        start = _first(span.raw, _STARTS)
+        if is_text(start) and start.isascii() and start.isdecimal() and len(start) < 30:
+            start = int(
+                start
+            )  # nanoseconds; another text is a date, which sorts as it is
+        starts.append(start)
+    kinds = {*map(type, starts)}
+    if kinds not in ({str}, {int}, {float}, {int, float}):
+        return spans
+    return [spans[i] for i in sorted(range(len(spans)), key=starts.__getitem__)]
 
 
 def _span(raw: JsonObject, parent: str | None) -> Span:
@@ -149,7 +157,6 @@ def _span(raw: JsonObject, parent: str | None) -> Span:
         name=str(name or _first(raw, _TITLES)),
         identity=_first_text(raw, _IDS),
         parent=_first_text(raw, _PARENTS) or parent,
-        start=_time(_first(raw, _STARTS)),
         input=inputs,
         output=outputs,
         tools=offered if tools is None else decoded(tools),
@@ -223,15 +230,6 @@ def _first(raw: JsonObject, names: Names) -> Any:
 
 def _first_text(raw: JsonObject, names: Names) -> str | None:
     return None if (value := _first(raw, names)) is None else str(value)
-
-
-def _time(value: Any) -> Any:
-    """A time that sorts: nanoseconds as a number, a date as its text."""
-    if is_text(value):
-        number = value.isascii() and value.isdecimal() and len(value) < 30
-        return int(value) if number else value
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if known else None
 
 
 _FLAT = words(

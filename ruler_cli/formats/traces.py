@@ -73,7 +73,7 @@ _LONG, _WORD = 12, 4
 """Characters of an answer, and of a task, that do not stand in another text by chance."""
 _TRACE_FIELDS = words("htmlPath bookmarked sessionId userId release projectId")
 """Fields of Langfuse's traces beside their input and output."""
-_NOTHING = Span("other", "", None, None, None, None, None, None, {})
+_NOTHING = Span("other", "", None, None, None, None, None, {})
 _parsed = partial(json_value, text=True)
 
 

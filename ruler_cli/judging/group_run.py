@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from ruler_cli.formats.rewards import number, passed
+from ruler_cli.formats.fields import number, passed
 from ruler_cli.judging.exchange import Answer, Overflow, exchange
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.pool.engine import ByteLimit, together

@@ -13,9 +13,8 @@ from ruler_cli.files.grouping import OnProblem
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import first_agent_turn
-from ruler_cli.formats.fields import printable
+from ruler_cli.formats.fields import number, passed, printable
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.rewards import number, passed
 from ruler_cli.results.figures import FiguresBuilder
 from ruler_cli.results.scored_groups import (
     AnnotationStatus,

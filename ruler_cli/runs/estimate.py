@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal
 
-from ruler_cli.formats.rewards import number
+from ruler_cli.formats.fields import number
 from ruler_cli.judges.chat_completions import stated_limit
 from ruler_cli.judges.pricing import ModelInfo, Price
 from ruler_cli.pool.budget import Estimates

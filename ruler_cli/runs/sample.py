@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ruler_cli.files.scratch import place
+from ruler_cli.formats.fields import number
 from ruler_cli.formats.reader import SAMPLE
-from ruler_cli.formats.rewards import number
 from ruler_cli.runs.input import Input
 from ruler_cli.settings.rubric import scale_mistake
 from ruler_cli.types import Group, Problem, Record

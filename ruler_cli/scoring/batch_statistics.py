@@ -13,8 +13,7 @@ from itertools import combinations
 from math import fsum, sqrt
 from operator import attrgetter
 
-from ruler_cli.formats.fields import printable
-from ruler_cli.formats.rewards import PASSING
+from ruler_cli.formats.fields import PASSING, printable
 from ruler_cli.scoring import window_shifts
 from ruler_cli.scoring.reliability import Anova, NoiseEstimator, NoisePrior
 from ruler_cli.scoring.sums import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.rewards import number, passed
+from ruler_cli.formats.fields import number, passed
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.settings.models import AskSettings, OnFailure
 from ruler_cli.types import Group, compared

@@ -16,7 +16,7 @@ import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.rewards import number
+from ruler_cli.formats.fields import number
 from ruler_cli.formats.table import FORMATS, RecordLayout, fits
 from ruler_cli.runs.file import score
 from ruler_cli.runs.scorer import Scorer

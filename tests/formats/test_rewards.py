@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ruler_cli.formats.rewards import FieldWords, number, passed
-from ruler_cli.formats.rewards import raw_value as as_given
+from ruler_cli.formats.fields import FieldWords, number, passed
+from ruler_cli.formats.fields import raw_value as as_given
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from tests.values import read, talk, values
