@@ -289,7 +289,6 @@ _WEIGHTED = RecordLayout(
     form=b'{"ruler": {"score": %s, "weight": 1.0}}',
     lost=b'{"ruler": null}',
 )
-_PLAIN = replace(_WEIGHTED, form=b'{"ruler": %s}', lost=b"{}")
 _TASK = ("task.key", "task.hash")
 _TASKS = (*_TASK, "traces.0.task.key", "traces.0.task.hash")
 _BY_TASK: Any = {"compute_key": "trainers.task_key", "key_description": "hash of task.data"}  # fmt: skip
@@ -682,24 +681,14 @@ FORMATS = (
         shown="`traces`, `task`, `group.id`",
     ),
     Format(
-        "prime-rl weighted traces",
+        "prime-rl traces",
         "prime-rl",
-        "nodes task group_id",
+        "nodes task group_id rewards{}|!rewards",
         "trainers.read_trace",
         ("group_id",),
         layout=_WEIGHTED,
-        test="trainers.is_weighted",
         shown="`nodes`, `task`, `rewards`, `group_id`",
-    ),
-    Format(
-        "prime-rl traces",
-        "prime-rl",
-        "nodes task group_id",
-        "trainers.read_trace",
-        ("group_id",),
-        layout=_PLAIN,
-        test="trainers.is_plain",
-        shown="`nodes`, `task`, `rewards`, `group_id`",
+        refine="trainers.refine_trace",
     ),
     Format(
         "prompts with a completion",
@@ -913,23 +902,12 @@ FORMATS = (
     Format(
         "verifiers traces",
         "verifiers",
-        "nodes task !group_id",
+        "nodes task !group_id rewards{}|!rewards",
         "trainers.read_trace",
         _TASK,
         layout=_WEIGHTED,
-        test="trainers.is_weighted",
         shown="`nodes`, `task`, `rewards`",
-        **_BY_TASK,
-    ),
-    Format(
-        "verifiers 0.2 traces",
-        "verifiers",
-        "nodes task !group_id",
-        "trainers.read_trace",
-        _TASK,
-        layout=_PLAIN,
-        test="trainers.is_plain",
-        shown="`nodes`, `task`, `rewards`",
+        refine="trainers.refine_trace",
         **_BY_TASK,
     ),
     Format(

@@ -13,7 +13,7 @@ that is free.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -55,7 +55,7 @@ from ruler_cli.formats.fields import (
     words,
 )
 from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.table import Fields
+from ruler_cli.formats.table import Fields, Format
 from ruler_cli.types import Rollout
 
 _VERL = Fields("input", "output", outcome="acc")
@@ -325,28 +325,19 @@ def task_key(record: JsonObject) -> str | None:
     return hashed_key("task", data) if own is None and data is not None else None
 
 
-def is_weighted(record: JsonObject) -> bool:
-    """Tell if the rewards of a bare trace have weights, as since verifiers 0.3."""
-    return _weighted(record) is True
-
-
-def is_plain(record: JsonObject) -> bool:
-    """Tell if the rewards of a bare trace are numbers, as in verifiers 0.2."""
-    return _weighted(record) is False
-
-
-def _weighted(record: JsonObject) -> bool | None:
-    """Tell the kind of a bare trace's rewards, which tells its age; None for other records."""
-    rewards = record.get("rewards", {})
-    if not is_object(rewards):
-        return None
-    # a failed trace's own fields tell no age
-    first = lookup(record, "info.ruler.independent_reward")
-    values = (first if is_object(first) else rewards).values()
-    if any(is_object(value) for value in values):
-        return True
-    figures = any(isinstance(value, int | float) for value in values)
-    return record.get("version") == 1 and not figures
+def refine_trace(form: Format, records: Sequence[JsonObject]) -> Format:
+    """Write rewards of bare traces as numbers if they are, as in verifiers 0.2; since 0.3 they have weights."""
+    for record in records:
+        rewards = record.get("rewards") or {}
+        # a failed trace's own fields tell no age
+        first = lookup(record, "info.ruler.independent_reward")
+        values = (first if is_object(first) else rewards).values()
+        figures = any(isinstance(value, int | float) for value in values)
+        recent = record.get("version") == 1 and not figures
+        if recent or any(map(is_object, values)):
+            return form
+    layout = replace(form.layout, form=b'{"ruler": %s}', lost=b"{}")
+    return replace(form, layout=layout)
 
 
 def rllm_key(record: JsonObject) -> str | None:

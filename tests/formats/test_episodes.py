@@ -185,24 +185,25 @@ def test_equal_tasks() -> None:
 
 
 NAMES: list[Any] = [
-    (episode(), "verifiers episodes"),
-    (episode(group={"id": "g"}), "prime-rl episodes"),
-    (trace(), "verifiers traces"),
-    (trace(rewards={}), "verifiers traces"),
-    (trace(rewards={"ruler": None}), "verifiers traces"),
-    (trace(version=2, rewards={"correct": 1.0}), "verifiers 0.2 traces"),
-    (old_trace(), "verifiers 0.2 traces"),
-    (old_trace(rewards={}), "verifiers 0.2 traces"),
-    (old_trace(group_id="g"), "prime-rl traces"),
-    (trace(group_id="g"), "prime-rl weighted traces"),
+    (episode(), "verifiers episodes", True),
+    (episode(group={"id": "g"}), "prime-rl episodes", True),
+    (trace(), "verifiers traces", True),
+    (trace(rewards={}), "verifiers traces", True),
+    (trace(rewards={"ruler": None}), "verifiers traces", True),
+    (trace(version=2, rewards={"correct": 1.0}), "verifiers traces", False),
+    (old_trace(), "verifiers traces", False),
+    (old_trace(rewards={}), "verifiers traces", False),
+    (old_trace(group_id="g"), "prime-rl traces", False),
+    (trace(group_id="g"), "prime-rl traces", True),
 ]
 
 
 def test_names(subtests: pytest.Subtests) -> None:
-    """Keys and the kind of rewards identify the version and the framework."""
-    for record, name in NAMES:
+    """Keys tell the framework, and the kind of rewards tells how its version writes them."""
+    for record, name, weighted in NAMES:
         with subtests.test(record=str(record), name=str(name)):
-            assert reader(record).format.name == name
+            form = reader(record).format
+            assert (form.name, b"weight" in form.layout.form) == (name, weighted)
 
 
 def test_failed_trace() -> None:
