@@ -81,7 +81,7 @@ def is_text(value: Any) -> TypeGuard[str]:
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
     """Tell if a value is an object."""
-    return isinstance(value, Mapping)
+    return isinstance(value, dict)
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
