@@ -7,12 +7,26 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
 from ruler_cli.files.parse import parse, too_large
-from ruler_cli.formats.chat import nothing_to_judge, prompt_key, with_prompt
+from ruler_cli.formats.chat import (
+    all_conversations,
+    chat_turns,
+    find_answer,
+    is_answer,
+    make_rollout,
+    nothing_to_judge,
+    prompt_key,
+    prompt_size,
+    prompt_turns,
+    read_or_error,
+    with_answer,
+    with_prompt,
+)
 from ruler_cli.formats.fields import (
     FieldWords,
     JsonObject,
@@ -21,6 +35,8 @@ from ruler_cli.formats.fields import (
     dotted,
     first,
     first_at,
+    first_of,
+    is_list,
     is_object,
     is_text,
     items,
@@ -32,15 +48,16 @@ from ruler_cli.formats.table import (
     FAMILIES,
     FORMATS,
     GIVEN,
+    ID_KEYS,
     PROMPT_HASH,
     SHAPE_ERRORS,
     Format,
-    code,
+    RecordLayout,
     fits,
 )
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.suggestions import nearest, suggest_path
-from ruler_cli.types import Line, Record, Rollout
+from ruler_cli.types import Line, Path, Record, Rollout
 
 _STATES = ("scored", "failed")
 
@@ -354,7 +371,8 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
         raise UsageError(problem, remedy, option="messages", value=path)
     else:
         given, alone = [record for _, record in records], settings.prompt is not None
-        chosen = code("custom.custom_format")(path, given, alone=alone)
+        own = custom_format(path, given, alone=alone)
+        chosen = own or _choose(name, records, "auto")
     records = [pair for pair in records if fits(chosen, pair[1])] or records
     chosen = chosen.refined([record for _, record in records])
     key = settings.group_by or _key_path(chosen, records)
@@ -362,7 +380,6 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     if not settings.group_by:
         reader = replace(reader, key=_scored_key(reader, records))
     if settings.reward is not None:
-        with_reward = code("custom.with_reward")
         rewarded = with_reward(name, settings.reward, reader, records)
         reader = replace(reader, format=rewarded, reward=settings.reward)
     return reader.with_words(
@@ -484,3 +501,132 @@ def _refuse_missing(name: str, records: Records, settings: InputSettings) -> Non
 def first_keys(record: JsonObject) -> str:
     """Return the first keys of a record, for a message."""
     return ", ".join(printable(key) for key in itertools.islice(record, 12))
+
+
+_PROMPTS = ("prompt", "input", "question")
+
+
+def custom_format(
+    path: str, records: Sequence[dict[str, Any]], *, alone: bool = False
+) -> Format | None:
+    """Return the format of a dump with its messages at a dotted path; None if no record has that path.
+
+    If the value is a list of messages or an answer (a text, a message, a choice), each record is a rollout;
+    if it is a list of those, each record is a group. The prompt of an answer is the record's `prompt`,
+    `input` or `question`; with `alone` it has none, because the user names its path. If all texts of the
+    first records are JSON of messages, texts are conversations; else they are answers.
+    """
+    values = [v for v in (lookup(record, path) for record in records) if v is not None]
+    if not values:
+        return None
+    parts = [part for v in values for part in (v if is_list(v) else [v])]
+    whole, item = all_conversations(parts), first(items(values[0]))
+    # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
+    choice = is_object(item) and not {"role", "type", "from"} & item.keys()
+    several = is_list(item) or is_text(item) or (choice and is_answer(item))
+
+    def read_one(record: JsonObject, value: Any, where: str) -> Rollout:
+        if is_list(value) or (whole and is_text(value)):
+            messages = given = chat_turns(value, where)
+            beside = lookup(record, where.rpartition(".")[0])
+            if is_object(beside):
+                messages = with_answer(beside, messages)
+            ended = with_answer(record, messages)
+            return Rollout(ended, prompt_length=prompt_size(given, ended))
+        prompt = None if alone else first_of(record, _PROMPTS)
+        answer = find_answer(value, where)
+        if answer is None:
+            raise UnreadableError(f"`{where}` is no list of messages and no answer")
+        return make_rollout(prompt_turns(prompt, "prompt"), answer)
+
+    def read(record: JsonObject) -> Rollout | Rollouts:
+        value = lookup(record, path)
+        if value is None or (several and not is_list(value)):
+            raise UnreadableError(f"has {'no list' if several else 'nothing'} at `{path}`")  # fmt: skip
+        if not several:
+            return read_one(record, value, path)
+        return [
+            read_or_error(partial(read_one, record, item, f"{path}[{i}]"), (i,))
+            for i, item in enumerate(value)
+        ]
+
+    reward = ("rewards",) if several else ("reward",)
+    layout = RecordLayout(
+        reward, listed=several, lists=(path, "rewards"), apart=(*_PROMPTS, "tools")
+    )
+    return Format(
+        f"messages at `{path}`",
+        "custom",
+        "",
+        read,
+        ID_KEYS,
+        layout,
+        "group" if several else "trajectory",
+        lambda record: lookup(record, path) is not None,
+        f"`{path}`",
+    )
+
+
+_TRIED = 5
+"""Number of records in which a score is tried before any is written."""
+
+
+def with_reward(
+    name: str,
+    dotted: str,
+    reader: Reader,
+    records: Sequence[tuple[Line, JsonObject]],
+) -> Format:
+    """Return the reader's format with its reward at a path; UsageError if a score there overwrites others."""
+    from ruler_cli.formats.annotate import ORIGINAL, annotate
+
+    form, layout = reader.format, reader.format.layout
+    wrong = partial(UsageError, option="reward", value=dotted, place=name)
+    parts = dotted.split(".")
+    if any(dotted in record for _, record in records):
+        path: Path = (dotted,)  # a key that holds the dots itself
+    elif "" in parts or "-1" in parts:
+        raise wrong("is no place that stays", "give keys, and the numbers of items")
+    else:
+        numbers = (part.isdecimal() and len(part) < 10 for part in parts)
+        both = zip(parts, numbers, strict=True)
+        path = tuple(int(part) if number else part for part, number in both)
+    ours: list[Path] = [("ruler",), layout.ruler]
+    if layout.payload is not None:
+        raise wrong(f"{form.name} keep the reward in two places", "leave it out")
+    if layout.extras:
+        ours += [("logs",), ("metrics", "ruler_score"), ("metrics", ORIGINAL)]
+    moved = replace(layout, reward=path, elsewhere=False, absent=None)
+    rewarded = replace(form, layout=replace(moved, form=b"%s", lost=b"null"))
+    taken = any(path[: len(other)] == other[: len(path)] for other in ours)
+    for line, _ in () if taken else records[:_TRIED]:
+        try:
+            before = reader.read(line)
+        except UnreadableError:
+            continue  # reported when it is read
+        scored = [(r, _SCORED) for record in before for r in record.rollouts]
+        try:
+            raw = annotate(line.raw, rewarded, scored, _SCORED, "null")
+            taken |= _compared(reader.read(replace(line, raw=raw))) != _compared(before)
+        except UnreadableError:
+            taken = True
+        except RecursionError:
+            continue  # too deep to compare; other records tell
+    if taken:
+        problem = "a score there would replace what is read, or what ruler writes"
+        raise wrong(problem, "name a field of its own")
+    return rewarded
+
+
+_SCORED = {"status": "scored", "score": 0.5}
+"""An annotation to try."""
+
+
+def _compared(records: Sequence[Record]) -> list[Any]:
+    """Return all that the judge sees of records, and their group keys."""
+    whole: list[Any] = [(one.key, one.rubric, one.tools) for one in records]
+    return whole + [
+        (r.messages, r.histories, r.tools, r.error, r.member)
+        for record in records
+        for r in record.rollouts
+    ]

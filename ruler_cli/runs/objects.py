@@ -23,15 +23,16 @@ from ruler_cli.formats.annotate import (
     annotations_of,
 )
 from ruler_cli.formats.chat import ANSWER_LISTS, ANSWERS, PROMPTS, is_reply
-from ruler_cli.formats.custom import custom_format, with_reward
 from ruler_cli.formats.fields import first_at, lookup
 from ruler_cli.formats.native import ART, BESIDE
 from ruler_cli.formats.reader import (
     Reader,
+    custom_format,
     first_keys,
     formats_of,
     key_text,
     matching,
+    with_reward,
 )
 from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
 from ruler_cli.runs.object_values import (

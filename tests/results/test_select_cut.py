@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats import custom, table
+from ruler_cli.formats import table
+from ruler_cli.formats.reader import custom_format
 from ruler_cli.formats.table import Format
 from ruler_cli.results.select import Cutter, cut
 from ruler_cli.types import Group, Line, Record, Rollout
@@ -169,7 +170,7 @@ def test_custom_format() -> None:
         "rewards": [1, 2],
         "ruler": {"rollouts": [ANNOTATION, ANNOTATION]},
     }
-    form = custom.custom_format("data.said", [record])
+    form = custom_format("data.said", [record])
     assert form is not None
     assert without(form, record, [0])["data"] == {"said": [["y"]]}
     record["data"]["more"] = [1, 2]
