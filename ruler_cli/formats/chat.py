@@ -566,11 +566,11 @@ def _are_options(value: Any) -> bool:
 
 
 def read_or_error(
-    read: Callable[[], Rollout], path: Path = (), **fields: Any
+    path: Path, read: Callable[..., Rollout], *given: Any, **fields: Any
 ) -> Rollout:
     """Read one rollout of several and give it these fields; if it cannot be read, with the reason."""
     try:
-        return replace(read(), path=path, **fields)
+        return replace(read(*given), path=path, **fields)
     except UnreadableError as error:
         return Rollout([], path, error=str(error), **fields)
 

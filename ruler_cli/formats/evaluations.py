@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -330,6 +329,6 @@ def read_mt_bench(record: JsonObject) -> Rollouts:
         return Rollout(messages)
 
     return [
-        read_or_error(partial(read, lookup(choice, "turns")), ("choices", i))
+        read_or_error(("choices", i), read, lookup(choice, "turns"))
         for i, choice in enumerate(list_field(record, "choices"))
     ]

@@ -254,31 +254,31 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class FieldWords:
-    """The kinds of words in a field of rewards or outcomes: some for a pass, some for a fail, and others."""
+    """The kinds of words in a field of rewards or outcomes: `pass`, `fail`, and `other`."""
 
-    good: bool = False
-    bad: bool = False
-    others: bool = False
+    kinds: frozenset[str] = frozenset()
 
     def including(self, value: Any) -> FieldWords:
         """Return the same with one more value of any type."""
         if value is None or type(value) is float:  # as in most dumps
             return self
-        word = _normalized_word(raw_value(value))
-        if word is None or word in _NEITHER:
-            return self
-        good, bad = word in _PASSED, word in _FAILED
-        others = not (good or bad)
-        return FieldWords(self.good or good, self.bad or bad, self.others or others)
+        kind = _kind(_normalized_word(raw_value(value)))
+        return FieldWords(self.kinds | {kind}) if kind else self
 
     def read(self, value: Any) -> Any:
         """Return a value unchanged, or as a Label if its word is no result of a check in this field."""
         if value is None or type(value) is float:
             return value
         word = _normalized_word(value)
-        sure = word not in _AMBIGUOUS or (self.good and self.bad)
-        known = word in _PASSED or word in _FAILED
-        return Label(value) if known and (self.others or not sure) else value
+        sure = word not in _AMBIGUOUS or {"pass", "fail"} <= self.kinds
+        known = _kind(word) in ("pass", "fail")
+        return Label(value) if known and ("other" in self.kinds or not sure) else value
+
+
+def _kind(word: str | None) -> str:
+    if word in _PASSED or word in _FAILED:
+        return "pass" if word in _PASSED else "fail"
+    return "" if word is None or word in _NEITHER else "other"
 
 
 def raw_value(value: Any) -> Any:
@@ -306,15 +306,11 @@ def number(value: Any) -> float | None:
         return None
     parts = list(value.values())
     if all(is_object(part) and "score" in part for part in parts):
-        return _sum(_product(part["score"], part.get("weight", 1.0)) for part in parts)
+        factors = [(number(p["score"]), number(p.get("weight", 1.0))) for p in parts]
+        return _sum(None if None in pair else math.prod(pair) for pair in factors)  # type: ignore[arg-type]  # no None
     single = parts[0] if len(parts) == 1 else None
     one = value.get("reward", single)
     return number(one) if isinstance(one, bool | int | float) else None
-
-
-def _product(score: Any, weight: Any) -> float | None:
-    factors = number(score), number(weight)
-    return None if None in factors else math.prod(factors)  # type: ignore[arg-type]  # no None
 
 
 def passed(value: Any) -> bool | None:
@@ -327,8 +323,7 @@ def passed(value: Any) -> bool | None:
         return all(value)
     if (reward := number(value)) is not None:
         return reward >= PASSING
-    word = _normalized_word(value)
-    return True if word in _PASSED else False if word in _FAILED else None
+    return {"pass": True, "fail": False}.get(_kind(_normalized_word(value)))
 
 
 def _normalized_word(value: Any) -> str | None:

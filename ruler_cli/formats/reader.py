@@ -546,7 +546,7 @@ def custom_format(
         if not several:
             return read_one(record, value, path)
         return [
-            read_or_error(partial(read_one, record, item, f"{path}[{i}]"), (i,))
+            read_or_error((i,), read_one, record, item, f"{path}[{i}]")
             for i, item in enumerate(value)
         ]
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -203,7 +202,7 @@ def read_roll_agentic(record: JsonObject) -> Rollouts:
         key = "_".join(str(env.get(name)) for name in names) or None
         other = lookup(about, "reward_info.episode_reward")
         stated = other if reward is None else reward
-        out.append(read_or_error(partial(read, i), (i,), reward=stated, key=key))
+        out.append(read_or_error((i,), read, i, reward=stated, key=key))
     return out
 
 
@@ -223,7 +222,7 @@ def read_atropos(record: JsonObject) -> Rollouts:
         return Rollout(messages)
 
     size = range(len(conversations))
-    return [read_or_error(partial(read, i), (i,)) for i in size]
+    return [read_or_error((i,), read, i) for i in size]
 
 
 _RESULT = Fields("prompt", "completion", tools="tool_defs")
@@ -309,7 +308,7 @@ def _rollouts(
     episode = first_of(record, ids) or hashed_key("episode", record[name])
     member = key_text(episode) if len(roles) > 1 else None
     rollouts = [
-        read_or_error(partial(read, value), (name, i), member=member, **shared)
+        read_or_error((name, i), read, value, member=member, **shared)
         for i, value in members.items()
     ]
     if all(rollout.error is not None for rollout in rollouts):
