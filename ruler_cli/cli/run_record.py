@@ -31,8 +31,8 @@ from ruler_cli.errors import (
     RulerError,
     UsageError,
 )
-from ruler_cli.files.atomic import LocalFile
 from ruler_cli.files.location import Location
+from ruler_cli.files.output import LocalFile
 from ruler_cli.settings.options import Options
 from ruler_cli.types import Summary
 
@@ -206,10 +206,11 @@ def _replace(path: Path, content: bytes) -> None:
     if _is_stream(path):
         path.write_bytes(content)
         return
-    file = LocalFile(str(path), lock=False)
+    if path.is_symlink():
+        path.unlink()
+    file = LocalFile(str(path))
     try:
         file.stream.write(content)
-        file.end()
         file.commit()
     except OSError:
         file.discard()

@@ -14,9 +14,9 @@ from pathlib import Path
 from ruler_cli.errors import OutputError, RulerError, UnreadableError, UsageError
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd as zstd  # noqa: PLC0414 - others use it
 else:
-    from backports import zstd
+    from backports import zstd as zstd  # noqa: PLC0414 - others use it
 
 _DAMAGE: tuple[type[Exception], ...] = (
     EOFError,

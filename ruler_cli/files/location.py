@@ -12,14 +12,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import filterfalse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.compression import BUFFER
 from ruler_cli.files.error_map import reading
-from ruler_cli.files.remote import BUCKET_SCHEMES, CACHED_BLOCKS, RemoteStore
 from ruler_cli.settings import suggestions
 
+if TYPE_CHECKING:
+    from ruler_cli.files.remote import RemoteStore
+
+BUFFER = 1 << 18
+_BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "hf", "az", "abfs", "abfss", "adl"})
+"""Schemes whose addresses hold a bucket where others hold a host."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PATTERN = re.compile(r"[*?\[]")
 _NUMBER = re.compile(r"([0-9]{1,999})")
@@ -69,7 +73,7 @@ class Location:
         host, slash, path = rest.partition("/")
         is_port = host.rpartition(":")[2].isdecimal()
         # a password or a secret key may hold slashes, so that it does not end in the host
-        if ":" in host and (scheme in BUCKET_SCHEMES or not (is_port or "@" in host)):
+        if ":" in host and (scheme in _BUCKETS or not (is_port or "@" in host)):
             return f"{scheme}://{rest.rpartition('@')[2]}"
         return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
@@ -90,6 +94,17 @@ class Location:
 
     def store(self) -> RemoteStore:
         """Return the storage of an address; UsageError if no package opens it."""
+        from ruler_cli.files.remote import RemoteStore
+
+        scheme, _, rest = self.name.partition("://")
+        scheme, host = scheme.lower(), rest.partition("/")[0]
+        holds_key = ":" in host or ("@" in host and scheme.startswith(("s3", "g")))
+        if scheme in _BUCKETS and holds_key:
+            raise UsageError(
+                "holds a key, which other users of this machine can see",
+                "give it in the environment or the provider's configuration",
+                place=self.public,
+            )
         return RemoteStore(self.name, self.public)
 
     def same(self, other: str) -> bool:
@@ -103,12 +118,11 @@ class Location:
             return self.real == location.real
 
     @contextmanager
-    def open(
-        self, cached_blocks: int = CACHED_BLOCKS
-    ) -> Iterator[io.BufferedReader[Any]]:
+    def open(self, cached_blocks: int = 32) -> Iterator[io.BufferedReader[Any]]:
         """Open it for reading bytes as they are; UsageError if it cannot be read.
 
-        Of a remote object `cached_blocks` blocks stay in memory.
+        Of a remote object `cached_blocks` blocks stay in memory: a Parquet file is read at as many offsets as
+        it has columns.
         """
         name = self.name
         if self.remote:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.event_kinds import is_autogen, is_langchain
+from ruler_cli.files.events import is_autogen, is_langchain
 from ruler_cli.formats.chat import Messages, Turn, check_messages, new_turn
 from ruler_cli.formats.dialects import (
     normalize_call,

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruler_cli.files.event_kinds import is_claude, is_codex
+from ruler_cli.files.events import is_claude, is_codex
 from ruler_cli.formats.dialects import call_turn, result_turn
 from ruler_cli.formats.fields import JsonObject, first_at, lookup, objects, words
 from ruler_cli.formats.sessions import (

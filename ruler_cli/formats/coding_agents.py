@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.event_kinds import is_openhands
+from ruler_cli.files.events import is_openhands
 from ruler_cli.formats.chat import Messages, Turn, messages_in, new_turn
 from ruler_cli.formats.dialects import call_turn, result_turn
 from ruler_cli.formats.fields import (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.event_kinds import is_gemini, is_opencode, is_pi
+from ruler_cli.files.events import is_gemini, is_opencode, is_pi
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.dialects import OWN_ROLES, call_turn, result_turn
 from ruler_cli.formats.fields import (

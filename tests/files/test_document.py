@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.container import Container
+from ruler_cli.files import open_container
+from ruler_cli.files.containers import Container
 from ruler_cli.files.containers.document import Document, shape_of
 from ruler_cli.files.containers.lines import JsonLines
-from ruler_cli.files.open import open_container
 
 A, B = b'{"a": 1}', b'{"b": [2, "]}"]}'
 PRETTY = b'{\n "a": 1\n}'

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.compression import decompressed
-from ruler_cli.files.container import Container
+from ruler_cli.files import open_container
+from ruler_cli.files.containers import Container
 from ruler_cli.files.location import Location
-from ruler_cli.files.open import open_container
 from ruler_cli.files.output import FailedFile, Output
+from ruler_cli.files.source import decompressed
 from ruler_cli.types import Line, Problem
 from tests.conftest import ROOT, Ruler
 

@@ -17,13 +17,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.compression import BOM
-from ruler_cli.files.container import MAX_BYTES, Container, Writer, task_of
+from ruler_cli.files.containers import MAX_BYTES, Container, Writer, task_of
 from ruler_cli.files.parse import parse, parse_value
-from ruler_cli.files.source import Source
+from ruler_cli.files.source import BOM, Source
 from ruler_cli.files.splice import SPACE, STRING, end_of
 from ruler_cli.types import Line
 
@@ -219,12 +218,28 @@ def _key(name: bytes) -> str:
     return ""
 
 
+class ListWriter(Writer):
+    """Writes a list with a record on each line."""
+
+    _between = b"[\n"
+
+    def put(self, number: int, record: bytes) -> None:
+        """Append an item."""
+        self.stream.write(self._between + record.strip())
+        self._between = b",\n"
+
+    def end(self) -> None:
+        """Write the bracket."""
+        self.stream.write(b"\n]\n" if self._between == b",\n" else b"[]\n")
+
+
 class Document(Container):
     """A JSON document in a regular file, or in a temporary one."""
 
     rank = 8
     endings = (".json",)
     form = "a JSON list"
+    writes = ListWriter
     fd: int
 
     def __init__(self, source: Source, shape: DocumentShape) -> None:
@@ -247,11 +262,6 @@ class Document(Container):
         shape = None if source.fd is None else shape_of(source.read)
         return None if shape is None else cls(source, shape)
 
-    @classmethod
-    def writer(cls, stream: BinaryIO, name: str, source: Container | None) -> Writer:
-        """Return a writer of a list with a record on each line."""
-        return _ListWriter(stream)
-
     @property
     def task(self) -> str:
         """The task that stands before the list of records."""
@@ -271,7 +281,7 @@ class Document(Container):
                 raise self._damaged(f"at {self.unit} {number + 1}")
             number += 1
             if end - at > self.most:
-                yield self.skipped(number, at, end - at)
+                yield self.line(number, at, b"{", end - at)
             else:
                 yield self.line(number, at, text.slice(at, end))
             at, byte = text.skip(end)
@@ -307,17 +317,3 @@ class Document(Container):
     def _damaged(self, position: str) -> UsageError:
         problem = f"is JSON that is damaged or truncated {position}"
         return UsageError(problem, "mend it, or write it again", place=self.name)
-
-
-class _ListWriter:
-    """Writes a list."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._between = stream, b"[\n"
-
-    def put(self, number: int, record: bytes) -> None:
-        self._stream.write(self._between + record.strip())
-        self._between = b",\n"
-
-    def end(self) -> None:
-        self._stream.write(b"\n]\n" if self._between == b",\n" else b"[]\n")

@@ -13,7 +13,8 @@ from pathlib import Path, PurePath
 from typing import Self
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.container import Fits, MultiFileContainer
+from ruler_cli.files.containers import Fits
+from ruler_cli.files.containers.directory import MultiFileContainer
 from ruler_cli.files.error_map import reading
 from ruler_cli.files.location import Listing
 from ruler_cli.files.parse import parse, too_large
@@ -63,9 +64,9 @@ class HarborJob(MultiFileContainer):
             except UnreadableError:
                 continue  # `check_files` has reported it
 
-    def line(self, number: int, offset: int, raw: bytes) -> Line:
-        """Make the Line of a trial, with the trial's directory."""
-        return Line(number, offset, raw, f"trial {self._trials[number - 1]}")
+    def place(self, number: int) -> str:
+        """Return the trial's directory."""
+        return f"trial {self._trials[number - 1]}"
 
     def _record(self, trial: str) -> bytes:
         """Join the files of a trial; UnreadableError if one is missing or damaged."""

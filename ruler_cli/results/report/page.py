@@ -24,9 +24,9 @@ import orjson
 
 from ruler_cli import __version__
 from ruler_cli.errors import UsageError
-from ruler_cli.files.atomic import create_file
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
+from ruler_cli.files.output import create_file
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.formats.interface import printable
 from ruler_cli.results.compare import ComparedGroup
@@ -274,7 +274,6 @@ class ReportPage:
             size = sum(
                 self._file.stream.write(part.encode()) for part in self._pieces(head)
             )
-            self._file.end()
             self._file.commit()
         return size
 
