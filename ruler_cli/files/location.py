@@ -188,14 +188,35 @@ class Location:
             parts = parts[len(folder.parts) :]
         base = "" if folder == Path() else f"{str(folder).rstrip('/')}/"
         root, names, links = os.path.realpath(folder), set[str](), set[str]()
-        for file in _files_below(str(folder), parts):
-            name = str(Path(file).relative_to(folder))
-            if is_ignored(name):
-                continue
-            if link := _link_not_followed(base, name, root):
-                links.add(link)
-            elif Path(file).is_file():
-                names.add(name)
+
+        def look(below: str, parts: tuple[str, ...]) -> None:
+            """Note what the parts of a pattern stand for; a folder stands for all in it, at any depth."""
+            head, rest = parts[:1], parts[1:]
+            deep = head in ((), ("**",))
+            if deep and rest:  # `**` stands for no folder, too
+                look(below, rest)
+            path = f"{base}{below}".rstrip("/") or str(folder)
+            with reading(path), os.scandir(path) as entries:
+                for entry in entries:
+                    name = below + entry.name
+                    fits = deep or fnmatchcase(entry.name, head[0])
+                    if is_ignored(entry.name) or not fits:
+                        continue
+                    if entry.is_symlink():  # a link to a folder may lead in circles
+                        to = os.path.realpath(entry.path)
+                        inside = os.path.commonpath((root, to)) == root
+                        if not (inside and os.path.isfile(to)):  # noqa: PTH113 - a loop is none
+                            if not rest or (os.path.isdir(to) and not deep):  # noqa: PTH112
+                                links.add(name)
+                        elif not rest:
+                            names.add(name)
+                    elif entry.is_dir():
+                        look(f"{name}/", parts if deep else rest)
+                    elif entry.is_file() and not rest:
+                        names.add(name)
+
+        if os.path.isdir(folder):  # noqa: PTH112
+            look("", parts)
         ordered = (tuple(sorted(each, key=natural_sort_key)) for each in (names, links))
         return Listing(base, next(ordered), whole, next(ordered))
 
@@ -251,39 +272,3 @@ def natural_sort_key(name: str) -> tuple[list[list[int | str]], str]:
         return [int(part) if at % 2 else part for at, part in parts]
 
     return list(map(pieces, name.split("/"))), name
-
-
-def _link_not_followed(base: str, name: str, root: str) -> str:
-    """Return the part of a path that is a link to a directory, to nothing or out of `root`, else ""."""
-    for part in itertools.accumulate(name.split("/"), "{}/{}".format):
-        path = Path(base + part)
-        if not path.is_symlink():
-            continue
-        inside = os.path.commonpath((root, os.path.realpath(path))) == root
-        if path.is_dir() or not path.exists() or not inside:
-            return part
-    return ""
-
-
-def _files_below(folder: str, pattern: tuple[str, ...]) -> Iterator[str]:
-    """Yield the files and links below a folder, at any depth, or those that the parts of a pattern stand for.
-
-    A folder that a pattern stands for stands for all in it. No link to a folder is followed: it may lead in
-    circles.
-    """
-    if not os.path.isdir(folder):  # noqa: PTH112 - no error where the name is too long
-        return
-    head, rest = pattern[:1], pattern[1:]
-    deep = head in ((), ("**",))
-    if deep and rest:  # `**` stands for no folder, too
-        yield from _files_below(folder, rest)
-    with reading(folder), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            fits = deep or fnmatchcase(entry.name, head[0])
-            if entry.is_dir(follow_symlinks=False):
-                if fits:
-                    yield from _files_below(entry.path, pattern if deep else rest)
-            elif fits and (not rest or (os.path.isdir(entry.path) and not deep)):  # noqa: PTH112 - a loop is none
-                yield entry.path

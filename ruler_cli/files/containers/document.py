@@ -23,7 +23,7 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.containers import MAX_BYTES, Container, Writer, task_of
 from ruler_cli.files.parse import parse, parse_value
 from ruler_cli.files.source import BOM, Source
-from ruler_cli.files.splice import SPACE, STRING, end_of
+from ruler_cli.files.splice import BARE, SPACE, STRING, end_of
 from ruler_cli.types import Line
 
 Read = Callable[[int, int], bytes]
@@ -38,8 +38,10 @@ NESTED = "results"
 """A member that holds an object which holds the records under the same name (promptfoo)."""
 
 _BLANK = b" \t\r\n"
-_OUTSIDE, _IN_STRING = re.compile(rb'["\[\]{}]'), re.compile(rb'["\\]')
-"""Bytes that matter to find the end of a value: outside its strings and inside."""
+_BEGIN = re.compile(rb'(["\[{])|[^"\[\]{}\s,:]++')
+_OUTSIDE = re.compile(BARE + rb'(["\[\]{}])', re.DOTALL)
+_IN_STRING = re.compile(rb'[^"\\]*+(["\\])')
+"""The next byte that matters to find the end of a value: at its begin, outside its strings and inside."""
 _WINDOW = 1 << 20
 _AHEAD = 20
 """Lines read behind a torn first line: a whole record among them shows that the text is JSON lines."""
@@ -69,34 +71,27 @@ class _TextWindow:
 
         A value of more than `most` bytes is not held: `slice` does not know it.
         """
+        start, depth, quoted = at, 0, False
         while True:
-            end = end_of(self.text, at - self.base)
-            ended = end is not None and (
-                end < len(self.text) or self.text[end - 1 : end] in b'"]}'
-            )
-            if not ended and self.base + len(self.text) - at > self.most:
-                return self._pass_over(at)
-            if ended or not self._more(at):
-                return None if end is None else self.base + end
-
-    def _pass_over(self, at: int) -> int | None:
-        """Return the offset behind a value that starts in the window, and move the window there."""
-        depth, quoted, at = 0, False, at - self.base
-        while self.text[:1] and (
-            depth or quoted or self.text[at : at + 1] in (b"{", b"[", b'"')
-        ):
-            while match := (_IN_STRING if quoted else _OUTSIDE).search(self.text, at):
-                byte, at = match[0], match.end()
-                at += byte == b"\\"  # the byte behind it is no quote
-                quoted ^= byte == b'"'
-                depth += (byte in b"[{") - (byte in b"]}")
-                if depth <= 0 and not quoted:
-                    self.base, self.text = self.base + at, self.text[at:]
-                    return self.base
-            at = max(0, at - len(self.text))
-            self.base += len(self.text)
-            self.text = self.read(self.base, _WINDOW)
-        return None
+            pattern = _IN_STRING if quoted else _OUTSIDE if depth else _BEGIN
+            match = pattern.match(self.text, at - self.base)
+            if match is None or (match.end() == len(self.text) and not match.lastindex):
+                if depth or quoted:
+                    at = max(at, self.base + len(self.text))
+                elif match is None:
+                    return None
+                if self._more(start if at - start <= self.most else at):
+                    continue
+                return self.base + match.end() if match else None
+            at, byte = self.base + match.end(), match[1]
+            if quoted and byte == b"\\":
+                at += 1  # the byte behind it is no quote
+            elif byte == b'"':
+                quoted = not quoted
+            elif byte:
+                depth += 1 if byte in b"[{" else -1
+            if depth <= 0 and not quoted:
+                return at
 
     def slice(self, start: int, end: int) -> bytes:
         """Return bytes of the last value or line."""
