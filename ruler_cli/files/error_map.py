@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import shlex
+import sqlite3
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from ruler_cli.errors import OutputError, RulerError, UnreadableError, UsageError
+from ruler_cli.errors import (
+    OutputError,
+    RulerError,
+    UnreadableError,
+    UsageError,
+    system_problem,
+)
 
 if sys.version_info >= (3, 14):
     from compression import zstd as zstd  # noqa: PLC0414 - others use it
@@ -24,7 +31,7 @@ _DAMAGE: tuple[type[Exception], ...] = (
     zlib.error,
     zstd.ZstdError,
 )
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 _DENIED = "access denied"
 _STORAGE = (
     ("NoCredentialsError PartialCredentialsError CredentialRetrievalError DefaultCredentialsError RefreshError "
@@ -49,7 +56,7 @@ def message_of(error: BaseException) -> str:
 @contextmanager
 def reading(place: str, *more: type[Exception]) -> Iterator[None]:
     """Turn an error of reading or decoding a file into a UsageError; `more` are a decoder's own errors."""
-    with _mapped(place, "read", UsageError, str):
+    with _mapped(place, "be read", UsageError, str):
         try:
             yield
         except _DAMAGE + more as error:
@@ -63,14 +70,23 @@ def reading(place: str, *more: type[Exception]) -> Iterator[None]:
 def writing(place: str, note: str = "") -> AbstractContextManager[None]:
     """Turn an error of writing into an OutputError; a pipe without a reader stays one."""
     again = f"{note}{{}}run again".format
-    return _mapped(place, "written", OutputError, lambda r: again(r and f"{r}, then "))
+    return _mapped(
+        place, "be written", OutputError, lambda r: again(r and f"{r}, then ")
+    )
+
+
+def temporary() -> AbstractContextManager[None]:
+    """Turn an error of writing a temporary file, or a temporary table of SQLite, into an OutputError."""
+    remedy = "make room, or set TMPDIR to another directory"
+    folder = tempfile.tempdir or "temporary files"
+    return _mapped(folder, "write a temporary file", OutputError, lambda _: remedy)
 
 
 @contextmanager
 def creating(place: str, real: Path) -> Iterator[None]:
     """Turn an error of opening a place for writing into a UsageError; `real` is its path without links."""
     elsewhere = "give another name, or `-` for stdout"
-    with _mapped(place, "written", UsageError, lambda remedy: remedy or elsewhere):
+    with _mapped(place, "be written", UsageError, lambda remedy: remedy or elsewhere):
         try:
             yield
         except FileNotFoundError:
@@ -96,11 +112,12 @@ def _mapped(
         if _is_address(place):
             problem, remedy = explain(error)
         elif isinstance(error, OSError):
-            problem = error.strerror or message_of(error)
-            remedy = "make room" if error.errno in _DISK_FULL else ""
+            problem, remedy = system_problem(error)
+        elif getattr(error, "sqlite_errorcode", None) in _SQLITE_FULL:
+            problem, remedy = str(error), ""
         else:
             raise
-        problem = f"cannot be {verb}: {problem}"
+        problem = f"cannot {verb}: {problem}"
         raise kind(problem, advice(remedy), place=place) from None
 
 

@@ -21,8 +21,9 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.containers import RECORD_MEMBERS, Container
+from ruler_cli.files.error_map import temporary
 from ruler_cli.files.parse import dump, parse, parse_value
-from ruler_cli.files.scratch import temporary, temporary_database
+from ruler_cli.files.scratch import temporary_database
 from ruler_cli.types import Line
 
 Event = Mapping[str, Any]

@@ -14,13 +14,12 @@ from hashlib import blake2b
 from operator import itemgetter
 from typing import Any, BinaryIO, cast
 
-from ruler_cli.errors import OutputError
+from ruler_cli.files.error_map import temporary
 from ruler_cli.types import Record
 
 Place = tuple[int, int, int, int]
 """A line: its number, where it starts, its size in bytes, and a hash of them that holds in this process."""
 _BATCH = 2_000
-_SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 _TABLES = (
     # `id` is the line's number and the part of a columnar line, which is several groups
     "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, hash INT, key BLOB, rollouts INT, "
@@ -103,30 +102,6 @@ def temporary_database(*statements: str, cache: int) -> sqlite3.Connection:
     ):
         db.execute(statement).fetchall()
     return db
-
-
-@contextmanager
-def temporary() -> Iterator[None]:
-    """Turn an error of writing a temporary file into an OutputError."""
-    try:
-        yield
-    except (OSError, sqlite3.OperationalError) as error:
-        code = getattr(error, "sqlite_errorcode", None)
-        if code is not None and code not in _SQLITE_FULL:
-            raise
-        reason = getattr(error, "strerror", None) or str(error)
-        raise OutputError(
-            f"cannot write a temporary file: {reason}",
-            "make room, or set TMPDIR to another directory",
-            place=_temporary_directory(),
-        ) from None
-
-
-def _temporary_directory() -> str:
-    try:
-        return tempfile.gettempdir()
-    except OSError:
-        return "no directory for temporary files"
 
 
 class Index:

@@ -119,7 +119,7 @@ class InspectLogWriter(Writer):
             path = Path(folder) / f"log.{ending}"
             try:
                 anyio.run(self._write, path)
-            except (OSError, RulerError):
+            except (OSError, RulerError):  # `writing` words them
                 raise
             except Exception as error:  # inspect_ai raises errors of many kinds
                 problem = f"inspect_ai cannot write it ({message_of(error)})"
