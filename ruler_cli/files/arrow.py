@@ -211,8 +211,11 @@ class TableWriter(Writer):
 
     def _refuse(self, names: Iterable[str], kind: type[RulerError]) -> None:
         for name in self._fixed.intersection(names):
-            problem = f"the column `{name}` gets a score, and holds binary data that JSON does not"
-            raise kind(problem, "name OUTPUT .jsonl", place=self.name)
+            raise kind(
+                f"the column `{name}` gets a score, and holds binary data that JSON does not",
+                "name OUTPUT .jsonl",
+                place=self.name,
+            )
 
     def put(self, number: int, record: bytes) -> None:
         """Spool a record, and note the columns that it changes."""
@@ -238,9 +241,11 @@ class TableWriter(Writer):
                         file.write_table(table, len(table))
             except pa.ArrowException as error:
                 # a type that this version reads and does not write
-                problem = f"pyarrow cannot write it ({message_of(error)})"
-                remedy = "update pyarrow, or leave out the column that it names"
-                raise OutputError(problem, remedy, place=self.name) from None
+                raise OutputError(
+                    f"pyarrow cannot write it ({message_of(error)})",
+                    "update pyarrow, or leave out the column that it names",
+                    place=self.name,
+                ) from None
 
     def _new_schema(self) -> Any:
         """Return the schema of the source, with other types for columns that changed, and new ones behind."""

@@ -63,8 +63,11 @@ def reading(place: str, *more: type[Exception]) -> Iterator[None]:
             is_system = getattr(error, "errno", None) or _is_address(place)
             if is_system and not isinstance(error, _DAMAGE):
                 raise
-            problem = f"is damaged, truncated or unsupported ({message_of(error)})"
-            raise UsageError(problem, "copy or write it again", place=place) from None
+            raise UsageError(
+                f"is damaged, truncated or unsupported ({message_of(error)})",
+                "copy or write it again",
+                place=place,
+            ) from None
 
 
 def writing(place: str, note: str = "") -> AbstractContextManager[None]:
@@ -94,9 +97,11 @@ def creating(place: str, real: Path) -> Iterator[None]:
                 raise
             folder = Path(place).parent
             missing = str(real.parent if folder.is_dir() else folder)
-            problem = "its directory does not exist"
-            remedy = f"create it with: mkdir -p {shlex.quote(missing)}"
-            raise UsageError(problem, remedy, place=place) from None
+            raise UsageError(
+                "its directory does not exist",
+                f"create it with: mkdir -p {shlex.quote(missing)}",
+                place=place,
+            ) from None
 
 
 @contextmanager
@@ -117,8 +122,7 @@ def _mapped(
             problem, remedy = str(error), ""
         else:
             raise
-        problem = f"cannot {verb}: {problem}"
-        raise kind(problem, advice(remedy), place=place) from None
+        raise kind(f"cannot {verb}: {problem}", advice(remedy), place=place) from None
 
 
 def without_place(error: RulerError) -> str:

@@ -134,10 +134,13 @@ class Location:
                 raw = io.FileIO(0, closefd=False) if self.stream else io.FileIO(name)
             except (FileNotFoundError, NotADirectoryError):
                 link = Path(name).is_symlink()
-                problem = "is a link to no file" if link else "no such file"
-                default = "check the path, or give `-` for stdin"
-                remedy = suggestions.other_file(name, default)
-                raise UsageError(problem, remedy, place=name) from None
+                raise UsageError(
+                    "is a link to no file" if link else "no such file",
+                    suggestions.other_file(
+                        name, "check the path, or give `-` for stdin"
+                    ),
+                    place=name,
+                ) from None
             reader = io.BufferedReader(raw, BUFFER)
         with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe
             yield reader

@@ -128,8 +128,11 @@ class LocalFile(PassThrough):
         self.flush()
         os.fsync(self.file.fileno())
         if not _is_at(self.partial, self.file.fileno()):
-            problem = "was removed or replaced during the run"
-            raise OutputError(problem, "run it again", place=str(self.partial))
+            raise OutputError(
+                "was removed or replaced during the run",
+                "run it again",
+                place=str(self.partial),
+            )
         self.partial.replace(self._target)
         self.file.close()
 
@@ -179,8 +182,11 @@ def _lock(file: BinaryIO, path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        remedy = "wait for that run, or give another OUTPUT"
-        raise UsageError("another run is writing it", remedy, place=str(path)) from None
+        raise UsageError(
+            "another run is writing it",
+            "wait for that run, or give another OUTPUT",
+            place=str(path),
+        ) from None
 
 
 def create_file(location: Location) -> PassThrough | RemoteFile:
@@ -201,8 +207,11 @@ def refuse_name(name: str, *others: str) -> None:
     place = out.public
     if place.endswith("/") or (out.local and Path(name).is_dir()):
         inside = f"{place.rstrip('/')}/out.jsonl"
-        remedy = f"name a file in it, e.g. {inside}, or `-` for stdout"
-        raise UsageError("is a directory", remedy, place=place)
+        raise UsageError(
+            "is a directory",
+            f"name a file in it, e.g. {inside}, or `-` for stdout",
+            place=place,
+        )
     endings = (*_OTHER_ENDINGS, *others)
     if place != out.unpacked:
         endings += tuple(ending for kind in kinds() for ending in kind.packed)
@@ -267,8 +276,11 @@ class Output:
         self._source = container
         keeps_form = container.rewritable and isinstance(container, self._kind)
         if not name.stream and not keeps_form and name.same(container.name):
-            problem = f"is INPUT, and would become {self._kind.form}"
-            raise UsageError(problem, "give another OUTPUT", place=name.public)
+            raise UsageError(
+                f"is INPUT, and would become {self._kind.form}",
+                "give another OUTPUT",
+                place=name.public,
+            )
 
     @cached_property
     def writer(self) -> Writer:
@@ -433,13 +445,17 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
     out, given = Location(output), Location(source)
     partial = f"{out.real}.partial" if out.local else "-"  # OUTPUT may be a link
     if out.local and given.same(partial):
-        problem = "is where OUTPUT is written until it is whole"
-        raise UsageError(problem, "rename it first", place=source)
+        raise UsageError(
+            "is where OUTPUT is written until it is whole",
+            "rename it first",
+            place=source,
+        )
     places = [out]
     if failed is not None:
         if Location.of(failed).remote:  # it may hold a key
-            remedy = "give a file of this machine"
-            raise UsageError("is an address", remedy, option="failed")
+            raise UsageError(
+                "is an address", "give a file of this machine", option="failed"
+            )
         places.append(Location(str(failed)))
         wrong = functools.partial(UsageError, option="failed", value=failed)
         others = (Location(other) for other in (source, output, partial))
@@ -452,8 +468,11 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
     listing = given.listed()
     for place in places:
         if not place.stream and listing.would_hold(place):
-            problem = "lies in INPUT and would be read as a part of it"
-            raise UsageError(problem, "give a place outside", place=place.public)
+            raise UsageError(
+                "lies in INPUT and would be read as a part of it",
+                "give a place outside",
+                place=place.public,
+            )
 
 
 def refuse_settings(settings: ScoreSettings) -> None:
@@ -462,22 +481,30 @@ def refuse_settings(settings: ScoreSettings) -> None:
     shard, limit = settings.input.shard, settings.input.limit
     if settings.on_failure == "drop" and not output.local and settings.failed is None:
         what = "OUTPUT -" if output.stream else "an address as OUTPUT"
-        remedy = Sentence(
-            "with {what} say where dropped records go, with {failed:FILE}", what=what
+        raise UsageError(
+            Sentence(
+                "with {what} say where dropped records go, with {failed:FILE}",
+                what=what,
+            ),
+            option="on_failure",
+            value="drop",
         )
-        raise UsageError(remedy, option="on_failure", value="drop")
     failed = failed_path(settings)
     if failed is not None and failed.is_symlink() and not _is_device(failed):
-        remedy = Sentence("remove it, or give {failed:FILE}")
-        problem = "is a link, and a run adds lines to it"
-        raise UsageError(problem, remedy, place=str(failed))
+        raise UsageError(
+            "is a link, and a run adds lines to it",
+            Sentence("remove it, or give {failed:FILE}"),
+            place=str(failed),
+        )
     if (shard is None and limit is None) or output.stream:
         return
     if output.same(source.name):
         option = "limit" if shard is None else "shard"
         left = str(shard or f"the first {limit}")
-        problem = f"OUTPUT {output.public} is INPUT, of which only {left} would be left"
-        raise UsageError(problem, option=option)
+        raise UsageError(
+            f"OUTPUT {output.public} is INPUT, of which only {left} would be left",
+            option=option,
+        )
 
 
 def failed_path(settings: ScoreSettings) -> Path | None:

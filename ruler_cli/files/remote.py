@@ -43,12 +43,17 @@ class RemoteStore:
             except ImportError:
                 scheme = public.partition("://")[0]
                 package = _PACKAGES.get(scheme, "fsspec")
-                problem = f"{scheme}:// needs the package {package}"
-                remedy = f"install it with: pip install {package}"
-                raise UsageError(problem, remedy, place=public) from None
+                raise UsageError(
+                    f"{scheme}:// needs the package {package}",
+                    f"install it with: pip install {package}",
+                    place=public,
+                ) from None
             except ValueError:
-                problem = "fsspec knows no addresses of this kind"
-                raise UsageError(problem, "check the address", place=public) from None
+                raise UsageError(
+                    "fsspec knows no addresses of this kind",
+                    "check the address",
+                    place=public,
+                ) from None
 
     def open(self, cached_blocks: int) -> io.BufferedReader[Any]:
         """Open the object for reading, seekable; it fetches blocks on demand and caches `cached_blocks`.
@@ -65,8 +70,11 @@ class RemoteStore:
             file = self.system.open(self.path, "rb", block_size=BLOCK, **cache)
         if not file.seekable():
             file.close()
-            problem = "this storage does not serve parts of a file"
-            raise UsageError(problem, "download the file", place=self.public)
+            raise UsageError(
+                "this storage does not serve parts of a file",
+                "download the file",
+                place=self.public,
+            )
         return io.BufferedReader(file, 1 << 20)
 
     def expand(self) -> list[str]:
@@ -86,8 +94,11 @@ class RemoteStore:
                     str(entry["name"]) for entry in entries if entry["type"] == "file"
                 ]
             except ValueError:
-                remedy = "write `**` between slashes, alone"
-                raise UsageError("is no pattern", remedy, place=self.public) from None
+                raise UsageError(
+                    "is no pattern",
+                    "write `**` between slashes, alone",
+                    place=self.public,
+                ) from None
             listed = sorted(name for name in names if not _is_note(name))
             whole, path = self._address.rstrip("/"), self.path.rstrip("/")
             if whole.endswith(path):  # a host may stand before the path

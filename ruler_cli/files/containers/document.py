@@ -306,8 +306,9 @@ class Document(Container):
         """Raise UsageError if an object holds two lists of records: readers see only the last."""
         name = self._shape.name
         if name and sum(key == name for key, _ in members) > 1:
-            problem = f"has two members `{name}`"
-            raise UsageError(problem, "rename one of them", place=self.name)
+            raise UsageError(
+                f"has two members `{name}`", "rename one of them", place=self.name
+            )
 
     def _damaged(self, position: str) -> UsageError:
         problem = f"is JSON that is damaged or truncated {position}"

@@ -72,8 +72,11 @@ class InspectLogWriter(Writer):
         """Take a log as `source`; UsageError if INPUT is none, or inspect_ai is not installed."""
         super().__init__(stream, name, source)
         if source is None or source.log is None:
-            problem = "only the scores of an Inspect log are written as .eval"
-            raise UsageError(problem, _USE_LINES, place=name)
+            raise UsageError(
+                "only the scores of an Inspect log are written as .eval",
+                _USE_LINES,
+                place=name,
+            )
         try:
             # imported at once, so that a lack is known before a call is paid for; the youngest name needed
             from inspect_ai.scorer import ScoreReason  # noqa: F401
@@ -92,9 +95,12 @@ class InspectLogWriter(Writer):
     ) -> None:
         """Learn where a sample's annotation stands; UsageError if failed samples are to be left out."""
         if on_failure == "drop":
-            problem = f"the log {self.name} keeps all samples"
-            remedy = f"give null, which leaves those unscored, or {_USE_LINES}"
-            raise UsageError(problem, remedy, option="on_failure", value="drop")
+            raise UsageError(
+                f"the log {self.name} keeps all samples",
+                f"give null, which leaves those unscored, or {_USE_LINES}",
+                option="on_failure",
+                value="drop",
+            )
         self._ruler = ruler
 
     def put(self, number: int, record: bytes) -> None:
@@ -102,8 +108,11 @@ class InspectLogWriter(Writer):
         sample = parse(record)
         key = (str(sample["id"]), str(sample["epoch"]))
         if key in self._annotations:
-            problem = f"{self._input} holds sample {key[0]} of epoch {key[1]} twice"
-            raise OutputError(problem, _USE_LINES, place=self.name)
+            raise OutputError(
+                f"{self._input} holds sample {key[0]} of epoch {key[1]} twice",
+                _USE_LINES,
+                place=self.name,
+            )
         annotation: Any = sample
         for part in self._ruler:
             annotation = annotation[part]
@@ -122,8 +131,11 @@ class InspectLogWriter(Writer):
             except (OSError, RulerError):  # `writing` words them
                 raise
             except Exception as error:  # inspect_ai raises errors of many kinds
-                problem = f"inspect_ai cannot write it ({message_of(error)})"
-                raise OutputError(problem, _USE_LINES, place=self.name) from error
+                raise OutputError(
+                    f"inspect_ai cannot write it ({message_of(error)})",
+                    _USE_LINES,
+                    place=self.name,
+                ) from error
             self._made = path.open("rb")
         return self._made
 
@@ -162,8 +174,11 @@ class InspectLogWriter(Writer):
             sample, epoch = min(gone)
             raise InputChanged(self._input, f"sample {sample} of epoch {epoch} is gone")
         if any(_SCORER in (sample.scores or {}) for sample in samples.values()):
-            problem = f"a scorer `{_SCORER}` of {self._input} is not ruler's own"
-            raise OutputError(problem, "rename it", place=self.name)
+            raise OutputError(
+                f"a scorer `{_SCORER}` of {self._input} is not ruler's own",
+                "rename it",
+                place=self.name,
+            )
 
 
 class InspectLog(Container):
@@ -194,9 +209,11 @@ class InspectLog(Container):
         samples = (info for info in every if _SAMPLE.fullmatch(info.filename))
         self._samples = [info for info in samples if last[info.filename] is info]
         if not self._samples:
-            problem = "is a zip archive without samples/*.json"
-            remedy = "unpack it, or convert it to JSON lines"
-            raise ForeignError(problem, remedy, place=self.name)
+            raise ForeignError(
+                "is a zip archive without samples/*.json",
+                "unpack it, or convert it to JSON lines",
+                place=self.name,
+            )
 
     @classmethod
     def open(cls, source: Source) -> Self | None:

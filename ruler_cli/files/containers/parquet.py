@@ -49,8 +49,9 @@ class Parquet(Container):
         names = self.schema.names
         twice = next((column for column in names if names.count(column) > 1), None)
         if twice is not None:
-            problem = f"two columns are named `{twice}`"
-            raise UsageError(problem, "rename one of them", place=name)
+            raise UsageError(
+                f"two columns are named `{twice}`", "rename one of them", place=name
+            )
 
     @classmethod
     def open(cls, source: Source) -> Self | None:
@@ -66,8 +67,11 @@ class Parquet(Container):
     def refuse_writing(cls, name: str) -> None:
         """Raise UsageError if pyarrow is not installed."""
         if find_spec("pyarrow") is None:
-            remedy = "install it with: pip install pyarrow"
-            raise UsageError("Parquet needs the package pyarrow", remedy, place=name)
+            raise UsageError(
+                "Parquet needs the package pyarrow",
+                "install it with: pip install pyarrow",
+                place=name,
+            )
 
     @classmethod
     def writer(cls, stream: BinaryIO, name: str, source: Container | None) -> Writer:
