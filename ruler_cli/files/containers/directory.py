@@ -91,18 +91,16 @@ class Directory(MultiFileContainer):
     def sample(self, count: int) -> list[Line]:
         """Return the first records of several files; of more than `count` files an even selection is read."""
         names, lines = self.listing.names, list[Line]()
-        if len(names) > count:
-            names = tuple(names[i * len(names) // count] for i in range(count))
-        each = max(2, count // len(names))
-        for name in names:
+        some = names[:: -(-len(names) // count)]
+        for name in some:
             # `check_files` reports what cannot be read
             with suppress(UsageError), ExitStack() as stack:
-                first = self._open_file(name, stack).sample(each)
-                lines += [
-                    replace(line, number=0, place=f"{name} {line.where}", source=name)
-                    for line in first
-                    if _begins_object(line)
-                ]
+                for line in self._open_file(name, stack).sample(
+                    max(2, count // len(some))
+                ):
+                    if _begins_object(line):
+                        place = f"{name} {line.where}"
+                        lines.append(replace(line, number=0, place=place, source=name))
         return lines
 
     def check_files(
