@@ -479,26 +479,19 @@ def refuse_settings(settings: ScoreSettings) -> None:
     """Raise UsageError if dropped records have no place, or OUTPUT of some groups would replace all."""
     source, output = Location(settings.input.source), Location(settings.output)
     shard, limit = settings.input.shard, settings.input.limit
-    if settings.on_failure == "drop" and not output.local and settings.failed is None:
-        what = "OUTPUT -" if output.stream else "an address as OUTPUT"
-        raise UsageError(
-            Sentence(
-                "with {what} say where dropped records go, with {failed:FILE}",
-                what=what,
-            ),
-            option="on_failure",
-            value="drop",
-        )
     failed = failed_path(settings)
-    if failed is not None and failed.is_symlink() and not _is_device(failed):
+    if failed is None:
+        if settings.on_failure == "drop":
+            remedy = Sentence("say where dropped records go, with {failed:FILE}")
+            raise UsageError(remedy, option="on_failure", value="drop")
+    elif failed.is_symlink() and not _is_device(failed):
         raise UsageError(
             "is a link, and a run adds lines to it",
             Sentence("remove it, or give {failed:FILE}"),
             place=str(failed),
         )
-    if (shard is None and limit is None) or output.stream:
-        return
-    if output.same(source.name):
+    part = shard is not None or limit is not None
+    if part and not output.stream and output.same(source.name):
         option = "limit" if shard is None else "shard"
         left = str(shard or f"the first {limit}")
         raise UsageError(

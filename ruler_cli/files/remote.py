@@ -99,7 +99,11 @@ class RemoteStore:
                     "write `**` between slashes, alone",
                     place=self.public,
                 ) from None
-            listed = sorted(name for name in names if not _is_note(name))
+            # a name such as _SUCCESS is that of a note
+            notes = (".", "_")
+            listed = sorted(
+                name for name in names if not name.split("/")[-1].startswith(notes)
+            )
             whole, path = self._address.rstrip("/"), self.path.rstrip("/")
             if whole.endswith(path):  # a host may stand before the path
                 listed = [whole.removesuffix(path) + name for name in listed]
@@ -117,11 +121,6 @@ class RemoteStore:
             if access_denied(error):
                 return False
             raise
-
-
-def _is_note(name: str) -> bool:
-    """Tell if a program left an object as a note (`_SUCCESS`)."""
-    return name.rpartition("/")[2].startswith((".", "_"))
 
 
 class RemoteFile:

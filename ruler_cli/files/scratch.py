@@ -164,7 +164,11 @@ class Index:
         # a later part of a rollout may begin otherwise
         begins = opening if rollouts else None
         size, hashed = len(line.raw), hash(line.raw)
-        drawn = None if self.seed is None else _drawn(self.seed, line.raw)
+        drawn = None
+        if self.seed is not None:  # only the seed, of any size, and the bytes decide
+            seed = blake2b(str(self.seed).encode(), digest_size=32).digest()
+            draw = blake2b(line.raw, digest_size=8, person=b"draw", key=seed)
+            drawn = int.from_bytes(draw.digest(), signed=True)
         self._rows.append(
             (
                 at,
@@ -334,13 +338,6 @@ def _place(at: int, start: int, size: int, hashed: int) -> Place:
 def place(record: Record) -> int:
     """Return a number for each record of a file, in input order."""
     return record.line.number << PARTS | record.part
-
-
-def _drawn(seed: int, raw: bytes) -> int:
-    """Return a number that only a seed, of any size, and the bytes of a record decide."""
-    key = blake2b(str(seed).encode(), digest_size=32).digest()
-    drawn = blake2b(raw, digest_size=8, person=b"draw", key=key).digest()
-    return int.from_bytes(drawn, signed=True)
 
 
 def digest(key: str) -> bytes:

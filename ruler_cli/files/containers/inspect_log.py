@@ -17,7 +17,7 @@ import shutil
 import struct
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
@@ -41,7 +41,7 @@ from ruler_cli.types import Line
 from ruler_cli.types import Path as JsonPath
 
 if TYPE_CHECKING:
-    from inspect_ai.log import EvalLog, EvalSample
+    from inspect_ai.log import EvalSample
     from inspect_ai.scorer import Score, Scorer
 
 _MAGIC = b"PK\x03\x04"
@@ -150,8 +150,16 @@ class InspectLogWriter(Writer):
 
         self._log.seek(0)
         log = await read_eval_log_async(self._log)
-        _take_out_earlier(log)
-        self._refuse_other(log)
+        samples = {(str(one.id), str(one.epoch)): one for one in log.samples or ()}
+        if gone := self._annotations.keys() - samples.keys():
+            sample, epoch = min(gone)
+            raise InputChanged(self._input, f"sample {sample} of epoch {epoch} is gone")
+        for each in samples.values():
+            self._take_out(each)
+        if log.results is not None:
+            log.results.scores = _others(log.results.scores, "name")
+        log.reductions = _others(log.reductions, "scorer")
+        log.eval.scorers = _others(log.eval.scorers, "name")
         # the models of the log need not be installed here, nor their keys be known
         roles, log.eval.model_roles = log.eval.model_roles, None
         log = await score_async(
@@ -165,20 +173,21 @@ class InspectLogWriter(Writer):
         log.eval.model_roles = roles
         await write_eval_log_async(log, path)
 
-    def _refuse_other(self, log: EvalLog) -> None:
-        """Raise InputChanged if a sample with a score is gone, OutputError if a score would be lost."""
-        samples = {
-            (str(sample.id), str(sample.epoch)): sample for sample in log.samples or ()
-        }
-        if gone := self._annotations.keys() - samples.keys():
-            sample, epoch = min(gone)
-            raise InputChanged(self._input, f"sample {sample} of epoch {epoch} is gone")
-        if any(_SCORER in (sample.scores or {}) for sample in samples.values()):
+    def _take_out(self, sample: EvalSample) -> None:
+        """Take out an earlier score of ruler with its events; OutputError if the scorer is another's."""
+        score = (sample.scores or {}).pop(_SCORER, None)
+        if score is None:
+            return
+        if (score.metadata or {}).get("status") not in ("scored", "failed"):
             raise OutputError(
                 f"a scorer `{_SCORER}` of {self._input} is not ruler's own",
                 "rename it",
                 place=self.name,
             )
+        own = ("scorer", _SCORER)
+        begun = (each for each in sample.events if each.event == "span_begin")
+        spans = {each.id for each in begun if (each.type, each.name) == own}
+        sample.events = [each for each in sample.events if each.span_id not in spans]
 
 
 class InspectLog(Container):
@@ -255,62 +264,29 @@ class InspectLog(Container):
         return f"sample {name}"
 
 
+def _others(entries: Iterable[Any] | None, name: str) -> list[Any]:
+    """Return the entries of other scorers; `name` is the attribute that names them."""
+    return [each for each in entries or () if getattr(each, name) != _SCORER]
+
+
 def _scorer(annotations: Mapping[SampleKey, Mapping[str, Any]]) -> Scorer:
     """Make the scorer that hands out the scores; a sample that ruler could not read has none."""
-    from inspect_ai.scorer import mean, scorer, stderr
+    from inspect_ai.scorer import Score, mean, scorer, stderr
 
     async def score(state: Any, target: Any) -> Score | None:
         annotation = annotations.get((str(state.sample_id), str(state.epoch)))
-        return None if annotation is None else _score(annotation)
+        if annotation is None:
+            return None
+        metadata, value = dict(annotation), annotation["score"]
+        if value is not None:
+            explanation = annotation["explanation"]
+            return Score(value=value, explanation=explanation, metadata=metadata)
+        # one without a score counts in no metric
+        graded = annotation["kind"] in _JUDGE_FAILED
+        return Score.unscored(
+            reason="grader_failed" if graded else "scoring_failed",
+            explanation=annotation["reason"],
+            metadata=metadata,
+        )
 
     return scorer(metrics=[mean(), stderr()], name=_SCORER)(lambda: score)()
-
-
-def _score(annotation: Mapping[str, Any]) -> Score:
-    """Make Inspect's score of an annotation; one without a score counts in no metric."""
-    from inspect_ai.scorer import Score
-
-    metadata = dict(annotation)
-    if annotation["score"] is None:
-        graded = annotation["kind"] in _JUDGE_FAILED
-        reason = "grader_failed" if graded else "scoring_failed"
-        return Score.unscored(
-            reason=reason, explanation=annotation["reason"], metadata=metadata
-        )
-    return Score(
-        value=annotation["score"],
-        explanation=annotation["explanation"],
-        metadata=metadata,
-    )
-
-
-def _take_out_earlier(log: EvalLog) -> None:
-    """Take out all that an earlier run of ruler wrote."""
-    for sample in log.samples or ():
-        _take_out_of_sample(sample)
-    if log.results is not None:
-        scores = log.results.scores
-        log.results.scores = [score for score in scores if score.name != _SCORER]
-    log.reductions = [each for each in log.reductions or () if each.scorer != _SCORER]
-    log.eval.scorers = [each for each in log.eval.scorers or () if each.name != _SCORER]
-
-
-def _take_out_of_sample(sample: EvalSample) -> None:
-    """Take out ruler's score with its events, and the annotation that the first versions put elsewhere."""
-    scores = sample.scores or {}
-    own = [scores[_SCORER].metadata] if _SCORER in scores else []
-    if not any(_is_ours(value) for value in (*own, sample.metadata.get(_SCORER))):
-        return
-    scores.pop(_SCORER, None)
-    sample.metadata.pop(_SCORER, None)
-    spans = {
-        event.id
-        for event in sample.events
-        if event.event == "span_begin"
-        and (event.type, event.name) == ("scorer", _SCORER)
-    }
-    sample.events = [event for event in sample.events if event.span_id not in spans]
-
-
-def _is_ours(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("status") in ("scored", "failed")

@@ -43,8 +43,12 @@ class JsonLines(Container):
     @classmethod
     def open(cls, source: Source) -> Self:
         """Open any text; what may be events of a pipe is kept, since a rollout ends with its last event."""
-        line = source.first_line.removeprefix(BOM)
-        if source.is_long or (source.once and (source.keep or _may_be_event(line))):
+        keep = source.is_long or (source.once and source.keep)
+        if source.once and not keep:
+            from ruler_cli.files.events import may_be_event
+
+            keep = may_be_event(source.first_line.removeprefix(BOM))
+        if keep:
             source.keep_text()
         return cls(source)
 
@@ -58,12 +62,6 @@ class JsonLines(Container):
         first = self._source.first if self.once else ()
         with self._source.open_text() as text:
             yield from lines(self.name, text, self.most, first)
-
-
-def _may_be_event(line: bytes) -> bool:
-    from ruler_cli.files.events import may_be_event
-
-    return may_be_event(line)
 
 
 def lines(
