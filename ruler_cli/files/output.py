@@ -138,10 +138,11 @@ class LocalFile(PassThrough):
 
     def discard(self) -> None:
         """Remove what was written."""
-        try:
+        with contextlib.suppress(
+            OSError
+        ):  # the rest, that cannot be written, is given up too
             self.close()
-        finally:
-            self.partial.unlink(missing_ok=True)
+        self.partial.unlink(missing_ok=True)
 
 
 def _open_locked(partial: Path) -> BinaryIO:

@@ -11,7 +11,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -164,8 +164,7 @@ class ReportPage:
 
         def undo(kind: type[BaseException] | None, *_: object) -> None:
             if kind is not None:
-                with suppress(OSError):  # the error names a full disk already
-                    file.discard()
+                file.discard()
 
         stack.push(undo)
         self._spool = stack.enter_context(Scratch())
