@@ -16,14 +16,13 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Self
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.containers import MAX_BYTES, Container, Writer, task_of
 from ruler_cli.files.parse import parse, parse_value
 from ruler_cli.files.source import BOM, Source
-from ruler_cli.files.splice import BARE, SPACE, STRING, end_of
+from ruler_cli.files.splice import BARE, SPACE, end_of
 from ruler_cli.types import Line
 
 Read = Callable[[int, int], bytes]
@@ -43,8 +42,6 @@ _OUTSIDE = re.compile(BARE + rb'(["\[\]{}])', re.DOTALL)
 _IN_STRING = re.compile(rb'[^"\\]*+(["\\])')
 """The next byte that matters to find the end of a value: at its begin, outside its strings and inside."""
 _WINDOW = 1 << 20
-_AHEAD = 20
-"""Lines read behind a torn first line: a whole record among them shows that the text is JSON lines."""
 _MAX_AROUND = 64 << 20
 """Bytes around the list of records that are checked; more are not looked at."""
 
@@ -120,10 +117,7 @@ class DocumentShape:
 
 
 def shape_of(read: Read) -> DocumentShape | None:
-    """Return the shape of a document; None if the text is JSON lines, or no JSON.
-
-    None for the first line that is not blank, alone, tells that the text is none either.
-    """
+    """Return the shape of a document; None if the text is JSON lines, or no JSON."""
     head = read(0, _WINDOW)
     at = len(head) - len(head.removeprefix(BOM).lstrip(_BLANK))
     head = read(at, _WINDOW)
@@ -138,38 +132,21 @@ def shape_of(read: Read) -> DocumentShape | None:
             if ended or head[1:].lstrip(_BLANK)[:1] in b'{["-0123456789tfnNI]'
             else None
         )
-    if head[:1] != b"{" or not (ended or long or _opens(line)):
-        return None
-    # a torn line may seem to go on to the end of a large file
-    whole = ended or long
-    if not whole and not _goes_on(head):
+    if head[:1] != b"{":
         return None
     inside = _holder(
         lambda offset, size: read(offset, size) if offset < at + _MAX_AROUND else b"",
         at,
     )
-    return inside or (None if whole else DocumentShape(at, listed=False))
-
-
-def _opens(line: bytes) -> bool:
-    """Tell if an object that does not end on this line may go on in the next: no string is torn."""
-    return b'"' not in STRING.sub(b"", line) and line[1:].strip()[:1] in (b"", b'"')
-
-
-def _goes_on(head: bytes) -> bool:
-    """Tell if an object goes on behind its first line; False if the line is torn and JSON lines follow."""
-    end = end_of(head, 0)
+    if inside or ended or long:
+        return inside
+    # else the line is torn, and JSON lines may follow
+    text = _TextWindow(read, at)
+    end = text.value_end(text.skip(at)[0])
     with contextlib.suppress(UnreadableError):
-        if end is not None and parse(head[:end], exact=False):
-            return True
-    lines = [line for text in head.split(b"\n")[1:] if (line := text.strip(_BLANK))]
-    lines.append(
-        b"{" if len(head) < _WINDOW else b""
-    )  # the end of the text, or an unknown line
-    return not any(
-        line[:1] == b"{" and end_of(line, 0) == len(line) and below[:1] == b"{"
-        for line, below in pairwise(lines[: _AHEAD + 1])
-    )
+        if end is not None and parse(text.slice(at, end), exact=False):
+            return DocumentShape(at, listed=False)
+    return None
 
 
 def _holder(read: Read, at: int, within: str = "") -> DocumentShape | None:
@@ -252,7 +229,8 @@ class Document(Container):
     @classmethod
     def open(cls, source: Source) -> Self | None:
         """Open text that is a document; one from a stream is kept in a file."""
-        if source.is_long or shape_of(source.read) is not None:
+        torn = end_of(source.first_line.removeprefix(BOM).strip(_BLANK), 0) is None
+        if source.is_long or torn or shape_of(source.read) is not None:
             source.keep_text()
         shape = None if source.fd is None else shape_of(source.read)
         return None if shape is None else cls(source, shape)
