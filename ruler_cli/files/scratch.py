@@ -158,31 +158,18 @@ class Index:
         `opening` is a number that rollouts of one task share. One that is not `mine` is counted, and
         nothing else.
         """
-        line, short, at = record.line, digest(key), place(record)
+        line, short = record.line, digest(key)
         rollouts = self.rollouts(record, b"" if whole else short)
         source = self._sources.setdefault(line.source, len(self._sources))
-        # a later part of a rollout may begin otherwise
-        begins = opening if rollouts else None
-        size, hashed = len(line.raw), hash(line.raw)
         drawn = None
         if self.seed is not None:  # only the seed, of any size, and the bytes decide
             seed = blake2b(str(self.seed).encode(), digest_size=32).digest()
             draw = blake2b(line.raw, digest_size=8, person=b"draw", key=seed)
             drawn = int.from_bytes(draw.digest(), signed=True)
-        self._rows.append(
-            (
-                at,
-                line.offset,
-                size,
-                hashed,
-                short,
-                rollouts,
-                mine,
-                begins,
-                source,
-                drawn,
-            )
-        )
+        at = place(record), line.offset, len(line.raw), hash(line.raw)
+        # a later part of a rollout may begin otherwise
+        begins = opening if rollouts else None
+        self._rows.append((*at, short, rollouts, mine, begins, source, drawn))
         if len(self._rows) >= _BATCH:
             self.flush()
         return short, rollouts

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Self
 
@@ -73,11 +74,14 @@ class HarborJob(MultiFileContainer):
         result = self._object(trial, _RESULT)
         members = {"result": result, "trajectory": self._object(trial, _TRAJECTORY)}
         verified = parse(result).get("verifier_result")
-        if not (
-            isinstance(verified, dict) and isinstance(verified.get("rewards"), dict)
-        ):
-            members["reward_file"] = self._reward(trial)
-        named = (b'"%s": %s' % (k.encode(), v) for k, v in members.items() if v)
+        rewards = verified.get("rewards") if isinstance(verified, dict) else None
+        if not isinstance(rewards, dict):
+            with suppress(UnreadableError):
+                text = (self._bytes(trial, "verifier/reward.txt") or b"").strip()
+                if _NUMBER.fullmatch(text):
+                    members["reward_file"] = b'{"reward": %s}' % text
+                members["reward_file"] = self._object(trial, "verifier/reward.json")
+        named = (b'"%s": %s' % (k.encode(), v) for k, v in members.items())
         return b"{" + b", ".join(named) + b"}"
 
     def _object(self, trial: str, file: str) -> bytes:
@@ -90,13 +94,6 @@ class HarborJob(MultiFileContainer):
         except UnreadableError as error:
             raise UnreadableError(f"has a damaged {file}: it {error}") from None
         return raw
-
-    def _reward(self, trial: str) -> bytes:
-        try:
-            return self._object(trial, "verifier/reward.json")
-        except UnreadableError:
-            text = self._bytes(trial, "verifier/reward.txt") or b""
-            return b'{"reward": %s}' % text.strip() if _NUMBER.fullmatch(text) else b""
 
     def _bytes(self, trial: str, file: str) -> bytes | None:
         """Return the content of a file; None if there is none, or only a link that is not followed."""
