@@ -462,7 +462,9 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
         others = (Location(other) for other in (source, output, partial))
         if any(not other.stream and other.same(str(failed)) for other in others):
             raise wrong("is INPUT or OUTPUT", "give it a file of its own")
-        if failed.is_dir() or failed.name.endswith((".gz", ".zst", *_OTHER_ENDINGS)):
+        if failed.is_dir() or failed.name.endswith(
+            (".gz", ".zst", ".json", *_OTHER_ENDINGS)
+        ):
             raise wrong("give the name of a plain file")
     if not given.many:
         return

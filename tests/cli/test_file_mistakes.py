@@ -27,7 +27,7 @@ NAMES = {
     f"{S} out.parquet.gz {J}": "no .parquet.gz file is written; name it out.jsonl",
     f"{S} out.eval {J}": "only the scores of an Inspect log are written as .eval",
     f"{S} out.jsonl {J} --failed f.csv": "--failed f.csv: give the name of a plain file",
-    f"{S} out.jsonl {J} --failed f.json": "name it f.jsonl",
+    f"{S} out.jsonl {J} --failed f.json": "give the name of a plain file",
     f"{S} out.jsonl {J} --summary folder": "--summary folder: is a directory; name a file in it",
     f"{S} out.jsonl {J} --summary new/s.json": "mkdir -p new",
     "select scored.jsonl out.csv --where live": "out.csv: no .csv file is written",

@@ -149,7 +149,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
         {"failed": Path("s3://u:secret@b/x")},
         "a file of this machine",
     ),
-    ("what://in/a", "b", {}, "no addresses of what://"),
+    ("what://in/a", "b", {}, "no addresses of this kind"),
 ]
 
 
