@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Callable, Mapping, Sequence
+import errno
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 _STOPPED = "stopped"
@@ -330,3 +332,24 @@ class UnreadableError(Exception):
         return (
             self.args[0] if self.args and isinstance(self.args[0], str) else str(self)
         )
+
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def system_problem(error: OSError) -> tuple[str, str]:
+    """Return the problem of an error of the system, and the remedy if one is known."""
+    full = error.errno in _DISK_FULL
+    return error.strerror or str(error), "make room" if full else ""
+
+
+@contextmanager
+def system_errors(
+    verb: str, kind: type[RulerError], remedy: str = "", **where: Any
+) -> Iterator[None]:
+    """Turn an error of the system into one of a kind; `where` is its option and value, or its place."""
+    try:
+        yield
+    except OSError as error:
+        problem, known = system_problem(error)
+        raise kind(f"cannot be {verb}: {problem}", remedy or known, **where) from None

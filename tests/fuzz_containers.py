@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ruler_cli.files.compression import zstd
+from ruler_cli.files.error_map import zstd
 
 LINES, DOCUMENTS = (
     (".jsonl", ".jsonl.gz", ".jsonl.zst"),

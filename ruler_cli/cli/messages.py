@@ -5,7 +5,6 @@ Control characters never reach a terminal raw.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import signal
@@ -18,7 +17,13 @@ import typer
 
 from ruler_cli.cli.safe_text import one_line
 from ruler_cli.cli.units import wrap
-from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError, named
+from ruler_cli.errors import (
+    InterruptedRun,
+    ReaderGone,
+    RulerError,
+    named,
+    system_problem,
+)
 from ruler_cli.settings.keys import secrets_among, without_keys
 from ruler_cli.settings.names import ALIASES, NAMES
 
@@ -81,7 +86,7 @@ def stderr_columns() -> int | None:
     """Return the columns of the terminal that stderr is; None if it is none."""
     if sys.stderr is None or not sys.stderr.isatty():
         return None
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError):  # then the shell may know
         if columns := os.get_terminal_size(sys.stderr.fileno()).columns:
             return columns
     return shutil.get_terminal_size().columns
@@ -139,7 +144,7 @@ def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
                 print_note(sentence)
         if isinstance(error, InterruptedRun):
             # end at once: a thread may wait for ever for a pipe without another end
-            with suppress(OSError, AttributeError):
+            with suppress(OSError, AttributeError):  # stderr may be gone
                 sys.stderr.flush()
             os._exit(error.exit_code)
         raise typer.Exit(error.exit_code) from None
@@ -161,10 +166,6 @@ def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
         ):  # text that cannot be written would fail once more at exit, with a traceback
             sys.stdout = None
         file = f"{error.filename}: " if error.filename else ""
-        hint = (
-            "; make room, or name another directory for what waits on disk with TMPDIR"
-        )
-        print_note(
-            f"{file}{error.strerror or error}{hint if error.errno == errno.ENOSPC else ''}"
-        )
+        problem, remedy = system_problem(error)
+        print_note(f"{file}{problem}{remedy and f'; {remedy}'}")
         raise typer.Exit(exit_code_of(error)) from None

@@ -246,12 +246,12 @@ class _Terminal:
 
     def write(self, text: str) -> None:
         """Write a text."""
-        with suppress(OSError):
+        with suppress(OSError):  # it may be gone
             sys.stderr.write(text)
 
     def flush(self) -> None:
         """Write what is buffered."""
-        with suppress(OSError):
+        with suppress(OSError):  # it may be gone
             sys.stderr.flush()
 
     @property

@@ -44,9 +44,9 @@ from ruler_cli.cli.progress import Console
 from ruler_cli.cli.signals import run_cancellable
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
-from ruler_cli.files.atomic import create_file
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
+from ruler_cli.files.output import create_file
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.options import Options
 
@@ -141,8 +141,6 @@ def _run(options: Options, source: str, requests: str) -> int:
 
         rendered = run_cancellable(lambda: render_missing(settings, write, console))
         with writing(output):
-            for file in files:
-                file.end()
             for file in files:
                 file.commit()
         stack.pop_all()

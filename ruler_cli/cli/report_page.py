@@ -84,7 +84,7 @@ def page_name(output: str | None) -> Iterator[str]:
     try:
         yield str(folder / "report.html")
     except BaseException:
-        with suppress(OSError):
+        with suppress(OSError):  # a page may still be in it
             folder.rmdir()
         raise
 

@@ -30,9 +30,10 @@ from ruler_cli.errors import (
     ReaderGone,
     RulerError,
     UsageError,
+    system_errors,
 )
-from ruler_cli.files.atomic import LocalFile
 from ruler_cli.files.location import Location
+from ruler_cli.files.output import LocalFile
 from ruler_cli.settings.options import Options
 from ruler_cli.types import Summary
 
@@ -153,19 +154,14 @@ class RunRecord:
         import orjson
 
         facts = _without_keys(self._facts | asdict(summary))
-        try:
-            _replace(
-                path,
-                orjson.dumps(
-                    facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-                ),
-            )
-        except BrokenPipeError:
-            sys.stdout = None  # its reader is gone
-        except OSError as error:
-            raise OutputError(
-                f"cannot be written: {error.strerror}", option="summary", value=path
-            ) from None
+        content = orjson.dumps(
+            facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+        )
+        with system_errors("written", OutputError, option="summary", value=path):
+            try:
+                _replace(path, content)
+            except BrokenPipeError:
+                sys.stdout = None  # its reader is gone
 
 
 def _reason(error: BaseException | None) -> str | None:
@@ -206,14 +202,14 @@ def _replace(path: Path, content: bytes) -> None:
     if _is_stream(path):
         path.write_bytes(content)
         return
-    file = LocalFile(str(path), lock=False)
-    try:
+    if path.is_symlink():
+        path.unlink()
+    file = LocalFile(str(path))
+    with ExitStack() as undo:
+        undo.callback(file.discard)
         file.stream.write(content)
-        file.end()
         file.commit()
-    except OSError:
-        file.discard()
-        raise
+        undo.pop_all()
 
 
 def refuse_summary(path: Path, source: str, output: str, files: Iterable[str]) -> None:
@@ -248,6 +244,6 @@ def record_refusal(words: Mapping[str, Any], error: RulerError) -> None:
     if words.get("summary") is None:
         return
     source, output = words["source"], words["output"]
-    with suppress(RulerError, OSError):
+    with suppress(RulerError, OSError):  # the refusal itself is printed
         record = RunRecord(Options(summary=words["summary"]), source, output)
         record.end(error.exit_code, command_words(error))

@@ -325,7 +325,7 @@ def _answers(address: str) -> bool:
     try:
         socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
         subprocess.run(command, capture_output=True, check=True, timeout=2 * _PATIENCE)  # noqa: S603 - Ray's own
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError):  # no cluster answers there
         return False
     return True
 

@@ -4,3 +4,58 @@ A container is a module of `containers`, which reads and writes. Other rooms use
 `FailedFile`, `Location`, `Scratch` and `Index`, and the functions of `grouping`, `parse`, `splice` and
 `error_map`.
 """
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.settings.models import MAX_RECORD
+
+if TYPE_CHECKING:
+    from ruler_cli.files.containers import Container
+    from ruler_cli.files.source import Source
+
+
+def open_container(
+    name: str,
+    stack: ExitStack,
+    file: str | None = None,
+    *,
+    most: int = MAX_RECORD << 20,
+    keep: bool = False,
+) -> Container:
+    """Open INPUT, `-` for stdin, until `stack` ends; UsageError says what is wrong and the way out.
+
+    A record of more than `most` bytes is not held. `file` is the name for records of a rollout's own file:
+    relative to INPUT; by default the last part of `name`. `keep`: a pipe is kept on disk, to be read twice.
+    """
+    from ruler_cli.files.containers import kinds
+    from ruler_cli.files.location import Location
+    from ruler_cli.files.source import Source
+
+    source = Source(Location(name), stack, most, file=file, keep=keep)
+    if source.begins_with_line:  # no other kind does, and their modules are not needed
+        from ruler_cli.files.containers.lines import JsonLines
+
+        container: Container = JsonLines.open(source)
+    else:
+        opened = (kind.open(source) for kind in kinds())
+        container = next(found for found in opened if found is not None)
+    if container.once or not container.may_hold_events or _is_record(source):
+        return container
+    from ruler_cli.files.events import assemble_rollouts
+
+    return assemble_rollouts(container, source.file, stack)
+
+
+def _is_record(source: Source) -> bool:
+    """Tell if the first line is a record, and no event."""
+    from ruler_cli.files.containers import RECORD_MEMBERS
+    from ruler_cli.files.parse import parse
+
+    try:
+        return not RECORD_MEMBERS.isdisjoint(parse(source.first_line, exact=False))
+    except UnreadableError:
+        return False

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import shlex
+import sqlite3
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from ruler_cli.errors import OutputError, RulerError, UnreadableError, UsageError
+from ruler_cli.errors import (
+    OutputError,
+    RulerError,
+    UnreadableError,
+    UsageError,
+    system_problem,
+)
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd as zstd  # noqa: PLC0414 - others use it
 else:
-    from backports import zstd
+    from backports import zstd as zstd  # noqa: PLC0414 - others use it
 
 _DAMAGE: tuple[type[Exception], ...] = (
     EOFError,
@@ -24,7 +31,7 @@ _DAMAGE: tuple[type[Exception], ...] = (
     zlib.error,
     zstd.ZstdError,
 )
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 _DENIED = "access denied"
 _STORAGE = (
     ("NoCredentialsError PartialCredentialsError CredentialRetrievalError DefaultCredentialsError RefreshError "
@@ -49,28 +56,40 @@ def message_of(error: BaseException) -> str:
 @contextmanager
 def reading(place: str, *more: type[Exception]) -> Iterator[None]:
     """Turn an error of reading or decoding a file into a UsageError; `more` are a decoder's own errors."""
-    with _mapped(place, "read", UsageError, str):
+    with _mapped(place, "be read", UsageError, str):
         try:
             yield
         except _DAMAGE + more as error:
             is_system = getattr(error, "errno", None) or _is_address(place)
             if is_system and not isinstance(error, _DAMAGE):
                 raise
-            problem = f"is damaged, truncated or unsupported ({message_of(error)})"
-            raise UsageError(problem, "copy or write it again", place=place) from None
+            raise UsageError(
+                f"is damaged, truncated or unsupported ({message_of(error)})",
+                "copy or write it again",
+                place=place,
+            ) from None
 
 
 def writing(place: str, note: str = "") -> AbstractContextManager[None]:
     """Turn an error of writing into an OutputError; a pipe without a reader stays one."""
     again = f"{note}{{}}run again".format
-    return _mapped(place, "written", OutputError, lambda r: again(r and f"{r}, then "))
+    return _mapped(
+        place, "be written", OutputError, lambda r: again(r and f"{r}, then ")
+    )
+
+
+def temporary() -> AbstractContextManager[None]:
+    """Turn an error of writing a temporary file, or a temporary table of SQLite, into an OutputError."""
+    remedy = "make room, or set TMPDIR to another directory"
+    folder = tempfile.tempdir or "temporary files"
+    return _mapped(folder, "write a temporary file", OutputError, lambda _: remedy)
 
 
 @contextmanager
 def creating(place: str, real: Path) -> Iterator[None]:
     """Turn an error of opening a place for writing into a UsageError; `real` is its path without links."""
     elsewhere = "give another name, or `-` for stdout"
-    with _mapped(place, "written", UsageError, lambda remedy: remedy or elsewhere):
+    with _mapped(place, "be written", UsageError, lambda remedy: remedy or elsewhere):
         try:
             yield
         except FileNotFoundError:
@@ -78,9 +97,11 @@ def creating(place: str, real: Path) -> Iterator[None]:
                 raise
             folder = Path(place).parent
             missing = str(real.parent if folder.is_dir() else folder)
-            problem = "its directory does not exist"
-            remedy = f"create it with: mkdir -p {shlex.quote(missing)}"
-            raise UsageError(problem, remedy, place=place) from None
+            raise UsageError(
+                "its directory does not exist",
+                f"create it with: mkdir -p {shlex.quote(missing)}",
+                place=place,
+            ) from None
 
 
 @contextmanager
@@ -96,12 +117,12 @@ def _mapped(
         if _is_address(place):
             problem, remedy = explain(error)
         elif isinstance(error, OSError):
-            problem = error.strerror or message_of(error)
-            remedy = "make room" if error.errno in _DISK_FULL else ""
+            problem, remedy = system_problem(error)
+        elif getattr(error, "sqlite_errorcode", None) in _SQLITE_FULL:
+            problem, remedy = str(error), ""
         else:
             raise
-        problem = f"cannot be {verb}: {problem}"
-        raise kind(problem, advice(remedy), place=place) from None
+        raise kind(f"cannot {verb}: {problem}", advice(remedy), place=place) from None
 
 
 def without_place(error: RulerError) -> str:

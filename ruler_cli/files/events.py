@@ -4,6 +4,8 @@ A conversation may be a file of messages, or a line that is a list of them; an a
 of events; a trace is all spans with one id, anywhere in the file. The record holds the events' own bytes:
 `{"file": …, "folder": …, "events": [event, …]}`, `{"trace_id": …, "spans": […]}`, `{"messages": LINE}`. An
 event that is no JSON object, such as a torn last line, becomes text and spoils no other event.
+
+Kinds of events are known by their keys and never by their texts.
 """
 
 from __future__ import annotations
@@ -11,29 +13,281 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files import event_kinds as kinds
-from ruler_cli.files.container import Container
-from ruler_cli.files.event_kinds import Event
+from ruler_cli.files.containers import RECORD_MEMBERS, Container
+from ruler_cli.files.error_map import temporary
 from ruler_cli.files.parse import dump, parse, parse_value
-from ruler_cli.files.scratch import temporary, temporary_database
+from ruler_cli.files.scratch import temporary_database
 from ruler_cli.types import Line
+
+Event = Mapping[str, Any]
+Matches = Callable[[Event], bool]
+
+_INNER = ("message", "info", "context")
+"""Members whose own keys count too, as `message.role`."""
+_CONVERSATIONS = (
+    "conversation_id conversationId session_id thread_id trajectory_id rollout_id "
+    "episode_id run_id chat_id dialog_id dialogue_id"
+)
+"""Members by which the messages of a table belong together, beside `sessionId`."""
+_CODEX_HEAD = {"id", "timestamp", "instructions", "git"}
+_TRACES = ("trace_id", "traceId", "traceID", "context.trace_id")
+LANGCHAIN = {
+    "human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "tool",
+    "developer": "developer", "HumanMessage": "user", "HumanMessageChunk": "user",
+    "AIMessage": "assistant", "AIMessageChunk": "assistant", "SystemMessage": "system",
+    "SystemMessageChunk": "system", "ToolMessage": "tool", "ToolMessageChunk": "tool",
+    "FunctionMessage": "tool",
+}  # fmt: skip
+"""The types of LangChain's messages → the role of a chat message."""
+
+
+def clue(
+    kinds: str = "",
+    *,
+    field: str = "type",
+    has: str = "",
+    some: str = "",
+    lacks: str = "",
+    lists: str = "",
+) -> Matches:
+    """Return a test for events by their keys; each argument holds words.
+
+    `kinds` are the texts that `field` may have, in which `*` stands for any; without them it may have any
+    value. An event has each key of `has` and of `lists`, which are lists, one or more of `some`, and none of
+    `lacks`.
+    """
+    exact, wild = set(kinds.split()), [word for word in kinds.split() if "*" in word]
+    required, any_of, none_of = set(f"{has} {lists}".split()), set(some.split()), set(lacks.split())  # fmt: skip
+
+    def is_kind(kind: Any) -> bool:
+        if not isinstance(kind, str):
+            return not kinds
+        return not kinds or kind in exact or any(fnmatchcase(kind, w) for w in wild)
+
+    def matches(event: Event) -> bool:
+        keys = _keys(event)
+        return (
+            required <= keys
+            and not none_of & keys
+            and (not any_of or not any_of.isdisjoint(keys))
+            and is_kind(event.get(field))
+            and all(isinstance(event[name], list) for name in lists.split())
+        )
+
+    return matches
+
+
+def _keys(event: Event) -> set[str]:
+    keys = set(event)
+    for name in _INNER:
+        inner = event.get(name)
+        if isinstance(inner, dict):
+            keys.update(f"{name}.{key}" for key in inner)
+    return keys
+
+
+def one_of(*tests: Matches) -> Matches:
+    """Return a test for events that fit one of several."""
+    return lambda event: any(test(event) for test in tests)
+
+
+is_message = one_of(  # `_` begins the roles of Kimi CLI's notes
+    clue("_*", field="role", lacks="message"),
+    clue(
+        "*",
+        field="role",
+        some="content parts tool_calls function_call thinking reasoning_content",
+        lacks="message",
+    ),
+)
+"""Tells if it is a chat message with a role, not wrapped by a session."""
+
+is_sharegpt = clue("*", field="from", has="value")
+"""Tells if it is a message of ShareGPT."""
+
+is_claude = one_of(
+    clue(
+        "user assistant",
+        has="message.content",
+        some="sessionId leafUuid parentUuid session_id timestamp",
+    ),
+    clue("file-history-snapshot"),
+    clue(has="type uuid parentUuid"),
+    clue(
+        "system summary progress attachment queue-operation last-prompt custom-title ai-title "
+        "agent-name agent-color permission-mode mode pr-link tag",
+        some="sessionId leafUuid parentUuid",
+        lacks="payload",
+    ),
+    clue("system result stream_event rate_limit_event", has="session_id"),
+)
+"""Tells if it is a line of a session of Claude Code, or of `claude --output-format stream-json`."""
+
+is_codex = one_of(
+    clue(
+        "session_meta response_item event_msg turn_context compacted",
+        has="payload",
+    ),
+    clue("message", has="role", lists="content"),
+    clue("reasoning", has="summary"),
+    clue(
+        "function_call function_call_output custom_tool_call custom_tool_call_output",
+        has="call_id",
+    ),
+    clue("local_shell_call", has="action"),
+    clue("local_shell_call_output", has="output"),
+    clue("web_search_call", has="status"),
+    clue(has="record_type", lacks="type"),
+    lambda event: {"id", "timestamp"} < event.keys() <= _CODEX_HEAD,
+)
+"""Tells if it is a line of Codex's rollout file: an event with its payload, or in older ones an item."""
+
+is_gemini = one_of(
+    clue("tool_use tool_result", has="tool_id"),
+    clue(
+        "init message result",
+        has="timestamp",
+        some="session_id role stats",
+        lacks="message",
+    ),
+    clue(has="sessionId projectHash", lacks="messages"),
+    clue(some="$set $rewindTo"),
+    clue(
+        "user gemini info error warning",
+        has="id timestamp content",
+        lacks=_CONVERSATIONS,
+    ),
+)
+"""Tells if it is a line of a chat file of Gemini CLI (its head, a turn, a change), or of `stream-json`."""
+
+is_pi = one_of(
+    clue("session session_start", has="id"),
+    clue("message", has="message.role"),
+    clue(
+        "compaction branch_summary model_change thinking_level_change custom custom_message label "
+        "session_info",
+        has="timestamp",
+    ),
+)
+"""Tells if it is a line of a session of pi or of its kin: the session's head, or an entry."""
+
+is_opencode = clue(has="info.role", lists="parts")
+"""Tells if it is a message that OpenCode exported."""
+
+is_openhands = one_of(
+    clue(
+        "*Event *Observation *Condensation",
+        field="kind",
+        has="id source timestamp",
+    ),
+    clue("*", field="action", has="id source", some="message cause"),
+    clue("*", field="observation", has="id source", some="message cause"),
+)
+"""Tells if it is an event of OpenHands: of its SDK, or of a `trajectory.json`."""
+
+is_autogen = clue(
+    "TextMessage MultiModalMessage StopMessage HandoffMessage ToolCallSummaryMessage "
+    "ToolCallRequestEvent ToolCallExecutionEvent ThoughtEvent MemoryQueryEvent CodeGenerationEvent "
+    "CodeExecutionEvent UserMessage AssistantMessage SystemMessage FunctionExecutionResultMessage "
+    "ModelClientStreamingChunkEvent SelectSpeakerEvent SelectorEvent UserInputRequestedEvent "
+    "StructuredMessage*",
+    lacks="role",
+)
+"""Tells if it is a message of AutoGen: with a type of its own, and no role."""
+
+# the fields of Langfuse, LangSmith, Weave and OpenAI's agents, whose own id has another name
+_has_span_id = clue(
+    some="span_id spanId spanID context.span_id context.trace_id parentObservationId "
+    "parent_observation_id run_type op_name span_data"
+)
+
+
+def conversation_id(event: Event) -> str | None:
+    """Return the id of the conversation that a message names; None if it names none."""
+    return _first_id(event, (*_CONVERSATIONS.split(), "sessionId"))
+
+
+def trace_id(span: Event) -> str | None:
+    """Return the id of the trace that a span names; None if it names none."""
+    context = span.get("context")
+    inner = context if isinstance(context, dict) else {}
+    return _first_id(span, _TRACES) or _first_id(inner, _TRACES) or None
+
+
+def _first_id(event: Event, names: tuple[str, ...]) -> str | None:
+    value = next((event[name] for name in names if event.get(name) is not None), None)
+    return str(value) if isinstance(value, str | int) else None
+
+
+def is_span(event: Event) -> bool:
+    """Tell if it is a span, with its trace and its own id, or an object of many (OTLP, Jaeger, APIs)."""
+    if spans_in(event):
+        return True
+    if trace_id(event) is None or event.get("observations") or event.get("child_runs"):
+        return False  # it holds its trace
+    return _has_span_id(event)
+
+
+def spans_in(event: Event) -> list[Event]:
+    """Return the spans in an object of many; [] if it is a span itself."""
+    spans: list[Event] = []
+    for batch in _listed(event, "resourceSpans", "resource_spans", "batches"):
+        for scope in _listed(
+            batch, "scopeSpans", "scope_spans", "instrumentationLibrarySpans"
+        ):
+            spans += _listed(scope, "spans")
+    for item in _listed(event, "data", "runs"):
+        spans += _listed(item, "spans") or [item]
+    holders = {"data", "runs", "resourceSpans"}
+    single = all(not holders & span.keys() and is_span(span) for span in spans)
+    return spans if single else []
+
+
+def spans_apart(raw: bytes) -> list[bytes]:
+    """Return the JSON of each span in an object; the object itself if it holds none, or cannot be read."""
+    try:
+        return [dump(span) for span in spans_in(parse(raw))] or [raw]
+    except (UnreadableError, RecursionError):
+        return [raw]
+
+
+def _listed(value: Event, *keys: str) -> list[Event]:
+    """Return the objects of the first of these members, if it is a list; else []."""
+    listed = next((value[key] for key in keys if key in value), None)
+    items = listed if isinstance(listed, list) else []
+    return [item for item in items if isinstance(item, dict)]
+
+
+def is_langchain(event: Event) -> bool:
+    """Tell if it is a message of LangChain, whose type is the speaker; also below `data` or `kwargs`."""
+    kind, body = langchain_body(event)
+    return kind in LANGCHAIN and "role" not in event and "content" in body
+
+
+def langchain_body(event: Event) -> tuple[str | None, Event]:
+    """Return the type of a message of LangChain, and the object that holds its content."""
+    kind, body = event.get("type"), event
+    data, given, names = event.get("data"), event.get("kwargs"), event.get("id")
+    if kind == "constructor" and isinstance(given, dict):
+        named = names[-1] if isinstance(names, list) and names else None
+        kind, body = given.get("type") or named, given
+    elif isinstance(data, dict):
+        body = data
+    return kind if isinstance(kind, str) else None, body
+
 
 Raw = bytes | int
 """The bytes of an event or a record; of one that is larger than the bound, only its size."""
 
 _SAMPLE = 20
 """First records that show if they are events."""
-_RECORD_MEMBERS = frozenset(
-    ("messages", "messages_and_choices", "trajectories", "trajectory", "conversations", "prompt",
-     "completion", "completions", "response", "responses", "chosen", "rejected", "ruler")
-)  # fmt: skip
-"""Members that make an object a record, and no event, whatever else it holds."""
 _UNREADABLE = {"messages": ("role", "content"), "conversations": ("from", "value")}
 """Members of a message that is made of a line which cannot be read: the speaker, and the text."""
 
@@ -44,10 +298,10 @@ class EventRule:
 
     `member` is the name of their list in the record. `key` returns the rollout of an event; None: the file
     is one rollout. `key_name` is the member of the record with that key. With `most`, up to half of the
-    events may be of further kinds. `split` returns the events of a line that holds several.
+    events may be of further  `split` returns the events of a line that holds several.
     """
 
-    matches: kinds.Matches
+    matches: Matches
     member: str
     key: Callable[[Event], str | None] | None = None
     key_name: str = ""
@@ -56,13 +310,13 @@ class EventRule:
 
 
 def _messages(
-    matches: kinds.Matches, member: str = "messages"
+    matches: Matches, member: str = "messages"
 ) -> tuple[EventRule, EventRule]:
     """Make two rules: for messages that name one of many conversations, and for the one of a file."""
     named = EventRule(
-        lambda event: kinds.conversation_id(event) is not None and matches(event),
+        lambda event: conversation_id(event) is not None and matches(event),
         member,
-        key=kinds.conversation_id,
+        key=conversation_id,
         key_name="conversation_id",
         most=True,
     )
@@ -70,22 +324,22 @@ def _messages(
 
 
 RULES = (
-    *_messages(kinds.is_message),
-    *_messages(kinds.is_sharegpt, "conversations"),
-    EventRule(kinds.is_claude, "events", most=True),
-    EventRule(kinds.is_codex, "events", most=True),
-    EventRule(kinds.is_gemini, "events", most=True),
-    EventRule(kinds.is_pi, "events", most=True),
-    EventRule(kinds.is_opencode, "messages"),
-    EventRule(kinds.is_openhands, "events"),
-    *_messages(kinds.is_autogen),
-    *_messages(kinds.is_langchain),
+    *_messages(is_message),
+    *_messages(is_sharegpt, "conversations"),
+    EventRule(is_claude, "events", most=True),
+    EventRule(is_codex, "events", most=True),
+    EventRule(is_gemini, "events", most=True),
+    EventRule(is_pi, "events", most=True),
+    EventRule(is_opencode, "messages"),
+    EventRule(is_openhands, "events"),
+    *_messages(is_autogen),
+    *_messages(is_langchain),
     EventRule(
-        kinds.is_span,
+        is_span,
         "spans",
-        key=kinds.trace_id,
+        key=trace_id,
         key_name="trace_id",
-        split=kinds.spans_apart,
+        split=spans_apart,
     ),
 )
 """Every kind of events; the first rule that fits is taken."""
@@ -114,22 +368,16 @@ def assemble_rollouts(container: Container, file: str, stack: ExitStack) -> Cont
             if unknown or number == _SAMPLE:
                 break
     if lists:
-        listed = partial(_from_lists, container)
-        return container if first else AssembledRollouts(container, "", listed)
+        return container if first else MessageLists(container)
     rule = _rule(first)
     if rule is None:
         return container
-    if rule.key is None:
-        whole = partial(_from_file, container, rule, file)
-        return AssembledRollouts(container, "rollout", whole)
-    read = cache(partial(_read_keyed, container, rule, stack))
-    keyed = partial(_from_keyed, read, rule, file, container.most)
-    return AssembledRollouts(container, "rollout", keyed)
+    return AssembledRollouts(container, rule, file, stack)
 
 
 def _rule(first: list[Event]) -> EventRule | None:
     """Return the rule that first events follow; None if they are records, or of no known kind."""
-    if not first or any(_RECORD_MEMBERS & event.keys() for event in first):
+    if not first or any(RECORD_MEMBERS & event.keys() for event in first):
         return None
     for rule in RULES:
         fitting = sum(map(rule.matches, first))
@@ -138,7 +386,7 @@ def _rule(first: list[Event]) -> EventRule | None:
     return None
 
 
-def _event(raw: bytes) -> dict[str, Any] | None:
+def _event(raw: bytes) -> Event | None:
     try:
         return parse(raw, exact=False)
     except UnreadableError:
@@ -159,137 +407,101 @@ def _list_member(raw: bytes) -> str | None:
     return rule.member if rule is not None and rule.member in _UNREADABLE else None
 
 
-class AssembledRollouts(Container):
-    """Records that are made of other records; a file cannot hold them in the same shape."""
+class MessageLists(Container):
+    """Records that are lists of messages; any other record stays as it is, to be reported."""
 
-    def __init__(
-        self,
-        source: Container,
-        unit: str,
-        assemble: Callable[[], Iterator[tuple[int, Raw]]],
-    ) -> None:
-        """`assemble` yields the number and the bytes of each record, again each time."""
+    def __init__(self, source: Container) -> None:
         super().__init__(source.name, source.most)
-        self.unit, self._assemble = unit or source.unit, assemble
+        self.unit, self._source = source.unit, source
 
     def records(self) -> Iterator[Line]:
-        """Yield every record, with offsets as if they were written one after another."""
-        offset = 0
-        for number, raw in self._assemble():
-            if isinstance(raw, int):
-                line = self.skipped(number, offset, raw)
-            else:
-                line = self.line(number, offset, raw)
-            yield line
-            offset = line.end
+        """Yield an object for every list."""
+        for line in self._source.records():
+            member = None if line.skipped else _list_member(line.raw)
+            raw = line.raw if member is None else b"{%s: %s}" % (dump(member), line.raw)
+            yield replace(line, raw=raw)
 
 
-def _from_lists(container: Container) -> Iterator[tuple[int, Raw]]:
-    """Yield a record for every list of messages; any other record as it is, to be reported."""
-    for line in container.records():
-        member = None if line.skipped else _list_member(line.raw)
-        if member is None:
-            yield line.number, line.skipped or line.raw
-        else:
-            yield line.number, b'{"%s": %s}' % (member.encode(), line.raw)
+class AssembledRollouts(Container):
+    """Rollouts that are made of events, in the order of their first events."""
 
+    unit = "rollout"
 
-def _from_file(
-    container: Container, rule: EventRule, file: str
-) -> Iterator[tuple[int, Raw]]:
-    """Yield the one record of a file that is one rollout."""
+    def __init__(
+        self, source: Container, rule: EventRule, file: str, stack: ExitStack
+    ) -> None:
+        super().__init__(source.name, source.most)
+        self._source, self._rule, self._stack = source, rule, stack
+        folder = str(PurePath(file).parent)
+        self._head = {"file": file, "folder": folder if folder != "." else ""}
 
-    def events() -> Iterator[Raw]:
-        for line in container.records():
-            if line.skipped:
-                yield line.skipped
-            elif _event(line.raw) is None:
-                yield _unreadable(line.raw, rule.member)
-            else:
-                yield line.raw
+    @cached_property
+    def _events(self) -> sqlite3.Connection:
+        """All events in a temporary database; one without a key is a rollout of its own."""
+        db = temporary_database(*_TABLES, cache=2000)
+        self._stack.callback(db.close)
+        with temporary():
+            for line in self._source.records():
+                split = self._rule.split
+                for raw in [line.skipped] if line.skipped else split(line.raw):
+                    key, event = self._keyed(raw)
+                    row = db.execute(_FIND_ROLLOUT, (key,)).fetchone()
+                    row = row or (db.execute(_ADD_ROLLOUT, (key,)).lastrowid,)
+                    db.execute(_ADD_EVENT, (row[0], event))
+            db.execute("CREATE INDEX by_rollout ON event (rollout, id)")
+        return db
 
-    yield 1, _record(_file_members(file), rule.member, events(), container.most)
+    def _keyed(self, raw: Raw) -> tuple[bytes | None, Raw]:
+        """Return the key of an event, as SQLite takes no lone surrogates in text, and what is kept of it."""
+        event = None if isinstance(raw, int) else _event(raw)
+        rule = self._rule
+        if rule.key is not None:
+            key = None if event is None else rule.key(event)
+            return None if key is None else key.encode("utf-8", "surrogatepass"), raw
+        if isinstance(raw, bytes) and event is None:
+            text: object = raw.decode("utf-8", "replace")
+            if rule.member in _UNREADABLE:
+                text = dict(
+                    zip(_UNREADABLE[rule.member], ("unreadable", text), strict=True)
+                )
+            raw = dump(text)
+        return b"", raw
 
+    def records(self) -> Iterator[Line]:
+        """Yield every record."""
+        for number, key in self._events.execute(_ROLLOUTS):
+            events = self._events.execute(_EVENTS, (number,))
+            yield self._record(number, key, (raw for (raw,) in events))
 
-def _from_keyed(
-    read: Callable[[], sqlite3.Connection], rule: EventRule, file: str, most: int
-) -> Iterator[tuple[int, Raw]]:
-    """Yield every rollout of a file that holds many, in the order of their first events."""
-    db = read()
-    for number, key in db.execute("SELECT number, key FROM rollout ORDER BY number"):
-        events = (raw for (raw,) in db.execute(_EVENTS, (number,)))
+    def _record(self, number: int, key: bytes | None, events: Iterator[Raw]) -> Line:
+        """Make one record of the bytes of its events.
+
+        It is not held if that, or one event, is larger than the bound.
+        """
+        parts, size = list[bytes](), 0
+        for event in events:
+            if isinstance(event, int):
+                return self.line(number, 0, b"{", event)
+            parts.append(event)
+            size += len(event)
+            if size > self.most:
+                return self.line(number, 0, b"{", size)
         if key is None:
-            yield number, next(events)
-        else:
-            head = {rule.key_name: key.decode("utf-8", "surrogatepass")}
-            yield number, _record(head | _file_members(file), rule.member, events, most)
+            return self.line(number, 0, parts[0])
+        name = self._rule.key_name
+        named = {name: key.decode("utf-8", "surrogatepass")} if name else {}
+        head = {k: v for k, v in (named | self._head).items() if v or k == name}
+        members = b"".join(b"%s: %s, " % (dump(k), dump(v)) for k, v in head.items())
+        events_of = dump(self._rule.member), b", ".join(parts)
+        return self.line(number, 0, b"{%s%s: [%s]}" % (members, *events_of))
 
 
 _TABLES = (
     "CREATE TABLE rollout (number INTEGER PRIMARY KEY, key BLOB UNIQUE)",
     "CREATE TABLE event (id INTEGER PRIMARY KEY, rollout INT, raw BLOB)",
 )
+_ROLLOUTS = "SELECT number, key FROM rollout ORDER BY number"
 _EVENTS = "SELECT raw FROM event WHERE rollout = ? ORDER BY id"
 _FIND_ROLLOUT = "SELECT number FROM rollout WHERE key = ?"
 _ADD_ROLLOUT = "INSERT INTO rollout (key) VALUES (?)"
 _ADD_EVENT = "INSERT INTO event (rollout, raw) VALUES (?, ?)"
-
-
-def _read_keyed(
-    container: Container, rule: EventRule, stack: ExitStack
-) -> sqlite3.Connection:
-    """Write all events to a temporary database; an event without a key is a rollout of its own."""
-    db = temporary_database(*_TABLES, cache=2000)
-    stack.callback(db.close)
-    with temporary():
-        for line in container.records():
-            for raw in [line.skipped] if line.skipped else rule.split(line.raw):
-                key = (_key(raw, rule),)
-                row = db.execute(_FIND_ROLLOUT, key).fetchone()
-                rollout = row[0] if row else db.execute(_ADD_ROLLOUT, key).lastrowid
-                db.execute(_ADD_EVENT, (rollout, raw))
-        db.execute("CREATE INDEX by_rollout ON event (rollout, id)")
-    return db
-
-
-def _key(raw: Raw, rule: EventRule) -> bytes | None:
-    """Return the key of an event as bytes: SQLite takes no lone surrogates in text."""
-    event = None if isinstance(raw, int) else _event(raw)
-    key = None if event is None or rule.key is None else rule.key(event)
-    return None if key is None else key.encode("utf-8", "surrogatepass")
-
-
-def _file_members(file: str) -> dict[str, str]:
-    """Return the members of a record that name its file."""
-    if not file:
-        return {}
-    folder = str(PurePath(file).parent)
-    return {"file": file} if folder == "." else {"file": file, "folder": folder}
-
-
-def _record(
-    head: Mapping[str, str], member: str, events: Iterator[Raw], most: int
-) -> Raw:
-    """Make one record of the bytes of its events.
-
-    Return its size if that, or the size of one event, is more than `most` bytes: the least that it has.
-    """
-    parts, size = list[bytes](), 0
-    for event in events:
-        if isinstance(event, int):
-            return event
-        parts.append(event)
-        size += len(event)
-        if size > most:
-            return size
-    named = b"".join(b"%s: %s, " % (dump(k), dump(v)) for k, v in head.items())
-    return b"{%s%s: [%s]}" % (named, dump(member), b", ".join(parts))
-
-
-def _unreadable(raw: bytes, member: str) -> bytes:
-    """Turn a line that is no JSON object into text, or a message of the speaker `unreadable`."""
-    text = raw.decode("utf-8", "replace")
-    if member not in _UNREADABLE:
-        return dump(text)
-    speaker, content = _UNREADABLE[member]
-    return dump({speaker: "unreadable", content: text})

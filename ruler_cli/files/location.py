@@ -12,14 +12,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import filterfalse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.compression import BUFFER
 from ruler_cli.files.error_map import reading
-from ruler_cli.files.remote import BUCKET_SCHEMES, CACHED_BLOCKS, RemoteStore
 from ruler_cli.settings import suggestions
 
+if TYPE_CHECKING:
+    from ruler_cli.files.remote import RemoteStore
+
+BUFFER = 1 << 18
+_BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "hf", "az", "abfs", "abfss", "adl"})
+"""Schemes whose addresses hold a bucket where others hold a host."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PATTERN = re.compile(r"[*?\[]")
 _NUMBER = re.compile(r"([0-9]{1,999})")
@@ -69,7 +73,7 @@ class Location:
         host, slash, path = rest.partition("/")
         is_port = host.rpartition(":")[2].isdecimal()
         # a password or a secret key may hold slashes, so that it does not end in the host
-        if ":" in host and (scheme in BUCKET_SCHEMES or not (is_port or "@" in host)):
+        if ":" in host and (scheme in _BUCKETS or not (is_port or "@" in host)):
             return f"{scheme}://{rest.rpartition('@')[2]}"
         return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
@@ -90,6 +94,17 @@ class Location:
 
     def store(self) -> RemoteStore:
         """Return the storage of an address; UsageError if no package opens it."""
+        from ruler_cli.files.remote import RemoteStore
+
+        scheme, _, rest = self.name.partition("://")
+        scheme, host = scheme.lower(), rest.partition("/")[0]
+        holds_key = ":" in host or ("@" in host and scheme.startswith(("s3", "g")))
+        if scheme in _BUCKETS and holds_key:
+            raise UsageError(
+                "holds a key, which other users of this machine can see",
+                "give it in the environment or the provider's configuration",
+                place=self.public,
+            )
         return RemoteStore(self.name, self.public)
 
     def same(self, other: str) -> bool:
@@ -103,12 +118,11 @@ class Location:
             return self.real == location.real
 
     @contextmanager
-    def open(
-        self, cached_blocks: int = CACHED_BLOCKS
-    ) -> Iterator[io.BufferedReader[Any]]:
+    def open(self, cached_blocks: int = 32) -> Iterator[io.BufferedReader[Any]]:
         """Open it for reading bytes as they are; UsageError if it cannot be read.
 
-        Of a remote object `cached_blocks` blocks stay in memory.
+        Of a remote object `cached_blocks` blocks stay in memory: a Parquet file is read at as many offsets as
+        it has columns.
         """
         name = self.name
         if self.remote:
@@ -120,10 +134,13 @@ class Location:
                 raw = io.FileIO(0, closefd=False) if self.stream else io.FileIO(name)
             except (FileNotFoundError, NotADirectoryError):
                 link = Path(name).is_symlink()
-                problem = "is a link to no file" if link else "no such file"
-                default = "check the path, or give `-` for stdin"
-                remedy = suggestions.other_file(name, default)
-                raise UsageError(problem, remedy, place=name) from None
+                raise UsageError(
+                    "is a link to no file" if link else "no such file",
+                    suggestions.other_file(
+                        name, "check the path, or give `-` for stdin"
+                    ),
+                    place=name,
+                ) from None
             reader = io.BufferedReader(raw, BUFFER)
         with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe
             yield reader
@@ -174,14 +191,35 @@ class Location:
             parts = parts[len(folder.parts) :]
         base = "" if folder == Path() else f"{str(folder).rstrip('/')}/"
         root, names, links = os.path.realpath(folder), set[str](), set[str]()
-        for file in _files_below(str(folder), parts):
-            name = str(Path(file).relative_to(folder))
-            if is_ignored(name):
-                continue
-            if link := _link_not_followed(base, name, root):
-                links.add(link)
-            elif Path(file).is_file():
-                names.add(name)
+
+        def look(below: str, parts: tuple[str, ...]) -> None:
+            """Note what the parts of a pattern stand for; a folder stands for all in it, at any depth."""
+            head, rest = parts[:1], parts[1:]
+            deep = head in ((), ("**",))
+            if deep and rest:  # `**` stands for no folder, too
+                look(below, rest)
+            path = f"{base}{below}".rstrip("/") or str(folder)
+            with reading(path), os.scandir(path) as entries:
+                for entry in entries:
+                    name = below + entry.name
+                    fits = deep or fnmatchcase(entry.name, head[0])
+                    if is_ignored(entry.name) or not fits:
+                        continue
+                    if entry.is_symlink():  # a link to a folder may lead in circles
+                        to = os.path.realpath(entry.path)
+                        inside = os.path.commonpath((root, to)) == root
+                        if not (inside and os.path.isfile(to)):  # noqa: PTH113 - a loop is none
+                            if not rest or (os.path.isdir(to) and not deep):  # noqa: PTH112
+                                links.add(name)
+                        elif not rest:
+                            names.add(name)
+                    elif entry.is_dir():
+                        look(f"{name}/", parts if deep else rest)
+                    elif entry.is_file() and not rest:
+                        names.add(name)
+
+        if os.path.isdir(folder):  # noqa: PTH112
+            look("", parts)
         ordered = (tuple(sorted(each, key=natural_sort_key)) for each in (names, links))
         return Listing(base, next(ordered), whole, next(ordered))
 
@@ -237,39 +275,3 @@ def natural_sort_key(name: str) -> tuple[list[list[int | str]], str]:
         return [int(part) if at % 2 else part for at, part in parts]
 
     return list(map(pieces, name.split("/"))), name
-
-
-def _link_not_followed(base: str, name: str, root: str) -> str:
-    """Return the part of a path that is a link to a directory, to nothing or out of `root`, else ""."""
-    for part in itertools.accumulate(name.split("/"), "{}/{}".format):
-        path = Path(base + part)
-        if not path.is_symlink():
-            continue
-        inside = os.path.commonpath((root, os.path.realpath(path))) == root
-        if path.is_dir() or not path.exists() or not inside:
-            return part
-    return ""
-
-
-def _files_below(folder: str, pattern: tuple[str, ...]) -> Iterator[str]:
-    """Yield the files and links below a folder, at any depth, or those that the parts of a pattern stand for.
-
-    A folder that a pattern stands for stands for all in it. No link to a folder is followed: it may lead in
-    circles.
-    """
-    if not os.path.isdir(folder):  # noqa: PTH112 - no error where the name is too long
-        return
-    head, rest = pattern[:1], pattern[1:]
-    deep = head in ((), ("**",))
-    if deep and rest:  # `**` stands for no folder, too
-        yield from _files_below(folder, rest)
-    with reading(folder), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            fits = deep or fnmatchcase(entry.name, head[0])
-            if entry.is_dir(follow_symlinks=False):
-                if fits:
-                    yield from _files_below(entry.path, pattern if deep else rest)
-            elif fits and (not rest or (os.path.isdir(entry.path) and not deep)):  # noqa: PTH112 - a loop is none
-                yield entry.path

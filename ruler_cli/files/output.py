@@ -1,18 +1,20 @@
 """Annotated records → OUTPUT, of the container that its name asks for; unreadable lines → the failed file.
 
-OUTPUT appears whole or not at all, by atomic rename; until then it is NAME.partial, which holds whole
-records only. No file of a run destroys another.
+OUTPUT appears whole or not at all: on this machine by rename, until then it is NAME.partial, which holds
+whole records only; at an address by an upload's end (see `remote`). No file of a run destroys another.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
+import gzip
 import itertools
 import mmap
 import os
-import shlex
 import stat
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -20,24 +22,184 @@ from hashlib import blake2b
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self, cast
+from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
-from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.files.atomic import LocalFile, PassThrough, create_file
-from ruler_cli.files.container import Container, Writer, kinds
-from ruler_cli.files.containers.inspect_log import InspectLog, InspectLogWriter
+from ruler_cli.errors import OutputError, Sentence, UsageError
+from ruler_cli.files.containers import Container, Writer, kinds
 from ruler_cli.files.containers.lines import JsonLines
-from ruler_cli.files.error_map import creating, writing
+from ruler_cli.files.error_map import creating, writing, zstd
 from ruler_cli.files.location import Location
 from ruler_cli.files.scratch import Index, Place
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import Problem
 
+if TYPE_CHECKING:
+    from ruler_cli.files.containers.inspect_log import InspectLogWriter
+    from ruler_cli.files.remote import RemoteFile
+
+_BUFFER = 1 << 16
+"""Bytes collected before a write: with a mebibyte, which no cache holds, a record took four times as long."""
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL
+"""Flags that create a file, and fail where any file or link stands."""
+_OLD = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Flags that open a file of an earlier run, and never wait for a pipe."""
 _OTHER_ENDINGS = (
     ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".yml", ".db", ".sqlite", ".arrow", ".pkl", ".pt",
     ".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".lz4",
 )  # fmt: skip
 """Endings of names that promise what is never written."""
+
+
+def _compressed(name: str, stream: BinaryIO) -> BinaryIO:
+    """Wrap a stream for writing by the ending of the name: .gz, .zst, anything else plain."""
+    if name.endswith(".gz"):
+        file = gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename="")
+        return cast(BinaryIO, file)
+    if name.endswith(".zst"):
+        frames = zstd.ZstdFile(stream, "wb")
+        # else a file of no records would have no frame, which other programs call damaged
+        frames.write(b"")
+        return cast(BinaryIO, frames)
+    return stream
+
+
+class PassThrough:
+    """Stdout, a pipe or a device: bytes are passed on at once, and nothing can be taken back."""
+
+    partial: Path | None = None
+    """The place of what was written before an error; None if none of it stays."""
+    replaces = False
+    """Tells if `commit` takes the place of something that is there."""
+
+    def __init__(self, name: str) -> None:
+        """Open it; UsageError if stdout is closed, OSError if it cannot be written."""
+        if name == "-" and sys.stdout is None:
+            raise UsageError("stdout is closed", "give a file name", place="-")
+        self.may_block = name == "-"
+        file = sys.stdout.buffer if self.may_block else Path(name).open("wb")  # noqa: SIM115 - `close`
+        self.file = cast(BinaryIO, file)
+        self.stream = self.file if self.may_block else _compressed(name, self.file)
+
+    def flush(self) -> None:
+        """Write what is still buffered."""
+        if self.stream is not self.file:
+            self.stream.close()
+        self.file.flush()
+
+    def commit(self) -> None:
+        """Write the rest."""
+        self.flush()
+        self.close()
+
+    def close(self) -> None:
+        """Close it with what is written so far; stdout stays open."""
+        if not self.may_block:
+            with self.file:  # it is closed also where the rest cannot be written
+                self.flush()
+
+    discard = close  # what was written is there already
+
+
+class LocalFile(PassThrough):
+    """A file of this machine; until `commit` it is NAME.partial."""
+
+    may_block = False
+    partial: Path
+
+    def __init__(self, name: str) -> None:
+        """Open it; UsageError if another run writes it, OSError if it cannot be written."""
+        self._target = Path(os.path.realpath(name))
+        self.partial = self._target.with_name(self._target.name + ".partial")
+        self.file = _open_locked(self.partial)
+        if self._target.exists():  # its permissions stay
+            os.fchmod(self.file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
+        self.stream = _compressed(name, self.file)
+
+    @property
+    def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
+        """Tell if there is a file of this name."""
+        return self._target.exists()
+
+    def commit(self) -> None:
+        """Write the rest, so that it survives a power cut, and rename the file to its name.
+
+        OutputError if another file took its place.
+        """
+        self.flush()
+        os.fsync(self.file.fileno())
+        if not _is_at(self.partial, self.file.fileno()):
+            raise OutputError(
+                "was removed or replaced during the run",
+                "run it again",
+                place=str(self.partial),
+            )
+        self.partial.replace(self._target)
+        self.file.close()
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        with contextlib.suppress(
+            OSError
+        ):  # the rest, that cannot be written, is given up too
+            self.close()
+        self.partial.unlink(missing_ok=True)
+
+
+def _open_locked(partial: Path) -> BinaryIO:
+    """Create NAME.partial for this process alone; UsageError if another run has it open.
+
+    What an earlier run left there, or a link, symbolic or hard, is removed; what it led to is as it was.
+    """
+    while partial.parent.stat():
+        # another run may begin or end just now
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
+            if partial.is_symlink():
+                partial.unlink()
+            elif partial.exists():
+                with open(os.open(partial, _OLD), "rb") as old:  # noqa: PTH123 - a descriptor
+                    _lock(old, partial)
+                    # else it is the OUTPUT of a run that ended
+                    if _is_at(partial, old.fileno()):
+                        partial.unlink()
+            file = os.fdopen(os.open(partial, _NEW, 0o666), "wb", _BUFFER)
+            _lock(file, partial)
+            if _is_at(partial, file.fileno()):
+                return file
+            file.close()  # another run removed it before the lock
+    raise AssertionError
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    """Tell if a path is that of an open file."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    """Lock a file, or close it and raise UsageError if another run has locked it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UsageError(
+            "another run is writing it",
+            "wait for that run, or give another OUTPUT",
+            place=str(path),
+        ) from None
+
+
+def create_file(location: Location) -> PassThrough | RemoteFile:
+    """Open a location for writing; UsageError if it cannot be written."""
+    name, path = location.name, Path(location.name)
+    with creating(location.public, location.real):
+        if location.remote:
+            from ruler_cli.files.remote import RemoteFile
+
+            return RemoteFile(location.store(), _compressed)
+        special = location.stream or (path.exists() and not path.is_file())
+        return PassThrough(name) if special else LocalFile(name)
 
 
 def refuse_name(name: str, *others: str) -> None:
@@ -46,8 +208,11 @@ def refuse_name(name: str, *others: str) -> None:
     place = out.public
     if place.endswith("/") or (out.local and Path(name).is_dir()):
         inside = f"{place.rstrip('/')}/out.jsonl"
-        remedy = f"name a file in it, e.g. {inside}, or `-` for stdout"
-        raise UsageError("is a directory", remedy, place=place)
+        raise UsageError(
+            "is a directory",
+            f"name a file in it, e.g. {inside}, or `-` for stdout",
+            place=place,
+        )
     endings = (*_OTHER_ENDINGS, *others)
     if place != out.unpacked:
         endings += tuple(ending for kind in kinds() for ending in kind.packed)
@@ -70,7 +235,10 @@ def refuse_output(name: str) -> None:
 
 def _kind_of(output: Location, scores: Container | None = None) -> type[Container]:
     """Return the kind of OUTPUT; without the `scores` of an INPUT none can be put into a log."""
-    return next(kind for kind in kinds() if kind.handles_name(output.unpacked, scores))
+    name = output.unpacked
+    if name.endswith(JsonLines.endings):  # the other kinds need not be imported
+        return JsonLines
+    return next(kind for kind in kinds() if kind.handles_name(name, scores))
 
 
 class Output:
@@ -103,17 +271,21 @@ class Output:
         """
         name, self._source = self._location, container if scored else None
         self._kind = _kind_of(name, self._source)
-        if self._kind is InspectLog:
-            self.log = cast(InspectLogWriter, self._writer)
+        if self._kind.keeps_all:
+            self.log = cast("InspectLogWriter", self.writer)
             return
         self._source = container
         keeps_form = container.rewritable and isinstance(container, self._kind)
         if not name.stream and not keeps_form and name.same(container.name):
-            problem = f"is INPUT, and would become {self._kind.form}"
-            raise UsageError(problem, "give another OUTPUT", place=name.public)
+            raise UsageError(
+                f"is INPUT, and would become {self._kind.form}",
+                "give another OUTPUT",
+                place=name.public,
+            )
 
     @cached_property
-    def _writer(self) -> Writer:
+    def writer(self) -> Writer:
+        """The writer of its kind."""
         return self._kind.writer(self._target.stream, self.name, self._source)
 
     def keep_order(self, index: Index) -> None:
@@ -135,7 +307,7 @@ class Output:
             for number, record in records:
                 if record:
                     self._empty = False
-                    self._writer.put(number, record)
+                    self.writer.put(number, record)
                     written += 1
             if type(self._target) is PassThrough:
                 self._target.stream.flush()
@@ -164,8 +336,7 @@ class Output:
     def commit(self) -> None:
         """Make OUTPUT appear; OutputError if it does not."""
         with self._errors():
-            self._writer.end()
-            self._target.end()
+            self.writer.end()
             self._target.commit()
         self._done = True
 
@@ -181,30 +352,34 @@ class Output:
         """Close; without `commit` whole records stay in .partial files if they are to be kept."""
         if self._done:
             return
-        # an error of the context counts for more
-        errors = contextlib.suppress(OSError) if error else self._errors()
-        with errors:
-            if self._empty or self.log or not self._keep:
-                self._target.discard()
-            else:
-                self._close_partial()
-
-    def _close_partial(self) -> None:
-        """Give a list or a table its end, so that it can be read; cut a torn line off."""
         target = self._target
-        try:
-            # damage of INPUT was reported
-            with contextlib.closing(target), contextlib.suppress(UsageError):
-                self._writer.end()
-        finally:
-            plain = isinstance(target, LocalFile) and target.plain
-            if target.partial is not None and plain and self._kind is JsonLines:
-                _cut_torn(target.partial)
+        # an error of the context counts for more
+        with contextlib.suppress(OSError) if error else self._errors():
+            if self._empty or self.log or not self._keep:
+                target.discard()
+                return
+            try:
+                # a list or a table gets its end; damage of INPUT was reported
+                with contextlib.closing(target), contextlib.suppress(UsageError):
+                    self.writer.end()
+            finally:
+                plain = isinstance(target, LocalFile) and target.stream is target.file
+                if plain and target.partial and self._kind is JsonLines:
+                    _cut_torn(target.partial)
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         kept = self._keep and self._kind is JsonLines
         place = str(self._target.partial or self.name)
         return writing(place, "finished groups are kept; " if kept else "")
+
+
+def _cut_torn(partial: Path) -> None:
+    """Cut off a last record that has no end: the disk may have filled up within it."""
+    with os.fdopen(os.open(partial, os.O_RDWR | os.O_NOFOLLOW), "r+b") as file:
+        if size := file.seek(0, os.SEEK_END):
+            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as text:
+                size = text.rfind(b"\n") + 1
+            file.truncate(size)
 
 
 class FailedFile:
@@ -217,7 +392,6 @@ class FailedFile:
         """Collect into `path`, which appears with the first line; None collects nothing."""
         self.path = path
         self.written = 0
-        self._file: BinaryIO | None = None
         self._earlier: Counter[bytes] = Counter()
 
     def add(self, problem: Problem) -> None:
@@ -225,27 +399,27 @@ class FailedFile:
         if self.path is None or not problem.raw:
             return
         with writing(str(self.path)):
-            self._file = self._file or self._open(self.path)
             # a record of a document may lie over several lines
             raw = problem.raw.replace(b"\n", b" ")
-            digest = _digest(raw)
+            file, digest = self._file, _digest(raw)
             if self._earlier[digest]:
                 self._earlier[digest] -= 1
                 return
-            self._file.write(raw + b"\n")
+            file.write(raw + b"\n")
             self.written += 1
 
     def close(self) -> None:
         """Bring the lines to disk; call it before OUTPUT appears, so that every line is in one of them."""
-        file, self._file = self._file, None
+        file = vars(self).pop("_file", None)
         if file is not None:
             with writing(str(self.path)), file:
                 file.flush()
                 if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     os.fsync(file.fileno())
 
-    def _open(self, path: Path) -> BinaryIO:
-        last = b"\n"
+    @cached_property
+    def _file(self) -> BinaryIO:
+        path, last = cast(Path, self.path), b"\n"
         if path.is_file():
             # verbatim: a line may begin as if it were compressed
             with path.open("rb") as stream:
@@ -267,73 +441,66 @@ def _digest(raw: bytes) -> bytes:
     return blake2b(raw, digest_size=16).digest()
 
 
-def _cut_torn(partial: Path) -> None:
-    """Cut off a last record that has no end: the disk may have filled up within it."""
-    with os.fdopen(os.open(partial, os.O_RDWR | os.O_NOFOLLOW), "r+b") as file:
-        if size := file.seek(0, os.SEEK_END):
-            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as text:
-                size = text.rfind(b"\n") + 1
-            file.truncate(size)
-
-
 def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:
     """Raise UsageError if a file of the run is another one: the later would destroy the earlier."""
     out, given = Location(output), Location(source)
     partial = f"{out.real}.partial" if out.local else "-"  # OUTPUT may be a link
     if out.local and given.same(partial):
-        problem = "is where OUTPUT is written until it is whole"
-        raise UsageError(problem, "rename it first", place=source)
+        raise UsageError(
+            "is where OUTPUT is written until it is whole",
+            "rename it first",
+            place=source,
+        )
     places = [out]
     if failed is not None:
-        _refuse_failed(failed, source, output, partial)
+        if Location.of(failed).remote:  # it may hold a key
+            raise UsageError(
+                "is an address", "give a file of this machine", option="failed"
+            )
         places.append(Location(str(failed)))
+        wrong = functools.partial(UsageError, option="failed", value=failed)
+        others = (Location(other) for other in (source, output, partial))
+        if any(not other.stream and other.same(str(failed)) for other in others):
+            raise wrong("is INPUT or OUTPUT", "give it a file of its own")
+        if failed.is_dir() or failed.name.endswith(
+            (".gz", ".zst", ".json", *_OTHER_ENDINGS)
+        ):
+            raise wrong("give the name of a plain file")
     if not given.many:
         return
     listing = given.listed()
     for place in places:
         if not place.stream and listing.would_hold(place):
-            problem = "lies in INPUT and would be read as a part of it"
-            raise UsageError(problem, "give a place outside", place=place.public)
-
-
-def _refuse_failed(failed: Path, *others: str) -> None:
-    """Raise UsageError if a name cannot be that of a failed file; `others` are the run's other files."""
-    if Location.of(failed).remote:  # it may hold a key
-        remedy = "give a file of this machine"
-        raise UsageError("is an address", remedy, option="failed")
-    wrong = functools.partial(UsageError, option="failed", value=failed)
-    if any(other != "-" and Location(other).same(str(failed)) for other in others):
-        raise wrong("is INPUT or OUTPUT", "give it a file of its own")
-    if failed.suffix in (".gz", ".zst"):
-        raise wrong("give the name of a plain file")
-    try:
-        refuse_name(str(failed), ".json")
-    except UsageError as error:
-        raise wrong(error.problem, error.remedy) from None
+            raise UsageError(
+                "lies in INPUT and would be read as a part of it",
+                "give a place outside",
+                place=place.public,
+            )
 
 
 def refuse_settings(settings: ScoreSettings) -> None:
     """Raise UsageError if dropped records have no place, or OUTPUT of some groups would replace all."""
     source, output = Location(settings.input.source), Location(settings.output)
     shard, limit = settings.input.shard, settings.input.limit
-    if settings.on_failure == "drop" and not output.local and settings.failed is None:
-        what = "OUTPUT -" if output.stream else "an address as OUTPUT"
-        remedy = Sentence(
-            "with {what} say where dropped records go, with {failed:FILE}", what=what
-        )
-        raise UsageError(remedy, option="on_failure", value="drop")
     failed = failed_path(settings)
-    if failed is not None and failed.is_symlink() and not _is_device(failed):
-        remedy = Sentence("remove it, or give {failed:FILE}")
-        problem = "is a link, and a run adds lines to it"
-        raise UsageError(problem, remedy, place=str(failed))
-    if (shard is None and limit is None) or output.stream:
-        return
-    if output.same(source.name):
+    if failed is None:
+        if settings.on_failure == "drop":
+            remedy = Sentence("say where dropped records go, with {failed:FILE}")
+            raise UsageError(remedy, option="on_failure", value="drop")
+    elif failed.is_symlink() and not _is_device(failed):
+        raise UsageError(
+            "is a link, and a run adds lines to it",
+            Sentence("remove it, or give {failed:FILE}"),
+            place=str(failed),
+        )
+    part = shard is not None or limit is not None
+    if part and not output.stream and output.same(source.name):
         option = "limit" if shard is None else "shard"
         left = str(shard or f"the first {limit}")
-        problem = f"OUTPUT {output.public} is INPUT, of which only {left} would be left"
-        raise UsageError(problem, option=option)
+        raise UsageError(
+            f"OUTPUT {output.public} is INPUT, of which only {left} would be left",
+            option=option,
+        )
 
 
 def failed_path(settings: ScoreSettings) -> Path | None:
@@ -343,8 +510,6 @@ def failed_path(settings: ScoreSettings) -> Path | None:
         output = Location(settings.output)
         name = settings.output.rstrip("/")
         return Path(f"{name}.failed.jsonl") if output.local else None
-    if not path.parent.is_dir():
-        remedy = f"create it with: mkdir -p {shlex.quote(str(path.parent))}"
-        problem = "its directory does not exist"
-        raise UsageError(problem, remedy, option="failed", value=path)
+    with creating(str(path), path):
+        path.parent.stat()
     return path

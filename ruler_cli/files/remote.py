@@ -1,25 +1,29 @@
-"""s3://, gs://, hf:// and every other address that fsspec opens: objects are read in blocks, and listed.
+"""s3://, gs://, hf:// and every other address that fsspec opens: objects are read in blocks, listed, written.
 
-No object is downloaded whole.
+No object is downloaded whole. Object stores (S3, Cloud Storage, the Hugging Face hub) make an object visible
+when its upload is completed, so that waits for `commit`. Any other file system gets NAME.partial, which
+`commit` renames. A process that is killed leaves at most parts of an upload, which the store's own rules
+remove.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.error_map import access_denied, reading
 
 BLOCK = 2 << 20
 """Bytes of one request."""
-CACHED_BLOCKS = 32
-"""Blocks of one file that stay in memory: a Parquet file is read at as many offsets as it has columns."""
-BUCKET_SCHEMES = frozenset(
-    {"s3", "s3a", "gs", "gcs", "hf", "az", "abfs", "abfss", "adl"}
-)
-"""Schemes whose addresses hold a bucket where others hold a host."""
+_PART = 32 << 20
+"""Bytes of one part of an upload; S3 takes 10,000, which is 320 GB."""
+_HELD_BACK = frozenset({"s3", "s3a", "gs", "gcs"})
+"""Stores whose uploads can be completed or given up after all bytes are sent."""
 _GLOB = re.compile(r"[*?[]")
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub",
              "az": "adlfs", "abfs": "adlfs", "http": "aiohttp", "https": "aiohttp"}  # fmt: skip
@@ -31,31 +35,27 @@ class RemoteStore:
     def __init__(self, address: str, public: str) -> None:
         """Open the file system; UsageError if no package opens it. `public` is the address to print."""
         self.public, self._address = public, address
-        scheme, _, rest = address.partition("://")
-        scheme, host = scheme.lower(), rest.partition("/")[0]
-        if scheme in BUCKET_SCHEMES and (
-            ":" in host or ("@" in host and scheme.startswith(("s3", "g")))
-        ):
-            raise UsageError(
-                "holds a key, which other users of this machine can see",
-                "give it in the environment or the provider's configuration",
-                place=public,
-            )
         with reading(public):
             try:
                 from fsspec.core import url_to_fs
 
                 self.system, self.path = url_to_fs(address)
             except ImportError:
+                scheme = public.partition("://")[0]
                 package = _PACKAGES.get(scheme, "fsspec")
-                problem = f"{scheme}:// needs the package {package}"
-                remedy = f"install it with: pip install {package}"
-                raise UsageError(problem, remedy, place=public) from None
+                raise UsageError(
+                    f"{scheme}:// needs the package {package}",
+                    f"install it with: pip install {package}",
+                    place=public,
+                ) from None
             except ValueError:
-                problem = f"fsspec knows no addresses of {scheme}://"
-                raise UsageError(problem, "check the address", place=public) from None
+                raise UsageError(
+                    "fsspec knows no addresses of this kind",
+                    "check the address",
+                    place=public,
+                ) from None
 
-    def open(self, cached_blocks: int = CACHED_BLOCKS) -> io.BufferedReader[Any]:
+    def open(self, cached_blocks: int) -> io.BufferedReader[Any]:
         """Open the object for reading, seekable; it fetches blocks on demand and caches `cached_blocks`.
 
         UsageError if it does not exist or cannot be read; later `read` may raise it too.
@@ -70,8 +70,11 @@ class RemoteStore:
             file = self.system.open(self.path, "rb", block_size=BLOCK, **cache)
         if not file.seekable():
             file.close()
-            problem = "this storage does not serve parts of a file"
-            raise UsageError(problem, "download the file", place=self.public)
+            raise UsageError(
+                "this storage does not serve parts of a file",
+                "download the file",
+                place=self.public,
+            )
         return io.BufferedReader(file, 1 << 20)
 
     def expand(self) -> list[str]:
@@ -91,9 +94,16 @@ class RemoteStore:
                     str(entry["name"]) for entry in entries if entry["type"] == "file"
                 ]
             except ValueError:
-                remedy = "write `**` between slashes, alone"
-                raise UsageError("is no pattern", remedy, place=self.public) from None
-            listed = sorted(name for name in names if not _is_note(name))
+                raise UsageError(
+                    "is no pattern",
+                    "write `**` between slashes, alone",
+                    place=self.public,
+                ) from None
+            # a name such as _SUCCESS is that of a note
+            notes = (".", "_")
+            listed = sorted(
+                name for name in names if not name.split("/")[-1].startswith(notes)
+            )
             whole, path = self._address.rstrip("/"), self.path.rstrip("/")
             if whole.endswith(path):  # a host may stand before the path
                 listed = [whole.removesuffix(path) + name for name in listed]
@@ -113,6 +123,70 @@ class RemoteStore:
             raise
 
 
-def _is_note(name: str) -> bool:
-    """Tell if a program left an object as a note (`_SUCCESS`)."""
-    return name.rpartition("/")[2].startswith((".", "_"))
+class RemoteFile:
+    """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
+
+    may_block, partial = True, None
+
+    def __init__(
+        self, store: RemoteStore, compressed: Callable[[str, BinaryIO], BinaryIO]
+    ) -> None:
+        """Open it; an error if it cannot be written, as far as that shows beforehand.
+
+        The name's ending decides on compression.
+        """
+        self._system, self._path = store.system, store.path
+        protocols = self._system.protocol
+        protocols = {protocols} if isinstance(protocols, str) else set(protocols)
+        self._held_back = bool(protocols & _HELD_BACK)
+        self._on_close = "hf" in protocols
+        at_once = self._held_back or self._on_close
+        self._staged = self._path if at_once else f"{self._path}.partial"
+        if self._held_back:
+            # no bucket, no credentials, no network: known now, and not at the end. A user who may not look
+            # at a bucket may be allowed to write to it
+            try:
+                self._system.info(self._path.partition("/")[0])
+            except Exception as error:
+                if not access_denied(error):
+                    raise
+        self._file: Any = self._system.open(
+            self._staged, "wb", block_size=_PART, autocommit=not self._held_back
+        )
+        self._done = False
+        self.stream = compressed(store.public, self._file)
+
+    @property
+    def replaces(self) -> bool:
+        """Tell if there is an object of this name."""
+        return bool(self._system.exists(self._path))
+
+    def commit(self) -> None:
+        """Send the rest and make the object appear."""
+        if self.stream is not self._file:
+            self.stream.close()
+        self._file.close()
+        if self._held_back:
+            self._file.commit()
+        elif self._staged != self._path:
+            self._system.mv(self._staged, self._path)
+        self._done = True
+
+    def discard(self) -> None:
+        """Give up what was sent, as far as the storage allows; never raises."""
+        if self._done:
+            return
+        self._done, file = True, self._file
+        with contextlib.suppress(Exception):
+            if self._on_close:
+                file.closed = True  # its own `close` would upload
+                file.temp_file.close()
+                Path(file.temp_file.name).unlink(missing_ok=True)
+            elif self._held_back:
+                file.closed = True
+                file.discard()
+            else:
+                file.close()
+                self._system.rm_file(self._staged)
+
+    close = discard

@@ -14,13 +14,12 @@ from hashlib import blake2b
 from operator import itemgetter
 from typing import Any, BinaryIO, cast
 
-from ruler_cli.errors import OutputError
+from ruler_cli.files.error_map import temporary
 from ruler_cli.types import Record
 
 Place = tuple[int, int, int, int]
 """A line: its number, where it starts, its size in bytes, and a hash of them that holds in this process."""
 _BATCH = 2_000
-_SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 _TABLES = (
     # `id` is the line's number and the part of a columnar line, which is several groups
     "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, hash INT, key BLOB, rollouts INT, "
@@ -105,30 +104,6 @@ def temporary_database(*statements: str, cache: int) -> sqlite3.Connection:
     return db
 
 
-@contextmanager
-def temporary() -> Iterator[None]:
-    """Turn an error of writing a temporary file into an OutputError."""
-    try:
-        yield
-    except (OSError, sqlite3.OperationalError) as error:
-        code = getattr(error, "sqlite_errorcode", None)
-        if code is not None and code not in _SQLITE_FULL:
-            raise
-        reason = getattr(error, "strerror", None) or str(error)
-        raise OutputError(
-            f"cannot write a temporary file: {reason}",
-            "make room, or set TMPDIR to another directory",
-            place=_temporary_directory(),
-        ) from None
-
-
-def _temporary_directory() -> str:
-    try:
-        return tempfile.gettempdir()
-    except OSError:
-        return "no directory for temporary files"
-
-
 class Index:
     """Line → group key and place, in a temporary file that SQLite keeps and deletes.
 
@@ -183,27 +158,18 @@ class Index:
         `opening` is a number that rollouts of one task share. One that is not `mine` is counted, and
         nothing else.
         """
-        line, short, at = record.line, digest(key), place(record)
+        line, short = record.line, digest(key)
         rollouts = self.rollouts(record, b"" if whole else short)
         source = self._sources.setdefault(line.source, len(self._sources))
+        drawn = None
+        if self.seed is not None:  # only the seed, of any size, and the bytes decide
+            seed = blake2b(str(self.seed).encode(), digest_size=32).digest()
+            draw = blake2b(line.raw, digest_size=8, person=b"draw", key=seed)
+            drawn = int.from_bytes(draw.digest(), signed=True)
+        at = place(record), line.offset, len(line.raw), hash(line.raw)
         # a later part of a rollout may begin otherwise
         begins = opening if rollouts else None
-        size, hashed = len(line.raw), hash(line.raw)
-        drawn = None if self.seed is None else _drawn(self.seed, line.raw)
-        self._rows.append(
-            (
-                at,
-                line.offset,
-                size,
-                hashed,
-                short,
-                rollouts,
-                mine,
-                begins,
-                source,
-                drawn,
-            )
-        )
+        self._rows.append((*at, short, rollouts, mine, begins, source, drawn))
         if len(self._rows) >= _BATCH:
             self.flush()
         return short, rollouts
@@ -359,13 +325,6 @@ def _place(at: int, start: int, size: int, hashed: int) -> Place:
 def place(record: Record) -> int:
     """Return a number for each record of a file, in input order."""
     return record.line.number << PARTS | record.part
-
-
-def _drawn(seed: int, raw: bytes) -> int:
-    """Return a number that only a seed, of any size, and the bytes of a record decide."""
-    key = blake2b(str(seed).encode(), digest_size=32).digest()
-    drawn = blake2b(raw, digest_size=8, person=b"draw", key=key).digest()
-    return int.from_bytes(drawn, signed=True)
 
 
 def digest(key: str) -> bytes:

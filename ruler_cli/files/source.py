@@ -1,26 +1,84 @@
-"""One file or stream of INPUT, open before its container is known."""
+"""One file or stream of INPUT, open before its container is known; compressed bytes → text.
+
+gzip and Zstandard are known by the first bytes.
+"""
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
-from ruler_cli.files.compression import (
-    GZIP_MAGIC,
-    ZSTD_MAGIC,
-    decompressed,
-    from_file,
-)
-from ruler_cli.files.error_map import reading
-from ruler_cli.files.location import Listing, Location
+from ruler_cli.errors import ForeignError, UsageError
+from ruler_cli.files.error_map import reading, zstd
+from ruler_cli.files.location import BUFFER, Listing, Location
 from ruler_cli.files.scratch import Scratch
+from ruler_cli.files.splice import end_of
 
+GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+BOM = b"\xef\xbb\xbf"
 _MAX_FIRST_LINE = 1 << 23
 """Bytes of a first line beyond which a stream is spooled before its container is known."""
+_HEAD = 512
+"""Bytes that show if a file is text."""
+_JSON = re.compile(rb"(?:\xef\xbb\xbf|^)\s*[\[{](?!\0)", re.MULTILINE)
+"""A line that begins as JSON; zeros before or behind it are left by a crash while it was written."""
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
+_HIDDEN_TEXT = re.compile(rb"BZh|\xfd7zXZ|\xff\xfe|\xfe\xff|\0*[\[{]\0|\0+[\[{]")
+"""First bytes of bzip2, xz, UTF-16 and UTF-32: there may be records inside."""
+
+
+def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
+    """Return a stream of the text, whatever its compression; UsageError if it is no text.
+
+    ForeignError if there can be no records inside.
+    """
+    text = stream
+    with reading(name):
+        head = stream.peek(_HEAD)[:_HEAD]
+        if head.startswith(GZIP_MAGIC):
+            text = io.BufferedReader(gzip.GzipFile(fileobj=stream), BUFFER)
+        elif head.startswith(ZSTD_MAGIC):
+            text = io.BufferedReader(zstd.ZstdFile(stream, "rb"), BUFFER)
+        if text is not stream:
+            head = text.peek(_HEAD)[:_HEAD]
+    hidden = _HIDDEN_TEXT.match(head)
+    if hidden or (_CONTROL.search(head) and not _JSON.search(head)):
+        kind = UsageError if hidden else ForeignError
+        raise kind(
+            f"is neither text nor a known container (it begins with {head[:8]!r})",
+            "convert it to JSON lines",
+            place=name,
+        )
+    return cast(BinaryIO, text)
+
+
+class _FileReader(io.RawIOBase):
+    """A regular file, read with an offset of its own: several readers may share one descriptor."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd, self._offset = fd, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = os.pread(self._fd, len(buffer), self._offset)
+        buffer[: len(data)] = data
+        self._offset += len(data)
+        return len(data)
+
+
+def from_file(fd: int) -> io.BufferedReader[_FileReader]:
+    """Read a regular file from its first byte on; other readers may use the same descriptor."""
+    return io.BufferedReader(_FileReader(fd), BUFFER)
 
 
 class Source:
@@ -46,35 +104,32 @@ class Source:
         own = "" if location.stream else location.public.rpartition("/")[2]
         self.file = own if file is None else file
         self.listing: Listing | None = location.listed() if location.many else None
-        self.head = b""
+        self.head, self.once, self._regular = b"", False, False
         self.fd: int | None = None
-        if self.listing is None:
-            self._open()
-
-    def _open(self) -> None:
-        self.stream = self.stack.enter_context(self.location.open())
+        if self.listing is not None:
+            return
+        self.stream = stack.enter_context(location.open())
         with reading(self.name):
-            status = os.fstat(self.stream.fileno()) if self.location.local else None
-            self._regular = status is not None and stat.S_ISREG(status.st_mode)
+            if location.local:
+                status = os.fstat(self.stream.fileno())
+                self._regular = stat.S_ISREG(status.st_mode)
             if self._regular:
                 self.head = os.pread(self.stream.fileno(), 8, 0)
             else:
                 self.head = self.stream.peek(8)[:8]
-        self.once = not (self._regular or self.location.remote)
+        self.once = not (self._regular or location.remote)
 
     def seekable(self) -> BinaryIO:
         """Return the bytes as a file of this machine."""
-        return self.stream if self._regular else self._spooled(self.stream)
+        return self.stream if self._regular else self._spooled(self.stream, [])
 
     @cached_property
     def first(self) -> list[bytes]:
-        """The first lines of text, to the first that is not blank; none of text in a regular file."""
-        if self._regular and not self.head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
-            self.fd = self.stream.fileno()
-            decompressed(self.name, from_file(self.fd))  # refuses what is no text
-            return []
+        """The first lines of text, to the first that is not blank; refuses what is no text."""
         raw = from_file(self.stream.fileno()) if self._regular else self.stream
         self._text = decompressed(self.name, raw)
+        if self._regular and self._text is raw:
+            self.fd = self.stream.fileno()
         lines: list[bytes] = []
         with reading(self.name):
             while line := self._text.readline(_MAX_FIRST_LINE):
@@ -84,8 +139,19 @@ class Source:
         return lines
 
     @property
+    def begins_with_line(self) -> bool:
+        """Tell if a file of text begins with a JSON object on its first line, and goes on."""
+        if not self._regular or self.head.removeprefix(BOM)[:1] != b"{":
+            return False
+        line, fd = self.first_line.removeprefix(BOM), self.fd
+        if fd is None or not line.endswith(b"\n") or end_of(line, 0) is None:
+            return False
+        with reading(self.name):
+            return bool(os.pread(fd, 1 << 16, len(self.first_line)).strip())
+
+    @property
     def first_line(self) -> bytes:
-        """The first line of a stream's text that is not blank."""
+        """The first line of the text that is not blank."""
         return self.first[-1] if self.first else b""
 
     @property
@@ -118,10 +184,10 @@ class Source:
             with self.location.open(2) as stream:
                 yield decompressed(self.name, stream)
 
-    def _spooled(self, stream: BinaryIO, head: list[bytes] | None = None) -> BinaryIO:
+    def _spooled(self, stream: BinaryIO, head: list[bytes]) -> BinaryIO:
         """Write the lines of `head` and the rest of a stream to a temporary file."""
         spool = self.stack.enter_context(Scratch())
-        for line in head or ():
+        for line in head:
             spool.write(line)
         with reading(self.name):
             while piece := stream.read(1 << 20):

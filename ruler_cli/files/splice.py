@@ -39,7 +39,9 @@ _MEMBER = re.compile(
     rb'[ \t\r\n,]*"(' + _INSIDE + rb')"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL
 )
 SPACE = re.compile(rb"[ \t\r\n]*")
-_NEXT_BRACKET = re.compile(_BARE + _many(_TEXT + _BARE) + rb"([\[\]{}])", re.DOTALL)
+BARE = _BARE + _many(_TEXT + _BARE)
+"""Text up to the next bracket, and past whole strings."""
+_NEXT_BRACKET = re.compile(BARE + rb"([\[\]{}])", re.DOTALL)
 STRING = re.compile(_TEXT, re.DOTALL)
 _QUOTED = rb'"[^"]*+' + _many(rb'(?<=[^\\]\\)"[^"]*+') + rb'(?<!\\)"'
 """A string, found by its quotes alone in half the time of `_TEXT`: a quote behind a backslash is text. If

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.event_kinds import is_autogen, is_langchain, is_openhands
+from ruler_cli.files.events import is_autogen, is_langchain, is_openhands
 from ruler_cli.formats.chat import (
     Messages,
     Turn,

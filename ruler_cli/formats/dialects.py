@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ruler_cli.files.event_kinds import LANGCHAIN, langchain_body
+from ruler_cli.files.events import LANGCHAIN, langchain_body
 from ruler_cli.files.parse import dump
 from ruler_cli.formats.chat import (
     RESULT_KINDS,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.event_kinds import (
+from ruler_cli.files.events import (
     is_claude,
     is_codex,
     is_gemini,

@@ -99,6 +99,6 @@ def _table() -> dict[str, Any]:
         return {}
     try:
         table = orjson.loads((Path(package.origin).parent / _LIST).read_bytes())
-    except (OSError, orjson.JSONDecodeError):
+    except (OSError, orjson.JSONDecodeError):  # then no price is known
         return {}
     return table if isinstance(table, dict) else {}

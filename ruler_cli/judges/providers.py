@@ -141,7 +141,7 @@ def providers() -> frozenset[str]:
     """The names of litellm's providers, from the source of its list: its import would take seconds."""
     package, source = importlib.util.find_spec("litellm"), ""
     if package is not None and package.origin is not None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # then no provider is known
             source = (Path(package.origin).parent / "types" / "utils.py").read_text()
     members = source.partition("class LlmProviders(")[2].partition("\n\n\n")[0]
     return frozenset(re.findall(r' = "([\w-]+)"', members) or _TABLE)

@@ -140,7 +140,7 @@ def open_files() -> int:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):
+        except (OSError, ValueError):  # the limit stays as it is
             return soft
         return wanted
     return wanted if soft == resource.RLIM_INFINITY else soft
@@ -180,7 +180,7 @@ def identity_of(path: Path) -> tuple[int, int] | None:
     """Return device and inode of a file, which no other file has while it is open; None if it is missing."""
     try:
         status = path.stat()
-    except OSError:
+    except OSError:  # a file that cannot be seen is missing
         return None
     return status.st_dev, status.st_ino
 

@@ -36,7 +36,13 @@ from typing import Any, Literal, get_args
 import anyio
 import anyio.to_thread
 
-from ruler_cli.errors import OutputError, RulerError, Sentence, UsageError
+from ruler_cli.errors import (
+    OutputError,
+    RulerError,
+    Sentence,
+    UsageError,
+    system_errors,
+)
 from ruler_cli.ledger.database import (
     WAIT,
     append_rows,
@@ -569,7 +575,5 @@ def _failed_call(body: bytes) -> CallError | None:
 
 def is_there(path: Path) -> bool:
     """Tell if a file exists and is not empty; UsageError if its directory cannot be read."""
-    try:
+    with system_errors("read", UsageError, place=str(path)):
         return path.exists() and not (path.is_file() and not path.stat().st_size)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None

@@ -38,6 +38,7 @@ def texts(paths: Iterable[Path], digests: Iterable[str]) -> dict[str, str]:
     """Return the kept texts of these digests; a ledger that is absent or cannot be read has none."""
     wanted, found = dict.fromkeys(digests), dict[str, str]()
     for path in paths:
+        # texts are shown where they are known, and nothing depends on them
         with contextlib.suppress(UsageError, OSError, ValueError, sqlite3.Error):
             if (ledger := open_to_read(path)) is None:
                 continue

@@ -358,7 +358,12 @@ def _time(value: Any) -> float | None:
         time = datetime.fromisoformat(value)
         seconds = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
         datetime.fromtimestamp(seconds, UTC)
-    except (TypeError, ValueError, OverflowError, OSError):
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+        OSError,
+    ):  # OSError: out of the calendar
         return None
     return seconds
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
-from ruler_cli.files.container import Container
+from ruler_cli.files import open_container
+from ruler_cli.files.containers import Container
 from ruler_cli.files.grouping import (
     OnProblem,
     fetched,
@@ -20,7 +21,6 @@ from ruler_cli.files.grouping import (
     unchanged,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.files.open import open_container
 from ruler_cli.files.parse import parse
 from ruler_cli.files.scratch import Index, Scratch, place
 from ruler_cli.formats.fields import printable

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
-from ruler_cli.errors import ReaderGone, UsageError
+from ruler_cli.errors import ReaderGone, UnreadableError, UsageError
+from ruler_cli.files.containers import Container
 from ruler_cli.files.output import FailedFile, Output
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.formats.reader import Reader
@@ -81,9 +83,12 @@ class ResultWriter:
                 problem, "give null or keep", option="on_failure", value="drop"
             )
         self._reader, self._group_in_record = reader, reader.format.group_in_record
-        if self.output.log is not None:
-            self.output.log.begin(reader.format.layout.ruler, self._settings.on_failure)
-        elif not source.in_order:
+        self.output.writer.begin(
+            reader.format.layout.ruler,
+            lambda: _columns(source.container, reader),
+            self._settings.on_failure,
+        )
+        if self.output.log is None and not source.in_order:
             self.output.keep_order(source.index)
 
     def unreadable(self, problem: Problem) -> None:
@@ -217,3 +222,14 @@ def _shallow(value: Any, levels: int) -> bool:
         else ()
     )
     return levels > 0 and all(_shallow(item, levels - 1) for item in items)
+
+
+def _columns(container: Container, reader: Reader) -> set[str]:
+    """Return the members of a record that scores change, as its first record shows."""
+    layout = reader.format.layout
+    paths = [layout.ruler, layout.reward or ()]
+    for line in container.sample(1):
+        with suppress(UnreadableError):
+            for record in reader.read(line):
+                paths += [rollout.path for rollout in record.rollouts]
+    return {str(path[0]) for path in paths if path}

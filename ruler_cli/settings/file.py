@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import UsageError, system_errors
 from ruler_cli.settings.base import Settings, frozen
 from ruler_cli.settings.keys import is_key_name
 from ruler_cli.settings.models import JudgeSettings
@@ -59,16 +59,15 @@ def _content(path: Path) -> dict[str, Any] | None:
     place = str(path)
     ours = ("tool", "ruler") if path.name == "pyproject.toml" else ()
     try:
-        if ours and b"ruler" not in path.read_bytes():
-            return None  # most have no table of ours, and are another program's to read
-        if not path.exists():
-            remedy = other_file(place, "check the path")
-            raise UsageError("no such file", remedy, place=place)
-        source = TomlConfigSettingsSource(BaseSettings, path, ours)
+        with system_errors("read", UsageError, place=place):
+            if ours and b"ruler" not in path.read_bytes():
+                return None  # most have no table of ours, and are another program's to read
+            if not path.exists():
+                remedy = other_file(place, "check the path")
+                raise UsageError("no such file", remedy, place=place)
+            source = TomlConfigSettingsSource(BaseSettings, path, ours)
     except KeyError:
         return None
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", place=place) from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"is no TOML: {error}", place=place) from None
     return dict(source.toml_data)

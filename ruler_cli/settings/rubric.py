@@ -75,7 +75,7 @@ def _text_of(name: str, wrong: Any) -> str:
         raise wrong(
             "no such file", other_file(name, "check the path", before="@")
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # ValueError: it is not UTF-8
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise wrong(f"cannot be read: {reason}") from None
     if not text or text.startswith("@"):

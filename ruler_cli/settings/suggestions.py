@@ -67,7 +67,7 @@ def suggest_file(name: str, but: str = "") -> str | None:
             match = nearest(
                 last, names, 0.8
             )  # the name itself may be a link to nothing
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # then there is no suggestion
         return None
     if (
         match is None

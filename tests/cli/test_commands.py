@@ -18,7 +18,7 @@ import pytest
 
 from tests.conftest import ROOT, SHARED, Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
-from tests.values import few, needs_full_device
+from tests.values import few
 
 TAU = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
 OK = [group("a", 0.1, 0.9), group("b", 0.8, 0.2)]
@@ -113,25 +113,6 @@ def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
     assert failed == [*bad, b'{"trajectories": [']
     for number in (2, 3, 4, 5, 6, 8):
         assert f"in.jsonl: line {number} " in done.stderr
-
-
-@needs_full_device
-def test_full_disk(process: Ruler, tmp_path: Path) -> None:
-    """A full disk is reported in one sentence."""
-    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(50)])
-    done = process("score", "in.jsonl", "/dev/full", "-m", "offline")
-    assert done.returncode == 1
-    assert "No space left" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_unreadable_file(ruler: Ruler, tmp_path: Path) -> None:
-    """A file that cannot be decompressed to its end is unreadable input: nothing is sent."""
-    data = gzip.compress(write(tmp_path / "in", OK * 200).read_bytes())
-    (tmp_path / "in.gz").write_bytes(data[: len(data) // 2])
-    done = ruler("score", "in.gz", "out.jsonl", "-m", "offline")
-    assert done.returncode == 2
-    assert "damaged, truncated or unsupported" in done.stderr
 
 
 def test_key_is_secret(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:

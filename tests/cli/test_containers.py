@@ -65,17 +65,6 @@ def test_object(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("score", "in.json", "-", *SCORE).stdout.count("\n") == 1
 
 
-def test_truncated_document(ruler: Ruler, tmp_path: Path) -> None:
-    """A truncated document is refused before a call, and OUTPUT is unchanged."""
-    (tmp_path / "in.json").write_text(json.dumps(ROLLOUTS)[:-30])
-    (tmp_path / "out.json").write_text("old")
-    done = ruler("score", "in.json", "out.json", *SCORE)
-    assert done.returncode == 2
-    assert "damaged or truncated at item 6" in done.stderr
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.json", "out.json"]
-    assert (tmp_path / "out.json").read_text() == "old"
-
-
 def test_scattered_stdin(ruler: Ruler) -> None:
     """Scattered groups are read from stdin with `--grouping scattered`."""
     text = "".join(json.dumps(r) + "\n" for r in ROLLOUTS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.files.compression import zstd
+from ruler_cli.files.error_map import zstd
 from ruler_cli.ledger.reply_cache import Ledger
 from tests.batch.test_import_replies import expired, good, key, long
 from tests.conftest import Ruler

@@ -402,3 +402,23 @@ def test_without_pyarrow(process: Ruler, tmp_path: Path, args: Sequence[str]) ->
     done = process(*args, PYTHONPATH=paths)
     assert done.returncode == 2
     assert "pip install pyarrow" in done.stderr
+
+
+def test_binary_below_a_score(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
+    """A column that gets a score and holds binary data is refused before a call; OUTPUT .jsonl takes it."""
+    turns = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "truth=0.4"},
+    ]
+    one = {"messages": turns, "reward": 0.5, "image": b"\x89PNG"}
+    other = one | {"messages": [turns[0], turns[1] | {"content": "truth=0.9"}]}
+    table = pa.table({"group_id": ["a"], "trajectories": [[one, other]]})
+    pq.write_table(table, tmp_path / "in.parquet")
+    more = ("-m", "openai/o3", "--api-base", server.base)
+    done = ruler("score", "in.parquet", "out.parquet", *more)
+    assert done.returncode == 2
+    assert "the column `trajectories` gets a score, and holds binary" in done.stderr
+    assert server.requests() == []
+    assert ruler("score", "in.parquet", "out.jsonl", *SCORE).returncode == 0

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.compression import zstd
+from ruler_cli.files.error_map import zstd
 from ruler_cli.runs.file import RunResult, score
 from ruler_cli.settings.models import (
     InputSettings,
@@ -149,7 +149,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
         {"failed": Path("s3://u:secret@b/x")},
         "a file of this machine",
     ),
-    ("what://in/a", "b", {}, "no addresses of what://"),
+    ("what://in/a", "b", {}, "no addresses of this kind"),
 ]
 
 

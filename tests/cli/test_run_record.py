@@ -191,7 +191,7 @@ def test_cannot_be_written(
     monkeypatch.setattr("ruler_cli.cli.run_record._replace", refuse)
     done = ruler(*OFFLINE.split())
     assert (done.returncode, (tmp_path / "out.jsonl").exists()) == (2, False)
-    sentence = "ruler: --summary sum.json: cannot be written: No space left on device"
+    sentence = "ruler: --summary sum.json: cannot be written: No space left on device; make room"
     assert done.stderr.splitlines() == [sentence]
     monkeypatch.setattr(RunRecord, "begin", lambda *_: None)
     done = ruler(*OFFLINE.split())

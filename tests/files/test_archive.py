@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.errors import ForeignError, UsageError
-from ruler_cli.files.open import open_container
+from ruler_cli.files import open_container
 from ruler_cli.files.output import Output
 from ruler_cli.types import Line
 from tests.conftest import ROOT, Ruler, read

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
+from ruler_cli.files import open_container
 from ruler_cli.files.containers.directory import Directory
-from ruler_cli.files.open import open_container
 from ruler_cli.types import Line, Problem
 
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.container import Container
+from ruler_cli.files import open_container
+from ruler_cli.files.containers import Container
 from ruler_cli.files.containers.document import Document, shape_of
 from ruler_cli.files.containers.lines import JsonLines
-from ruler_cli.files.open import open_container
 
 A, B = b'{"a": 1}', b'{"b": [2, "]}"]}'
 PRETTY = b'{\n "a": 1\n}'
@@ -255,7 +255,7 @@ KINDS = [
     (PRETTY, "objects"),
     (PRETTY + b"\n" + PRETTY, "objects"),
     (b'{"a":\n1}', "objects"),
-    (b"{\n", "objects"),
+    (b"{\n", None),
     (b'{"trajectory_groups": [' + A + b"]}", "holder"),
     (b'{"trajectory_groups": [' + A + b"]}\n" + A, None),
     (b'{"x": {"simulations": []}, "simulations": [' + A + b"]}", "holder"),
@@ -271,7 +271,7 @@ KINDS = [
     (b'{"messages": [\n' + A + b"\n" + A, None),
     (b'{"trajectory_groups": [\n' + A + b"\n]}", "holder"),
     (b'{"trajectory_groups": [\n' + A + b",\n" + A + b"]}", "holder"),
-    (b'{"trajectory_groups": [\n' + A + b"\n" + A, None),
+    (b'{"trajectory_groups": [\n' + A + b"\n" + A, "holder"),
     (
         b'{"a": [\n'
         + b"1,\n" * 18
@@ -300,8 +300,6 @@ def test_kinds() -> None:
     """A document is distinguished from JSON lines, also from lines with a bad or torn first line."""
     for text, wanted in KINDS:
         assert kind(text) == wanted, text
-        first = next((line for line in text.split(b"\n") if line.strip()), b"")
-        assert kind(first) or wanted is None, text
 
 
 def test_long_line() -> None:

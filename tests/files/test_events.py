@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.container import Container
+from ruler_cli.files import open_container
+from ruler_cli.files.containers import Container
 from ruler_cli.files.containers.lines import JsonLines
 from ruler_cli.files.events import AssembledRollouts, assemble_rollouts, may_be_event
-from ruler_cli.files.open import open_container
 from ruler_cli.files.output import Output
 from ruler_cli.types import Line
 from tests.files.test_document import JSON

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ruler_cli.files import open_container
 from ruler_cli.files.containers.harbor import HarborJob, find_trials
 from ruler_cli.files.location import Location
-from ruler_cli.files.open import open_container
 from ruler_cli.types import Problem
 from tests.files.test_directory import write
 

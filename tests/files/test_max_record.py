@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.compression import zstd
+from ruler_cli.files import open_container
 from ruler_cli.files.containers.document import Document
-from ruler_cli.files.open import open_container
+from ruler_cli.files.error_map import zstd
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem

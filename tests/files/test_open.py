@@ -19,12 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files import containers
-from ruler_cli.files.compression import zstd
-from ruler_cli.files.container import kinds
+from ruler_cli.files import containers, open_container
+from ruler_cli.files.containers import kinds
 from ruler_cli.files.containers.document import Document
 from ruler_cli.files.containers.lines import JsonLines, lines
-from ruler_cli.files.open import open_container
+from ruler_cli.files.error_map import zstd
 from ruler_cli.files.output import Output
 from ruler_cli.types import Line
 
@@ -233,7 +232,7 @@ def test_long_first_line(tmp_path: Path) -> None:
 
 
 NEW_KIND = """
-from ruler_cli.files.container import Container
+from ruler_cli.files.containers import Container
 
 class Numbered(Container):
     rank, endings, unit, form = 5, (".num",), "number", "numbers"

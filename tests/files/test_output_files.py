@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import resource
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -14,13 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.compression import decompressed
-from ruler_cli.files.container import Container
+from ruler_cli.files import open_container
+from ruler_cli.files.containers import Container
 from ruler_cli.files.location import Location
-from ruler_cli.files.open import open_container
 from ruler_cli.files.output import FailedFile, Output
+from ruler_cli.files.source import decompressed
 from ruler_cli.types import Line, Problem
 from tests.conftest import ROOT, Ruler
+from tests.test_laws import disk_of
 
 
 def content(path: Path) -> bytes:
@@ -32,22 +31,6 @@ def content(path: Path) -> bytes:
 def stored(path: Path) -> list[bytes]:
     """Read the lines of a file, decompressed."""
     return content(path).splitlines()
-
-
-@contextmanager
-def disk_of(size: int) -> Iterator[None]:
-    """Limit every file to `size` bytes, like a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before, sys.dont_write_bytecode = (
-        sys.dont_write_bytecode,
-        True,
-    )  # it would leave a cut file of a module
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        sys.dont_write_bytecode = before
 
 
 def test_atomic(tmp_path: Path) -> None:
@@ -75,50 +58,6 @@ def test_atomic(tmp_path: Path) -> None:
         assert stored(path) == records
         assert (path.read_bytes()[:2] == b"0\n") is (name == "out.jsonl")
     assert len(list(tmp_path.iterdir())) == 3
-
-
-@pytest.mark.parametrize("size", [5000, 150_000])
-def test_full_disk(tmp_path: Path, size: int) -> None:
-    """A full disk ends the run with an error, and the partial file with a whole record."""
-    path = tmp_path / "out"
-    error = pytest.raises(OutputError, match="File too large; finished groups are kept")
-    with disk_of(size), error, Output(str(path)) as output:
-        for n in range(1000):
-            output.write([(n, b"%0400d" % n)])
-        output.commit()
-    assert not path.exists()
-    partial = (tmp_path / "out.partial").read_bytes()
-    assert partial == b"".join(b"%0400d\n" % n for n in range(len(partial) // 401))
-    assert len(partial) > size - 10_000
-
-
-def test_full_disk_other_outputs(tmp_path: Path) -> None:
-    """A full disk is an error too for a compressed OUTPUT, a list and a device."""
-    for name in ("out.gz", "out.zst"):
-        error = pytest.raises(OutputError, match="File too large")
-        with disk_of(5000), error, Output(str(tmp_path / name)) as output:
-            for _ in range(200):
-                output.write([(1, os.urandom(400).hex().encode())])
-            output.commit()
-    error = pytest.raises(
-        OutputError, match=r"o\.json\.partial: .* File too large; make room, then run"
-    )
-    with (
-        documented(tmp_path, LIST) as (container, _),
-        disk_of(20_000),
-        error,
-        Output(str(tmp_path / "o.json")) as output,
-    ):
-        output.write_as(container)
-        output.write([(1, b"x" * 100_000)])
-        output.commit()
-    assert not [path for path in tmp_path.glob("o*") if path.suffix != ".partial"]
-    if Path("/dev/full").exists():
-        error = pytest.raises(
-            OutputError, match="/dev/full: cannot be written: No space left"
-        )
-        with error, Output("/dev/full") as output:
-            output.write([(1, b"{}")])
 
 
 def test_pipe(tmp_path: Path) -> None:

@@ -370,7 +370,7 @@ def test_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_large_row_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large row group becomes several."""
-    monkeypatch.setattr(f"{Parquet.__module__}._GROUP", 10_000)
+    monkeypatch.setattr("ruler_cli.files.arrow._GROUP", 10_000)
     table = pa.table({"s": ["x" * 100] * 1000})
     out = rewritten(packed(table), lambda r: r)
     assert pq.read_metadata(out).num_row_groups == 4

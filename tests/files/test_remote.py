@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, RulerError, UsageError
-from ruler_cli.files import atomic, error_map
-from ruler_cli.files.atomic import WritableFile, create_file
+from ruler_cli.files import error_map, remote
 from ruler_cli.files.location import Location
+from ruler_cli.files.output import PassThrough, create_file
+from ruler_cli.files.remote import RemoteFile
 from tests.files.object_store import Store
 
 SECRET = "wJalr/XUtn+FEMI"
@@ -65,10 +66,10 @@ def message_of(error: pytest.ExceptionInfo[RulerError]) -> str:
 
 def reading(name: str) -> Any:
     """Open an object for reading."""
-    return Location(name).store().open()
+    return Location(name).store().open(32)
 
 
-def writing(name: str) -> closing[WritableFile]:
+def writing(name: str) -> closing[PassThrough | RemoteFile]:
     """Open an object for writing; the context discards what is not committed."""
     return closing(create_file(Location(name)))
 
@@ -161,7 +162,7 @@ def test_http(store: Store) -> None:
 @pytest.mark.parametrize("size", [0, 20_000_000], ids=["empty", "several parts"])
 def test_atomic(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """An object appears with `commit`, whole; without it the old object stays, and no part remains."""
-    monkeypatch.setattr(atomic, "_PART", 6 << 20)
+    monkeypatch.setattr(remote, "_PART", 6 << 20)
     data = random.Random(1).randbytes(size)
     store.objects["/bucket/out"] = b"old"
     with pytest.raises(ZeroDivisionError), writing("s3://bucket/out") as out:
@@ -182,7 +183,7 @@ def test_refused_part(
     store: Store, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """A store that stops accepting parts is an error with advice, and no object remains there."""
-    monkeypatch.setattr(atomic, "_PART", 6 << 20)
+    monkeypatch.setattr(remote, "_PART", 6 << 20)
     store.refuse_puts_after = after
 
     def write() -> None:
@@ -220,7 +221,7 @@ def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     refuses(expanded, "s3://bucket/*.none", r"s3://bucket/\*.none: no such file")
     refuses(expanded, "s3://bucket/**.jsonl", "is no pattern")
     refuses(reading, f"s3://AKIA:{SECRET}@bucket/x", r"^s3://bucket/x: holds a key")
-    refuses(reading, "foo://x/y", "fsspec knows no addresses of foo://")
+    refuses(reading, "foo://x/y", "fsspec knows no addresses of this kind")
     with reading("s3://bucket/long") as file:
         file.read(10)
         store.refuse = 403
@@ -287,7 +288,7 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setattr(HfApi, "upload_file", upload)
     monkeypatch.setattr(HfFileSystem, "resolve_path", resolve)
-    monkeypatch.setattr(atomic, "_PART", 1 << 20)
+    monkeypatch.setattr(remote, "_PART", 1 << 20)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with writing("hf://datasets/a/b/x.jsonl") as out:
         out.stream.write(bytes(size))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.open import open_container
+from ruler_cli.files import open_container
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.reader import detect
 from ruler_cli.formats.sessions import Session, read_gemini

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.open import open_container
+from ruler_cli.files import open_container
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.trace_spans import spans_of
 from ruler_cli.formats.traces import around

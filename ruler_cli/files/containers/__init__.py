@@ -1,1 +1,190 @@
-"""Kinds of containers, a module each."""
+"""A container of records: the interface of its kinds, each of which is a module here.
+
+A kind says which first bytes and which names it handles, how records are read and, if OUTPUT may be of it,
+how they are written. A record is always the bytes of one JSON object.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import BinaryIO, ClassVar, Self
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse
+from ruler_cli.files.source import Source
+from ruler_cli.settings.models import MAX_RECORD, OnFailure
+from ruler_cli.types import Line, Path, Problem
+
+MAX_BYTES = MAX_RECORD << 20
+"""Bytes of the largest record that is held, unless the user sets another bound."""
+RECORD_MEMBERS = frozenset(
+    ("messages", "messages_and_choices", "trajectories", "trajectory", "conversations", "prompt",
+     "completion", "completions", "response", "responses", "chosen", "rejected", "ruler")
+)  # fmt: skip
+"""Members that make an object a record, and no event, whatever else it holds."""
+_TASK_PATHS = (("eval", "task"), ("info", "environment_info", "domain_name"), ("env_id",))  # fmt: skip
+"""Paths of the task in Inspect's logs, tau2-bench's results, and the `metadata.json` of verifiers."""
+
+Fits = Callable[[Line], bool | None]
+"""Tells if a record is of the format; None: it is no JSON object."""
+
+
+class Writer(ABC):
+    """Writes records of `source`, if that is known, in input order into OUTPUT `name`, open as `stream`."""
+
+    def __init__(self, stream: BinaryIO, name: str, source: Container | None) -> None:
+        """Take the stream, which stays open."""
+        self.stream, self.name, self.source = stream, name, source
+
+    def begin(  # noqa: B027 - few refuse
+        self, ruler: Path, columns: Callable[[], set[str]], on_failure: OnFailure
+    ) -> None:
+        """Raise UsageError for what can only fail; nothing was sent yet.
+
+        `ruler` is the path of an annotation, `columns` returns the members of a record that scores change.
+        """
+
+    @abstractmethod
+    def put(self, number: int, record: bytes) -> None:
+        """Append the record with this number (that of its Line); some numbers may be left out."""
+
+    def end(self) -> None:  # noqa: B027 - lines are whole
+        """Write the rest."""
+
+
+class Container(ABC):
+    """An INPUT that is open.
+
+    `unit` is the noun for a record's place in sentences. `once`: records come one time, from a pipe. `fd` is
+    the descriptor of an uncompressed file, in which a record can be read again at its `Line.offset`.
+    `rewritable`: OUTPUT of the same kind may take its place. `may_hold_events`: its records may be events.
+    `log` has the bytes of an Inspect log, which inspect_ai can write with scores.
+    """
+
+    rank: ClassVar[int] = 0
+    """Kinds of a lower rank are asked first if they handle a file."""
+    endings: ClassVar[tuple[str, ...]] = ()
+    """Endings of the names of OUTPUT that this kind writes."""
+    packed: ClassVar[tuple[str, ...]] = ()
+    """Endings of files that are compressed inside: .gz and .zst do not stand behind them."""
+    form: ClassVar[str] = ""
+    """The noun for an OUTPUT of this kind."""
+    keeps_all: ClassVar[bool] = False
+    """Tells if OUTPUT of this kind keeps all of INPUT, and takes annotations only."""
+    writes: ClassVar[type[Writer]]
+
+    unit = "line"
+    once = False
+    fd: int | None = None
+    rewritable = False
+    may_hold_events = False
+    log: BinaryIO | None = None
+
+    def __init__(self, name: str, most: int = MAX_BYTES) -> None:
+        """`name` stands for the input in sentences; a record of more than `most` bytes is not held."""
+        self.name, self.most = name, most
+
+    @classmethod
+    def open(cls, source: Source) -> Self | None:
+        """Open a source of this kind; None if it is of another, UsageError if it is damaged."""
+        return None
+
+    @classmethod
+    def handles_name(cls, name: str, source: Container | None) -> bool:
+        """Tell if OUTPUT of this name, with the scores of `source`, is of this kind."""
+        return name.endswith(cls.endings)
+
+    @classmethod  # noqa: B027 - few kinds need a package
+    def refuse_writing(cls, name: str) -> None:
+        """Raise UsageError if a package is missing that writes this kind."""
+
+    @classmethod
+    def writer(cls, stream: BinaryIO, name: str, source: Container | None) -> Writer:
+        """Return a writer of records of `source` into OUTPUT `name`, which is open as `stream`."""
+        return cls.writes(stream, name, source)
+
+    @property
+    def task(self) -> str:
+        """The task or environment of all records; empty if the container names none."""
+        return ""
+
+    def tasks(self) -> dict[str, str]:
+        """Return, after all records of several files were read, file name → its task; empty if unknown."""
+        return {}
+
+    @abstractmethod
+    def records(self) -> Iterator[Line]:
+        """Yield every record from the first on, again each time; UsageError if the container is damaged."""
+
+    def sample(self, count: int) -> list[Line]:
+        """Return the first records, which show the format; not for a container that is read `once`."""
+        return list(itertools.islice(self.records(), count))
+
+    def check_files(
+        self, fits: Fits, on_problem: Callable[[Problem], None]
+    ) -> list[str]:
+        """Leave out the files that hold no record of the format, and return a sentence for each.
+
+        `on_problem` gets what is damaged.
+        """
+        return []
+
+    def place(self, number: int) -> str:
+        """Return the name of a record's place in sentences, if it is not the number of its line."""
+        return "" if self.unit == "line" else f"{self.unit} {number}"
+
+    def line(self, number: int, offset: int, raw: bytes, skipped: int = 0) -> Line:
+        """Make the Line of a record, also of one whose bytes were read again from its offset.
+
+        `skipped` is the size of a record that is not held.
+        """
+        return Line(number, offset, raw, self.place(number), skipped=skipped)
+
+    def bounded(self, number: int, offset: int, raw: bytes) -> Line:
+        """Make the Line of a record, which is not held if it has more bytes than allowed."""
+        size = len(raw)
+        if size > self.most:
+            return self.line(number, offset, b"{", size)
+        return self.line(number, offset, raw)
+
+    def where(self, number: int) -> str:
+        """Return a sentence's name for the record with this number."""
+        return self.line(number, 0, b"").where
+
+    def warnings(self) -> list[str]:
+        """Sentences on what is not read of it, and should be known."""
+        return []
+
+
+@cache
+def kinds() -> list[type[Container]]:
+    """Return every kind of container, those that know most first: the classes with a rank in this package."""
+    names = [module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")]
+    modules = list(map(importlib.import_module, names))
+    found = {
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Container) and value.rank
+    }
+    return sorted(found, key=lambda kind: kind.rank)
+
+
+def task_of(head: bytes) -> str:
+    """Return the task that a JSON object names; empty if it is no object, or names none."""
+    try:
+        whole = parse(head)
+    except (UnreadableError, RecursionError):
+        return ""
+    for path in _TASK_PATHS:
+        value: object = whole
+        for part in path:
+            value = value.get(part) if isinstance(value, dict) else None
+        if isinstance(value, str) and value:
+            return value
+    return ""

@@ -9,28 +9,24 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Self
 
 from ruler_cli.errors import ForeignError, InputChanged, UsageError
-from ruler_cli.files.container import (
-    Container,
-    Fits,
-    MultiFileContainer,
-    left_out,
-    task_of,
-)
+from ruler_cli.files import open_container
+from ruler_cli.files.containers import Container, Fits, task_of
 from ruler_cli.files.error_map import reading, without_place
 from ruler_cli.files.location import Listing
-from ruler_cli.files.open import open_container
 from ruler_cli.files.source import Source
 from ruler_cli.types import Line, Problem
 
 _MAX_OTHER = 10_000
 """Records of other formats after which a file is taken to hold none of this one."""
+_MAX_NOTES = 20
+"""Files left out that are named one by one."""
 _MAX_METADATA = 1 << 20
 """Bytes of a `metadata.json` that are read."""
 
@@ -45,6 +41,29 @@ class _FileScan:
     last: int = 0
     end: int = 0
     task: str = ""
+
+
+class MultiFileContainer(Container):
+    """An INPUT of many files."""
+
+    unit = "record"
+
+    def __init__(self, source: Source, listing: Listing) -> None:
+        """`listing` has all files, also those that hold no record."""
+        super().__init__(source.name, source.most)
+        self.listing, self.names = listing, frozenset(listing.names)
+
+    def warnings(self) -> list[str]:
+        """A sentence for each link that is not followed."""
+        why = "is a link out of INPUT, to a directory or to nothing"
+        return _left_out([f"{link} {why}" for link in self.listing.links])
+
+
+def _left_out(sentences: Sequence[str]) -> list[str]:
+    """Return the first sentences on files that are left out, and the number of the others."""
+    notes = [f"{sentence}: left out" for sentence in sentences[:_MAX_NOTES]]
+    more = len(sentences) - _MAX_NOTES
+    return [*notes, f"… and {more} more files: left out"] if more > 0 else notes
 
 
 class Directory(MultiFileContainer):
@@ -72,18 +91,16 @@ class Directory(MultiFileContainer):
     def sample(self, count: int) -> list[Line]:
         """Return the first records of several files; of more than `count` files an even selection is read."""
         names, lines = self.listing.names, list[Line]()
-        if len(names) > count:
-            names = tuple(names[i * len(names) // count] for i in range(count))
-        each = max(2, count // len(names))
-        for name in names:
+        some = names[:: -(-len(names) // count)]
+        for name in some:
             # `check_files` reports what cannot be read
             with suppress(UsageError), ExitStack() as stack:
-                first = self._open_file(name, stack).sample(each)
-                lines += [
-                    replace(line, number=0, place=f"{name} {line.where}", source=name)
-                    for line in first
-                    if _begins_object(line)
-                ]
+                for line in self._open_file(name, stack).sample(
+                    max(2, count // len(some))
+                ):
+                    if _begins_object(line):
+                        place = f"{name} {line.where}"
+                        lines.append(replace(line, number=0, place=place, source=name))
         return lines
 
     def check_files(
@@ -101,7 +118,7 @@ class Directory(MultiFileContainer):
             except UsageError as error:
                 self._left_out.add(name)
                 self._report(name, 0, error)
-        return left_out(notes)
+        return _left_out(notes)
 
     def _check(self, name: str, fits: Fits) -> None:
         """Raise ForeignError for a file to leave out, UsageError for a damaged one."""
@@ -172,12 +189,12 @@ class Directory(MultiFileContainer):
                     line.skipped,
                 )
 
-    def line(self, number: int, offset: int, raw: bytes) -> Line:
+    def line(self, number: int, offset: int, raw: bytes, skipped: int = 0) -> Line:
         """Make the Line of a record, with the name of its file and its place there."""
         behind = bisect_right(self._scans, number - 1, key=lambda scan: scan.start)
         scan = self._scans[behind - 1]
         place = f"{scan.name} {scan.unit} {number - scan.start}"
-        return Line(number, offset, raw, place, scan.name)
+        return Line(number, offset, raw, place, scan.name, skipped)
 
     def tasks(self) -> dict[str, str]:
         """Return file name → the task in its head, or in the `metadata.json` beside it."""

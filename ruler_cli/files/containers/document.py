@@ -16,15 +16,13 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.compression import BOM
-from ruler_cli.files.container import MAX_BYTES, Container, Writer, task_of
+from ruler_cli.files.containers import MAX_BYTES, Container, Writer, task_of
 from ruler_cli.files.parse import parse, parse_value
-from ruler_cli.files.source import Source
-from ruler_cli.files.splice import SPACE, STRING, end_of
+from ruler_cli.files.source import BOM, Source
+from ruler_cli.files.splice import BARE, SPACE, end_of
 from ruler_cli.types import Line
 
 Read = Callable[[int, int], bytes]
@@ -39,11 +37,11 @@ NESTED = "results"
 """A member that holds an object which holds the records under the same name (promptfoo)."""
 
 _BLANK = b" \t\r\n"
-_OUTSIDE, _IN_STRING = re.compile(rb'["\[\]{}]'), re.compile(rb'["\\]')
-"""Bytes that matter to find the end of a value: outside its strings and inside."""
+_BEGIN = re.compile(rb'(["\[{])|[^"\[\]{}\s,:]++')
+_OUTSIDE = re.compile(BARE + rb'(["\[\]{}])', re.DOTALL)
+_IN_STRING = re.compile(rb'[^"\\]*+(["\\])')
+"""The next byte that matters to find the end of a value: at its begin, outside its strings and inside."""
 _WINDOW = 1 << 20
-_AHEAD = 20
-"""Lines read behind a torn first line: a whole record among them shows that the text is JSON lines."""
 _MAX_AROUND = 64 << 20
 """Bytes around the list of records that are checked; more are not looked at."""
 
@@ -70,34 +68,27 @@ class _TextWindow:
 
         A value of more than `most` bytes is not held: `slice` does not know it.
         """
+        start, depth, quoted = at, 0, False
         while True:
-            end = end_of(self.text, at - self.base)
-            ended = end is not None and (
-                end < len(self.text) or self.text[end - 1 : end] in b'"]}'
-            )
-            if not ended and self.base + len(self.text) - at > self.most:
-                return self._pass_over(at)
-            if ended or not self._more(at):
-                return None if end is None else self.base + end
-
-    def _pass_over(self, at: int) -> int | None:
-        """Return the offset behind a value that starts in the window, and move the window there."""
-        depth, quoted, at = 0, False, at - self.base
-        while self.text[:1] and (
-            depth or quoted or self.text[at : at + 1] in (b"{", b"[", b'"')
-        ):
-            while match := (_IN_STRING if quoted else _OUTSIDE).search(self.text, at):
-                byte, at = match[0], match.end()
-                at += byte == b"\\"  # the byte behind it is no quote
-                quoted ^= byte == b'"'
-                depth += (byte in b"[{") - (byte in b"]}")
-                if depth <= 0 and not quoted:
-                    self.base, self.text = self.base + at, self.text[at:]
-                    return self.base
-            at = max(0, at - len(self.text))
-            self.base += len(self.text)
-            self.text = self.read(self.base, _WINDOW)
-        return None
+            pattern = _IN_STRING if quoted else _OUTSIDE if depth else _BEGIN
+            match = pattern.match(self.text, at - self.base)
+            if match is None or (match.end() == len(self.text) and not match.lastindex):
+                if depth or quoted:
+                    at = max(at, self.base + len(self.text))
+                elif match is None:
+                    return None
+                if self._more(start if at - start <= self.most else at):
+                    continue
+                return self.base + match.end() if match else None
+            at, byte = self.base + match.end(), match[1]
+            if quoted and byte == b"\\":
+                at += 1  # the byte behind it is no quote
+            elif byte == b'"':
+                quoted = not quoted
+            elif byte:
+                depth += 1 if byte in b"[{" else -1
+            if depth <= 0 and not quoted:
+                return at
 
     def slice(self, start: int, end: int) -> bytes:
         """Return bytes of the last value or line."""
@@ -126,10 +117,7 @@ class DocumentShape:
 
 
 def shape_of(read: Read) -> DocumentShape | None:
-    """Return the shape of a document; None if the text is JSON lines, or no JSON.
-
-    None for the first line that is not blank, alone, tells that the text is none either.
-    """
+    """Return the shape of a document; None if the text is JSON lines, or no JSON."""
     head = read(0, _WINDOW)
     at = len(head) - len(head.removeprefix(BOM).lstrip(_BLANK))
     head = read(at, _WINDOW)
@@ -144,38 +132,21 @@ def shape_of(read: Read) -> DocumentShape | None:
             if ended or head[1:].lstrip(_BLANK)[:1] in b'{["-0123456789tfnNI]'
             else None
         )
-    if head[:1] != b"{" or not (ended or long or _opens(line)):
-        return None
-    # a torn line may seem to go on to the end of a large file
-    whole = ended or long
-    if not whole and not _goes_on(head):
+    if head[:1] != b"{":
         return None
     inside = _holder(
         lambda offset, size: read(offset, size) if offset < at + _MAX_AROUND else b"",
         at,
     )
-    return inside or (None if whole else DocumentShape(at, listed=False))
-
-
-def _opens(line: bytes) -> bool:
-    """Tell if an object that does not end on this line may go on in the next: no string is torn."""
-    return b'"' not in STRING.sub(b"", line) and line[1:].strip()[:1] in (b"", b'"')
-
-
-def _goes_on(head: bytes) -> bool:
-    """Tell if an object goes on behind its first line; False if the line is torn and JSON lines follow."""
-    end = end_of(head, 0)
+    if inside or ended or long:
+        return inside
+    # else the line is torn, and JSON lines may follow
+    text = _TextWindow(read, at)
+    end = text.value_end(text.skip(at)[0])
     with contextlib.suppress(UnreadableError):
-        if end is not None and parse(head[:end], exact=False):
-            return True
-    lines = [line for text in head.split(b"\n")[1:] if (line := text.strip(_BLANK))]
-    lines.append(
-        b"{" if len(head) < _WINDOW else b""
-    )  # the end of the text, or an unknown line
-    return not any(
-        line[:1] == b"{" and end_of(line, 0) == len(line) and below[:1] == b"{"
-        for line, below in pairwise(lines[: _AHEAD + 1])
-    )
+        if end is not None and parse(text.slice(at, end), exact=False):
+            return DocumentShape(at, listed=False)
+    return None
 
 
 def _holder(read: Read, at: int, within: str = "") -> DocumentShape | None:
@@ -219,12 +190,28 @@ def _key(name: bytes) -> str:
     return ""
 
 
+class ListWriter(Writer):
+    """Writes a list with a record on each line."""
+
+    _between = b"[\n"
+
+    def put(self, number: int, record: bytes) -> None:
+        """Append an item."""
+        self.stream.write(self._between + record.strip())
+        self._between = b",\n"
+
+    def end(self) -> None:
+        """Write the bracket."""
+        self.stream.write(b"\n]\n" if self._between == b",\n" else b"[]\n")
+
+
 class Document(Container):
     """A JSON document in a regular file, or in a temporary one."""
 
     rank = 8
     endings = (".json",)
     form = "a JSON list"
+    writes = ListWriter
     fd: int
 
     def __init__(self, source: Source, shape: DocumentShape) -> None:
@@ -242,15 +229,11 @@ class Document(Container):
     @classmethod
     def open(cls, source: Source) -> Self | None:
         """Open text that is a document; one from a stream is kept in a file."""
-        if source.is_long or shape_of(source.read) is not None:
+        torn = end_of(source.first_line.removeprefix(BOM).strip(_BLANK), 0) is None
+        if source.is_long or torn or shape_of(source.read) is not None:
             source.keep_text()
         shape = None if source.fd is None else shape_of(source.read)
         return None if shape is None else cls(source, shape)
-
-    @classmethod
-    def writer(cls, stream: BinaryIO, name: str, source: Container | None) -> Writer:
-        """Return a writer of a list with a record on each line."""
-        return _ListWriter(stream)
 
     @property
     def task(self) -> str:
@@ -271,7 +254,7 @@ class Document(Container):
                 raise self._damaged(f"at {self.unit} {number + 1}")
             number += 1
             if end - at > self.most:
-                yield self.skipped(number, at, end - at)
+                yield self.line(number, at, b"{", end - at)
             else:
                 yield self.line(number, at, text.slice(at, end))
             at, byte = text.skip(end)
@@ -301,23 +284,10 @@ class Document(Container):
         """Raise UsageError if an object holds two lists of records: readers see only the last."""
         name = self._shape.name
         if name and sum(key == name for key, _ in members) > 1:
-            problem = f"has two members `{name}`"
-            raise UsageError(problem, "rename one of them", place=self.name)
+            raise UsageError(
+                f"has two members `{name}`", "rename one of them", place=self.name
+            )
 
     def _damaged(self, position: str) -> UsageError:
         problem = f"is JSON that is damaged or truncated {position}"
         return UsageError(problem, "mend it, or write it again", place=self.name)
-
-
-class _ListWriter:
-    """Writes a list."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._between = stream, b"[\n"
-
-    def put(self, number: int, record: bytes) -> None:
-        self._stream.write(self._between + record.strip())
-        self._between = b",\n"
-
-    def end(self) -> None:
-        self._stream.write(b"\n]\n" if self._between == b",\n" else b"[]\n")

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Self
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.container import Fits, MultiFileContainer
+from ruler_cli.files.containers import Fits
+from ruler_cli.files.containers.directory import MultiFileContainer
 from ruler_cli.files.error_map import reading
 from ruler_cli.files.location import Listing
 from ruler_cli.files.parse import parse, too_large
@@ -63,20 +65,23 @@ class HarborJob(MultiFileContainer):
             except UnreadableError:
                 continue  # `check_files` has reported it
 
-    def line(self, number: int, offset: int, raw: bytes) -> Line:
-        """Make the Line of a trial, with the trial's directory."""
-        return Line(number, offset, raw, f"trial {self._trials[number - 1]}")
+    def place(self, number: int) -> str:
+        """Return the trial's directory."""
+        return f"trial {self._trials[number - 1]}"
 
     def _record(self, trial: str) -> bytes:
         """Join the files of a trial; UnreadableError if one is missing or damaged."""
         result = self._object(trial, _RESULT)
         members = {"result": result, "trajectory": self._object(trial, _TRAJECTORY)}
         verified = parse(result).get("verifier_result")
-        if not (
-            isinstance(verified, dict) and isinstance(verified.get("rewards"), dict)
-        ):
-            members["reward_file"] = self._reward(trial)
-        named = (b'"%s": %s' % (k.encode(), v) for k, v in members.items() if v)
+        rewards = verified.get("rewards") if isinstance(verified, dict) else None
+        if not isinstance(rewards, dict):
+            with suppress(UnreadableError):
+                text = (self._bytes(trial, "verifier/reward.txt") or b"").strip()
+                if _NUMBER.fullmatch(text):
+                    members["reward_file"] = b'{"reward": %s}' % text
+                members["reward_file"] = self._object(trial, "verifier/reward.json")
+        named = (b'"%s": %s' % (k.encode(), v) for k, v in members.items())
         return b"{" + b", ".join(named) + b"}"
 
     def _object(self, trial: str, file: str) -> bytes:
@@ -89,13 +94,6 @@ class HarborJob(MultiFileContainer):
         except UnreadableError as error:
             raise UnreadableError(f"has a damaged {file}: it {error}") from None
         return raw
-
-    def _reward(self, trial: str) -> bytes:
-        try:
-            return self._object(trial, "verifier/reward.json")
-        except UnreadableError:
-            text = self._bytes(trial, "verifier/reward.txt") or b""
-            return b'{"reward": %s}' % text.strip() if _NUMBER.fullmatch(text) else b""
 
     def _bytes(self, trial: str, file: str) -> bytes | None:
         """Return the content of a file; None if there is none, or only a link that is not followed."""

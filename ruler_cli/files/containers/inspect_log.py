@@ -17,7 +17,7 @@ import shutil
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
@@ -31,7 +31,7 @@ from ruler_cli.errors import (
     RulerError,
     UsageError,
 )
-from ruler_cli.files.container import Container, task_of
+from ruler_cli.files.containers import Container, Writer, task_of
 from ruler_cli.files.error_map import message_of, reading, writing
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import parse
@@ -41,7 +41,7 @@ from ruler_cli.types import Line
 from ruler_cli.types import Path as JsonPath
 
 if TYPE_CHECKING:
-    from inspect_ai.log import EvalLog, EvalSample
+    from inspect_ai.log import EvalSample
     from inspect_ai.scorer import Score, Scorer
 
 _MAGIC = b"PK\x03\x04"
@@ -65,6 +65,131 @@ _JUDGE_FAILED = ("reply", "refused")
 _USE_LINES = "name OUTPUT .jsonl"
 
 
+class InspectLogWriter(Writer):
+    """Collects the annotations of samples, and writes the log with them at its end."""
+
+    def __init__(self, stream: BinaryIO, name: str, source: Container | None) -> None:
+        """Take a log as `source`; UsageError if INPUT is none, or inspect_ai is not installed."""
+        super().__init__(stream, name, source)
+        if source is None or source.log is None:
+            raise UsageError(
+                "only the scores of an Inspect log are written as .eval",
+                _USE_LINES,
+                place=name,
+            )
+        try:
+            # imported at once, so that a lack is known before a call is paid for; the youngest name needed
+            from inspect_ai.scorer import ScoreReason  # noqa: F401
+        except ImportError as error:
+            raise UsageError(
+                f"only inspect_ai writes an Inspect log ({error})",
+                f"install it with: pip install --upgrade inspect-ai, or {_USE_LINES}",
+                place=name,
+            ) from None
+        self._log, self._input = source.log, source.name
+        self._ruler: JsonPath = ()
+        self._annotations: dict[SampleKey, Mapping[str, Any]] = {}
+
+    def begin(
+        self, ruler: JsonPath, columns: Callable[[], set[str]], on_failure: OnFailure
+    ) -> None:
+        """Learn where a sample's annotation stands; UsageError if failed samples are to be left out."""
+        if on_failure == "drop":
+            raise UsageError(
+                f"the log {self.name} keeps all samples",
+                f"give null, which leaves those unscored, or {_USE_LINES}",
+                option="on_failure",
+                value="drop",
+            )
+        self._ruler = ruler
+
+    def put(self, number: int, record: bytes) -> None:
+        """Take the annotation of a sample."""
+        sample = parse(record)
+        key = (str(sample["id"]), str(sample["epoch"]))
+        if key in self._annotations:
+            raise OutputError(
+                f"{self._input} holds sample {key[0]} of epoch {key[1]} twice",
+                _USE_LINES,
+                place=self.name,
+            )
+        annotation: Any = sample
+        for part in self._ruler:
+            annotation = annotation[part]
+        self._annotations[key] = annotation
+
+    def make(self) -> BinaryIO:
+        """Have inspect_ai make the log, as a file without a name; OutputError if it cannot.
+
+        Not where an event loop runs, for inspect_ai needs one of its own.
+        """
+        ending = Location(self.name).unpacked.rpartition(".")[2]
+        with writing(self.name), tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"log.{ending}"
+            try:
+                anyio.run(self._write, path)
+            except (OSError, RulerError):  # `writing` words them
+                raise
+            except Exception as error:  # inspect_ai raises errors of many kinds
+                raise OutputError(
+                    f"inspect_ai cannot write it ({message_of(error)})",
+                    _USE_LINES,
+                    place=self.name,
+                ) from error
+            self._made = path.open("rb")
+        return self._made
+
+    def end(self) -> None:
+        """Copy the log that was made into OUTPUT."""
+        with self._made as made:
+            shutil.copyfileobj(made, self.stream, 1 << 20)
+
+    async def _write(self, path: Path) -> None:
+        from inspect_ai import score_async
+        from inspect_ai.log import read_eval_log_async, write_eval_log_async
+
+        self._log.seek(0)
+        log = await read_eval_log_async(self._log)
+        samples = {(str(one.id), str(one.epoch)): one for one in log.samples or ()}
+        if gone := self._annotations.keys() - samples.keys():
+            sample, epoch = min(gone)
+            raise InputChanged(self._input, f"sample {sample} of epoch {epoch} is gone")
+        for each in samples.values():
+            self._take_out(each)
+        if log.results is not None:
+            log.results.scores = _others(log.results.scores, "name")
+        log.reductions = _others(log.reductions, "scorer")
+        log.eval.scorers = _others(log.eval.scorers, "name")
+        # the models of the log need not be installed here, nor their keys be known
+        roles, log.eval.model_roles = log.eval.model_roles, None
+        log = await score_async(
+            log,
+            _scorer(self._annotations),
+            model="none",
+            action="append",
+            display="none",
+            copy=False,
+        )
+        log.eval.model_roles = roles
+        await write_eval_log_async(log, path)
+
+    def _take_out(self, sample: EvalSample) -> None:
+        """Take out an earlier score of ruler with its events; OutputError if the scorer is another's."""
+        score = (sample.scores or {}).pop(_SCORER, None)
+        if score is None:
+            return
+        if (score.metadata or {}).get("status") not in ("scored", "failed"):
+            raise OutputError(
+                f"a scorer `{_SCORER}` of {self._input} is not ruler's own",
+                "rename it",
+                place=self.name,
+            )
+        own = ("scorer", _SCORER)
+        begun = (each for each in sample.events if each.event == "span_begin")
+        spans = {each.id for each in begun if (each.type, each.name) == own}
+        sample.events = [each for each in sample.events if each.span_id not in spans]
+
+
 class InspectLog(Container):
     """The samples of an `.eval` log, in the order of the archive; of members with one name the last counts."""
 
@@ -72,6 +197,8 @@ class InspectLog(Container):
     endings = (".eval", ".json")
     packed = (".eval",)
     form = "an Inspect log"
+    writes = InspectLogWriter
+    keeps_all = True
     unit = "sample"
 
     def __init__(self, source: Source) -> None:
@@ -91,9 +218,11 @@ class InspectLog(Container):
         samples = (info for info in every if _SAMPLE.fullmatch(info.filename))
         self._samples = [info for info in samples if last[info.filename] is info]
         if not self._samples:
-            problem = "is a zip archive without samples/*.json"
-            remedy = "unpack it, or convert it to JSON lines"
-            raise ForeignError(problem, remedy, place=self.name)
+            raise ForeignError(
+                "is a zip archive without samples/*.json",
+                "unpack it, or convert it to JSON lines",
+                place=self.name,
+            )
 
     @classmethod
     def open(cls, source: Source) -> Self | None:
@@ -106,23 +235,13 @@ class InspectLog(Container):
         is_log = source is not None and source.log is not None
         return name.endswith(cls.endings if is_log else cls.packed)
 
-    @classmethod
-    def writer(
-        cls, stream: BinaryIO, name: str, source: Container | None
-    ) -> InspectLogWriter:
-        """Return a writer of the log with scores; UsageError if INPUT is no log."""
-        if source is None or source.log is None:
-            problem = "only the scores of an Inspect log are written as .eval"
-            raise UsageError(problem, _USE_LINES, place=name)
-        return InspectLogWriter(stream, name, source)
-
     def records(self) -> Iterator[Line]:
         """Yield every sample."""
         for number, info in enumerate(self._samples, 1):
             if info.file_size > self.most:
-                yield self.skipped(number, info.header_offset, info.file_size)
+                yield self.line(number, 0, b"{", info.file_size)
             else:
-                yield self.line(number, info.header_offset, self._content(info))
+                yield self.line(number, 0, self._content(info))
 
     def _content(self, info: Any) -> bytes:
         """Return the content of a member, decompressed; no more than the size that the archive states."""
@@ -139,171 +258,35 @@ class InspectLog(Container):
             return ""
         return task_of(self._content(header))
 
-    def line(self, number: int, offset: int, raw: bytes) -> Line:
-        """Make the Line of a sample, with the sample's name."""
+    def place(self, number: int) -> str:
+        """Return the sample's name."""
         name = self._samples[number - 1].filename[len("samples/") : -len(".json")]
-        return Line(number, offset, raw, f"sample {name}")
+        return f"sample {name}"
 
 
-class InspectLogWriter:
-    """Collects the annotations of samples, and writes the log with them at its end."""
-
-    def __init__(self, stream: BinaryIO, name: str, source: Container) -> None:
-        """Take an OUTPUT `name`, open as `stream`, of the log `source`.
-
-        UsageError if inspect_ai is not installed.
-        """
-        try:
-            # imported at once, so that a lack is known before a call is paid for; the youngest name needed
-            from inspect_ai.scorer import ScoreReason  # noqa: F401
-        except ImportError as error:
-            raise UsageError(
-                f"only inspect_ai writes an Inspect log ({error})",
-                f"install it with: pip install --upgrade inspect-ai, or {_USE_LINES}",
-                place=name,
-            ) from None
-        self._stream, self._name, self._source = stream, name, source
-        self._ruler: JsonPath = ()
-        self._annotations: dict[SampleKey, Mapping[str, Any]] = {}
-
-    def begin(self, ruler: JsonPath, on_failure: OnFailure) -> None:
-        """Learn where a sample's annotation stands; UsageError if failed samples are to be left out."""
-        if on_failure == "drop":
-            problem = f"the log {self._name} keeps all samples"
-            remedy = f"give null, which leaves those unscored, or {_USE_LINES}"
-            raise UsageError(problem, remedy, option="on_failure", value="drop")
-        self._ruler = ruler
-
-    def put(self, number: int, record: bytes) -> None:
-        """Take the annotation of a sample."""
-        sample = parse(record)
-        key = (str(sample["id"]), str(sample["epoch"]))
-        if key in self._annotations:
-            problem = (
-                f"{self._source.name} holds sample {key[0]} of epoch {key[1]} twice"
-            )
-            raise OutputError(problem, _USE_LINES, place=self._name)
-        annotation: Any = sample
-        for part in self._ruler:
-            annotation = annotation[part]
-        self._annotations[key] = annotation
-
-    def make(self) -> BinaryIO:
-        """Have inspect_ai make the log, as a file without a name; OutputError if it cannot.
-
-        Not where an event loop runs, for inspect_ai needs one of its own.
-        """
-        ending = Location(self._name).unpacked.rpartition(".")[2]
-        with writing(self._name), tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"log.{ending}"
-            try:
-                anyio.run(self._write, path)
-            except (OSError, RulerError):
-                raise
-            except Exception as error:  # inspect_ai raises errors of many kinds
-                problem = f"inspect_ai cannot write it ({message_of(error)})"
-                raise OutputError(problem, _USE_LINES, place=self._name) from error
-            self._made = path.open("rb")
-        return self._made
-
-    def end(self) -> None:
-        """Copy the log that was made into OUTPUT."""
-        with self._made as made:
-            shutil.copyfileobj(made, self._stream, 1 << 20)
-
-    async def _write(self, path: Path) -> None:
-        from inspect_ai import score_async
-        from inspect_ai.log import read_eval_log_async, write_eval_log_async
-
-        assert self._source.log is not None  # noqa: S101 - see `InspectLog.handles_name`
-        self._source.log.seek(0)
-        log = await read_eval_log_async(self._source.log)
-        _take_out_earlier(log)
-        self._refuse_other(log)
-        # the models of the log need not be installed here, nor their keys be known
-        roles, log.eval.model_roles = log.eval.model_roles, None
-        log = await score_async(
-            log,
-            _scorer(self._annotations),
-            model="none",
-            action="append",
-            display="none",
-            copy=False,
-        )
-        log.eval.model_roles = roles
-        await write_eval_log_async(log, path)
-
-    def _refuse_other(self, log: EvalLog) -> None:
-        """Raise InputChanged if a sample with a score is gone, OutputError if a score would be lost."""
-        samples = {
-            (str(sample.id), str(sample.epoch)): sample for sample in log.samples or ()
-        }
-        if gone := self._annotations.keys() - samples.keys():
-            sample, epoch = min(gone)
-            raise InputChanged(
-                self._source.name, f"sample {sample} of epoch {epoch} is gone"
-            )
-        if any(_SCORER in (sample.scores or {}) for sample in samples.values()):
-            problem = f"a scorer `{_SCORER}` of {self._source.name} is not ruler's own"
-            raise OutputError(problem, "rename it", place=self._name)
+def _others(entries: Iterable[Any] | None, name: str) -> list[Any]:
+    """Return the entries of other scorers; `name` is the attribute that names them."""
+    return [each for each in entries or () if getattr(each, name) != _SCORER]
 
 
 def _scorer(annotations: Mapping[SampleKey, Mapping[str, Any]]) -> Scorer:
     """Make the scorer that hands out the scores; a sample that ruler could not read has none."""
-    from inspect_ai.scorer import mean, scorer, stderr
+    from inspect_ai.scorer import Score, mean, scorer, stderr
 
     async def score(state: Any, target: Any) -> Score | None:
         annotation = annotations.get((str(state.sample_id), str(state.epoch)))
-        return None if annotation is None else _score(annotation)
+        if annotation is None:
+            return None
+        metadata, value = dict(annotation), annotation["score"]
+        if value is not None:
+            explanation = annotation["explanation"]
+            return Score(value=value, explanation=explanation, metadata=metadata)
+        # one without a score counts in no metric
+        graded = annotation["kind"] in _JUDGE_FAILED
+        return Score.unscored(
+            reason="grader_failed" if graded else "scoring_failed",
+            explanation=annotation["reason"],
+            metadata=metadata,
+        )
 
     return scorer(metrics=[mean(), stderr()], name=_SCORER)(lambda: score)()
-
-
-def _score(annotation: Mapping[str, Any]) -> Score:
-    """Make Inspect's score of an annotation; one without a score counts in no metric."""
-    from inspect_ai.scorer import Score
-
-    metadata = dict(annotation)
-    if annotation["score"] is None:
-        graded = annotation["kind"] in _JUDGE_FAILED
-        reason = "grader_failed" if graded else "scoring_failed"
-        return Score.unscored(
-            reason=reason, explanation=annotation["reason"], metadata=metadata
-        )
-    return Score(
-        value=annotation["score"],
-        explanation=annotation["explanation"],
-        metadata=metadata,
-    )
-
-
-def _take_out_earlier(log: EvalLog) -> None:
-    """Take out all that an earlier run of ruler wrote."""
-    for sample in log.samples or ():
-        _take_out_of_sample(sample)
-    if log.results is not None:
-        scores = log.results.scores
-        log.results.scores = [score for score in scores if score.name != _SCORER]
-    log.reductions = [each for each in log.reductions or () if each.scorer != _SCORER]
-    log.eval.scorers = [each for each in log.eval.scorers or () if each.name != _SCORER]
-
-
-def _take_out_of_sample(sample: EvalSample) -> None:
-    """Take out ruler's score with its events, and the annotation that the first versions put elsewhere."""
-    scores = sample.scores or {}
-    own = [scores[_SCORER].metadata] if _SCORER in scores else []
-    if not any(_is_ours(value) for value in (*own, sample.metadata.get(_SCORER))):
-        return
-    scores.pop(_SCORER, None)
-    sample.metadata.pop(_SCORER, None)
-    spans = {
-        event.id
-        for event in sample.events
-        if event.event == "span_begin"
-        and (event.type, event.name) == ("scorer", _SCORER)
-    }
-    sample.events = [event for event in sample.events if event.span_id not in spans]
-
-
-def _is_ours(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("status") in ("scored", "failed")

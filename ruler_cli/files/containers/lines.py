@@ -7,22 +7,31 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import BinaryIO, Self
 
-from ruler_cli.files.compression import BOM, BUFFER
-from ruler_cli.files.container import Container, Writer
+from ruler_cli.files.containers import Container, Writer
 from ruler_cli.files.error_map import reading
-from ruler_cli.files.events import may_be_event
-from ruler_cli.files.source import Source
+from ruler_cli.files.location import BUFFER
+from ruler_cli.files.source import BOM, Source
 from ruler_cli.types import Line
 
 _HEAD = 64
 """Bytes that are yielded of a line that is too long."""
 
 
+class LinesWriter(Writer):
+    """Writes lines; line breaks between members of a record, as in a document, become spaces."""
+
+    def put(self, number: int, record: bytes) -> None:
+        """Append a line."""
+        self.stream.write(record.replace(b"\n", b" ") + b"\n")
+
+
 class JsonLines(Container):
     """JSON lines; those of a pipe are read `once`."""
 
     rank = 9  # any text that is nothing else
+    endings = (".jsonl",)
     form = "JSON lines"
+    writes = LinesWriter
     rewritable = may_hold_events = True
 
     def __init__(self, source: Source) -> None:
@@ -34,8 +43,12 @@ class JsonLines(Container):
     @classmethod
     def open(cls, source: Source) -> Self:
         """Open any text; what may be events of a pipe is kept, since a rollout ends with its last event."""
-        line = source.first_line.removeprefix(BOM)
-        if source.is_long or (source.once and (source.keep or may_be_event(line))):
+        keep = source.is_long or (source.once and source.keep)
+        if source.once and not keep:
+            from ruler_cli.files.events import may_be_event
+
+            keep = may_be_event(source.first_line.removeprefix(BOM))
+        if keep:
             source.keep_text()
         return cls(source)
 
@@ -44,29 +57,11 @@ class JsonLines(Container):
         """Return True: OUTPUT of any name that no other kind handles is JSON lines."""
         return True
 
-    @classmethod
-    def writer(cls, stream: BinaryIO, name: str, source: Container | None) -> Writer:
-        """Return a writer of a record on each line."""
-        return _LinesWriter(stream)
-
     def records(self) -> Iterator[Line]:
         """Yield every line that is not blank."""
         first = self._source.first if self.once else ()
         with self._source.open_text() as text:
             yield from lines(self.name, text, self.most, first)
-
-
-class _LinesWriter:
-    """Writes lines; line breaks between members of a record, as in a document, become spaces."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-
-    def put(self, number: int, record: bytes) -> None:
-        self._stream.write(record.replace(b"\n", b" ") + b"\n")
-
-    def end(self) -> None:
-        """Do nothing: lines are whole."""
 
 
 def lines(

@@ -11,7 +11,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -24,9 +24,9 @@ import orjson
 
 from ruler_cli import __version__
 from ruler_cli.errors import UsageError
-from ruler_cli.files.atomic import create_file
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
+from ruler_cli.files.output import create_file
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.formats.fields import printable
 from ruler_cli.results.compare import ComparedGroup
@@ -164,8 +164,7 @@ class ReportPage:
 
         def undo(kind: type[BaseException] | None, *_: object) -> None:
             if kind is not None:
-                with suppress(OSError):  # the error names a full disk already
-                    file.discard()
+                file.discard()
 
         stack.push(undo)
         self._spool = stack.enter_context(Scratch())
@@ -274,7 +273,6 @@ class ReportPage:
             size = sum(
                 self._file.stream.write(part.encode()) for part in self._pieces(head)
             )
-            self._file.end()
             self._file.commit()
         return size
 

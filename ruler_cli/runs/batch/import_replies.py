@@ -15,10 +15,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.compression import decompressed
+from ruler_cli.files import open_container
 from ruler_cli.files.containers.lines import lines
 from ruler_cli.files.location import Location
-from ruler_cli.files.open import open_container
+from ruler_cli.files.source import decompressed
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.runs.batch.reply_rows import MAX_LINE_BYTES, TOO_LONG, ReplyRow, read_row
 from ruler_cli.types import Line, Reply, clean

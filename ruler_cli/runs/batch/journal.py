@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from ruler_cli.errors import OutputError, Sentence
+from ruler_cli.errors import OutputError, Sentence, system_errors
 from ruler_cli.ledger.database import file_errors, open_ledger, remedy
 
 BatchState = Literal[
@@ -171,20 +171,20 @@ class Journal(AbstractContextManager["Journal"]):
         """
         with ExitStack() as stack:
             mine = True
-            try:
+            # without a lock two submissions may both pay
+            way_out = Sentence("give a ledger on another disk with {ledger:PATH}")
+            place = str(self._lock)
+            with system_errors("locked", OutputError, way_out, place=place):
                 lock = os.open(self._lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
                 stack.callback(os.close, lock)
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(self.folder, ignore_errors=True)
-                self.folder.mkdir(mode=0o700)
-                stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
-            except BlockingIOError:
-                mine = False
-            except OSError as error:
-                # without a lock two submissions may both pay
-                problem = f"cannot be locked: {error.strerror}"
-                way_out = Sentence("give a ledger on another disk with {ledger:PATH}")
-                raise OutputError(problem, way_out, place=str(self._lock)) from None
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    mine = False
+                else:
+                    shutil.rmtree(self.folder, ignore_errors=True)
+                    self.folder.mkdir(mode=0o700)
+                    stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
             yield mine
 
     def __exit__(self, *_: object) -> None:

@@ -6,10 +6,7 @@ import base64
 import gzip
 import itertools
 import json
-import random
 import re
-import resource
-import sys
 import tracemalloc
 from hashlib import sha256
 from importlib.resources import files
@@ -504,30 +501,3 @@ def test_scripts_and_styles() -> None:
         for s in web_files(COMPARE_SCRIPTS)
         if re.search(r"</script|<!--|\r", s, re.IGNORECASE)
     ]
-
-
-def test_full_disk(
-    ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A full disk under a temporary file is one sentence, and no file is left behind."""
-    monkeypatch.setattr(
-        sys, "dont_write_bytecode", True
-    )  # Python would leave a cut file of a module
-    dice = random.Random(1)
-    lines = (
-        group(f"g{n}", rollout(dice.randbytes(2000).hex()), rollout(n))
-        for n in range(100)
-    )
-    written(tmp_path / "s.jsonl", *lines)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
-    try:
-        done = ruler("report", "s.jsonl", "-o", "o.html")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(
-        r"ruler: .*: cannot write a temporary file: File too large; make room.*\n",
-        done.stderr,
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
