@@ -14,19 +14,19 @@ from ruler_cli.judges.pricing import Price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
-from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.cooldown import Breaker
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Cost, Gate
-from ruler_cli.pool.hedging import Hedging
 from ruler_cli.pool.limits import (
     START,
     START_OF_QUEUE,
     AdaptiveConcurrency,
+    Budget,
     ConcurrencyLimit,
+    Estimates,
     Window,
 )
-from ruler_cli.pool.retries import Caller
+from ruler_cli.pool.retries import Caller, Hedging
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.types import (
     UNANSWERED,

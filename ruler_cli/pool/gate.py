@@ -10,11 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ruler_cli.errors import RefusedError
-from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.cooldown import Breaker, Cooldown
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.limits import ConcurrencyLimit, Entry, Window
-from ruler_cli.pool.pace import Sent
+from ruler_cli.pool.limits import (
+    Budget,
+    ConcurrencyLimit,
+    Entry,
+    Estimates,
+    Sent,
+    Window,
+)
 from ruler_cli.types import CallError, JudgeWait, Left, Request, Status, Usage
 
 Cost = Callable[[Usage], float | None]

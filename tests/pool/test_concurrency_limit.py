@@ -15,8 +15,8 @@ from ruler_cli.pool.limits import (
     START_OF_QUEUE,
     AdaptiveConcurrency,
     ConcurrencyLimit,
+    Sent,
 )
-from ruler_cli.pool.pace import Sent
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Left, Reply, Request
 from tests.virtual import World, flood, virtually

@@ -12,8 +12,7 @@ import pytest
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging.panel import open_caller
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.limits import AdaptiveConcurrency
-from ruler_cli.pool.pace import Pace, Sent
+from ruler_cli.pool.limits import AdaptiveConcurrency, Pace, Sent
 from ruler_cli.pool.retries import Caller
 from ruler_cli.settings.models import JudgeSettings, PoolSettings
 from ruler_cli.types import CallError, Reply, Request
