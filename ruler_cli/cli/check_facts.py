@@ -16,8 +16,7 @@ from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import raw_value
-from ruler_cli.judges.pricing import ModelInfo
-from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError
+from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.runs.batch.request_files import LIMITS, batch_price, batch_target

@@ -16,8 +16,14 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from ruler_cli.judges.pricing import ModelInfo, model_info
 from ruler_cli.judges.provider_errors import ErrorResponse, classify, refuses_format
+from ruler_cli.judges.providers import (
+    OWN_ENGINES,
+    ModelInfo,
+    limit_name,
+    model_info,
+    stated_limit,
+)
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import (
     EXPLANATION,
@@ -30,9 +36,6 @@ from ruler_cli.types import (
 )
 
 Form = Literal["keyed", "sized", "list", "json", "text"]
-OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
-QUEUEING_ENGINES = ("hosted_vllm/", "vllm/", "sglang/")
-"""Engines that have calls wait in a queue, however many, and refuse none."""
 _OWN_HOSTS = (".local", ".internal", ".lan", ".svc", ".home", ".intranet")
 _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
@@ -275,20 +278,6 @@ def _keyed_schema(labels: tuple[str, ...]) -> dict[str, Any]:
     entry = {"$ref": "#/$defs/entry"}
     scores = _object(dict.fromkeys(labels, entry))
     return {**_object({"scores": scores}), "$defs": {"entry": _ENTRY}}
-
-
-def limit_name(params: Mapping[str, Any]) -> str | None:
-    """The parameter with which the user bounds an answer, if any."""
-    return next((name for name in _NAMES if name in params), None)
-
-
-def stated_limit(params: Mapping[str, Any]) -> int | None:
-    """The completion tokens that the user's own parameters allow; None if they do not bound them."""
-    for name in _NAMES:
-        value = params.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return None
 
 
 def _thinking(params: Mapping[str, Any], *, thinks: bool) -> int:

@@ -34,11 +34,8 @@ from ruler_cli.judges.providers import (
     Credentials,
     MissingKeyError,
     UnknownJudgeError,
-    finds_itself,
     is_listed,
-    missing,
     provider_of,
-    refuse,
     secret,
 )
 from ruler_cli.settings.models import JudgeSettings
@@ -197,29 +194,24 @@ class LitellmJudge(ChatJudge):
         litellm is imported, which takes seconds, only if it may know more: of a provider that is not
         listed, or of keys that are in no variable yet.
         """
-        provider, given = self._provider, self._credentials()
-        unmet = missing(provider, given) if provider else ()
-        if provider and not unmet:
+        provider = self._provider
+        given = self._credentials(provider)
+        if provider and not given.missing():
             return
         if is_listed(provider) and not knows_more():
-            refuse(self.name, unmet, given)
+            given.refuse(self.name)
         litellm = _litellm()
         if getattr(litellm, "secret_manager_client", None) is not None:
             return
         provider = provider or _read_name(self.model)[1]
         if provider is None:
-            models = () if "/" in self.model else litellm.model_cost
-            raise UnknownJudgeError(self.model, models)
-        keyed = any(
-            value
-            for name, value in vars(litellm).items()
-            if name.endswith("_key") and not callable(value)
-        )
-        given = self._credentials(keyed=keyed, addressed=bool(litellm.api_base))
-        unmet = missing(provider, given)
+            raise UnknownJudgeError(self.model)
+        own = vars(litellm).items()
+        keyed = any(k.endswith("_key") and v and not callable(v) for k, v in own)
+        given = self._credentials(provider, keyed, bool(litellm.api_base))
         if is_listed(provider):
-            refuse(self.name, unmet, given)
-        elif unmet:
+            given.refuse(self.name)
+        elif given.missing():
             keys = litellm.validate_environment(self.model).get("missing_keys") or []
             if len(keys) == 1 and keys[0].endswith("_API_KEY"):
                 raise MissingKeyError(self.name, keys[0])
@@ -230,13 +222,13 @@ class LitellmJudge(ChatJudge):
         return "litellm_proxy" if proxied else provider_of(self.model, self.params)
 
     def _credentials(
-        self, *, keyed: bool = False, addressed: bool = False
+        self, provider: str | None, keyed: bool = False, addressed: bool = False
     ) -> Credentials:
         """The judge's own credentials; `keyed` and `addressed` tell of litellm's in Python."""
         given = self.params.get
         key = self.key or given("api_key") or keyed
         address = self.base or given("api_base") or given("base_url") or addressed
-        return Credentials(self.params, bool(key), bool(address))
+        return Credentials(provider, self.params, bool(key), bool(address))
 
     async def __aenter__(self) -> Self:
         """Import litellm, which takes seconds; UsageError if it has no provider of that name."""
@@ -245,9 +237,7 @@ class LitellmJudge(ChatJudge):
         if provider is None and known is None:
             raise UnknownJudgeError(self.model)
         self.secret = self.key or secret(provider or known) or found
-        self._finds = provider is not None and finds_itself(
-            provider, self._credentials()
-        )
+        self._finds = self._credentials(provider).finds_itself()
         return self
 
 

@@ -9,8 +9,7 @@ from functools import partial
 
 from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.judges.chat_completions import QUEUEING_ENGINES, ChatJudge, stated_limit
-from ruler_cli.judges.pricing import Price
+from ruler_cli.judges.providers import QUEUEING_ENGINES, Price, stated_limit
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
@@ -239,16 +238,14 @@ def open_caller(
         raise UsageError(
             problem, remedy, option="concurrency", value=settings.concurrency
         )
-    chat = resolved.judge if isinstance(resolved.judge, ChatJudge) else None
-    base = None if chat is None else chat.base
-    address = Location(base).public if base else ""
+    address = Location(resolved.base).public if resolved.base else ""
     limit = settings.concurrency or (_EMBEDDED if resolved.embedded else None)
     queues = judge.ask is None and judge.model.startswith(QUEUEING_ENGINES)
     start = START_OF_QUEUE if queues else START
-    # limits are those of a key; in a table of the process stands no key but its hash
-    key = None if chat is None else (chat.base, judge.model, hash(chat.key))
     concurrency = (
-        ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(most_open, start, key)
+        ConcurrencyLimit(limit)
+        if limit
+        else AdaptiveConcurrency(most_open, start, resolved.account)
     )
     gate = Gate(
         concurrency,

@@ -24,8 +24,7 @@ from ruler_cli.files.output import (
     refuse_clashes,
     refuse_settings,
 )
-from ruler_cli.judges.pricing import Price
-from ruler_cli.judges.providers import MissingCredentialsError
+from ruler_cli.judges.providers import MissingCredentialsError, Price
 from ruler_cli.judges.resolve import (
     ResolvedJudge,
     cached_only,

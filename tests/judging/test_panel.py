@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from ruler_cli.errors import InterruptedRun
-from ruler_cli.judges.pricing import Price
+from ruler_cli.judges.providers import Price
 from ruler_cli.judging.panel import Panel, PanelJudge
 from ruler_cli.pool.engine import StopSignal, run
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate

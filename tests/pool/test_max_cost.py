@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from ruler_cli.judges.pricing import Price
+from ruler_cli.judges.providers import Price
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, Gate
 from ruler_cli.pool.limits import Budget, ConcurrencyLimit

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from ruler_cli.judges.pricing import Price
+from ruler_cli.judges.providers import Price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging import panel as module
 from ruler_cli.judging.panel import open_caller
