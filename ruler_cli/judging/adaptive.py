@@ -20,7 +20,7 @@ from typing import Self
 import anyio
 
 from ruler_cli.scoring import reliability
-from ruler_cli.scoring.batch_statistics import (
+from ruler_cli.scoring.combine import (
     BatchStatistics,
     Correction,
     anova,

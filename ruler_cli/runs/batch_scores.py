@@ -32,7 +32,7 @@ from ruler_cli.types import (
 )
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
-    from ruler_cli.scoring.batch_statistics import BatchStatistics
+    from ruler_cli.scoring.combine import BatchStatistics
 
 
 class BatchScores:
@@ -104,7 +104,7 @@ class BatchScores:
 
     @cached_property
     def _batch(self) -> BatchStatistics:
-        from ruler_cli.scoring.batch_statistics import BatchStatistics
+        from ruler_cli.scoring.combine import BatchStatistics
 
         return BatchStatistics(self.names, input_order=self._ask.order == "input")
 
