@@ -72,14 +72,10 @@ class Anova:
         efficiency: float = 1.0,
     ) -> Anova:
         """Make it of sums of squares: `between` rollouts, adjusted for passes, and `rest` of residuals."""
-        return cls(
-            _mean(between, df_item), _mean(rest, df_res), k, df_item, df_res, efficiency
-        )
-
-
-def _mean(square: float, df: int) -> float:
-    mean = square / df if df > 0 else 0.0
-    return mean if mean > _ZERO else 0.0
+        squares = (between, df_item), (rest, df_res)
+        means = [square / df if df > 0 else 0.0 for square, df in squares]
+        item, noise = (mean if mean > _ZERO else 0.0 for mean in means)
+        return cls(item, noise, k, df_item, df_res, efficiency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,20 +139,18 @@ class NoiseEstimator:
         If groups differ no more than by chance, d₀ is infinite and s₀² is the pooled variance, which is
         then the maximum likelihood estimate.
         """
-        self._prior = self._prior or self._fitted()
-        return self._prior
-
-    def _fitted(self) -> NoisePrior:
         groups = self._logs.number
+        if self._prior is not None:
+            return self._prior
         if groups < 2:
             return NoisePrior(pooled=self._df)
         between = self._logs.square / (groups - 1) - self._trigamma / groups
-        if between <= 0:
-            return NoisePrior(inf, self._pooled / self._df, self._df)
-        df = 2 * trigamma_inverse(between)
-        return NoisePrior(
-            df, exp(self._logs.mean + polygamma(0, df / 2) - log(df / 2)), self._df
-        )
+        df, variance = inf, self._pooled / self._df
+        if between > 0:
+            df = 2 * trigamma_inverse(between)
+            variance = exp(self._logs.mean + polygamma(0, df / 2) - log(df / 2))
+        self._prior = NoisePrior(df, variance, self._df)
+        return self._prior
 
 
 def rate(anova: Anova, prior: NoisePrior) -> tuple[float, bool] | None:

@@ -221,9 +221,7 @@ def pair_products(
     found = {}
     for kind, columns, chosen in (("scores", "ab", rows), ("errors", "aby", labelled)):
         if len(chosen) > 1:
-            by_name: dict[str, Any] = dict(
-                zip(columns, zip(*chosen, strict=True), strict=False)
-            )
+            by_name: Any = dict(zip(columns, zip(*chosen, strict=True), strict=False))
             found[kind] = {"n": len(chosen), **products(**by_name)}
     return found
 
@@ -262,16 +260,6 @@ def _bins_of(size: int) -> tuple[int, ...]:
         for position in range(1, size - 1)
     ]
     return (0, *inner, _BINS - 1)
-
-
-def relative_position(position: int, size: int) -> float:
-    """The position on the scale of the bins, for a request of `size` rollouts: 0 the first, 1 the last.
-
-    A position between them is the centre of its share of the inner bins.
-    """
-    if position in (0, size - 1):
-        return float(position > 0)
-    return (2 * position - 1) / (2 * (size - 2))
 
 
 class PositionBias:
@@ -334,26 +322,19 @@ class PositionBias:
         """
         if not self.enough or size < 2:
             return (0.0,) * size
-        shrunk = self._shrunk()
-        amounts = [shrunk[number] for number in _bins_of(size)]
-        mean = fsum(amounts) / size
-        return tuple(amount - mean for amount in amounts)
-
-    def _shrunk(self) -> list[float]:
-        """The means of all bins drawn towards 0; 0 for a bin with fewer than two groups."""
         used = [b for b in self._bins if b.groups > 1]
         weight = fsum(b.x for b in used)
         mean = fsum(b.y for b in used) / weight
-        variance = (
-            fsum(b.x * (b.ratio - mean) ** 2 for b in used)
-            / weight
-            * len(used)
-            / (len(used) - 1)
-        )
-        true = max(0.0, variance - fsum(b.x * _square_error(b) for b in used) / weight)
-        if true <= 0:
-            return [0.0] * _BINS
-        return [
-            b.ratio * true / (true + _square_error(b)) if b.groups > 1 else 0.0
+        square = fsum(b.x * (b.ratio - mean) ** 2 for b in used) / weight
+        errors = fsum(b.x * _square_error(b) for b in used) / weight
+        true = max(0.0, square * len(used) / (len(used) - 1) - errors)
+        # the means of all bins drawn towards 0; 0 for a bin with fewer than two groups
+        shrunk = [
+            b.ratio * true / (true + _square_error(b))
+            if true > 0 and b.groups > 1
+            else 0.0
             for b in self._bins
         ]
+        amounts = [shrunk[number] for number in _bins_of(size)]
+        middle = fsum(amounts) / size
+        return tuple(amount - middle for amount in amounts)
