@@ -13,9 +13,9 @@ from ruler_cli.judging.exchange import Answer, Overflow, exchange
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.pool.engine import ByteLimit, together
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import (
     ExchangeState,
+    PromptLayout,
     RequestPart,
     build_layout,
     halved,

@@ -21,7 +21,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import TEXT_KEYS, other_fields
 from ruler_cli.formats.interface import printable
-from ruler_cli.prompting.layout import PromptLayout
+from ruler_cli.prompting.prompt import PromptLayout
 from ruler_cli.prompting.render import quoted
 from ruler_cli.types import Group, Record
 

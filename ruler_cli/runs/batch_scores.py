@@ -15,7 +15,7 @@ from ruler_cli.judges.resolve import is_embedded
 from ruler_cli.judging.panel import Panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.ledger.texts import digest_of, params_text
-from ruler_cli.prompting.layout import shown_rubric
+from ruler_cli.prompting.prompt import shown_rubric
 from ruler_cli.settings.keys import without_secrets
 from ruler_cli.settings.models import CombineSettings, MaxFailures, ScoreSettings
 from ruler_cli.types import (

@@ -21,8 +21,9 @@ from ruler_cli.formats.rewards import number
 from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
 from ruler_cli.pool.limits import Estimates
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.prompting.layout import BYTES_PER_TOKEN, PromptLayout
 from ruler_cli.prompting.prompt import (
+    BYTES_PER_TOKEN,
+    PromptLayout,
     RequestPart,
     build_layout,
     pass_count,
