@@ -1,4 +1,4 @@
-"""The limits of one judge: calls in flight, amounts per minute, the pace that refusals show, and money.
+"""The limits of one judge: calls in flight, amounts per minute, and money.
 
 docs/running.md lists the rules of the adaptive limit: additive increase, multiplicative decrease (Chiu and
 Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance"), with slow start
@@ -17,6 +17,8 @@ Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoi
   refused. Headers that leave nothing while calls are answered are no longer believed.
 - Two calls of a round that time out, with others answered meanwhile but none that was sent later, waited in
   the judge's queue: as many as were answered can wait so long, so the limit falls to four fifths of them.
+- Refusals of calls that went one after another, with no reply between and no seconds to wait named, pause
+  all calls ever longer: the judge has a limit per minute that it does not name.
 - A pool begins with what the last one learned of the same judge. Refusals, and limits below the usual start,
   are forgotten after a quarter of an hour: the judge may have been down.
 - Once refusals prove to be single calls' own (`cooldown.py`), the limit that failed is taken up again. The
@@ -49,9 +51,8 @@ _SURGE, _CALM = 32, 1.25
 """Factors on the rate at which the judge answers: for a burst of calls, and for 15 s after a refusal."""
 _SOON = 0.005
 """Seconds that are not worth a timer."""
-_HALF, _FEW = 0.5, 4
-"""Share of the calls in flight that were accepted before, and so few calls: below both numbers a rate may be
-the cause of a refusal."""
+_PAUSE, _LONGEST_PAUSE = 0.25, 15.0
+"""Seconds that are doubled for each refusal without a reply between, and the longest pause of all calls."""
 _RECENT = 8
 """Weight of all earlier replies against the newest in the mean of their seconds."""
 _TWO = 2
@@ -151,7 +152,7 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._dwell = self._rounds = 1
         self._rate, self._strikes = 0.0, 0
         self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False
-        self.pace, self._learned_at = Pace(), 0.0
+        self._learned_at, self._in_vain, self._paused_until = 0.0, 0, float("-inf")
         earlier = LEARNED.get(judge)
         if earlier is None:
             return
@@ -159,30 +160,28 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         if time.monotonic() >= earlier._learned_at + _VALID:
             self.limit = min(max(self._start, self._clean or 0), ceiling)
             return
-        self.limit, self.pace = min(earlier.limit, ceiling), Pace(earlier.pace.proved)
+        self.limit = min(earlier.limit, ceiling)
         self._failed, self._dwell = earlier._failed, earlier._dwell
         self._doubling = earlier._doubling
 
     @property
     def allowed(self) -> int:
         """The calls that may be in flight now."""
-        return min(self.limit, self._most)
+        return 1 if self._in_vain > 1 else min(self.limit, self._most)
 
     def wait(self, now: float) -> float:
         """Return the seconds until a call may go, so that a refusal comes before most of a burst went."""
         burst = self._spread - self._start * self._gap - now
-        return max(self.pace.wait(now), burst if burst > _SOON else 0.0)
+        return max(self._paused_until - now, burst if burst > _SOON else 0.0)
 
     def sent(self, now: float, call: Sent) -> None:
         """Note the highest number in flight, and the time."""
         self._peak = max(self._peak, call.ahead + 1)
         self._spread = max(self._spread, now) + self._gap
-        self.pace.sent(now, call.number)
 
     def replied(self, now: float, call: Sent, seconds: float) -> None:
         """Count towards the round; at its end the limit may grow."""
-        self._proved = max(self._proved, call.ahead)
-        self.pace.answered()
+        self._proved, self._in_vain = max(self._proved, call.ahead), 0
         weight = _RECENT if self._seconds_each else 1
         self._seconds_each += (seconds - self._seconds_each) / weight
         self._spread_out(now)
@@ -202,22 +201,15 @@ class AdaptiveConcurrency(ConcurrencyLimit):
     def rejected(
         self, now: float, call: Sent, in_flight: int, retry_after: float | None
     ) -> None:
-        """Cut the limit, or within a cooldown lower it to what the server still holds.
-
-        If it refuses although half as many are in flight as it accepted before, a rate may be the cause.
-        """
+        """Cut the limit, or within a cooldown lower it to what the server still holds."""
         late = call.began > self._refused
         self._refused = now
         self._spread_out(now)
         self._spread = max(self._spread, now + self._start * self._gap)
-        paced, proved = self.pace.interval > 0, self._proved
-        most = max(1, min(proved, _FEW), _HALF * proved)
-        certain = call.ahead < (self.limit - 1 if paced else most)
-        if self.pace.refused(now, call, retry_after or 0.0, certain=certain):
-            if not paced:
-                self._restore()
-            self._remember()
-            return
+        self._in_vain += late and not retry_after
+        if self._in_vain > 1:
+            pause = min(_LONGEST_PAUSE, _PAUSE * float(2 ** min(self._in_vain, 16)))
+            self._paused_until = now + pause
         if call.epoch != self.epoch and now >= self._cut_until:
             return  # it went before the limit changed
         if retry_after and self.limit == 1 and not in_flight:
@@ -255,13 +247,11 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._gap = self._seconds_each / at_once / factor
 
     def cleared(self) -> None:
-        """Go back to the limit that failed, without an interval."""
-        self.pace.clear()
+        """Go back to the limit that failed."""
         self._restore()
 
     def back(self) -> None:
         """Go back to the most calls that were accepted: no limit per minute refuses all for so long."""
-        self.pace = Pace()
         self._failed = max(self._failed or 1, self._proved)
         self._restore()
         self._remember()
@@ -464,117 +454,6 @@ class Window:
         if not self._log:
             self._sum = 0.0  # drops the rounding error of the sum
             self._due = float("-inf")
-
-
-_CALLS, _SHARE = 32, 8
-"""Recent calls, and those of them that are refused if a rate is the cause."""
-_PAUSE, _LONGEST_PAUSE, _LONGEST = 0.5, 15.0, 60.0
-"""Seconds without a call after a refusal, doubled while no call is accepted; and of the longest interval."""
-_PACE_MEMORY = 120.0
-"""Seconds after which the calls before count half."""
-_SLOWER, _FASTER, _FAST = 1.1, 1.05, 1.25
-"""Factors on the interval and on the rate: after a refusal, near the rate that failed, and far from it."""
-_CLEAN, _PACE_DWELL = 20, 8
-"""Calls without a refusal until the rate grows, and the most times so many."""
-_STEADY = 120.0
-"""Seconds without a refusal after which the rate grows too: it may have been low for a while only."""
-_PACE_FEW, _PACE_VAIN = 5, 4
-"""Accepted calls between two refusals that are too few to tell, and refusals in vain after longer spans."""
-_SLACK = 0.005
-"""Seconds that a call may go early: timers are no more exact."""
-
-
-class Pace:
-    """The least seconds between two calls, 0 until refusals show a rate.
-
-    Such a judge has a limit per second or per minute that it does not name. Refusals show it: fewer calls in
-    flight would not have prevented them, and a quarter of the recent calls was refused. The interval is then the
-    time per call that was accepted so far, with the wait that the refusal asks for; it grows with each further
-    refusal, and shrinks after calls, or minutes, without any. If refusals come as often all the same, no rate is
-    their cause.
-    """
-
-    def __init__(self, interval: float = 0.0) -> None:
-        self.interval = self.proved = interval
-        """Seconds now, and when a call was answered last: refusals alone may be an outage."""
-        self._due = self._since = self._refused = -math.inf
-        self._accepted, self._between, self._recent, self._newest = 0.0, 0, 0, 0
-        self._pause = _PAUSE
-        self._failed, self._dwell, self._clean, self._vain = 0.0, 1, 0, 0
-        self._begun, self._changed = math.inf, -math.inf
-        self._off = False
-
-    def wait(self, now: float) -> float:
-        """Return the seconds until a call may go."""
-        return max(0.0, self._due - now)
-
-    def answered(self) -> None:
-        """Note that a call was answered."""
-        self.proved = self.interval
-
-    def clear(self) -> None:
-        """Forget the interval: refusals are single calls' own."""
-        self.interval, self._due = 0.0, -math.inf
-
-    def sent(self, now: float, number: int) -> None:
-        """Count a call that goes; the interval shrinks after many without a refusal."""
-        self._newest, self._begun = number, min(self._begun, now)
-        if now > self._since + _PACE_MEMORY:
-            self._accepted /= 2
-            self._since = now - _PACE_MEMORY / 2 if self._accepted else now
-        self._recent = self._recent << 1 & (1 << _CALLS) - 1
-        self._accepted += 1
-        self._between += 1
-        if not self.interval:
-            return
-        held = now <= self._due + _SLACK
-        self._clean += held
-        self._due = max(self._due, now - _SLACK) + self.interval
-        if self._clean >= _CLEAN * self._dwell:
-            self._vain = 0
-            self._grow(now)
-        elif held and now >= max(self._changed, self._begun) + _STEADY:
-            self._grow(now)
-
-    def _grow(self, now: float) -> None:
-        self._clean, self._changed = 0, now
-        self.interval /= _FASTER if self.interval < 2 * self._failed else _FAST
-        if self.interval < self._failed / _SLOWER:  # what failed once does not fail now
-            self._failed, self._dwell = 0.0, 1
-
-    def refused(self, now: float, call: Sent, seconds: float, *, certain: bool) -> bool:
-        """Note a refusal that asks to wait `seconds`. Return True if a rate is its cause.
-
-        `certain`: fewer calls in flight would not have prevented the refusal.
-        """
-        self._accepted -= 1
-        self._between -= 1
-        self._recent |= 1 << min(self._newest - call.number, _CALLS)
-        begins = certain and self._recent.bit_count() >= _SHARE and not self._off
-        if call.began < self._refused and (self.interval or not begins):
-            return self.interval > 0  # it went before an earlier refusal was known
-        before, between = self._refused, self._between
-        self._refused, self._between = now, 0
-        if not (self.interval and certain) and not begins:
-            return False
-        self._pause = _PAUSE if between > 0 else min(2 * self._pause, _LONGEST_PAUSE)
-        wait = max(self._pause, seconds)
-        interval = (now + wait - self._since) / max(1.0, self._accepted)
-        if self.interval:
-            self._vain += between >= _PACE_FEW
-            if self._vain > _PACE_VAIN:
-                self.clear()
-                self._off = True
-                return False
-            self._failed, self._dwell = self.interval, min(_PACE_DWELL, 2 * self._dwell)
-            if 0 < between < _PACE_FEW:
-                interval = max(interval, (now + wait - before) / between)
-            if between > 0:
-                interval = max(interval, _SLOWER * self.interval)
-        self._clean, self._changed = 0, now
-        self.interval = min(_LONGEST, max(self.interval, interval))
-        self._due = now + max(wait, self.interval)
-        return True
 
 
 class Budget:
