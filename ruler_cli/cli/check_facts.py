@@ -33,7 +33,7 @@ from ruler_cli.runs.estimate import (
 from ruler_cli.runs.file import judge_errors
 from ruler_cli.runs.input import Input, open_input
 from ruler_cli.runs.sample import InputCounts, sample
-from ruler_cli.scoring.sums import quantile
+from ruler_cli.scoring.statistics import quantile
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.settings.options import Options
 from ruler_cli.types import Problem

@@ -73,7 +73,7 @@ class BatchScores:
 
     def complete(self, results: Iterable[GroupResult]) -> str | None:
         """Note that these are the results of all groups. Return a warning if an option has no effect."""
-        from ruler_cli.scoring.sums import ENOUGH_GROUPS
+        from ruler_cli.scoring.statistics import ENOUGH_GROUPS
 
         positions = self._batch.position_bias
         self._batch.refit_noise(results, self._how)

@@ -18,21 +18,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ruler_cli.formats.interface import printable
 from ruler_cli.formats.rewards import PASSING
-from ruler_cli.scoring.reliability import (
-    Anova,
-    NoiseEstimator,
-    NoisePrior,
-    one_score,
-    passes_for,
-    rate,
-)
-from ruler_cli.scoring.sums import (
+from ruler_cli.scoring.statistics import (
     CORRELATIONS,
+    Anova,
     LengthSums,
     Moments,
+    NoiseEstimator,
+    NoisePrior,
     PositionBias,
+    one_score,
     pair_products,
+    passes_for,
     quantile,
+    rate,
 )
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import (

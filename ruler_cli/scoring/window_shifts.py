@@ -14,7 +14,7 @@ from itertools import chain, repeat
 from math import fsum
 from operator import mul
 
-from ruler_cli.scoring.reliability import Anova
+from ruler_cli.scoring.statistics import Anova
 
 RIDGE = 0.5
 """λ, the noise variance of one score over the variance of a window's level.
