@@ -13,7 +13,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -84,16 +85,28 @@ _PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?::| -) )+")
 
 def read_error(error: Exception, secret: str | None) -> CallError | ErrorResponse:
     """The provider's response that an error carries, else the CallError for none, else litellm's message."""
-    causes = _causes(error)
-    if response := _response_of(causes):
-        return response
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and len(causes) < 20:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    for cause in reversed(causes):
+        # as the provider sent it: litellm changes 529 to 500 and drops codes
+        response: Any = getattr(cause, "response", None)  # not every error has one
+        with suppress(AttributeError, RuntimeError):  # none, or one that was not read
+            status, headers = response.status_code, response.headers
+            content = response.content
+            read = isinstance(status, int) and isinstance(headers, Mapping)
+            if read and isinstance(content, bytes) and content:
+                return ErrorResponse(status, *error_of(content), dict(headers))
     stated = str(getattr(error, "status_code", 0))
     status = int(stated) if stated.isdecimal() else 0
     if isinstance(error, TypeError | AttributeError | KeyError) and not status:
         raise error  # a mistake of ours or of litellm's, not the outside world
     text = str(getattr(error, "message", "") or error)
     message = _PREFIX.sub("", text.partition("Traceback (most recent")[0])
-    if call_error := _unanswered(causes, message, secret):
+    names = {base.__name__ for cause in causes for base in type(cause).__mro__}
+    if call_error := _unanswered(names, message, clean(message, secret)):
         return call_error
     if type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in message:
         message = f"response_format: {message}"  # litellm may name no parameter
@@ -104,37 +117,8 @@ def read_error(error: Exception, secret: str | None) -> CallError | ErrorRespons
     return ErrorResponse(status, str(codes or ""), message, headers)
 
 
-def _causes(error: BaseException) -> list[BaseException]:
-    """An error and its causes, the first cause last."""
-    causes: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and len(causes) < 20:
-        causes.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    return causes
-
-
-def _response_of(causes: Sequence[BaseException]) -> ErrorResponse | None:
-    """The response as the provider sent it: litellm changes 529 to 500 and drops codes."""
-    for cause in reversed(causes):
-        response: Any = getattr(cause, "response", None)  # not every error has one
-        try:
-            status, headers = response.status_code, response.headers
-            body = response.content
-        except (AttributeError, RuntimeError):  # none, or one that was not read
-            continue
-        read = isinstance(status, int) and isinstance(headers, Mapping)
-        if read and isinstance(body, bytes) and body:
-            return ErrorResponse(status, *error_of(body), dict(headers))
-    return None
-
-
-def _unanswered(
-    causes: Sequence[BaseException], message: str, secret: str | None
-) -> CallError | None:
+def _unanswered(names: set[str], message: str, why: str) -> CallError | None:
     """The CallError if no provider has answered; litellm gives such errors the status 500."""
-    names = {base.__name__ for cause in causes for base in type(cause).__mro__}
-    why = clean(message, secret)
     quoted = names & _UNREAD or not _LACKS.search(message[:_SENTENCE])
     lacks = not quoted or _UNUSABLE.match(message) or names & _UNEQUIPPED
     if lacks and not names & (_UNREACHED | _TOO_LATE | _BROKEN):
@@ -163,27 +147,25 @@ class LitellmJudge(ChatJudge):
         self, request: Request, how: AnswerFormat
     ) -> Reply | CallError | ErrorResponse:
         try:
-            return _reply(
-                await self._litellm.acompletion(**self.arguments(request, how)),
-                self.secret,
-            )
+            answer = await self._litellm.acompletion(**self.arguments(request, how))
+            return _reply(answer, self.secret)
         except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
             return read_error(error, self.secret)
 
     def arguments(self, request: Request, how: AnswerFormat) -> dict[str, Any]:
         """The arguments of `litellm.completion`."""
+        # our own deadline is to end the call
+        timeout = self.timeout + 5
         arguments: dict[str, Any] = {
-            "timeout": self.timeout
-            + 5,  # after our own deadline, which is to end the call
+            "timeout": timeout,
             "num_retries": 0,
             "max_retries": 0,
         }
         if self.key:
             arguments["api_key"] = self.key
         elif self.base and not self._finds:
-            arguments["api_key"] = (
-                "none"  # litellm would send the provider's key to any host
-            )
+            # litellm would send the provider's key to any host
+            arguments["api_key"] = "none"
         if self.base:
             arguments["api_base"] = self.base
         return arguments | chat_arguments(self.model, self.params, request, how)
@@ -340,13 +322,9 @@ def knows_more() -> bool:
     It reads the first `.env` above its own folder, or above the current one, as python-dotenv does.
     """
     package = find_spec("litellm")
-    folders = [
-        Path.cwd() / "_",
-        Path(package.origin if package and package.origin else "/_"),
-    ]
-    return "litellm" in sys.modules or any(
-        (up / ".env").is_file() for one in folders for up in one.parents
-    )
+    own = Path(package.origin if package and package.origin else "/_")
+    folders = [*(Path.cwd() / "_").parents, *own.parents]
+    return "litellm" in sys.modules or any((up / ".env").is_file() for up in folders)
 
 
 def _read_name(name: str) -> tuple[str, str | None, str | None]:
@@ -367,24 +345,19 @@ def _reply(answer: Any, key: str | None) -> Reply | CallError:
     """Read litellm's answer, which is a chat completion for any provider."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # pydantic's, about types of litellm's fields
+            # pydantic's, about types of litellm's fields
+            warnings.simplefilter("ignore")
             try:
                 body = answer.model_dump_json().encode()
             except ValueError:  # a lone surrogate
                 body = json.dumps(answer.model_dump(), default=str).encode()
     except (AttributeError, TypeError, ValueError):
-        return CallError(
-            "transport", "the provider's answer is no chat completion", "call"
-        )
+        broken = "the provider's answer is no chat completion"
+        return CallError("transport", broken, "call")
     reply = reply_of(body, key)
-    hidden = getattr(
-        answer, "_hidden_params", None
-    )  # litellm has no public name for a response's headers
+    # litellm has no public name for a response's headers
+    hidden = getattr(answer, "_hidden_params", None)
     headers = hidden.get("additional_headers") if isinstance(hidden, Mapping) else None
-    return (
-        with_left(reply, headers)
-        if isinstance(reply, Reply) and isinstance(headers, Mapping)
-        else reply
-    )
+    if isinstance(reply, Reply) and isinstance(headers, Mapping):
+        return with_left(reply, headers)
+    return reply
