@@ -201,16 +201,14 @@ def classify(
     elif scope == "group" and retry == "true" and status >= 400:
         scope = "call"
     location = low.get("location", "") if status < 400 else ""
-    said = (
-        message or codes or location.removesuffix("/chat/completions") or "no message"
-    )
-    reason = f"{who} answered {status}: {clean(said, key)}"
-    advice = Sentence(
-        "{reason}; {remedy}", reason=reason.rstrip("."), remedy=rule.remedy
-    )
+    said = message or codes or location.removesuffix("/chat/completions")
+    reason = f"{who} answered {status}: {clean(said or 'no message', key)}"
+    if rule.remedy:
+        begun = reason.rstrip(".")
+        reason = Sentence("{reason}; {remedy}", reason=begun, remedy=rule.remedy)
     return CallError(
         rule.kind,
-        advice if rule.remedy else reason,
+        reason,
         scope,
         retry_after=retry_after(low, text, rate) if scope == "call" else None,
         context=context_of(text) if rule.kind == "too_long" else None,
@@ -221,10 +219,8 @@ def classify(
 
 def refuses_format(status: int, message: str) -> bool:
     """Tell if an endpoint refuses the answer format that a request asks for."""
-    return (
-        status in (400, 404, 415, 422, 500, 501)
-        and _FORMAT.search(message[:_BEGINNING]) is not None
-    )
+    named = _FORMAT.search(message[:_BEGINNING])
+    return status in (400, 404, 415, 422, 500, 501) and named is not None
 
 
 _N = r"{0,200}?\b"
@@ -321,11 +317,8 @@ def read_response(
             return replace(
                 reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}"
             )
-        error = (
-            value.get("error")
-            if isinstance(value, Mapping) and not value.get("choices")
-            else None
-        )
+        chosen = not isinstance(value, Mapping) or value.get("choices")
+        error = None if chosen else value.get("error")
         if not error:
             return reply
         code = error.get("code") if isinstance(error, Mapping) else None
@@ -354,15 +347,13 @@ def error_of(data: bytes) -> tuple[str, str]:
     error = value.get("error") or value
     if not isinstance(error, Mapping):
         return codes, str(error)[:_LONGEST]
-    text = _text(
-        error.get("message") or error.get("detail") or error.get("msg") or error
-    )
-    metadata = error.get("metadata")
-    raw = (
-        metadata.get("raw") if isinstance(metadata, Mapping) else None
-    )  # OpenRouter: the provider's message
+    named = error.get("message") or error.get("detail") or error.get("msg")
+    text = _text(named or error)
     message = _ASIDE.split(text[:_LONGEST], maxsplit=1)[0].rstrip()
-    return codes, (message + (f": {_text(raw)}" if raw else ""))[:_LONGEST]
+    metadata = error.get("metadata")
+    if isinstance(metadata, Mapping) and (raw := metadata.get("raw")):
+        message += f": {_text(raw)}"  # OpenRouter: the provider's message
+    return codes, message[:_LONGEST]
 
 
 def _codes(value: Any, deep: int) -> Iterator[str]:

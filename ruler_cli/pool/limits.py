@@ -363,8 +363,6 @@ _SPAN = 60.25
 """Seconds of the window: a quarter more than a minute, for time that the network adds or takes."""
 _GRAIN = 0.05
 """Seconds that share an entry, so that memory is bounded at any rate."""
-_COARSE = 1.0
-"""Seconds that share an entry of a window without a limit, which only counts for display."""
 _BURST = 1.0
 """Seconds' worth that may go at once: a full minute's would send twice the limit in the first minute."""
 
@@ -390,7 +388,6 @@ class Window:
         """`limit` is an amount per minute: requests, or tokens."""
         self.limited = limit is not None
         self._span = _SPAN
-        self._grain = _COARSE if limit is None else _GRAIN
         if limit is not None and limit < 1:
             # one in several minutes: the minute is made longer
             self._span, limit = _SPAN / limit, 1.0
@@ -424,7 +421,7 @@ class Window:
         """Count an amount that goes now. Return its entry, for `settle`."""
         self._forget(now)
         until = now + self._span
-        if not self._log or self._log[-1].since + self._grain < now:
+        if not self._log or self._log[-1].since + _GRAIN < now:
             self._log.append(Entry(now, until, 0.0))
         entry = self._log[-1]
         entry.amount += amount
