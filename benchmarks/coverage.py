@@ -16,7 +16,7 @@ from benchmarks.inputs import write_rich
 from benchmarks.results import Result, alone
 from ruler_cli.cli import main
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.prompting.layout import PromptLayout
+from ruler_cli.prompting.prompt import PromptLayout
 from ruler_cli.types import Group
 from tests.judge_server import JudgeServer
 

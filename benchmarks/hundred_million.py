@@ -32,7 +32,7 @@ from benchmarks.projection import (
 )
 from benchmarks.results import Result
 from benchmarks.stages import Stages
-from ruler_cli.judges.pricing import listed_batch_price, model_info
+from ruler_cli.judges.providers import listed_batch_price, model_info
 
 _SIZES = {"20 kB a group": (200, 2_000, 20_000), "tau-bench": (100, 500, 2_500)}
 _QUICK = {"20 kB a group": (50, 250, 1_000), "tau-bench": (50, 100, 250)}

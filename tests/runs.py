@@ -15,7 +15,7 @@ import pytest
 
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.offline import blocks
-from ruler_cli.judges.pricing import Price, stated_price
+from ruler_cli.judges.providers import Price, stated_price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.runs.file import RunResult, score

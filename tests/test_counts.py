@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ruler_cli.errors import RulerError
-from ruler_cli.judges.pricing import Price
+from ruler_cli.judges.providers import Price
 from ruler_cli.judging.panel import Panel, PanelJudge
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate

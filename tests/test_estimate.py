@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.judges.pricing import ModelInfo, Price
-from ruler_cli.pool.budget import Estimates
+from ruler_cli.judges.providers import ModelInfo, Price
+from ruler_cli.pool.limits import Estimates
 from ruler_cli.prompting.prompt import (
     build_layout,
     pass_count,

@@ -13,10 +13,9 @@ import anyio
 import pytest
 
 from ruler_cli.files.scratch import Index
-from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Window
+from ruler_cli.pool.limits import AdaptiveConcurrency, Budget, ConcurrencyLimit, Window
 from ruler_cli.pool.retries import Caller, RetryBudget
 from ruler_cli.types import CallError, Line, Record, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write

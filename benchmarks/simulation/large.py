@@ -10,10 +10,10 @@ from dataclasses import replace
 from benchmarks.simulation.measures import spearman
 from benchmarks.simulation.schemes import MEAN, by_rollout, scores_of, standardised
 from benchmarks.simulation.worlds import HIGHEST, LOWEST, Case, Model
-from ruler_cli.prompting.layout import balanced
+from ruler_cli.prompting.prompt import balanced
 from ruler_cli.prompting.windows import Packing, Windows
 from ruler_cli.scoring import window_shifts
-from ruler_cli.scoring.batch_statistics import BatchStatistics
+from ruler_cli.scoring.combine import BatchStatistics
 from ruler_cli.types import PassScores
 
 SIZE, WINDOW, STEP = 64, 8, 4

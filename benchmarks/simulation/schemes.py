@@ -15,8 +15,7 @@ from benchmarks.simulation.worlds import (
     cases,
     renumbered,
 )
-from ruler_cli.scoring.batch_statistics import BatchStatistics
-from ruler_cli.scoring.combine import combine
+from ruler_cli.scoring.combine import BatchStatistics, combine
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import GroupResult, GroupScores, PassScores
 

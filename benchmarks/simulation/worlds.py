@@ -10,7 +10,7 @@ from statistics import fmean, pstdev
 from typing import Literal
 
 from ruler_cli.judges.simulated import NOISE_SPREAD, SimulatedModel, answers
-from ruler_cli.prompting.layout import CYCLE, balanced
+from ruler_cli.prompting.prompt import CYCLE, balanced
 from ruler_cli.types import GroupResult, PassScores
 
 Kind = Literal["graded", "outcome"]

@@ -16,8 +16,7 @@ from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.fields import raw_value
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, fits
-from ruler_cli.judges.pricing import ModelInfo
-from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError
+from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.runs.batch.request_files import LIMITS, batch_price, batch_target
@@ -34,7 +33,7 @@ from ruler_cli.runs.estimate import (
 from ruler_cli.runs.file import judge_errors
 from ruler_cli.runs.input import Input, open_input
 from ruler_cli.runs.sample import InputCounts, sample
-from ruler_cli.scoring.sums import quantile
+from ruler_cli.scoring.statistics import quantile
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.settings.options import Options
 from ruler_cli.types import Problem

@@ -111,7 +111,7 @@ def _stats(options: Options) -> int:
 
 
 def _model_facts(model: ModelRows) -> dict[str, Any]:
-    from ruler_cli.judges.pricing import model_info
+    from ruler_cli.judges.providers import model_info
 
     price = model_info(model.model).price
     return {

@@ -16,8 +16,14 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from ruler_cli.judges.pricing import ModelInfo, model_info
 from ruler_cli.judges.provider_errors import ErrorResponse, classify, refuses_format
+from ruler_cli.judges.providers import (
+    OWN_ENGINES,
+    ModelInfo,
+    limit_name,
+    model_info,
+    stated_limit,
+)
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import (
     EXPLANATION,
@@ -30,9 +36,6 @@ from ruler_cli.types import (
 )
 
 Form = Literal["keyed", "sized", "list", "json", "text"]
-OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
-QUEUEING_ENGINES = ("hosted_vllm/", "vllm/", "sglang/")
-"""Engines that have calls wait in a queue, however many, and refuse none."""
 _OWN_HOSTS = (".local", ".internal", ".lan", ".svc", ".home", ".intranet")
 _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
@@ -137,11 +140,8 @@ class ChatJudge(Judge):
             async with asyncio.timeout(self.timeout):
                 return await self._ask(request)
         except TimeoutError:
-            return CallError(
-                "transport",
-                f"the judge did not answer within {self.timeout:g} s",
-                "call",
-            )
+            late = f"the judge did not answer within {self.timeout:g} s"
+            return CallError("transport", late, "call")
 
     async def _ask(self, request: Request) -> Reply | CallError:
         http_requests = 0
@@ -180,7 +180,11 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     provider = judge.model.partition("/")[0]
     host = (urlsplit(base).hostname or "") if base else ""
     openai = host == "openai.com" or host.endswith(".openai.com")
-    own = provider in OWN_ENGINES or (provider != "litellm_proxy" and _is_own(host))
+    try:  # a machine of one's own: loopback, a private network, a bare name
+        own = not ip_address(host).is_global
+    except ValueError:
+        own = "." not in host or host.endswith(_OWN_HOSTS)
+    own = provider in OWN_ENGINES or (own and provider != "litellm_proxy")
     sized = openai or (not host and provider in _SIZED and "claude" not in judge.model)
     forms = _LISTS
     if sized:
@@ -236,7 +240,10 @@ def response_format(form: Form, labels: tuple[str, ...]) -> dict[str, Any] | Non
     if form == "json":
         return {"type": "json_object"}
     if form == "keyed":
-        schema = _keyed_schema(labels)
+        # an entry for each id, in their order: an answer cannot omit or add one
+        entry = {"$ref": "#/$defs/entry"}
+        scores = _object(dict.fromkeys(labels, entry))
+        schema = {**_object({"scores": scores}), "$defs": {"entry": _ENTRY}}
     else:
         schema = list_schema(len(labels) if form == "sized" else 0)
     named = {"name": "scores", "strict": True, "schema": schema}
@@ -270,27 +277,6 @@ _EXPLANATION = {"type": "string", "maxLength": EXPLANATION}
 _ENTRY = _object({"explanation": _EXPLANATION, "score": _SCORE})
 
 
-def _keyed_schema(labels: tuple[str, ...]) -> dict[str, Any]:
-    """The schema with an entry for each id, in their order: an answer cannot omit or add one."""
-    entry = {"$ref": "#/$defs/entry"}
-    scores = _object(dict.fromkeys(labels, entry))
-    return {**_object({"scores": scores}), "$defs": {"entry": _ENTRY}}
-
-
-def limit_name(params: Mapping[str, Any]) -> str | None:
-    """The parameter with which the user bounds an answer, if any."""
-    return next((name for name in _NAMES if name in params), None)
-
-
-def stated_limit(params: Mapping[str, Any]) -> int | None:
-    """The completion tokens that the user's own parameters allow; None if they do not bound them."""
-    for name in _NAMES:
-        value = params.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return None
-
-
 def _thinking(params: Mapping[str, Any], *, thinks: bool) -> int:
     """Tokens for thinking: those that the parameters ask for, else some if the model `thinks`."""
     thinking, effort = params.get("thinking"), params.get("reasoning_effort")
@@ -305,11 +291,3 @@ def _thinking(params: Mapping[str, Any], *, thinks: bool) -> int:
     if effort is None:
         return _MEDIUM if thinks else 0
     return _THINKING.get(str(effort), _MOST_THINKING)
-
-
-def _is_own(host: str) -> bool:
-    """Tell if a host is a machine of one's own: loopback, a private network, a bare name."""
-    try:
-        return not ip_address(host).is_global
-    except ValueError:
-        return "." not in host or host.endswith(_OWN_HOSTS)

@@ -14,6 +14,7 @@ from typing import Any
 from ruler_cli.errors import RefusedError, RulerError, WrongShapeError
 from ruler_cli.files.parse import dump
 from ruler_cli.judges.chat_completions import AnswerFormat
+from ruler_cli.judges.provider_errors import Scope
 from ruler_cli.settings.models import AskFunction, JudgeSettings
 from ruler_cli.types import (
     CHARACTERS_PER_TOKEN,
@@ -57,26 +58,36 @@ class FunctionJudge(Judge):
         A RulerError of the function is a refusal, any other exception a failed call that may be tried again.
         WrongShapeError if the function returns an awaitable.
         """
+        settings = self.settings
+        asked = JudgeRequest(
+            settings.model,
+            settings.params,
+            request.system,
+            request.user,
+            request.labels,
+            copy.deepcopy(list_schema()),
+            _FORMAT.max_tokens(request, settings.params),
+            request.pass_index,
+        )
         try:
-            async with asyncio.timeout(self.settings.timeout) as deadline:
-                value = await self.function(self._request(request))
+            async with asyncio.timeout(settings.timeout) as deadline:
+                value = await self.function(asked)
         except RulerError as error:
-            return CallError(
-                "refused",
-                clean(str(error)),
-                "run" if isinstance(error, RefusedError) else "group",
-            )
+            scope: Scope = "run" if isinstance(error, RefusedError) else "group"
+            return CallError("refused", clean(str(error)), scope)
         except (Exception, asyncio.CancelledError) as error:
             task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and (
-                task is None or task.cancelling()
-            ):
+            cancelled = task is None or task.cancelling()
+            if isinstance(error, asyncio.CancelledError) and cancelled:
                 raise
             if deadline.expired():
-                why = f"the judge did not answer within {self.settings.timeout:g} s"
+                why = f"the judge did not answer within {settings.timeout:g} s"
                 return CallError("transport", why, "call")
             _log.debug("judge %s failed", self.name, exc_info=error)
-            why = ": ".join(filter(None, (type(error).__name__, clean(_text(error)))))
+            text = ""
+            with suppress(Exception):  # its class may fail to tell it
+                text = clean(str(error))
+            why = ": ".join(filter(None, (type(error).__name__, text)))
             return self._failed("transport", f"raised {why}")
         return self._reply(request, value)
 
@@ -88,18 +99,6 @@ class FunctionJudge(Judge):
             "call",
             sent=self._answered,
             kept=False,
-        )
-
-    def _request(self, request: Request) -> JudgeRequest:
-        return JudgeRequest(
-            self.settings.model,
-            self.settings.params,
-            request.system,
-            request.user,
-            request.labels,
-            copy.deepcopy(list_schema()),
-            _FORMAT.max_tokens(request, self.settings.params),
-            request.pass_index,
         )
 
     def _reply(self, request: Request, value: Any) -> Reply | CallError:
@@ -114,36 +113,25 @@ class FunctionJudge(Judge):
             return self._failed(
                 "reply", f"returned {type(value).__name__}, and no text"
             )
-        try:
-            whole = (
-                _completion(request, readable_text(value))
-                if isinstance(value, str)
-                else dict(value)
-            )
+        reply: object = None
+        with suppress(Exception):  # a mapping of the program may raise any
+            if isinstance(value, str):
+                whole = _completion(request, readable_text(value))
+            else:
+                whole = dict(value)
             reply = reply_of(dump(whole))
-        except Exception:  # noqa: BLE001 - a mapping of the program may raise any
-            reply = None
         if not isinstance(reply, Reply):
             return self._failed("reply", "returned a dict that is no chat completion")
         self._answered = True
         return reply
 
 
-def _text(error: BaseException) -> str:
-    """Return an error's text; empty if its class fails to tell it."""
-    with suppress(Exception):
-        return str(error)
-    return ""
-
-
 def _completion(request: Request, text: str) -> dict[str, Any]:
     """Return a chat completion of a text, with its tokens estimated by length."""
-    prompt, completion = (
-        int(size / CHARACTERS_PER_TOKEN) + 1 for size in (request.size, len(text))
-    )
+    sizes = (request.size, len(text))
+    prompt, completion = (int(size / CHARACTERS_PER_TOKEN) + 1 for size in sizes)
+    message = {"role": "assistant", "content": text}
     return {
-        "choices": [
-            {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-        ],
+        "choices": [{"message": message, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": prompt, "completion_tokens": completion},
     }

@@ -13,7 +13,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -34,11 +35,8 @@ from ruler_cli.judges.providers import (
     Credentials,
     MissingKeyError,
     UnknownJudgeError,
-    finds_itself,
     is_listed,
-    missing,
     provider_of,
-    refuse,
     secret,
 )
 from ruler_cli.settings.models import JudgeSettings
@@ -87,16 +85,28 @@ _PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?::| -) )+")
 
 def read_error(error: Exception, secret: str | None) -> CallError | ErrorResponse:
     """The provider's response that an error carries, else the CallError for none, else litellm's message."""
-    causes = _causes(error)
-    if response := _response_of(causes):
-        return response
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and len(causes) < 20:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    for cause in reversed(causes):
+        # as the provider sent it: litellm changes 529 to 500 and drops codes
+        response: Any = getattr(cause, "response", None)  # not every error has one
+        with suppress(AttributeError, RuntimeError):  # none, or one that was not read
+            status, headers = response.status_code, response.headers
+            content = response.content
+            read = isinstance(status, int) and isinstance(headers, Mapping)
+            if read and isinstance(content, bytes) and content:
+                return ErrorResponse(status, *error_of(content), dict(headers))
     stated = str(getattr(error, "status_code", 0))
     status = int(stated) if stated.isdecimal() else 0
     if isinstance(error, TypeError | AttributeError | KeyError) and not status:
         raise error  # a mistake of ours or of litellm's, not the outside world
     text = str(getattr(error, "message", "") or error)
     message = _PREFIX.sub("", text.partition("Traceback (most recent")[0])
-    if call_error := _unanswered(causes, message, secret):
+    names = {base.__name__ for cause in causes for base in type(cause).__mro__}
+    if call_error := _unanswered(names, message, clean(message, secret)):
         return call_error
     if type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in message:
         message = f"response_format: {message}"  # litellm may name no parameter
@@ -107,37 +117,8 @@ def read_error(error: Exception, secret: str | None) -> CallError | ErrorRespons
     return ErrorResponse(status, str(codes or ""), message, headers)
 
 
-def _causes(error: BaseException) -> list[BaseException]:
-    """An error and its causes, the first cause last."""
-    causes: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and len(causes) < 20:
-        causes.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    return causes
-
-
-def _response_of(causes: Sequence[BaseException]) -> ErrorResponse | None:
-    """The response as the provider sent it: litellm changes 529 to 500 and drops codes."""
-    for cause in reversed(causes):
-        response: Any = getattr(cause, "response", None)  # not every error has one
-        try:
-            status, headers = response.status_code, response.headers
-            body = response.content
-        except (AttributeError, RuntimeError):  # none, or one that was not read
-            continue
-        read = isinstance(status, int) and isinstance(headers, Mapping)
-        if read and isinstance(body, bytes) and body:
-            return ErrorResponse(status, *error_of(body), dict(headers))
-    return None
-
-
-def _unanswered(
-    causes: Sequence[BaseException], message: str, secret: str | None
-) -> CallError | None:
+def _unanswered(names: set[str], message: str, why: str) -> CallError | None:
     """The CallError if no provider has answered; litellm gives such errors the status 500."""
-    names = {base.__name__ for cause in causes for base in type(cause).__mro__}
-    why = clean(message, secret)
     quoted = names & _UNREAD or not _LACKS.search(message[:_SENTENCE])
     lacks = not quoted or _UNUSABLE.match(message) or names & _UNEQUIPPED
     if lacks and not names & (_UNREACHED | _TOO_LATE | _BROKEN):
@@ -166,27 +147,25 @@ class LitellmJudge(ChatJudge):
         self, request: Request, how: AnswerFormat
     ) -> Reply | CallError | ErrorResponse:
         try:
-            return _reply(
-                await self._litellm.acompletion(**self.arguments(request, how)),
-                self.secret,
-            )
+            answer = await self._litellm.acompletion(**self.arguments(request, how))
+            return _reply(answer, self.secret)
         except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
             return read_error(error, self.secret)
 
     def arguments(self, request: Request, how: AnswerFormat) -> dict[str, Any]:
         """The arguments of `litellm.completion`."""
+        # our own deadline is to end the call
+        timeout = self.timeout + 5
         arguments: dict[str, Any] = {
-            "timeout": self.timeout
-            + 5,  # after our own deadline, which is to end the call
+            "timeout": timeout,
             "num_retries": 0,
             "max_retries": 0,
         }
         if self.key:
             arguments["api_key"] = self.key
         elif self.base and not self._finds:
-            arguments["api_key"] = (
-                "none"  # litellm would send the provider's key to any host
-            )
+            # litellm would send the provider's key to any host
+            arguments["api_key"] = "none"
         if self.base:
             arguments["api_base"] = self.base
         return arguments | chat_arguments(self.model, self.params, request, how)
@@ -197,29 +176,24 @@ class LitellmJudge(ChatJudge):
         litellm is imported, which takes seconds, only if it may know more: of a provider that is not
         listed, or of keys that are in no variable yet.
         """
-        provider, given = self._provider, self._credentials()
-        unmet = missing(provider, given) if provider else ()
-        if provider and not unmet:
+        provider = self._provider
+        given = self._credentials(provider)
+        if provider and not given.missing():
             return
         if is_listed(provider) and not knows_more():
-            refuse(self.name, unmet, given)
+            given.refuse(self.name)
         litellm = _litellm()
         if getattr(litellm, "secret_manager_client", None) is not None:
             return
         provider = provider or _read_name(self.model)[1]
         if provider is None:
-            models = () if "/" in self.model else litellm.model_cost
-            raise UnknownJudgeError(self.model, models)
-        keyed = any(
-            value
-            for name, value in vars(litellm).items()
-            if name.endswith("_key") and not callable(value)
-        )
-        given = self._credentials(keyed=keyed, addressed=bool(litellm.api_base))
-        unmet = missing(provider, given)
+            raise UnknownJudgeError(self.model)
+        own = vars(litellm).items()
+        keyed = any(k.endswith("_key") and v and not callable(v) for k, v in own)
+        given = self._credentials(provider, keyed, bool(litellm.api_base))
         if is_listed(provider):
-            refuse(self.name, unmet, given)
-        elif unmet:
+            given.refuse(self.name)
+        elif given.missing():
             keys = litellm.validate_environment(self.model).get("missing_keys") or []
             if len(keys) == 1 and keys[0].endswith("_API_KEY"):
                 raise MissingKeyError(self.name, keys[0])
@@ -230,13 +204,13 @@ class LitellmJudge(ChatJudge):
         return "litellm_proxy" if proxied else provider_of(self.model, self.params)
 
     def _credentials(
-        self, *, keyed: bool = False, addressed: bool = False
+        self, provider: str | None, keyed: bool = False, addressed: bool = False
     ) -> Credentials:
         """The judge's own credentials; `keyed` and `addressed` tell of litellm's in Python."""
         given = self.params.get
         key = self.key or given("api_key") or keyed
         address = self.base or given("api_base") or given("base_url") or addressed
-        return Credentials(self.params, bool(key), bool(address))
+        return Credentials(provider, self.params, bool(key), bool(address))
 
     async def __aenter__(self) -> Self:
         """Import litellm, which takes seconds; UsageError if it has no provider of that name."""
@@ -245,9 +219,7 @@ class LitellmJudge(ChatJudge):
         if provider is None and known is None:
             raise UnknownJudgeError(self.model)
         self.secret = self.key or secret(provider or known) or found
-        self._finds = provider is not None and finds_itself(
-            provider, self._credentials()
-        )
+        self._finds = self._credentials(provider).finds_itself()
         return self
 
 
@@ -350,13 +322,9 @@ def knows_more() -> bool:
     It reads the first `.env` above its own folder, or above the current one, as python-dotenv does.
     """
     package = find_spec("litellm")
-    folders = [
-        Path.cwd() / "_",
-        Path(package.origin if package and package.origin else "/_"),
-    ]
-    return "litellm" in sys.modules or any(
-        (up / ".env").is_file() for one in folders for up in one.parents
-    )
+    own = Path(package.origin if package and package.origin else "/_")
+    folders = [*(Path.cwd() / "_").parents, *own.parents]
+    return "litellm" in sys.modules or any((up / ".env").is_file() for up in folders)
 
 
 def _read_name(name: str) -> tuple[str, str | None, str | None]:
@@ -377,24 +345,19 @@ def _reply(answer: Any, key: str | None) -> Reply | CallError:
     """Read litellm's answer, which is a chat completion for any provider."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # pydantic's, about types of litellm's fields
+            # pydantic's, about types of litellm's fields
+            warnings.simplefilter("ignore")
             try:
                 body = answer.model_dump_json().encode()
             except ValueError:  # a lone surrogate
                 body = json.dumps(answer.model_dump(), default=str).encode()
     except (AttributeError, TypeError, ValueError):
-        return CallError(
-            "transport", "the provider's answer is no chat completion", "call"
-        )
+        broken = "the provider's answer is no chat completion"
+        return CallError("transport", broken, "call")
     reply = reply_of(body, key)
-    hidden = getattr(
-        answer, "_hidden_params", None
-    )  # litellm has no public name for a response's headers
+    # litellm has no public name for a response's headers
+    hidden = getattr(answer, "_hidden_params", None)
     headers = hidden.get("additional_headers") if isinstance(hidden, Mapping) else None
-    return (
-        with_left(reply, headers)
-        if isinstance(reply, Reply) and isinstance(headers, Mapping)
-        else reply
-    )
+    if isinstance(reply, Reply) and isinstance(headers, Mapping):
+        return with_left(reply, headers)
+    return reply

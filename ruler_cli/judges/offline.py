@@ -140,11 +140,9 @@ def observe(rollout: str) -> RolloutSignals:
             elif next((word in _WRITES for word in words if word in _VERBS), False):
                 changes.add(call)
         elif kind == "tool":
-            edges = (
-                value
-                if len(value) <= 2 * _EDGE
-                else f"{value[:_EDGE]} {value[-_EDGE:]}"
-            )
+            edges = value
+            if len(value) > 2 * _EDGE:
+                edges = f"{value[:_EDGE]} {value[-_EDGE:]}"
             errors += bool(_ERROR.search(edges))
             goal = bool(_GOAL.search(edges))
         elif kind not in ("user", "system", "developer"):
@@ -175,48 +173,34 @@ def rate(rollouts: Iterable[str]) -> dict[str, tuple[float, str]]:
     counts = Counter(change for each in group for change in each.changes)
     ratings = {}
     for rollout, own in signals.items():
+        errors, repeats = own.errors, own.repeats
+        ended = "ended in mid-work" if own.messages else "no messages"
         long = siblings > 0 and own.messages > LONG * typical
+        defects = [
+            (min(errors, MOST), f"{errors} tool error{'s' * (errors > 1)}"),
+            (min(repeats, MOST), f"{repeats} repeated call{'s' * (repeats > 1)}"),
+            (own.handed_off, "ended by handing off"),
+            (own.refused, "refused without trying a tool"),
+            (own.unfinished, ended),
+            (long, "much longer than its siblings"),
+            (-own.goal, "a tool reported success at the end"),
+        ]
         late = own.before_tools / max(1, own.messages) if calls else 0.0
-        overlap = None
-        if (
-            siblings > 1
-        ):  # the pooled Dice coefficient, 2 · Σ shared / Σ (own + theirs), in linear time
-            shared, number = (
-                sum(counts[change] - 1 for change in own.changes),
-                len(own.changes),
-            )
+        points = DEFECT * sum(number for number, _ in defects) + SHARE * late
+        phrases = [phrase for number, phrase in defects if number]
+        if late:
+            phrases.append(f"{late:.0%} of it before the first tool call")
+        if siblings > 1:
+            # the pooled Dice coefficient, 2 · Σ shared / Σ (own + theirs), in linear time
+            shared = sum(counts[change] - 1 for change in own.changes)
+            number = len(own.changes)
             overlap = 2 * shared / (siblings * number + counts.total() - number)
-        ratings[rollout] = _rated(own, long, late, overlap)
+            points += SHARE * (1 - overlap)
+            phrases.append(f"{overlap:.0%} of its state changes shared with siblings")
+        score = round(min(1.0, BEST * math.exp(-points)), 3)
+        listed = ", ".join(phrases) or "nothing amiss"
+        ratings[rollout] = score, f"No LLM judged this: {listed}; rule of thumb."
     return ratings
-
-
-def _rated(
-    signals: RolloutSignals, long: bool, late: float, overlap: float | None
-) -> tuple[float, str]:
-    """(score, one sentence) of a rollout; `overlap` is None for fewer than two siblings."""
-    errors, repeats = signals.errors, signals.repeats
-    defects = [
-        (min(errors, MOST), f"{errors} tool error{'s' * (errors > 1)}"),
-        (min(repeats, MOST), f"{repeats} repeated call{'s' * (repeats > 1)}"),
-        (signals.handed_off, "ended by handing off"),
-        (signals.refused, "refused without trying a tool"),
-        (
-            signals.unfinished,
-            "ended in mid-work" if signals.messages else "no messages",
-        ),
-        (long, "much longer than its siblings"),
-        (-signals.goal, "a tool reported success at the end"),
-    ]
-    points = DEFECT * sum(number for number, _ in defects) + SHARE * late
-    phrases = [phrase for number, phrase in defects if number]
-    if late:
-        phrases.append(f"{late:.0%} of it before the first tool call")
-    if overlap is not None:
-        points += SHARE * (1 - overlap)
-        phrases.append(f"{overlap:.0%} of its state changes shared with siblings")
-    score = round(min(1.0, BEST * math.exp(-points)), 3)
-    listed = ", ".join(phrases) or "nothing amiss"
-    return score, f"No LLM judged this: {listed}; rule of thumb."
 
 
 def _canonical(arguments: str) -> str:

@@ -53,33 +53,24 @@ class HttpJudge(ChatJudge):
                 while chunk := await response.content.read(_BIGGEST):
                     data += chunk
                     if len(data) > _BIGGEST:
-                        return CallError(
-                            "transport",
-                            "the judge's answer is larger than 32 MiB",
-                            "call",
-                        )
+                        large = "the judge's answer is larger than 32 MiB"
+                        return CallError("transport", large, "call")
         except aiohttp.ConnectionTimeoutError:
             return self._unreached(f"no connection within {self._connect_timeout:g} s")
         except aiohttp.ClientConnectorError as error:
             return self._unreached(clean(str(error.os_error), self.key))
-        except (
-            aiohttp.InvalidURL,
-            ValueError,
-        ) as error:  # a name that cannot be looked up, a bad proxy
-            return CallError(
-                "transport",
-                f"the judge's address cannot be used ({clean(str(error))})",
-                "run",
-            )
+        except (aiohttp.InvalidURL, ValueError) as error:
+            # a name that cannot be looked up, a bad proxy
+            unusable = f"the judge's address cannot be used ({clean(str(error))})"
+            return CallError("transport", unusable, "run")
         except (
             aiohttp.ClientError,
             ConnectionError,
             asyncio.IncompleteReadError,
         ) as error:
             why = clean(str(error) or type(error).__name__, self.key)
-            return CallError(
-                "transport", f"the connection to the judge broke ({why})", "call"
-            )
+            broke = f"the connection to the judge broke ({why})"
+            return CallError("transport", broke, "call")
         return read_response(response.status, data, response.headers, self.key)
 
     async def __aenter__(self) -> Self:

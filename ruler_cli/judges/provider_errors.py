@@ -1,21 +1,39 @@
 """Error responses of providers → kind, scope and remedy of a failed call, in one table.
 
+Headers of a response tell what rate limits leave; with the message of an error they tell the seconds to wait.
+A header or message about this call goes before one about a limit: `retry-after-ms` and `Retry-After`, then a
+delay in the message, then `…ratelimit…reset…`. No value raises, and no result is negative, infinite or NaN. A
+litellm proxy with too many calls in flight names a minute, although one of them may end at once: that is
+ignored.
+
 Reads the bodies of errors in all providers' spellings, and the context and the request's size in tokens
 that the message of an error states.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple
 
 import orjson
 
 from ruler_cli.errors import Sentence
-from ruler_cli.judges.rate_headers import READ, left_of, retry_after
-from ruler_cli.types import BOM, CallError, Kind, Reply, clean, parse_foreign, reply_of
+from ruler_cli.types import (
+    BOM,
+    CallError,
+    Kind,
+    Left,
+    Reply,
+    clean,
+    parse_foreign,
+    reply_of,
+)
 
 Scope = Literal["run", "group", "call"]
 
@@ -183,16 +201,14 @@ def classify(
     elif scope == "group" and retry == "true" and status >= 400:
         scope = "call"
     location = low.get("location", "") if status < 400 else ""
-    said = (
-        message or codes or location.removesuffix("/chat/completions") or "no message"
-    )
-    reason = f"{who} answered {status}: {clean(said, key)}"
-    advice = Sentence(
-        "{reason}; {remedy}", reason=reason.rstrip("."), remedy=rule.remedy
-    )
+    said = message or codes or location.removesuffix("/chat/completions")
+    reason = f"{who} answered {status}: {clean(said or 'no message', key)}"
+    if rule.remedy:
+        begun = reason.rstrip(".")
+        reason = Sentence("{reason}; {remedy}", reason=begun, remedy=rule.remedy)
     return CallError(
         rule.kind,
-        advice if rule.remedy else reason,
+        reason,
         scope,
         retry_after=retry_after(low, text, rate) if scope == "call" else None,
         context=context_of(text) if rule.kind == "too_long" else None,
@@ -203,10 +219,8 @@ def classify(
 
 def refuses_format(status: int, message: str) -> bool:
     """Tell if an endpoint refuses the answer format that a request asks for."""
-    return (
-        status in (400, 404, 415, 422, 500, 501)
-        and _FORMAT.search(message[:_BEGINNING]) is not None
-    )
+    named = _FORMAT.search(message[:_BEGINNING])
+    return status in (400, 404, 415, 422, 500, 501) and named is not None
 
 
 _N = r"{0,200}?\b"
@@ -303,11 +317,8 @@ def read_response(
             return replace(
                 reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}"
             )
-        error = (
-            value.get("error")
-            if isinstance(value, Mapping) and not value.get("choices")
-            else None
-        )
+        chosen = not isinstance(value, Mapping) or value.get("choices")
+        error = None if chosen else value.get("error")
         if not error:
             return reply
         code = error.get("code") if isinstance(error, Mapping) else None
@@ -336,15 +347,13 @@ def error_of(data: bytes) -> tuple[str, str]:
     error = value.get("error") or value
     if not isinstance(error, Mapping):
         return codes, str(error)[:_LONGEST]
-    text = _text(
-        error.get("message") or error.get("detail") or error.get("msg") or error
-    )
-    metadata = error.get("metadata")
-    raw = (
-        metadata.get("raw") if isinstance(metadata, Mapping) else None
-    )  # OpenRouter: the provider's message
+    named = error.get("message") or error.get("detail") or error.get("msg")
+    text = _text(named or error)
     message = _ASIDE.split(text[:_LONGEST], maxsplit=1)[0].rstrip()
-    return codes, (message + (f": {_text(raw)}" if raw else ""))[:_LONGEST]
+    metadata = error.get("metadata")
+    if isinstance(metadata, Mapping) and (raw := metadata.get("raw")):
+        message += f": {_text(raw)}"  # OpenRouter: the provider's message
+    return codes, message[:_LONGEST]
 
 
 def _codes(value: Any, deep: int) -> Iterator[str]:
@@ -377,3 +386,135 @@ def _page(text: str) -> str:
     """The title of an HTML page, else its words, else the text as it is."""
     title = _TITLE.search(text)
     return " ".join((title[1] if title else _TAG.sub(" ", text)).split())[:_LONGEST]
+
+
+READ = 4000
+"""Characters of a message that are read; a gateway may repeat the whole request."""
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+_PART = r"([0-9]+(?:\.[0-9]+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)"
+_DURATION = re.compile(rf"(?:{_PART}(?![a-z])\s*)+", re.IGNORECASE)
+_EACH = re.compile(_PART, re.IGNORECASE)
+_UNITS = (
+    ("ms", 0.001),
+    ("mil", 0.001),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("h", 3600.0),
+    ("d", 86400.0),
+)
+_LEAD = re.compile(
+    r"(?:(?:try again|retry|wait)(?: again)? (?:in|after|for)|please wait|retryDelay\W{1,4})\s*(?=[0-9])",
+    re.IGNORECASE,
+)
+_IN_FLIGHT = "max_parallel_requests"
+"""A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` names the exceeded one."""
+_VALUE = 100
+_EPOCH, _EPOCH_MS = 1e9, 1e11
+"""Numbers from here on are times and no spans: seconds since 1970, or milliseconds."""
+
+
+_REQUESTS = (
+    "x-ratelimit-remaining-requests",
+    "anthropic-ratelimit-requests-remaining",
+    "x-ratelimit-remaining",
+    "ratelimit-remaining",
+)
+_TOKENS = (
+    "x-ratelimit-remaining-tokens",
+    "anthropic-ratelimit-tokens-remaining",
+    "anthropic-ratelimit-input-tokens-remaining",
+)
+"""Names of headers with what is left, the first that a response has counts."""
+_LEFT = re.compile(r"\s*(-?)([0-9]{1,15})(?:\.[0-9]{1,15})?\s*")
+
+
+def left_of(headers: Mapping[str, Any]) -> Left | None:
+    """Return the requests and tokens that rate limits leave; None if no header names any.
+
+    The names of headers are in lower case, or `headers` ignores case.
+    """
+    found: list[int | None] = []
+    for names in (_REQUESTS, _TOKENS):
+        stated = [headers[name] for name in names if headers.get(name) is not None]
+        numbers = [_LEFT.fullmatch(str(value)[:_VALUE]) for value in stated]
+        number = next(filter(None, numbers), None)
+        found.append(number and (0 if number[1] else int(number[2])))
+    return None if found == [None, None] else Left(*found)
+
+
+def retry_after(
+    headers: Mapping[str, str], message: str, rate: bool, now: datetime | None = None
+) -> float | None:
+    """The seconds that a failed call is asked to wait; None if its headers and message name none.
+
+    Some providers send the resets of limits with every response, so they count only if a limit was
+    exceeded (`rate`).
+    """
+    # litellm puts a prefix of its own before the names
+    items = ((str(name).lower(), str(value).strip()) for name, value in headers.items())
+    low = {name.removeprefix("llm_provider-"): value for name, value in items}
+    now = now or datetime.now(UTC)
+    seconds = None
+    if low.get("rate_limit_type") != _IN_FLIGHT:
+        fine = low.get("retry-after-ms", "")
+        coarse = _seconds(low.get("retry-after", ""), now)
+        seconds = _finite(float(fine) / 1000) if _NUMBER.fullmatch(fine) else coarse
+    if seconds is None:
+        seconds = delay_in(message)
+    if seconds is not None or not rate:
+        return seconds
+    # the latest reset of an exhausted limit; the next reset if no remainder is named
+    waits: list[float] = []
+    by_left: list[tuple[float, float]] = []
+    for name, value in low.items():
+        reset = "ratelimit" in name and "reset" in name
+        wait = _seconds(value, now) if reset else None
+        if wait is not None:
+            waits.append(wait)
+            left = low.get(name.replace("reset", "remaining"), "")
+            if _NUMBER.fullmatch(left):
+                by_left.append((float(left), wait))
+    if by_left:
+        return max((wait for left, wait in by_left if left <= 0), default=None)
+    return min(filter(None, waits), default=None)
+
+
+def delay_in(message: str) -> float | None:
+    """The seconds that a message names: `Please try again in 6m0s`, `"retryDelay": "34s"`."""
+    message = message[:READ]
+    for lead in _LEAD.finditer(message):
+        if duration := _DURATION.match(message, lead.end()):
+            return _finite(_span(duration[0]))
+    return None
+
+
+def _seconds(value: str, now: datetime) -> float | None:
+    """The seconds of a header's value: a span, or a time in any of its forms, from `now` on."""
+    if not value or len(value) > _VALUE:
+        return None
+    if _NUMBER.fullmatch(value):
+        number = float(value)
+        if number < _EPOCH:
+            return _finite(number)
+        return _finite(number / (1 if number < _EPOCH_MS else 1000) - now.timestamp())
+    if _DURATION.fullmatch(value):
+        return _finite(_span(value))
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError, TypeError, OverflowError, IndexError):
+            when = read(value)
+            when = when if when.tzinfo else when.replace(tzinfo=UTC)
+            return _finite((when - now).total_seconds())
+    return None
+
+
+def _span(text: str) -> float:
+    """The seconds of a span such as `1m30s`."""
+    parts = ((float(part[1]), part[2].lower()) for part in _EACH.finditer(text))
+    return sum(
+        number * next(n for start, n in _UNITS if unit.startswith(start))
+        for number, unit in parts
+    )
+
+
+def _finite(seconds: float) -> float | None:
+    return max(0.0, seconds) if math.isfinite(seconds) else None

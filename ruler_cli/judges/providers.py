@@ -1,9 +1,9 @@
-"""Names of judges, and what the most used providers need before a call.
+"""What is known of providers and models before a call: needs, prices and limits, without importing litellm.
 
 litellm's own check names all variables of some providers, none of others, and never the alternatives. So
 what the providers that most people use need stands here, as litellm's source reads it. The others are left
-to litellm: see `LitellmJudge.check`. Nothing here imports litellm, which takes seconds. No judge is refused
-that could work: an SDK that finds credentials by itself is asked if it does.
+to litellm: see `LitellmJudge.check`. No judge is refused that could work: an SDK that finds credentials by
+itself is asked if it does. Prices and limits come from the list that is part of litellm.
 """
 
 from __future__ import annotations
@@ -12,18 +12,23 @@ import contextlib
 import importlib.util
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from threading import Thread
 from typing import Any
+
+import orjson
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.settings.suggestions import nearest
+from ruler_cli.types import Usage
 
 EMBEDDED = ("offline", "simulated")
 """Judges without a model."""
+OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
+QUEUEING_ENGINES = ("hosted_vllm/", "vllm/", "sglang/")
+"""Engines that have calls wait in a queue, however many, and refuse none."""
 
 
 class MissingCredentialsError(UsageError):
@@ -33,31 +38,20 @@ class MissingCredentialsError(UsageError):
 class MissingKeyError(MissingCredentialsError):
     """A judge's key is missing; the message names the variable and the alternatives."""
 
-    def __init__(self, name: str, variable: str, *, trial: bool = True) -> None:
-        """`trial`: the command can also do without a model."""
-        other = "name another variable with {api_key_env:VAR}"
-        trying = "{other}, or try the pipeline without a model: {model:offline}"
-        other = Sentence(trying if trial else "or {other}", other=Sentence(other))
-        super().__init__(
-            f"judge {name} needs a key and {variable} is not set",
-            Sentence(
-                "set it (export {variable}=…), {other}", variable=variable, other=other
-            ),
+    def __init__(self, name: str, variable: str) -> None:
+        remedy = Sentence(
+            "set it (export {variable}=…), name another variable with {api_key_env:VAR}, or try the pipeline "
+            "without a model: {model:offline}",
+            variable=variable,
         )
-        self.name, self.variable = name, variable
+        super().__init__(f"judge {name} needs a key and {variable} is not set", remedy)
 
 
 class UnknownJudgeError(UsageError):
-    """A judge's name is that of no provider and model; the message has a similar one if there is one."""
+    """A judge's name is that of no provider and model; the message has the embedded judge that is similar."""
 
-    def __init__(self, name: str, models: Iterable[str] = ()) -> None:
-        """`models` are names of models without a provider."""
-        provider, slash, model = name.partition("/")
-        if slash:
-            similar = nearest(provider, providers(), 0.7)
-            similar = similar and f"{similar}/{model}"
-        else:
-            similar = nearest(name, (*EMBEDDED, *models))
+    def __init__(self, name: str) -> None:
+        similar = nearest(name, EMBEDDED)
         hint = f"did you mean `{similar}`? Else write" if similar else "write"
         remedy = Sentence(
             "{hint} provider/model, e.g. anthropic/…, or give {api_base} for an endpoint of your own",
@@ -120,29 +114,33 @@ Need = tuple[tuple[str, ...], ...]
 """Alternatives, each of words that meet a need together."""
 
 
-def _rows() -> Iterator[tuple[str, tuple[Need, ...]]]:
-    """Yield each provider with its needs."""
-    for row in _NEEDS.strip().replace("\n ", " ").split("\n"):
-        names, _, needs = row.partition(":")
-        for name in names.split():
-            own = needs.replace("*", name.upper())
-            yield name, tuple(map(_need, own.split(";")))
+def _needs(text: str) -> tuple[Need, ...]:
+    return tuple(
+        tuple(tuple(words.split()) for words in need.split("|"))
+        for need in text.split(";")
+    )
 
 
-def _need(text: str) -> Need:
-    return tuple(tuple(words.split()) for words in text.split("|"))
+_TABLE = {
+    name: _needs(needs.replace("*", name.upper()))
+    for names, needs in re.findall(r"^([\w -]+):((?:.|\n )+)", _NEEDS, re.MULTILINE)
+    for name in names.split()
+}
 
 
-_TABLE = dict(_rows())
+def _beside_litellm(file: str) -> bytes:
+    """The contents of a file of litellm's package, whose import would take seconds; empty if there is none."""
+    package = importlib.util.find_spec("litellm")
+    if package is not None and package.origin is not None:
+        with contextlib.suppress(OSError):
+            return (Path(package.origin).parent / file).read_bytes()
+    return b""
 
 
 @lru_cache(1)
 def providers() -> frozenset[str]:
-    """The names of litellm's providers, from the source of its list: its import would take seconds."""
-    package, source = importlib.util.find_spec("litellm"), ""
-    if package is not None and package.origin is not None:
-        with contextlib.suppress(OSError):  # then no provider is known
-            source = (Path(package.origin).parent / "types" / "utils.py").read_text()
+    """The names of litellm's providers, from the source of its list."""
+    source = _beside_litellm("types/utils.py").decode()
     members = source.partition("class LlmProviders(")[2].partition("\n\n\n")[0]
     return frozenset(re.findall(r' = "([\w-]+)"', members) or _TABLE)
 
@@ -166,12 +164,9 @@ def needs_of(provider: str | None) -> tuple[Need, ...]:
         return _TABLE.get(provider or "", ())
     word = provider.upper().replace("-", "_")
     begin = (f"{word}_", f"{word}AI_")
-    keys = [
-        name
-        for name in os.environ
-        if name.startswith(begin) and name.endswith(_KEY_ENDS)
-    ]
-    return (_need(" | ".join([*keys, "api_key"])),)
+    own = [name for name in os.environ if name.startswith(begin)]
+    keys = [name for name in own if name.endswith(_KEY_ENDS)]
+    return _needs(" | ".join([*keys, "api_key"]))
 
 
 def variables(provider: str | None) -> list[str]:
@@ -199,23 +194,79 @@ _FREE = (
 )
 """Parameters with which a call may need no credentials, or has them from elsewhere."""
 _BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
-_ASKING = 10.0
-"""Seconds that an SDK may look for credentials; one that takes longer may find some."""
+_OPTIONS = {
+    "api_key": Sentence("{api_key_env:VAR}"),
+    "api_base": Sentence("{api_base:URL}"),
+    "@aws": "an AWS login (aws configure)",
+    "@google": "Google's application default credentials (gcloud auth application-default login)",
+    "@project": "a project of gcloud (gcloud config set project NAME)",
+}
+_NO_LOGIN = {"ImportError", "BotoCoreError", "GoogleAuthError"}
+"""Names of errors, or of their bases, of a machine without a login: a profile that is not there, for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Parameters of a judge, and if the user gives a key and an address for it; without the environment."""
+    """What a judge of a provider is given: its parameters, and if there are a key and an address for it."""
 
+    provider: str | None
     params: Mapping[str, Any]
     has_key: bool
     has_address: bool
 
-    def meet(self, need: Need) -> bool:
-        """Tell if a need is met."""
-        return any(all(map(self.have, words)) for words in need)
+    def missing(self) -> tuple[Need, ...]:
+        """The needs of the provider that are not met; empty if that cannot be known.
 
-    def have(self, word: str) -> bool:
+        At an address that is not the provider's own no key is needed, unless one is always sent.
+        """
+        needs = needs_of(self.provider)
+        if any(self.params.get(name) for name in _FREE):
+            return ()
+        if self.has_address and not any(("api_base",) in need for need in needs):
+            needs = tuple(need for need in needs if ("api_key",) not in need)
+        return tuple(need for need in needs if not self._meet(need))
+
+    def finds_itself(self) -> bool:
+        """Tell if litellm may find the key by itself for an address that the user gave.
+
+        It may if the provider has no address of its own and its key is set, and if an SDK signs the call or
+        gets a token. It may not with a bearer key of a variable; litellm takes OpenAI's for some providers.
+        """
+        needs = needs_of(self.provider)
+        if self.provider in _OWN_ADDRESS:
+            return self._meet(needs[0])
+        signing = [need for need in needs if ("@aws",) in need or ("@google",) in need]
+        if not signing or ("api_key",) not in signing[0]:
+            return bool(signing)
+        signed = tuple(words for words in signing[0] if words[0] not in _BEARERS)
+        return not any(map(os.environ.get, _BEARERS)) and self._meet(signed)
+
+    def refuse(self, name: str) -> None:
+        """Raise UsageError if a judge has unmet needs; the message names them and how to meet them."""
+        needs = self.missing()
+        if not needs:
+            return
+        parts = []
+        for need in needs:
+            kinds = [kind for word, kind in _KINDS if (word,) in need[1:]]
+            template = kinds[0] if kinds and need[0][0].isupper() else "{ways}"
+            # three ways, without what is there
+            lacking = [[w for w in words if not self._have(w)] for words in need[:3]]
+            ways = [Sentence.joined(" + ", [*map(_way, words)]) for words in lacking]
+            parts.append(Sentence(template, ways=Sentence.joined(" or ", ways)))
+        nowhere = any(("api_base",) in need for need in needs)
+        wanted = Sentence.joined(", and ", parts)
+        raise (UsageError if nowhere else MissingCredentialsError)(
+            Sentence("judge {name} needs {wanted}", name=name, wanted=wanted),
+            Sentence(
+                "set what is missing, or try the pipeline without a model: {model:offline}"
+            ),
+        )
+
+    def _meet(self, need: Need) -> bool:
+        return any(all(map(self._have, words)) for words in need)
+
+    def _have(self, word: str) -> bool:
         """Tell if one word of a need is met, here or in the environment."""
         if word == "api_key":
             return self.has_key
@@ -225,79 +276,8 @@ class Credentials:
             return _installed(word[1:])
         if word[0] == "@":
             return _finds(word, frozenset(os.environ.items()))
-        return bool(
-            (word.isupper() and os.environ.get(word)) or self.params.get(word.lower())
-        )
-
-
-def missing(provider: str, given: Credentials) -> tuple[Need, ...]:
-    """The needs of a provider that are not met; empty if that cannot be known.
-
-    At an address that is not the provider's own no key is needed, unless one is always sent.
-    """
-    if any(given.params.get(name) for name in _FREE):
-        return ()
-    needs = needs_of(provider)
-    if given.has_address and not any(("api_base",) in need for need in needs):
-        needs = tuple(need for need in needs if ("api_key",) not in need)
-    return tuple(need for need in needs if not given.meet(need))
-
-
-def finds_itself(provider: str, given: Credentials) -> bool:
-    """Tell if litellm may find the key by itself for an address that the user gave.
-
-    It may if the provider has no address of its own and its key is set, and if an SDK signs the call or
-    gets a token. It may not with a bearer key of a variable; litellm takes OpenAI's for some providers.
-    """
-    needs = needs_of(provider)
-    if provider in _OWN_ADDRESS:
-        return given.meet(needs[0])
-    signing = [need for need in needs if ("@aws",) in need or ("@google",) in need]
-    if not signing or ("api_key",) not in signing[0]:
-        return bool(signing)
-    signed = tuple(words for words in signing[0] if words[0] not in _BEARERS)
-    return not any(map(os.environ.get, _BEARERS)) and given.meet(signed)
-
-
-def refuse(name: str, needs: tuple[Need, ...], given: Credentials) -> None:
-    """Raise UsageError if a judge has unmet needs; the message names them and how to meet them."""
-    if not needs:
-        return
-    parts = []
-    for need in needs:
-        kinds = [kind for word, kind in _KINDS if (word,) in need[1:]]
-        template = kinds[0] if kinds and need[0][0].isupper() else "{ways}"
-        ways = Sentence.joined(" or ", _ways(need, given))
-        parts.append(Sentence(template, ways=ways))
-    nowhere = any(("api_base",) in need for need in needs)
-    error = UsageError if nowhere else MissingCredentialsError
-    raise error(
-        Sentence(
-            "judge {name} needs {parts}",
-            name=name,
-            parts=Sentence.joined(", and ", parts),
-        ),
-        Sentence(
-            "set what is missing, or try the pipeline without a model: {model:offline}"
-        ),
-    )
-
-
-def _ways(need: Need, given: Credentials) -> list[str]:
-    """Three ways to meet a need, without what is there; the one that lacks least is the first."""
-    lacking = [[word for word in words if not given.have(word)] for words in need]
-    begun = [len(words) - len(rest) for words, rest in zip(need, lacking, strict=True)]
-    order = sorted(range(len(need)), key=lambda at: -begun[at])
-    return [Sentence.joined(" + ", [*map(_way, lacking[at])]) for at in order[:3]]
-
-
-_OPTIONS = {
-    "api_key": Sentence("{api_key_env:VAR}"),
-    "api_base": Sentence("{api_base:URL}"),
-    "@aws": "an AWS login (aws configure)",
-    "@google": "Google's application default credentials (gcloud auth application-default login)",
-    "@project": "a project of gcloud (gcloud config set project NAME)",
-}
+        variable = word.isupper() and os.environ.get(word)
+        return bool(variable or self.params.get(word.lower()))
 
 
 def _way(word: str) -> str:
@@ -317,44 +297,126 @@ def _installed(package: str) -> bool:
         return False
 
 
-def _aws_login() -> object:
-    return importlib.import_module("boto3").Session().get_credentials()
-
-
-def _google_login() -> tuple[object, str | None]:
-    """Google's application default credentials, and their project."""
-    scope = "https://www.googleapis.com/auth/cloud-platform"
-    login: tuple[object, str | None]
-    login = importlib.import_module("google.auth").default(scopes=[scope])
-    return login
-
-
-_LOGINS: dict[str, Callable[[], object]] = {
-    "@aws": _aws_login,
-    "@google": _google_login,
-    "@project": lambda: _google_login()[1],
-}
-_NO_LOGIN = {"ImportError", "BotoCoreError", "GoogleAuthError"}
-"""Names of errors, or of their bases, of a machine without a login: a profile that is not there, for one."""
-
-
 @lru_cache(maxsize=16)
 def _finds(word: str, _environment: frozenset[tuple[str, str]]) -> bool:
     """Tell if an SDK finds credentials in the same manner as for a call.
 
-    It may ask the metadata service of a machine in a cloud, or programs of the user's own. After
-    `_ASKING` seconds, or an error that the SDK does not expect, the answer is yes, and the run may try.
+    It may ask the metadata service of a machine in a cloud, or programs of the user's own. After an error
+    that it does not expect the answer is yes, and the run may try.
     """
-    finds = [True]
+    scope = "https://www.googleapis.com/auth/cloud-platform"
+    try:
+        if word == "@aws":
+            session = importlib.import_module("boto3").Session()
+            return session.get_credentials() is not None
+        login = importlib.import_module("google.auth").default(scopes=[scope])
+        return login[word == "@project"] is not None
+    except Exception as error:  # noqa: BLE001 - the SDKs are not there to be asked for their errors
+        bases = {base.__name__ for base in type(error).__mro__}
+        return bases.isdisjoint(_NO_LOGIN)
 
-    def look() -> None:
-        try:
-            finds[0] = _LOGINS[word]() is not None
-        except Exception as error:  # noqa: BLE001 - the SDKs are not there to be asked for their errors
-            bases = {base.__name__ for base in type(error).__mro__}
-            finds[0] = bases.isdisjoint(_NO_LOGIN)
 
-    thread = Thread(target=look, daemon=True)
-    thread.start()
-    thread.join(_ASKING)
-    return finds[0]
+_PRICES = "model_prices_and_context_window_backup.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """USD per token: of the prompt, of the completion, and of the cached part of the prompt."""
+
+    prompt: float
+    completion: float
+    cached: float
+
+    def of(self, usage: Usage) -> float:
+        """USD for tokens; cached ones are part of the prompt and are billed once."""
+        fresh = max(0, usage.prompt - usage.cached)
+        return (
+            fresh * self.prompt
+            + usage.cached * self.cached
+            + usage.completion * self.completion
+        )
+
+    @property
+    def halved(self) -> Price:
+        """Half the price, as OpenAI and Anthropic bill a batch; cached tokens cost as much as others."""
+        return Price(self.prompt / 2, self.completion / 2, self.prompt / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """Price and limits of a model; None is unknown.
+
+    `context` and `max_output` are tokens. A model with `reasoning` bills more completion tokens than its
+    answer shows; it is False for a listed model that the list does not mark.
+    """
+
+    price: Price | None = None
+    context: int | None = None
+    max_output: int | None = None
+    reasoning: bool | None = None
+
+
+def model_info(name: str) -> ModelInfo:
+    """Look up a model, with and without its provider."""
+    entry = _entry(name)
+    context, output = entry.get("max_input_tokens"), entry.get("max_output_tokens")
+    return ModelInfo(
+        _price(entry, "", "cache_read_input_token_cost"),
+        context if isinstance(context, int) else None,
+        output if isinstance(output, int) else None,
+        entry.get("supports_reasoning") is True if entry else None,
+    )
+
+
+def stated_price(per_million: tuple[float, float]) -> Price:
+    """The price that a user states in USD per million tokens of prompt and completion."""
+    prompt, completion = (x / 1e6 for x in per_million)
+    return Price(prompt, completion, prompt)
+
+
+def listed_batch_price(name: str) -> Price | None:
+    """The price of a model in a batch, which is that of cached tokens too; None if the list has none."""
+    return _price(_entry(name), "_batches")
+
+
+def _price(entry: dict[str, Any], ending: str, cached: str = "") -> Price | None:
+    """The price in an entry's fields with that ending; None if it has none."""
+    prompt, completion = (
+        entry.get(f"{kind}_cost_per_token{ending}") for kind in ("input", "output")
+    )
+    if not (isinstance(prompt, float | int) and isinstance(completion, float | int)):
+        return None
+    read = entry.get(cached)
+    return Price(prompt, completion, read if isinstance(read, float | int) else prompt)
+
+
+def _entry(name: str) -> dict[str, Any]:
+    table = _prices()
+    entry = table.get(name) or table.get(name.partition("/")[2])
+    return entry if isinstance(entry, dict) else {}
+
+
+@lru_cache(maxsize=1)
+def _prices() -> dict[str, Any]:
+    try:
+        table = orjson.loads(_beside_litellm(_PRICES))
+    except orjson.JSONDecodeError:
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+_LIMITS = ("max_completion_tokens", "max_tokens")
+
+
+def limit_name(params: Mapping[str, Any]) -> str | None:
+    """The parameter with which the user bounds an answer, if any."""
+    return next((name for name in _LIMITS if name in params), None)
+
+
+def stated_limit(params: Mapping[str, Any]) -> int | None:
+    """The completion tokens that the user's own parameters allow; None if they do not bound them."""
+    for name in _LIMITS:
+        value = params.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None

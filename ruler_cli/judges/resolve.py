@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import orjson
 
 from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.judges.chat_completions import OWN_ENGINES, AnswerFormat, first_format
-from ruler_cli.judges.pricing import ModelInfo, Price, model_info, stated_price
 from ruler_cli.judges.providers import (
     EMBEDDED,
+    OWN_ENGINES,
     MissingKeyError,
+    ModelInfo,
+    Price,
     UnknownJudgeError,
+    model_info,
     provider_of,
+    stated_price,
     variables,
 )
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Judge
+
+if TYPE_CHECKING:
+    from ruler_cli.judges.chat_completions import AnswerFormat
 
 OPENAI = "https://api.openai.com/v1"
 LOCAL = "http://localhost"
@@ -156,15 +163,13 @@ _PREFIXES = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
 
 def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     """The variables with which another machine can ask: those that the user names, and the providers' own."""
-    names, prefixes = {judge.api_key_env for judge in judges}, set[str]()
+    names, prefixes = {judge.api_key_env for judge in judges}, list[str]()
     for judge in judges:
-        own, word = (
-            variables(provider_of(judge.model, judge.params)),
-            judge.model.partition("/")[0],
-        )
+        own = variables(provider_of(judge.model, judge.params))
+        word = judge.model.partition("/")[0]
         names.update(own)
-        prefixes |= {f"{word.upper()}_", *_PREFIXES.get(word, ())}
-        prefixes |= {f"{name.partition('_')[0]}_" for name in own[:1]}
+        prefixes += [f"{word.upper()}_", *_PREFIXES.get(word, ())]
+        prefixes += [f"{name.partition('_')[0]}_" for name in own[:1]]
     begin = tuple(prefixes)
     return {
         name: value
@@ -177,13 +182,16 @@ def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
 class ResolvedJudge:
     """A judge, not yet open, with its price and its context in tokens, if known; `embedded`: without a model.
 
-    `judge` is None if only its cached replies count.
+    `judge` is None if only its cached replies count. `base` is its address. `account` names what has limits
+    of its own, a model behind an address with a key; None if it has none.
     """
 
     judge: Judge | None
     price: Price | None
     context: int | None
     embedded: bool = False
+    base: str | None = None
+    account: Hashable = None
 
 
 def is_embedded(settings: JudgeSettings) -> bool:
@@ -202,21 +210,21 @@ def model_of(settings: JudgeSettings) -> ModelInfo:
     if settings.api_base or settings.ask:  # any model may stand behind either
         return ModelInfo(own)
     listed = model_info(settings.model)
-    if (
-        listed == ModelInfo()
-        and "/" not in settings.model
-        and nearest(settings.model, EMBEDDED, 0.75)
-    ):
+    bare = listed == ModelInfo() and "/" not in settings.model
+    if bare and nearest(settings.model, EMBEDDED, 0.75):
         raise UnknownJudgeError(settings.model)
     return replace(listed, price=own or listed.price)
 
 
 def resolve(settings: JudgeSettings) -> ResolvedJudge:
     """Make the judge; UsageError if its key, its endpoint or its SDK is missing."""
-    model = model_of(settings)
-    return ResolvedJudge(
-        _judge(settings), model.price, model.context, is_embedded(settings)
-    )
+    model, judge = model_of(settings), _judge(settings)
+    embedded = is_embedded(settings)
+    base, account = getattr(judge, "base", None), None
+    if not (embedded or settings.ask):
+        # no key but its hash, since the process remembers accounts
+        account = base, settings.model, hash(getattr(judge, "key", None))
+    return ResolvedJudge(judge, model.price, model.context, embedded, base, account)
 
 
 def refuse_judge(settings: JudgeSettings) -> None:
@@ -230,9 +238,10 @@ def refuse_judge(settings: JudgeSettings) -> None:
 
 def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
     """The answer format that a judge is asked for first; no key is needed."""
-    return first_format(
-        settings, (address_of(settings) or LOCAL) if _is_direct(settings) else None
-    )
+    from ruler_cli.judges.chat_completions import first_format
+
+    base = (address_of(settings) or LOCAL) if _is_direct(settings) else None
+    return first_format(settings, base)
 
 
 def cached_only(settings: JudgeSettings) -> ResolvedJudge:
@@ -261,21 +270,22 @@ def _judge(settings: JudgeSettings) -> Judge:
         from ruler_cli.judges.simulated import Simulated, SimulatedModel
 
         return Simulated(SimulatedModel.of(params))
+    from ruler_cli.judges.chat_completions import first_format
+
+    label, timeout = settings.label, settings.timeout
     if _is_direct(settings):
         from ruler_cli.judges.openai_http import HttpJudge
 
         end = endpoint_of(settings)
         how = first_format(settings, end.base)
-        return HttpJudge(
-            settings.label, end.model, end.base, end.key, settings.timeout, params, how
-        )
+        return HttpJudge(label, end.model, end.base, end.key, timeout, params, how)
     from ruler_cli.judges.litellm import LitellmJudge
 
     base = settings.api_base
     if base is not None:
         check_address(base)
     how, key = first_format(settings, None), key_for(settings)
-    judge = LitellmJudge(settings.label, name, base, key, settings.timeout, params, how)
+    judge = LitellmJudge(label, name, base, key, timeout, params, how)
     judge.check()
     return judge
 

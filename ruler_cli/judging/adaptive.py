@@ -19,15 +19,14 @@ from typing import Self
 
 import anyio
 
-from ruler_cli.scoring import reliability
-from ruler_cli.scoring.batch_statistics import (
+from ruler_cli.scoring import statistics
+from ruler_cli.scoring.combine import (
     BatchStatistics,
     Correction,
     anova,
     tables,
 )
-from ruler_cli.scoring.reliability import NoiseEstimator, NoisePrior
-from ruler_cli.scoring.sums import PositionBias
+from ruler_cli.scoring.statistics import NoiseEstimator, NoisePrior, PositionBias
 from ruler_cli.types import UNANSWERED, Group, GroupResult, PassScores
 
 FIRST = 2
@@ -79,7 +78,7 @@ def unresolved(standing: GroupStanding, prior: NoisePrior) -> bool:
     both unknown. `prior` is the noise of the batch.
     """
     table = anova(standing.result, tables(standing.result))
-    rated = None if table is None else reliability.rate(table, prior)
+    rated = None if table is None else statistics.rate(table, prior)
     return rated is not None and not rated[1] and rated[0] < RELIABLE
 
 
@@ -151,7 +150,7 @@ class _Group:
             1.0, self.table.k if self.table else float(sum(one.passes for one in every))
         )
         self.per_pass = self.k / max(1, standing.passes)
-        self.noise = reliability.ROUNDING
+        self.noise = statistics.ROUNDING
         self.likely: tuple[float, ...] = ()
 
     def likelihood(self, prior: NoisePrior) -> tuple[float, ...]:
@@ -160,7 +159,7 @@ class _Group:
         The density of F · (1 + k·S/v), F on `df_item` and the shrunk noise's degrees of freedom.
         """
         variance, df = prior.shrink(self.ms_res, self.df_res)
-        self.noise = max(variance, reliability.ROUNDING)
+        self.noise = max(variance, statistics.ROUNDING)
         if self.table is None or self.table.df_item < 1 or df <= 0:
             return ()
         if self.table.ms_item <= self.noise:

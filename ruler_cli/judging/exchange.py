@@ -11,8 +11,13 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from ruler_cli.prompting import templates
-from ruler_cli.prompting.layout import PromptLayout
-from ruler_cli.prompting.prompt import LETTERS, ExchangeState, RequestPart, write_prompt
+from ruler_cli.prompting.prompt import (
+    LETTERS,
+    ExchangeState,
+    PromptLayout,
+    RequestPart,
+    write_prompt,
+)
 from ruler_cli.scoring.parse_reply import (
     DefectError,
     ParsedReply,

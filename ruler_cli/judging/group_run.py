@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from ruler_cli.formats.fields import number, passed
@@ -13,9 +14,9 @@ from ruler_cli.judging.exchange import Answer, Overflow, exchange
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.pool.engine import ByteLimit, together
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import (
     ExchangeState,
+    PromptLayout,
     RequestPart,
     build_layout,
     halved,
@@ -75,8 +76,9 @@ class JudgeRunner:
         coverage: Coverage | None = None,
     ) -> None:
         """`judges` are in the order of `settings.judges`; `coverage` looks at the first groups."""
-        self.settings, self.judges, self.on_reply = settings, tuple(judges), on_reply
-        ask, self._coverage, self._blocks = settings.ask, coverage, None
+        self.settings, self.judges = settings, tuple(judges)
+        self.on_reply, self.coverage = on_reply, coverage
+        ask, self._blocks = settings.ask, None
         if settings.adaptive or settings.escalate:  # imported if needed, see above
             from ruler_cli.judging.adaptive import FIRST, Blocks
 
@@ -91,19 +93,13 @@ class JudgeRunner:
 
     def start(self, group: Group) -> GroupRun:
         """Take the next group of the input, with its place among the groups that share passes with it."""
-        return GroupRun(
-            self, group, None if self._blocks is None else self._blocks.place(group)
-        )
+        member = None if self._blocks is None else self._blocks.place(group)
+        return GroupRun(self, group, member)
 
     def end(self) -> None:
         """Take no more groups: the last ones share passes without others."""
         if self._blocks is not None:
             self._blocks.close()
-
-    def measure(self, group: Group, layout: PromptLayout) -> None:
-        """Measure how much of one of the first groups its first judge is shown."""
-        if self._coverage is not None and not self._coverage.enough:
-            self._coverage.add(group, layout)
 
 
 class GroupRun:
@@ -123,7 +119,7 @@ class GroupRun:
         self.missing: list[tuple[int, Request]] = []
         """Requests that only a cached reply could answer and none did, with the number of their judge."""
         self.measured = False
-        self._held: ByteLimit | None = None
+        self.held = ByteLimit(_HELD)
         self._escalated_to: int | None = None
 
     async def judge(self) -> GroupResult:
@@ -135,112 +131,85 @@ class GroupRun:
         if self._member is not None:
             await self._further(self._member)
         result = self.result()
-        self.judges = (
-            self.panel
-        ) = []  # they refer to this run: a circle would hold the group's text for long
+        # they refer to this run: a circle would hold the group's text for long
+        self.judges = self.panel = []
         return result
 
     async def _first_that_answers(self) -> None:
         """Ask the judges one after another, until one does not refuse the group."""
         for judge in self.panel:
             await judge.begin()
-            refused = any(
-                call.judge == judge.number and call.error.kind == "refused"
-                for call in self.failed_calls
-            )
-            if not refused or judge.scored_all:
+            own = [c.error.kind for c in self.failed_calls if c.judge == judge.number]
+            mine = [one for one in self.pass_scores if one.judge == judge.number]
+            # one that refuses a window leaves some out
+            scored = {at for scores in mine for at in scores.distinct}
+            if "refused" not in own or (scored and len(scored) == len(judge.sizes)):
                 return
-            self.pass_scores = [
-                scores for scores in self.pass_scores if scores.judge != judge.number
-            ]
+            self.pass_scores = [one for one in self.pass_scores if one not in mine]
 
     async def _further(self, member: BlockMember) -> None:
         """Ask further passes of the judges that have scored the group, and the stronger judge."""
         while more := await member.more(self.result(), self._tokens):
             scored = sorted({scores.judge for scores in self.pass_scores})
             await together([partial(self.judges[at].more, more) for at in scored])
-        if self.runner.settings.escalate and await member.escalate(
-            self.result(), self._tokens
-        ):
+        escalates = self.runner.settings.escalate
+        if escalates and await member.escalate(self.result(), self._tokens):
             self._escalated_to = self.judges[-1].number
             await self.judges[-1].begin(_ESCALATED)
         if member.undecided and self.pass_scores:
             at = min(scores.judge for scores in self.pass_scores)
-            self.failed_calls.append(
-                FailedCall(at, self.judges[at].passes, 0, _UNDECIDED)
-            )
+            passes = self.judges[at].passes
+            self.failed_calls.append(FailedCall(at, passes, 0, _UNDECIDED))
 
     def result(self) -> GroupResult:
         """Collect the replies so far, in an order that does not depend on which came first."""
-        pass_scores = sorted(
-            self.pass_scores, key=lambda s: (s.judge, s.pass_index, s.window)
-        )
-        failed_calls = sorted(
-            self.failed_calls, key=lambda c: (c.judge, c.pass_index, c.window)
-        )
-        fallback = self.runner.settings.fallback
-        if fallback and pass_scores:  # the judges that refused before were replaced
-            failed_calls = [
-                call for call in failed_calls if call.judge >= pass_scores[0].judge
-            ]
+        in_order = attrgetter("judge", "pass_index", "window")
+        pass_scores = sorted(self.pass_scores, key=in_order)
+        failed_calls = sorted(self.failed_calls, key=in_order)
+        settings, group = self.runner.settings, self.group
+        if settings.fallback and pass_scores:
+            # the judges that refused before were replaced
+            first = pass_scores[0].judge
+            failed_calls = [call for call in failed_calls if call.judge >= first]
         asked = [judge for judge in self.judges if judge.layout is not None]
-        scored = [
-            self.judges[at] for at in sorted({scores.judge for scores in pass_scores})
-        ] or asked
-        layout = max(
-            [judge.layout for judge in scored if judge.layout],
-            key=lambda each: each.shortening,
-        )
-        rollouts = self.group.rollouts
+        numbers = {scores.judge for scores in pass_scores}
+        scored = [judge for judge in self.judges if judge.number in numbers] or asked
+        layouts = [judge.layout for judge in scored if judge.layout]
+        layout = max(layouts, key=lambda each: each.shortening)
+        # a verifier passed it: by the path that the user named, else by the reward if asked
+        outcomes: list[bool | None] = [None] * len(group.rollouts)
+        if settings.input.outcome is not None:
+            outcomes = [passed(rollout.outcome) for rollout in group.rollouts]
+        elif settings.combine.order_by_outcome:
+            outcomes = [passed(rollout.reward) for rollout in group.rollouts]
+        rewards = [number(rollout.reward) for rollout in group.rollouts]
         return GroupResult(
             owner=layout.owner,
-            faults=tuple([rollout.error or "" for rollout in rollouts]),
+            faults=tuple([rollout.error or "" for rollout in group.rollouts]),
             sizes=layout.sizes,
             pass_scores=tuple(pass_scores),
             failed_calls=tuple(failed_calls),
             suspects=layout.suspects,
             shortened=layout.shortening,
-            judges=1 if fallback else len(self.panel),
+            judges=1 if settings.fallback else len(self.panel),
             windows=max([judge.windows for judge in scored]),
             escalated_to=self._escalated_to,
-            rewards=_by_member(
-                rollouts, [number(rollout.reward) for rollout in rollouts]
-            ),
-            outcomes=_by_member(
-                rollouts, [self._passed(rollout) for rollout in rollouts]
-            ),
+            rewards=_by_member(group.rollouts, rewards),
+            outcomes=_by_member(group.rollouts, outcomes),
             seconds=sum([judge.seconds for judge in self.judges]),
             cached=any(judge.asked for judge in asked)
             and not any(judge.asked_now for judge in asked),
             used=tuple([judge.used for judge in self.judges]),
             paid=tuple([judge.paid for judge in self.judges]),
             ended=time.time(),
-            served=tuple(
-                sorted({name for judge in self.judges for name in judge.served})
-            ),
+            served=tuple(sorted(set[str]().union(*[j.served for j in self.judges]))),
         )
-
-    @property
-    def held(self) -> ByteLimit:
-        """The bound on prompts that wait; a group of one request needs none."""
-        self._held = self._held or ByteLimit(_HELD)
-        return self._held
-
-    def _passed(self, rollout: Rollout) -> bool | None:
-        """Tell if a verifier passed it: by the path that the user named, else by the reward if asked."""
-        settings = self.runner.settings
-        if settings.input.outcome is not None:
-            return passed(rollout.outcome)
-        return passed(rollout.reward) if settings.combine.order_by_outcome else None
 
     @property
     def _tokens(self) -> float:
         """Estimated tokens of one pass of every judge that has been asked."""
-        return float(
-            sum(
-                judge.layout.tokens for judge in self.judges if judge.layout is not None
-            )
-        )
+        layouts = [judge.layout for judge in self.judges if judge.layout is not None]
+        return float(sum(layout.tokens for layout in layouts))
 
 
 class _JudgePasses:
@@ -256,20 +225,33 @@ class _JudgePasses:
         self.served = set[str]()
 
     @property
-    def scored_all(self) -> bool:
-        """Tell if it gave each distinct rollout a score: one that refuses a window leaves some out."""
-        mine = [
-            scores for scores in self._run.pass_scores if scores.judge == self.number
-        ]
-        scored = {at for scores in mine for at in scores.distinct}
-        return bool(scored) and len(scored) == len(self._laid_out().distinct)
+    def sizes(self) -> tuple[int, ...]:
+        """The bytes of each distinct rollout as it sees them."""
+        return self._laid_out().sizes
 
     async def begin(self, least: int = 1) -> None:
-        """Ask all passes: the first request goes ahead, and fills the provider's prompt cache."""
-        first = await self._first_answer()
-        if first is None:
-            return
-        parts, answer = first
+        """Ask all passes: the first request goes ahead, and fills the provider's prompt cache.
+
+        If the judge turns out to read less than was known, the group is laid out anew.
+        """
+        answer: Answer | None = None
+        further = 0
+        while True:
+            parts = self._parts(range(1))
+            overflow = answer if isinstance(answer, Overflow) else None
+            if not parts:
+                error = why_unaskable(self._run.group, self._laid_out(), self._ask)
+                if overflow:
+                    words = too_long(overflow.actual, overflow.limit)
+                    error = GroupError("too_long", words)
+                self._run.failed_calls.append(FailedCall(self.number, 0, 0, error))
+                return
+            answer = await self._answer(parts[0], overflow.state if overflow else None)
+            if not isinstance(answer, Overflow) or further == _LAYOUTS:
+                break
+            further += 1
+            self._ask = replace(self._ask, context_tokens=answer.target)
+            self.layout = None
         self.windows = len(parts)
         self.passes = max(least, pass_count(self._laid_out(), self._ask, self.windows))
         await self._take(parts[0], answer)
@@ -284,57 +266,23 @@ class _JudgePasses:
         self.passes += passes
         await self._ask_all(self._parts(range(begin, begin + passes)))
 
-    async def _first_answer(self) -> tuple[list[RequestPart], Answer] | None:
-        """Ask the first request; return all of the first pass, and its answer. None if there is no request.
-
-        If the judge turns out to read less than was known, the group is laid out anew.
-        """
-        answer: Answer | None = None
-        further = 0
-        while True:
-            parts = self._parts(range(1))
-            if not parts:
-                error = why_unaskable(self._run.group, self._laid_out(), self._ask)
-                if isinstance(answer, Overflow):
-                    error = GroupError(
-                        "too_long", too_long(answer.actual, answer.limit)
-                    )
-                self._run.failed_calls.append(FailedCall(self.number, 0, 0, error))
-                return None
-            answer = await self._answer(
-                parts[0], answer.state if isinstance(answer, Overflow) else None
-            )
-            if not isinstance(answer, Overflow) or further == _LAYOUTS:
-                return parts, answer
-            further += 1
-            self._ask = replace(self._ask, context_tokens=answer.target)
-            self.layout = None
-
     def _laid_out(self) -> PromptLayout:
         """The group as this judge can read it: judges that read equally much share one layout."""
         if self.layout is None:
             run, ask = self._run, self._ask
-            same = (
-                judge.layout
-                for judge in run.judges
-                if judge.layout is not None and judge._ask == ask
-            )
+            same = (j.layout for j in run.judges if j.layout and j._ask == ask)
             self.layout = next(same, None) or build_layout(run.group, ask)
-            if not run.measured:
-                run.measured = True
-                run.runner.measure(run.group, self.layout)
+            coverage = None if run.measured else run.runner.coverage
+            run.measured = True
+            if coverage is not None and not coverage.enough:
+                coverage.add(run.group, self.layout)
         return self.layout
 
     def _parts(self, passes: Iterable[int]) -> list[RequestPart]:
         """The requests of its passes; those of a judge that scores alone begin with pass index 0."""
-        beside_others = (
-            not self._run.runner.settings.fallback and self in self._run.panel
-        )
-        order = [
-            pass_of_judge(number, self.number) if beside_others else number
-            for number in passes
-        ]
-        layout = self._laid_out()
+        run, layout, order = self._run, self._laid_out(), list(passes)
+        if not run.runner.settings.fallback and self in run.panel:
+            order = [pass_of_judge(number, self.number) for number in order]
         return [
             part
             for index in order
@@ -342,17 +290,18 @@ class _JudgePasses:
         ]
 
     async def _ask_all(self, parts: Iterable[RequestPart]) -> None:
-        await together([partial(self._ask_part, part) for part in parts])
+        sizes, held = self.sizes, self._run.held
 
-    async def _ask_part(self, part: RequestPart) -> None:
-        size = sum(map(self._laid_out().sizes.__getitem__, part.distinct))
-        held = self._run.held
-        await held.enter(size)
-        try:
-            answer = await self._answer(part)
-        finally:
-            held.leave(size)
-        await self._take(part, answer)
+        async def ask(part: RequestPart) -> None:
+            size = sum(map(sizes.__getitem__, part.distinct))
+            await held.enter(size)
+            try:
+                answer = await self._answer(part)
+            finally:
+                held.leave(size)
+            await self._take(part, answer)
+
+        await together([partial(ask, part) for part in parts])
 
     async def _take(self, part: RequestPart, answer: Answer) -> None:
         """Note an answer; if a window is too long for the judge, ask it in halves."""
@@ -364,9 +313,8 @@ class _JudgePasses:
             self._run.pass_scores.append(scores)
         else:
             error = answer.error if isinstance(answer, Overflow) else answer
-            self._run.failed_calls.append(
-                FailedCall(self.number, part.pass_index, part.window, error)
-            )
+            failed = FailedCall(self.number, part.pass_index, part.window, error)
+            self._run.failed_calls.append(failed)
 
     async def _answer(
         self, part: RequestPart, state: ExchangeState | None = None
@@ -375,63 +323,44 @@ class _JudgePasses:
 
         An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
-        answer, cached = await self._exchange(part, state, again=False)
-        if (
-            cached
-            and isinstance(answer, GroupError)
-            and self._run.runner.settings.retry_failed
-        ):
-            answer, _ = await self._exchange(part, state, again=True)
-        return answer
-
-    async def _exchange(
-        self, part: RequestPart, state: ExchangeState | None, *, again: bool
-    ) -> tuple[Answer, bool]:
-        """Drive one exchange; return its end, and True if all of its replies were cached."""
-        steps, cached = exchange(self._laid_out(), self._ask, part, state), True
-        try:
-            request = next(steps)
-            while True:
-                reply = await self._judge.call(request, again=again)
-                if reply is UNANSWERED:
-                    self._run.missing.append((self.number, request))
-                cached = cached and reply.cached
-                self._count(reply)
-                request = steps.send(reply)
-        except StopIteration as end:
-            return end.value, cached
+        run, again = self._run, False
+        while True:
+            steps, cached = exchange(self._laid_out(), self._ask, part, state), True
+            try:
+                request = next(steps)
+                while True:
+                    reply = await self._judge.call(request, again=again)
+                    if reply is UNANSWERED:
+                        run.missing.append((self.number, request))
+                    cached = cached and reply.cached
+                    self._count(reply)
+                    request = steps.send(reply)
+            except StopIteration as end:
+                answer: Answer = end.value
+            failed = cached and isinstance(answer, GroupError)
+            if again or not (failed and run.runner.settings.retry_failed):
+                return answer
+            again = True
 
     def _count(self, reply: Reply | CallError) -> None:
         self.asked, self.asked_now = True, self.asked_now or not reply.cached
+        text = reply.text if isinstance(reply, Reply) else reply.reason
         if isinstance(reply, Reply):
             self.seconds += reply.seconds
             self.used += reply.usage
             self.paid += NO_USAGE if reply.cached else reply.usage
             if reply.model:
                 self.served.add(reply.model)
-        on_reply = self._run.runner.on_reply
-        if on_reply is not None:
-            on_reply(
-                self._run.group.key,
-                reply.text if isinstance(reply, Reply) else reply.reason,
-            )
+        if self._run.runner.on_reply is not None:
+            self._run.runner.on_reply(self._run.group.key, text)
 
 
 def _by_member(
     rollouts: Sequence[Rollout], values: Sequence[T | None]
 ) -> tuple[T | None, ...]:
     """Values of rollouts; the parts of one rollout have one value, that of the last part with any."""
-    last = {
-        rollout.member: value
-        for rollout, value in zip(rollouts, values, strict=True)
-        if rollout.member is not None and value is not None
-    }
-    if not last:
-        return tuple(values)
-    pairs = zip(rollouts, values, strict=True)
+    pairs = list(zip(rollouts, values, strict=True))
+    last = {one.member: value for one, value in pairs if value is not None}
     return tuple(
-        [
-            value if rollout.member is None else last.get(rollout.member)
-            for rollout, value in pairs
-        ]
+        [value if one.member is None else last.get(one.member) for one, value in pairs]
     )

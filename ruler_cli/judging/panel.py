@@ -9,24 +9,23 @@ from functools import partial
 
 from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.judges.chat_completions import QUEUEING_ENGINES, ChatJudge, stated_limit
-from ruler_cli.judges.pricing import Price
+from ruler_cli.judges.providers import QUEUEING_ENGINES, Price, stated_limit
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
-from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.cooldown import Breaker
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.gate import INTERRUPTED, Cost, Gate
-from ruler_cli.pool.hedging import Hedging
+from ruler_cli.pool.gate import INTERRUPTED, Gate
 from ruler_cli.pool.limits import (
     START,
     START_OF_QUEUE,
     AdaptiveConcurrency,
+    Budget,
     ConcurrencyLimit,
+    Estimates,
     Window,
 )
-from ruler_cli.pool.retries import Caller
+from ruler_cli.pool.retries import Caller, Hedging
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.types import (
     UNANSWERED,
@@ -81,7 +80,10 @@ class PanelJudge:
         """
         caller, cache = self.caller, self._cache
         if caller is None:
-            return self._cached(self.key(request), again=again) or self._unanswered()
+            if cached := self._cached(self.key(request), again=again):
+                return cached
+            self.unanswered += 1
+            return UNANSWERED
         if cache is None:
             return await caller.call(request)
         key = cache.key(request)
@@ -108,10 +110,6 @@ class PanelJudge:
             return INTERRUPTED
         return None if again and isinstance(cached, CallError) else cached
 
-    def _unanswered(self) -> CallError:
-        self.unanswered += 1
-        return UNANSWERED
-
 
 class Panel:
     """Several judges that share a budget and a stop signal; each has its own limits and concurrency."""
@@ -124,12 +122,8 @@ class Panel:
         ledger: Ledger | None = None,
     ) -> None:
         """`budget` is the one that the callers of the judges spend from; `ledger` has the cached replies."""
-        self.judges, self.stop_signal, self.budget = (
-            tuple(judges),
-            stop_signal,
-            budget or Budget(),
-        )
-        self.ledger = ledger
+        self.judges, self.stop_signal = tuple(judges), stop_signal
+        self.budget, self.ledger = budget or Budget(), ledger
         self._callers = [judge.caller for judge in judges if judge.caller is not None]
         self._gates = [caller.gate for caller in self._callers]
 
@@ -160,12 +154,12 @@ class Panel:
 
     def cost(self, used: Sequence[Usage]) -> float | None:
         """USD of tokens by judge; None if the price of any judge is not known, whichever were asked."""
-        prices = [judge.price for judge in self.judges if judge.price is not None]
-        if len(prices) < len(self.judges):
-            return None
-        return sum(
-            (price.of(usage) for price, usage in zip(prices, used, strict=True)), 0.0
-        )
+        total = 0.0
+        for judge, usage in zip(self.judges, used, strict=True):
+            if judge.price is None:
+                return None
+            total += judge.price.of(usage)
+        return total
 
     def spent(self) -> tuple[Usage, float | None]:
         """Tokens of all replies so far, and USD if every price is known."""
@@ -181,9 +175,8 @@ class Panel:
         summary.asked = sum(own.calls for own in stats)
         summary.hedged = sum(own.hedged for own in stats)
         summary.most_in_flight = sum(own.most for own in stats)
-        summary.retried = dict(
-            sorted(sum((Counter(own.retried) for own in stats), Counter()).items())
-        )
+        retried = sum((own.retried for own in stats), Counter[str]())
+        summary.retried = dict(sorted(retried.items()))
         summary.unanswered = sum(judge.unanswered for judge in self.judges)
 
 
@@ -197,16 +190,13 @@ def open_panel(
     budget = Budget(settings.pool.max_cost)
     judges = []
     for judge, way in zip(settings.judges, resolved, strict=True):
-        cache = (
-            None
-            if way.embedded or ledger is None
-            else ReplyCache(ledger, judge.model, judge.params)
-        )
-        if way.judge is None:
-            caller, cache = None, cache or ReplyCache(None, judge.model, judge.params)
-        else:
+        caller, cache = None, None
+        if way.judge is not None:
             limits = settings.pool.of(judge)
             caller = open_caller(way, judge, limits, stop_signal, budget)
+        if caller is None or (ledger is not None and not way.embedded):
+            kept = None if way.embedded else ledger
+            cache = ReplyCache(kept, judge.model, judge.params)
         made = PanelJudge(
             caller,
             cache,
@@ -229,26 +219,19 @@ def open_caller(
     if resolved.judge is None:
         raise ValueError("a judge of whom only cached replies count makes no calls")
     most_open = max(1, open_files() - _SPARE)
-    if (
-        settings.concurrency
-        and settings.concurrency > most_open
-        and not resolved.embedded
-    ):
+    stated = settings.concurrency
+    if stated and stated > most_open and not resolved.embedded:
         problem = f"the open-file limit allows {most_open} connections"
         remedy = "raise it with ulimit -n, or ask for fewer"
-        raise UsageError(
-            problem, remedy, option="concurrency", value=settings.concurrency
-        )
-    chat = resolved.judge if isinstance(resolved.judge, ChatJudge) else None
-    base = None if chat is None else chat.base
-    address = Location(base).public if base else ""
-    limit = settings.concurrency or (_EMBEDDED if resolved.embedded else None)
+        raise UsageError(problem, remedy, option="concurrency", value=stated)
+    address = Location(resolved.base).public if resolved.base else ""
+    price, limit = resolved.price, stated or (_EMBEDDED if resolved.embedded else None)
     queues = judge.ask is None and judge.model.startswith(QUEUEING_ENGINES)
     start = START_OF_QUEUE if queues else START
-    # limits are those of a key; in a table of the process stands no key but its hash
-    key = None if chat is None else (chat.base, judge.model, hash(chat.key))
     concurrency = (
-        ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(most_open, start, key)
+        ConcurrencyLimit(limit)
+        if limit
+        else AdaptiveConcurrency(most_open, start, resolved.account)
     )
     gate = Gate(
         concurrency,
@@ -257,7 +240,7 @@ def open_caller(
         tokens=Window(settings.tpm and settings.tpm * _CERTAIN),
         budget=budget or Budget(settings.max_cost),
         estimates=Estimates(stated_limit(judge.params)),
-        cost=_cost(resolved.price),
+        cost=lambda usage: None if price is None else price.of(usage),
         breaker=Breaker(
             asyncio.get_running_loop().time(),
             settings.max_outage,
@@ -274,7 +257,3 @@ def open_caller(
         timeout=judge.timeout,
         hedging=hedging,
     )
-
-
-def _cost(price: Price | None) -> Cost:
-    return lambda usage: None if price is None else price.of(usage)

@@ -138,11 +138,7 @@ class Breaker:
         `patience` is how many seconds an outage may last, `first_patience` how many the judge has to come up;
         0 for a judge that is up already. `judge` and `address` are named in sentences.
         """
-        self._patience, self._address = patience, address
-        self.judge, self._named = (
-            judge,
-            f"{judge} at {address}" if judge and address else judge,
-        )
+        self._patience, self._address, self.judge = patience, address, judge
         self._failing: set[int] = set()
         self._rated = 0
         self._since = self._next = now
@@ -221,10 +217,11 @@ class Breaker:
         """The last error with its judge and the judge's address; empty if a reply came since."""
         if self.last is None:
             return ""
-        reason = self.last.reason
+        reason, judge, address = self.last.reason, self.judge, self._address
         words = reason if len(reason) <= _WORDS else reason[:_WORDS] + "…"
-        named = not self._named or (self._address and self._address in words)
-        return words if named else f"{words} ({self._named})"
+        if not judge or (address and address in words):
+            return words
+        return f"{words} ({judge} at {address})" if address else f"{words} ({judge})"
 
     @property
     def outage(self) -> str:

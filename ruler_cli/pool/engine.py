@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 import anyio
@@ -162,15 +161,21 @@ class Engine(Generic[Item, Result]):
             self._producer.cancel()
 
     async def _produce(self) -> None:
+        held, bounds = self._held, self._bounds
         try:
             while not self._last and (item := await self._next()) is not None:
                 size = self._size(item)
-                while self._full(size):
+                while held and (
+                    len(held) >= bounds.items or self._bytes + size > bounds.size
+                ):
                     await self._next_taken()
-                if self._too_many_ready:  # work goes on at the pace of their taker
-                    await self._next_taken()
+                # While the first is still worked on none can be taken, and there may be more.
+                if self._taking and len(held) > bounds.ready:
+                    ready = sum(task.done() for _, _, task in held)
+                    if ready > bounds.ready:  # work goes on at the pace of their taker
+                        await self._next_taken()
                 task = asyncio.create_task(self._work(item))
-                self._held.append((item, size, task))
+                held.append((item, size, task))
                 self._bytes += size
                 self._more.set()
                 await asyncio.sleep(0)  # its requests wait before demand is looked at
@@ -190,22 +195,6 @@ class Engine(Generic[Item, Result]):
             return None
         finally:
             self._pulling = False
-
-    def _full(self, size: int) -> bool:
-        held, bounds = self._held, self._bounds
-        full = len(held) >= bounds.items or self._bytes + size > bounds.size
-        return full and bool(held)
-
-    @property
-    def _too_many_ready(self) -> bool:
-        """Tell if many results wait for their taker.
-
-        While the first of them is still worked on none can be taken, and there may be more.
-        """
-        most = self._bounds.ready
-        if not self._taking or len(self._held) <= most:
-            return False
-        return sum(task.done() for _, _, task in self._held) > most
 
     async def _next_taken(self) -> None:
         self._less.clear()
@@ -305,13 +294,13 @@ def threaded(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
 
     def read() -> None:
         while (future := asked.get()) is not None:
-            settle: Callable[[], None]
+            item, error = None, None
             try:
-                settle = partial(future.set_result, next(items, None))
-            except BaseException as error:  # noqa: BLE001 - handed to the task that waits
-                settle = partial(future.set_exception, error)
+                item = next(items, None)
+            except BaseException as raised:  # noqa: BLE001 - handed to the task that waits
+                error = raised
             with suppress(RuntimeError):  # the run has stopped
-                future.get_loop().call_soon_threadsafe(_settle, future, settle)
+                future.get_loop().call_soon_threadsafe(_settle, future, item, error)
 
     threading.Thread(target=read, name="ruler-input", daemon=True).start()
 
@@ -325,10 +314,16 @@ def threaded(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
     return pull
 
 
-def _settle(future: asyncio.Future[Any], settle: Callable[[], None]) -> None:
+def _settle(
+    future: asyncio.Future[Any], item: object, error: BaseException | None
+) -> None:
     """Settle a future unless the one that waited is gone."""
-    if not future.done():
-        settle()
+    if future.done():
+        return
+    if error is None:
+        future.set_result(item)
+    else:
+        future.set_exception(error)
 
 
 async def in_thread(work: Callable[[], T]) -> T:

@@ -7,14 +7,19 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ruler_cli.errors import RefusedError
-from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.cooldown import Breaker, Cooldown
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.limits import ConcurrencyLimit, Entry, Window
-from ruler_cli.pool.pace import Sent
+from ruler_cli.pool.limits import (
+    Budget,
+    ConcurrencyLimit,
+    Entry,
+    Estimates,
+    Sent,
+    Window,
+)
 from ruler_cli.types import CallError, JudgeWait, Left, Request, Status, Usage
 
 Cost = Callable[[Usage], float | None]
@@ -56,14 +61,9 @@ class Permit:
         return self.sent.began
 
 
-@dataclass(slots=True, order=True)
-class _Waiting:
-    """A call in the queue; the lowest ticket goes first, also if it comes back to try again."""
-
-    ticket: int
-    number: int
-    request: Request = field(compare=False)
-    answer: asyncio.Future[Permit | CallError] = field(compare=False)
+_Waiting = tuple[int, int, Request, asyncio.Future[Permit | CallError]]
+"""A call in the queue. The lowest ticket goes first, also if it comes back to try again; of equal ones the
+lowest number of the queue."""
 
 
 class Gate:
@@ -90,8 +90,7 @@ class Gate:
         self.budget.watchers.append(self.nudge)
         self.breaker = breaker or Breaker(self.time())
         self._cost, self._cooldown = cost, Cooldown()
-        self._limit, self._limited_until = "", -math.inf
-        self._unaffordable = self._cooling = self._reported = self._nudged = False
+        self._cooling = self._reported = self._nudged = False
         self.on_change: Callable[[], object] = lambda: None
         """Called if calls begin to wait for the judge, or if it answers again."""
         self.retries: list[float] = []
@@ -108,7 +107,7 @@ class Gate:
         if not self._queue and (at_once := self._answer(request)):
             return at_once
         answer: asyncio.Future[Permit | CallError] = self._loop.create_future()
-        waiting = _Waiting(ticket, next(self._numbers), request, answer)
+        waiting = ticket, next(self._numbers), request, answer
         heapq.heappush(self._queue, waiting)
         self.nudge()
         try:
@@ -124,9 +123,8 @@ class Gate:
 
     def enter_at_once(self, request: Request) -> Permit | None:
         """Return a permit if no call waits, the judge is not down and all limits allow one now, else None."""
-        if self._queue or self.breaker.alone or self._closed() or self._wait(request):
-            return None
-        return self._take(request)
+        closed = self._queue or self.breaker.alone or self._closed()
+        return None if closed or self._wait(request) else self._take(request)
 
     def leave(
         self,
@@ -193,7 +191,16 @@ class Gate:
         if cooldown.single and not single:
             self.concurrency.cleared()
         self.concurrency.replied(now, sent, now - sent.began)
-        calls = None if left is None else self._calls_of(left, permit)
+        calls = None
+        if left is not None:  # without those that went after it
+            later = self._sent - 1 - sent.number
+            by_tokens = (
+                left.tokens
+                if left.tokens is None
+                else left.tokens // max(1, self._expected(permit.request))
+            )
+            named = [each for each in (left.requests, by_tokens) if each is not None]
+            calls = max(0, min(named) - later)
         self.concurrency.left(self.in_flight, calls)
         self.report()
         self.nudge()
@@ -220,9 +227,9 @@ class Gate:
             return self.refuse(f"run again later: {sentence}")
         error = CallError("transport", sentence, "group", billed=False)
         self.breaker.wait_anew()
-        for waiting in self._queue:
-            if not waiting.answer.cancelled():
-                waiting.answer.set_result(error)
+        for *_, answer in self._queue:
+            if not answer.cancelled():
+                answer.set_result(error)
         self._queue.clear()
         return error
 
@@ -242,10 +249,10 @@ class Gate:
     def _look(self) -> None:
         """Answer the calls of the queue in order, as far as all limits allow."""
         self._nudged = False
-        while self._queue and not self._queue[0].answer.cancelled():
-            if (answer := self._answer(self._queue[0].request)) is None:
+        while self._queue and not self._queue[0][-1].cancelled():
+            if (answer := self._answer(self._queue[0][2])) is None:
                 break
-            heapq.heappop(self._queue).answer.set_result(answer)
+            heapq.heappop(self._queue)[-1].set_result(answer)
         if self.wants_more:
             self._demand.set()
 
@@ -278,16 +285,19 @@ class Gate:
         """Return the state at this moment."""
         now, breaker, queued = self.time(), self.breaker, len(self._queue)
         waits = {
-            self._limit: self._limited_until - now if queued else 0.0,
             "the judge asked for it": self._cooldown.until - now,
             breaker.outage: breaker.wait(now, probing=False) or 0.0,
         }
-        if self.retries and not (self.in_flight or queued):
+        if queued:
+            request = self._queue[0][2]
+            waits["requests per minute"] = self.requests.wait(now, 1)
+            waits["tokens per minute"] = self.tokens.wait(now, self._expected(request))
+        elif self.retries and not self.in_flight:
             why = _with_cause("failed calls are tried again", breaker.cause)
             waits[why] = min(self.retries) - now
         why, waiting = max(waits.items(), key=lambda item: item[1])
         if waiting <= 0:
-            held = self._unaffordable and queued
+            held = queued and not self._affordable(request)
             why = "the cost cap" if held else breaker.outage
         wait = self._judge_wait
         return Status(
@@ -336,29 +346,21 @@ class Gate:
             return math.inf
         if pause := self.concurrency.wait(now):
             return pause
-        self._unaffordable = not self._affordable(request)
-        if self._unaffordable:
+        if not self._affordable(request):
+            if not self.budget.open:  # no other call may free any money
+                self.budget.close(self._price(request))
             return math.inf
-        wait, self._limit = self.requests.wait(now, 1), "requests per minute"
+        wait = self.requests.wait(now, 1)
         if self.tokens.limited:
-            for_tokens = self.tokens.wait(now, self._expected(request))
-            if for_tokens > wait:
-                wait, self._limit = for_tokens, "tokens per minute"
-        self._limited_until = now + wait
+            wait = max(wait, self.tokens.wait(now, self._expected(request)))
         return wait
 
     def _affordable(self, request: Request) -> bool:
-        """Tell if a call fits the cap now. Close the budget if it does not and no other call may free any."""
+        """Tell if a call fits the cap now; few replies do not show the cost of many calls."""
         if self.budget.cap is None:
             return True
-        if self.in_flight and 2 * self.in_flight >= self._replies:
-            return False  # few replies do not show the cost of many calls
-        price = self._price(request)
-        if self.budget.fits(price):
-            return True
-        if not self.budget.open:
-            self.budget.close(price)
-        return False
+        many = self.in_flight and 2 * self.in_flight >= self._replies
+        return not many and self.budget.fits(self._price(request))
 
     def _take(self, request: Request) -> Permit:
         now, limit = self.time(), self.concurrency
@@ -376,13 +378,6 @@ class Gate:
         if permit.probe:
             self._probe = permit
         return permit
-
-    def _calls_of(self, left: Left, permit: Permit) -> int:
-        """Return how many calls like this one limits leave, without those that went after it."""
-        calls = [] if left.requests is None else [left.requests]
-        if left.tokens is not None:
-            calls.append(left.tokens // max(1, self._expected(permit.request)))
-        return max(0, min(calls) - (self._sent - 1 - permit.sent.number))
 
     def _expected(self, request: Request) -> int:
         usage = self.estimates.expected(request)

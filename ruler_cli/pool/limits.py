@@ -1,4 +1,4 @@
-"""The limits of one judge: calls in flight, fixed or adaptive, and requests or tokens per minute.
+"""The limits of one judge: calls in flight, amounts per minute, and money.
 
 docs/running.md lists the rules of the adaptive limit: additive increase, multiplicative decrease (Chiu and
 Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance"), with slow start
@@ -17,6 +17,8 @@ Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoi
   refused. Headers that leave nothing while calls are answered are no longer believed.
 - Two calls of a round that time out, with others answered meanwhile but none that was sent later, waited in
   the judge's queue: as many as were answered can wait so long, so the limit falls to four fifths of them.
+- Refusals of calls that went one after another, with no reply between and no seconds to wait named, pause
+  all calls ever longer: the judge has a limit per minute that it does not name.
 - A pool begins with what the last one learned of the same judge. Refusals, and limits below the usual start,
   are forgotten after a quarter of an hour: the judge may have been down.
 - Once refusals prove to be single calls' own (`cooldown.py`), the limit that failed is taken up again. The
@@ -29,10 +31,10 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from ruler_cli.pool.pace import Pace, Sent
+from ruler_cli.types import CHARACTERS_PER_TOKEN, Request, Usage, value
 
 START, START_OF_QUEUE = 8, 64
 """Calls in flight at first; and those of a judge that has calls wait in a queue and refuses none."""
@@ -49,9 +51,8 @@ _SURGE, _CALM = 32, 1.25
 """Factors on the rate at which the judge answers: for a burst of calls, and for 15 s after a refusal."""
 _SOON = 0.005
 """Seconds that are not worth a timer."""
-_HALF, _FEW = 0.5, 4
-"""Share of the calls in flight that were accepted before, and so few calls: below both numbers a rate may be
-the cause of a refusal."""
+_PAUSE, _LONGEST_PAUSE = 0.25, 15.0
+"""Seconds that are doubled for each refusal without a reply between, and the longest pause of all calls."""
 _RECENT = 8
 """Weight of all earlier replies against the newest in the mean of their seconds."""
 _TWO = 2
@@ -60,6 +61,21 @@ _VAIN = 32
 """Replies in a row whose headers leave nothing, until headers are no longer believed."""
 _KNOWN, _VALID = 256, 900.0
 """Judges of which a process remembers what it learned, and the seconds until it forgets what failed."""
+
+
+@value
+class Sent:
+    """The state of a pool when a call goes.
+
+    `number` counts the calls that went, from 0. `epoch` is that of the concurrency limit. `ahead` are the
+    other calls in flight, `replies` all replies so far. `began` is the loop's time.
+    """
+
+    number: int
+    epoch: int
+    ahead: int = 0
+    replies: int = 0
+    began: float = 0.0
 
 
 class ConcurrencyLimit:
@@ -108,26 +124,8 @@ class ConcurrencyLimit:
         """Note that rate limits leave so many `calls` beside those `in_flight`; None: they are not named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """The state of an adaptive limit that the next pool begins with.
-
-    `interval` is the least time between two calls, `seconds` the mean time of a call, `at` a time of the
-    monotonic clock.
-    """
-
-    limit: int
-    failed: int | None
-    clean: int | None
-    doubling: bool
-    dwell: int
-    interval: float
-    seconds: float
-    at: float
-
-
-LEARNED: dict[Hashable, Learned] = {}
-"""Of this process, by judge; the newest stand last."""
+LEARNED: dict[Hashable, AdaptiveConcurrency] = {}
+"""The last limit of each judge in this process, that the next pool begins with; the newest stand last."""
 
 
 class AdaptiveConcurrency(ConcurrencyLimit):
@@ -154,47 +152,38 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._dwell = self._rounds = 1
         self._rate, self._strikes = 0.0, 0
         self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False
-        learned = LEARNED.get(judge)
-        self.pace = Pace()
-        if learned is not None:
-            self._take_up(learned)
-
-    def _take_up(self, learned: Learned) -> None:
-        self._seconds_each, self._clean = learned.seconds, learned.clean
-        if time.monotonic() >= learned.at + _VALID:
-            self.limit = min(max(self._start, learned.clean or 0), self._ceiling)
+        self._learned_at, self._in_vain, self._paused_until = 0.0, 0, float("-inf")
+        earlier = LEARNED.get(judge)
+        if earlier is None:
             return
-        self.pace = Pace(learned.interval)
-        self.limit = min(learned.limit, self._ceiling)
-        self._failed, self._doubling, self._dwell = (
-            learned.failed,
-            learned.doubling,
-            learned.dwell,
-        )
+        self._seconds_each, self._clean = earlier._seconds_each, earlier._clean
+        if time.monotonic() >= earlier._learned_at + _VALID:
+            self.limit = min(max(self._start, self._clean or 0), ceiling)
+            return
+        self.limit = min(earlier.limit, ceiling)
+        self._failed, self._dwell = earlier._failed, earlier._dwell
+        self._doubling = earlier._doubling
 
     @property
     def allowed(self) -> int:
         """The calls that may be in flight now."""
-        return min(self.limit, self._most)
+        return 1 if self._in_vain > 1 else min(self.limit, self._most)
 
     def wait(self, now: float) -> float:
         """Return the seconds until a call may go, so that a refusal comes before most of a burst went."""
         burst = self._spread - self._start * self._gap - now
-        return max(self.pace.wait(now), burst if burst > _SOON else 0.0)
+        return max(self._paused_until - now, burst if burst > _SOON else 0.0)
 
     def sent(self, now: float, call: Sent) -> None:
         """Note the highest number in flight, and the time."""
         self._peak = max(self._peak, call.ahead + 1)
         self._spread = max(self._spread, now) + self._gap
-        self.pace.sent(now, call.number)
 
     def replied(self, now: float, call: Sent, seconds: float) -> None:
         """Count towards the round; at its end the limit may grow."""
-        self._proved = max(self._proved, call.ahead)
-        self.pace.answered()
-        self._seconds_each += (seconds - self._seconds_each) / (
-            _RECENT if self._seconds_each else 1
-        )
+        self._proved, self._in_vain = max(self._proved, call.ahead), 0
+        weight = _RECENT if self._seconds_each else 1
+        self._seconds_each += (seconds - self._seconds_each) / weight
         self._spread_out(now)
         if call.epoch != self.epoch:
             return
@@ -212,16 +201,15 @@ class AdaptiveConcurrency(ConcurrencyLimit):
     def rejected(
         self, now: float, call: Sent, in_flight: int, retry_after: float | None
     ) -> None:
-        """Cut the limit, or within a cooldown lower it to what the server still holds.
-
-        If it refuses although half as many are in flight as it accepted before, a rate may be the cause.
-        """
+        """Cut the limit, or within a cooldown lower it to what the server still holds."""
         late = call.began > self._refused
         self._refused = now
         self._spread_out(now)
         self._spread = max(self._spread, now + self._start * self._gap)
-        if self._is_rate(now, call, retry_after or 0.0):
-            return
+        self._in_vain += late and not retry_after
+        if self._in_vain > 1:
+            pause = min(_LONGEST_PAUSE, _PAUSE * float(2 ** min(self._in_vain, 16)))
+            self._paused_until = now + pause
         if call.epoch != self.epoch and now >= self._cut_until:
             return  # it went before the limit changed
         if retry_after and self.limit == 1 and not in_flight:
@@ -238,10 +226,8 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         else:
             self._dwell = min(_DWELL, 2 * self._dwell) if self._failed else 1
             if self._lifted:  # far above the calls that were in flight
-                self.limit, self._lifted = (
-                    min(self.limit, max(call.ahead, in_flight) + 1),
-                    False,
-                )
+                self._lifted = False
+                self.limit = min(self.limit, max(call.ahead, in_flight) + 1)
             self._failed = min(self.limit, call.ahead + 1)
             self._floor, self._rejections = max(1, int(self.limit * _FLOOR)), 0
             if self._clean is not None and self._clean >= self.limit:
@@ -251,37 +237,21 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             self._cut_until = now + max(_COOLDOWN, retry_after or 0.0)
         self._grow_from = now + _COOLDOWN
 
-    def _is_rate(self, now: float, call: Sent, seconds: float) -> bool:
-        """Tell if a rate is the cause of a refusal, and not the number of calls in flight."""
-        paced = self.pace.interval > 0
-        most = (
-            self.limit - 1
-            if paced
-            else max(1, min(self._proved, _FEW), _HALF * self._proved)
-        )
-        if not self.pace.refused(now, call, seconds, certain=call.ahead < most):
-            return False
-        if not paced:
-            self._restore()
-        self._remember()
-        return True
-
     def _spread_out(self, now: float) -> None:
         """Set the time between calls of a burst, by the calls that the judge is known to answer at once."""
         calm = now < self._refused + _COOLDOWN
-        at_once = (
-            self.limit if calm else min(self.limit, max(self._start, self._proved + 1))
+        known = max(self._start, self._proved + 1)
+        at_once, factor = (
+            (self.limit, _CALM) if calm else (min(self.limit, known), _SURGE)
         )
-        self._gap = self._seconds_each / at_once / (_CALM if calm else _SURGE)
+        self._gap = self._seconds_each / at_once / factor
 
     def cleared(self) -> None:
-        """Go back to the limit that failed, without an interval."""
-        self.pace.clear()
+        """Go back to the limit that failed."""
         self._restore()
 
     def back(self) -> None:
         """Go back to the most calls that were accepted: no limit per minute refuses all for so long."""
-        self.pace = Pace()
         self._failed = max(self._failed or 1, self._proved)
         self._restore()
         self._remember()
@@ -328,57 +298,44 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             self._set(self._most)
 
     def _grow(self, now: float, rate: float) -> None:
-        if (
-            self._failed is not None
-            and self._clean is not None
-            and self.limit < self._clean
-        ):
-            self._set(self._clean)
+        """Raise the limit after a clean round, if it is time to."""
+        failed, clean = self._failed, self._clean
+        if failed is not None and clean is not None and self.limit < clean:
+            self._set(clean)
             return
-        self._clean = max(self.limit, self._clean or 0)
+        self._clean = max(self.limit, clean or 0)
         if self._doubling:
-            self._double(now, rate)
-        elif now < self._grow_from or self._rounds <= self._dwell:
-            self._begin()
-        elif self._failed is None:  # the time of a plateau is over
-            self._doubling, self._strikes = True, _STRIKES - 1
-            self._set(2 * self.limit)
-        else:
-            most = int(_MEMORY * self._failed)
-            if self.limit >= most:
-                self._failed, self._doubling, self._strikes, self._rate = (
-                    None,
-                    True,
-                    0,
-                    rate,
-                )
-                self._dwell = 1
+            if self.limit == self._ceiling:  # a round more at it is no plateau
+                self._begin()
+                return
+            self._strikes = self._strikes + 1 if rate < _GAIN * self._rate else 0
+            self._rate = max(rate, self._rate)
+            if self._strikes < _STRIKES:
                 self._set(2 * self.limit)
-            else:
-                self._approach(
-                    min(most, max(self.limit + 1, math.ceil(self.limit * _GROW)))
-                )
-
-    def _approach(self, limit: int) -> None:
-        """Grow by a step; to the limit that failed not before many replies, since that may cost a refusal."""
-        if limit >= (self._failed or 0) and self._rounds * self.limit < _REPLIES:
+                return
+            self._doubling, self._rounds, self._dwell = False, 0, 1
+            self._grow_from = now + _PLATEAU
+            self._set(max(1, self.limit // 2))
+            return
+        if now < self._grow_from or self._rounds <= self._dwell:
+            self._begin()
+            return
+        most = None if failed is None else int(_MEMORY * failed)
+        if most is None or self.limit >= most:
+            # the time of a plateau is over, or what failed once is clean
+            self._doubling = True
+            self._strikes = _STRIKES - 1
+            if most is not None:
+                self._failed, self._strikes, self._rate, self._dwell = None, 0, rate, 1
+            self._set(2 * self.limit)
+            return
+        limit = min(most, max(self.limit + 1, math.ceil(self.limit * _GROW)))
+        # not to the limit that failed before many replies: it may cost a refusal
+        if limit >= (failed or 0) and self._rounds * self.limit < _REPLIES:
             self._begin()
             return
         self._rounds = 0
         self._set(limit)
-
-    def _double(self, now: float, rate: float) -> None:
-        if self.limit == self._ceiling:  # a round more at the same limit is no plateau
-            self._begin()
-            return
-        self._strikes = self._strikes + 1 if rate < _GAIN * self._rate else 0
-        self._rate = max(rate, self._rate)
-        if self._strikes < _STRIKES:
-            self._set(2 * self.limit)
-            return
-        self._doubling, self._rounds, self._dwell = False, 0, 1
-        self._grow_from = now + _PLATEAU
-        self._set(max(1, self.limit // 2))
 
     def _set(self, limit: int) -> None:
         if limit != self.limit:
@@ -389,20 +346,11 @@ class AdaptiveConcurrency(ConcurrencyLimit):
     def _remember(self) -> None:
         if self._judge is None:
             return
+        self._learned_at = time.monotonic()
         LEARNED.pop(self._judge, None)  # the newest stands last
-        LEARNED[self._judge] = Learned(
-            self.limit,
-            self._failed,
-            self._clean,
-            self._doubling,
-            self._dwell,
-            self.pace.proved,
-            self._seconds_each,
-            time.monotonic(),
-        )
-        for judge in list(LEARNED)[
-            :-_KNOWN
-        ]:  # a copy: other threads may have pools too
+        LEARNED[self._judge] = self
+        # a copy: other threads may have pools too
+        for judge in list(LEARNED)[:-_KNOWN]:
             LEARNED.pop(judge, None)
 
     def _begin(self) -> None:
@@ -415,8 +363,6 @@ _SPAN = 60.25
 """Seconds of the window: a quarter more than a minute, for time that the network adds or takes."""
 _GRAIN = 0.05
 """Seconds that share an entry, so that memory is bounded at any rate."""
-_COARSE = 1.0
-"""Seconds that share an entry of a window without a limit, which only counts for display."""
 _BURST = 1.0
 """Seconds' worth that may go at once: a full minute's would send twice the limit in the first minute."""
 
@@ -442,10 +388,8 @@ class Window:
         """`limit` is an amount per minute: requests, or tokens."""
         self.limited = limit is not None
         self._span = _SPAN
-        self._grain = _COARSE if limit is None else _GRAIN
-        if (
-            limit is not None and limit < 1
-        ):  # one in several minutes: the minute is made longer
+        if limit is not None and limit < 1:
+            # one in several minutes: the minute is made longer
             self._span, limit = _SPAN / limit, 1.0
         self._limit = limit
         self._log: deque[Entry] = deque()
@@ -462,9 +406,8 @@ class Window:
         self._forget(now)
         if not self._log:
             return 0.0
-        owed = min(
-            self._due - _BURST, self._log[-1].until
-        )  # an empty window owes nothing
+        # an empty window owes nothing
+        owed = min(self._due - _BURST, self._log[-1].until)
         wait = max(0.0, owed - now)
         over = self._sum + amount - self._limit
         for entry in self._log:
@@ -478,7 +421,7 @@ class Window:
         """Count an amount that goes now. Return its entry, for `settle`."""
         self._forget(now)
         until = now + self._span
-        if not self._log or self._log[-1].since + self._grain < now:
+        if not self._log or self._log[-1].since + _GRAIN < now:
             self._log.append(Entry(now, until, 0.0))
         entry = self._log[-1]
         entry.amount += amount
@@ -508,3 +451,145 @@ class Window:
         if not self._log:
             self._sum = 0.0  # drops the rounding error of the sum
             self._due = float("-inf")
+
+
+class Budget:
+    """USD of one run. No call goes that could lift spent + unsure + reserved above the cap.
+
+    A call that was sent and brought no usage may have been billed: its estimate is added to `unsure`,
+    which counts towards the cap and is not reported as spent.
+    """
+
+    def __init__(self, cap: float | None = None) -> None:
+        """`cap` in USD; None only counts."""
+        self.cap = cap
+        self.spent = 0.0
+        self.unsure = 0.0
+        self.reserved = 0.0
+        self.open = 0
+        """Calls that hold a reservation."""
+        self.closed = False
+        self.least: float | None = None
+        """USD of the call at which the cap was reached, if no call was paid before."""
+        self.watchers: list[Callable[[], None]] = []
+        """Gates that share the budget: each is called when money comes free or the cap is reached."""
+
+    def fits(self, amount: float) -> bool:
+        """Tell if a call of this price may go."""
+        return (
+            self.cap is None
+            or self.spent + self.unsure + self.reserved + amount <= self.cap
+        )
+
+    def reserve(self, amount: float) -> None:
+        """Hold the price of a call that goes now."""
+        self.reserved += amount
+        self.open += 1
+
+    def settle(self, amount: float, actual: float | None) -> None:
+        """Replace a call's reserved `amount` by its actual cost, None if that is not known."""
+        self.open -= 1
+        # without a call in flight nothing is reserved, whatever the rounding of sums says
+        self.reserved = max(0.0, self.reserved - amount) if self.open else 0.0
+        if actual is None:
+            self.unsure += amount
+        else:
+            self.spent += actual
+        self._notify()
+
+    def close(self, amount: float) -> None:
+        """Let no call go any more, also no cheaper one: the cap is reached at a call of this price."""
+        self.closed = True
+        if not self.spent + self.unsure:
+            self.least = amount
+        self._notify()
+
+    def _notify(self) -> None:
+        if len(self.watchers) > 1:  # a single gate looks by itself
+            for watcher in self.watchers:
+                watcher()
+
+
+ANSWER, PER_LABEL = 100.0, 60.0
+"""Completion tokens before any is known: for an answer, and for each rollout in it."""
+_PRIOR = 2.0
+"""Factor on the guess before the first reply: too high costs a second, too low breaks a limit."""
+_DOUBT = 4.0
+"""Factor by which a call may exceed all before it, divided by the number of those."""
+_DECAY = 0.98
+"""Weight of all earlier replies against the newest."""
+
+
+@dataclass(slots=True)
+class _Ratio:
+    """Actual / guessed, as a forgetting mean and as the highest seen."""
+
+    actual: float = 0.0
+    guessed: float = 0.0
+    highest: float = 0.0
+
+    def learn(self, actual: float, guessed: float) -> None:
+        self.actual = _DECAY * self.actual + actual
+        self.guessed = _DECAY * self.guessed + guessed
+        mean = self.mean
+        self.highest = max(actual / guessed, mean + _DECAY * (self.highest - mean))
+
+    @property
+    def mean(self) -> float:
+        return self.actual / self.guessed
+
+
+class Estimates:
+    """Prompt and completion tokens of a request: the expected number, and an upper bound for money.
+
+    A tokenizer costs as much as the call. So tokens come from the length of the request, corrected by the
+    ratio that the judge's own usage shows.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        """`most` completion tokens are allowed by the user's own parameters."""
+        self._most = most
+        self._prompt = _Ratio()
+        self._completion = _Ratio()
+        self.seen = 0
+        """Replies that reported their usage."""
+
+    def expected(self, request: Request) -> Usage:
+        """Return the tokens to reserve against a limit per minute."""
+        if not self.seen:
+            return self._scaled(request, 1.0, _PRIOR)
+        return self._scaled(request, self._prompt.mean, self._completion.mean)
+
+    def highest(self, request: Request) -> Usage:
+        """Return the tokens to reserve money for: the worst ratio of late, and more while few are known."""
+        if not self.seen:
+            return self._scaled(request, _PRIOR, 2 * _PRIOR)
+        worse = 1 + _DOUBT / self.seen
+        return self._scaled(
+            request, worse * self._prompt.highest, worse * self._completion.highest
+        )
+
+    def learn(self, request: Request, usage: Usage) -> None:
+        """Take in the usage that a reply reports; ignore one without prompt tokens."""
+        if usage.prompt:
+            self.seen += 1
+            prompt, completion = _guess(request)
+            self._prompt.learn(usage.prompt, prompt)
+            self._completion.learn(usage.completion, completion)
+
+    def _scaled(
+        self, request: Request, prompt_ratio: float, completion_ratio: float
+    ) -> Usage:
+        prompt, completion = _guess(request)
+        answer = int(completion * completion_ratio) + 1
+        for bound in (request.max_output_tokens, self._most):
+            if bound and bound < answer:
+                answer = bound
+        return Usage(int(prompt * prompt_ratio) + 1, answer)
+
+
+def _guess(request: Request) -> tuple[int, int]:
+    """Guess prompt and completion tokens from the length of the prompt and the number of labels."""
+    return int(request.size / CHARACTERS_PER_TOKEN) + 1, int(
+        ANSWER + PER_LABEL * len(request.labels)
+    )

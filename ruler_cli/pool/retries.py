@@ -1,294 +1,38 @@
-"""One request → a reply, tried again as often as three budgets allow: retries, limits, outages."""
+"""One request → a reply, tried again as often as three budgets allow: retries, limits, outages.
+
+With hedging, a call that takes longer than nearly all others is asked a second time: a step waits for its
+slowest call (Dean and Barroso 2013, "The Tail at Scale").
+"""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 import random
+from bisect import bisect_left, insort
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 import anyio
 
 from ruler_cli.errors import RulerError
-from ruler_cli.pool.engine import first_of
+from ruler_cli.pool.engine import end_tasks
 from ruler_cli.pool.gate import Gate, Permit
-from ruler_cli.pool.hedging import Hedging
+from ruler_cli.pool.limits import ANSWER, PER_LABEL
 from ruler_cli.types import CallError, Judge, Reply, Request, Usage
 
 PATIENCE = 3600.0
 """Longest Retry-After of a server, in seconds, that a call waits; a longer one ends the run."""
 _UNREACHED = 3
 """Tries of a judge that no call of this run has reached yet."""
-_LOOK, _SOONEST = 1 / 16, 0.01
-"""Part of its time so far, and seconds at least, after which a call is looked at again as a straggler."""
+RATE_TRIES = 60
+"""Refusals for a limit that one call may get; waits that other calls caused do not count."""
+_BASE, _CEILING = 0.5, 30.0
 
 Store = Callable[[Reply | CallError], Awaitable[None]]
 """Keeps an answer that was paid for; RulerError if it cannot."""
-
-
-@dataclass(slots=True)
-class CallStats:
-    """Counts of the calls of one judge.
-
-    `calls` counts requests that were sent, `hedged` those of them that were a second call beside a slow one,
-    `retried` tries that were repeated, by kind of error; `most` is the highest number in flight.
-    """
-
-    calls: int = 0
-    usage: Usage = field(default_factory=Usage)
-    most: int = 0
-    hedged: int = 0
-    retried: dict[str, int] = field(default_factory=dict)
-
-
-async def _store_nothing(_: Reply | CallError) -> None:
-    """Keep no answer."""
-
-
-class Caller:
-    """Asks one judge for many groups. A call that waits to be tried again holds no permit."""
-
-    def __init__(
-        self,
-        judge: Judge,
-        gate: Gate,
-        *,
-        retries: int,
-        timeout: float,
-        hedging: Hedging | None = None,
-    ) -> None:
-        """`timeout` is the judge's own deadline for one try, in seconds. None of `hedging`: ask once."""
-        self.gate, self._judge, self._hedging = gate, judge, hedging
-        self._retries, self._timeout, self._seconds = (
-            retries,
-            timeout,
-            (1 + retries) * timeout,
-        )
-        self._answered = -math.inf
-        self._random = (
-            random.Random()
-        )  # jitter only, which must differ between processes
-        self._tickets = itertools.count()
-        self.stats = CallStats()
-
-    async def call(
-        self, request: Request, store: Store = _store_nothing
-    ) -> Reply | CallError:
-        """Return a reply, or the error of the last try; `store` gets every answer that was paid for."""
-        number = ticket = next(self._tickets)
-        budget: RetryBudget | None = None
-        while True:
-            if budget is not None and self.gate.breaker.open:
-                ticket = next(
-                    self._tickets
-                )  # behind the others: the judge may answer those
-            first = await self.gate.enter(ticket, request)
-            if isinstance(first, CallError):
-                return first
-            if self._hedging is None:
-                permit, answer = first, await self._try(first)
-            else:
-                permit, answer = await self._ask(first, store, self._hedging)
-            now = self.gate.time()
-            if isinstance(answer, Reply):
-                answer = replace(answer, seconds=now - permit.began)
-                await self._keep(store, answer)
-                self._answered = now
-                self.gate.answered(permit, answer.left)
-                if self._hedging is not None:
-                    self._hedging.learn(request, now - first.began, self.stats.most)
-                return answer
-            budget = budget or RetryBudget(self._retries, self._seconds, first_end=now)
-            budget.tries += 1
-            wait = await self._failed(
-                number, permit, answer, budget, now - permit.began, store
-            )
-            if isinstance(wait, CallError):
-                return wait
-            await self._pause(wait)
-
-    async def _ask(
-        self, first: Permit, store: Store, hedging: Hedging
-    ) -> tuple[Permit, Reply | CallError]:
-        """Send a call, and again if it takes longer than usual; return the first answer that counts.
-
-        Return its permit too. The other call is cancelled. An error does not count while the other call is
-        in flight; if both fail, the last error is returned.
-        """
-        answers: list[tuple[Permit, Reply | CallError]] = []
-        in_flight = 0
-
-        async def ask(permit: Permit) -> None:
-            nonlocal in_flight
-            in_flight += 1
-            answer = await self._try(permit)
-            in_flight -= 1
-            answers.append((permit, answer))
-            if _counts(answer) or not in_flight:
-                tasks.cancel_scope.cancel()
-            elif isinstance(answer, CallError):
-                self._tell(permit, answer)
-                self.gate.report()
-                if answer.body:
-                    await self._keep(store, answer)
-
-        async def ask_again() -> None:
-            while not answers:
-                seconds = self.gate.time() - first.began
-                usual = hedging.usual(first.request, self.gate.in_flight)
-                if (
-                    usual is not None
-                    and seconds >= usual
-                    and (second := self._second(first, hedging))
-                ):
-                    await ask(second)
-                    return
-                left = 0.0 if usual is None else max(0.0, usual - seconds)
-                await anyio.sleep(max(_SOONEST, left or _LOOK * seconds))
-
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(ask_again)
-                await ask(first)
-        except BaseExceptionGroup as group:
-            raise first_of(group) from None
-        return next((each for each in answers if _counts(each[1])), answers[-1])
-
-    def _second(self, first: Permit, hedging: Hedging) -> Permit | None:
-        """Return the permit of a second call if the limits, and the number of second calls, allow it now."""
-        permit = self.gate.enter_at_once(first.request) if hedging.allowed else None
-        if permit is not None:
-            hedging.spend()
-            self.stats.hedged += 1
-        return permit
-
-    async def _try(self, permit: Permit) -> Reply | CallError:
-        stats = self.stats
-        stats.calls += 1
-        stats.most = max(stats.most, self.gate.in_flight)
-        usage, billed, sent = None, True, 1
-        try:
-            answer = await self._judge.ask(permit.request)
-            sent = answer.http_requests
-            if isinstance(answer, Reply):
-                usage = answer.usage
-                stats.usage += usage
-            else:
-                billed = answer.billed
-            return answer
-        finally:
-            stats.calls += sent - 1
-            self.gate.leave(permit, usage, sent, billed=billed)
-
-    async def _failed(
-        self,
-        number: int,
-        permit: Permit,
-        error: CallError,
-        budget: RetryBudget,
-        seconds: float,
-        store: Store,
-    ) -> float | CallError:
-        """Return the seconds until the next try, or the error that ends the call."""
-        gate, breaker, now = self.gate, self.gate.breaker, self.gate.time()
-        breaker.reached = breaker.reached or error.sent
-        if error.scope == "run":
-            return gate.refuse(error.reason)
-        if error.body:
-            await self._keep(store, error)
-        if error.scope == "group":
-            if error.kind != "transport":
-                breaker.replied()  # the judge is there, and refuses this call only
-            return await self._give_up(error, budget, store)
-        asked_to_wait = error.retry_after or 0.0
-        if asked_to_wait > PATIENCE:
-            return gate.refuse(
-                f"{error.reason}; it asks to wait {asked_to_wait:.0f} s, run again after that"
-            )
-        own = self._tell(permit, error)
-        most = 1 if breaker.refused else min(_UNREACHED, 1 + self._retries)
-        if not breaker.reached and budget.tries >= most:
-            return gate.refuse(error.reason)
-        if breaker.reached and (breaker.open or not own):
-            breaker.failed(
-                now, number, error, self._random.random(), probe=permit.probe
-            )
-        gate.report()
-        if breaker.over(now) and budget.first_end <= self._answered:
-            # others were answered after this call's first error: perhaps only such calls are left
-            return await self._give_up(error, budget, store)
-        if ended := gate.give_up():
-            return ended
-        gate.nudge()
-        # an outage does not count against this call
-        wait = (
-            asked_to_wait
-            if breaker.open
-            else budget.wait(error, seconds, self._random.random())
-        )
-        if wait is None:
-            return await self._give_up(error, budget, store)
-        name = "rate" if error.rate else error.kind
-        self.stats.retried[name] = self.stats.retried.get(name, 0) + 1
-        return wait
-
-    def _tell(self, permit: Permit, error: CallError) -> bool:
-        """Tell the gate of an error. Return True if no other call has to wait because of it."""
-        if not error.rate:
-            self.gate.concurrency.disturbed()
-            if self.gate.time() - permit.began >= self._timeout:
-                self.gate.timed_out(permit)
-        return self.gate.refused(permit, error.retry_after or 0.0, rate=error.rate)
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait without a permit, but no longer than the run goes on."""
-        until = self.gate.time() + seconds
-        self.gate.retries.append(until)
-        try:
-            with anyio.move_on_after(seconds):
-                await self.gate.stop_signal.event.wait()
-        finally:
-            self.gate.retries.remove(until)
-
-    async def _give_up(
-        self, error: CallError, budget: RetryBudget, store: Store
-    ) -> CallError:
-        reason = (
-            f"{error.reason} (tried {budget.tries} times)"
-            if budget.tries > 1
-            else error.reason
-        )
-        last = replace(error, reason=reason, scope="group")
-        if (
-            last.sent and last.kept
-        ):  # a request that never reached the judge costs nothing to ask again
-            await self._keep(store, last)
-        return last
-
-    async def _keep(self, store: Store, answer: Reply | CallError) -> None:
-        """Store an answer; if that fails the run stops, since nothing should be paid that is not kept."""
-        try:
-            await store(answer)
-        except RulerError as error:
-            self.gate.stop_signal.stop(error)
-            self.gate.nudge()
-
-
-def _counts(answer: Reply | CallError) -> bool:
-    """Tell if an answer ends a call, whatever another call for the same request brings."""
-    return (
-        isinstance(answer, Reply)
-        or answer.scope != "call"
-        or (answer.retry_after or 0.0) > PATIENCE
-    )
-
-
-_BASE, _CEILING = 0.5, 30.0
-RATE_TRIES = 60
-"""Refusals for a limit that one call may get; waits that other calls caused do not count."""
-RATE_SECONDS = 3600.0
-"""Seconds that one call may wait because of its own refusals for a limit."""
 
 
 def delay(retry: int, floor: float | None, jitter: float) -> float:
@@ -314,7 +58,6 @@ class RetryBudget:
     tries: int = 0
     failed: int = 0
     rated: int = 0
-    rated_seconds: float = 0.0
     spent: float = 0.0
     first_end: float = math.inf
 
@@ -322,17 +65,284 @@ class RetryBudget:
         """Return the seconds until the next try; None if a budget is used up."""
         self.spent += seconds
         if error.rate:
-            wait = delay(self.rated, error.retry_after, jitter)
             self.rated += 1
-            self.rated_seconds += wait - (error.retry_after or 0.0)
-            return (
-                wait
-                if self.rated <= RATE_TRIES and self.rated_seconds <= RATE_SECONDS
-                else None
-            )
-        wait = delay(self.failed, error.retry_after, jitter)
+            wait = delay(self.rated - 1, error.retry_after, jitter)
+            return wait if self.rated <= RATE_TRIES else None
         self.failed += 1
+        wait = delay(self.failed - 1, error.retry_after, jitter)
         self.spent += wait - (error.retry_after or 0.0)
-        return (
-            wait if self.failed <= self.retries and self.spent <= self.seconds else None
-        )
+        left = self.failed <= self.retries and self.spent <= self.seconds
+        return wait if left else None
+
+
+@dataclass(slots=True)
+class CallStats:
+    """Counts of the calls of one judge.
+
+    `calls` counts requests that were sent, `hedged` those of them that were a second call beside a slow one,
+    `retried` tries that were repeated, by kind of error; `most` is the highest number in flight.
+    """
+
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    most: int = 0
+    hedged: int = 0
+    retried: Counter[str] = field(default_factory=Counter)
+
+
+async def _store_nothing(_: Reply | CallError) -> None:
+    """Keep no answer."""
+
+
+class Caller:
+    """Asks one judge for many groups. A call that waits to be tried again holds no permit."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        gate: Gate,
+        *,
+        retries: int,
+        timeout: float,
+        hedging: Hedging | None = None,
+    ) -> None:
+        """`timeout` is the judge's own deadline for one try, in seconds. None of `hedging`: ask once."""
+        self.gate, self._judge, self._hedging = gate, judge, hedging
+        self._retries, self._timeout = retries, timeout
+        self._answered = -math.inf
+        # jitter only, which must differ between processes
+        self._random = random.Random()
+        self._tickets = itertools.count()
+        self.stats = CallStats()
+
+    async def call(
+        self, request: Request, store: Store = _store_nothing
+    ) -> Reply | CallError:
+        """Return a reply, or the error of the last try; `store` gets every answer that was paid for."""
+        gate, hedging = self.gate, self._hedging
+        number = ticket = next(self._tickets)
+        budget: RetryBudget | None = None
+        while True:
+            if budget is not None and gate.breaker.open:
+                # behind the others: the judge may answer those
+                ticket = next(self._tickets)
+            first = await gate.enter(ticket, request)
+            if isinstance(first, CallError):
+                return first
+            if hedging is None:
+                permit, answer = first, await self._try(first)
+            else:
+                permit, answer = await self._try_twice(first, store, hedging)
+            now = gate.time()
+            if isinstance(answer, Reply):
+                answer = replace(answer, seconds=now - permit.began)
+                await self._keep(store, answer)
+                self._answered = now
+                gate.answered(permit, answer.left)
+                if hedging is not None:
+                    hedging.learn(request, now - first.began, self.stats.most)
+                return answer
+            if budget is None:
+                seconds = (1 + self._retries) * self._timeout
+                budget = RetryBudget(self._retries, seconds, first_end=now)
+            budget.tries += 1
+            if answer.body and answer.scope != "run":
+                await self._keep(store, answer)
+            wait = self._failed(number, permit, answer, budget)
+            if wait is None:
+                tried = f" (tried {budget.tries} times)" if budget.tries > 1 else ""
+                last = replace(answer, reason=answer.reason + tried, scope="group")
+                # a request that never reached the judge costs nothing to ask again
+                if last.sent and last.kept:
+                    await self._keep(store, last)
+                return last
+            if isinstance(wait, CallError):
+                return wait
+            # without a permit, but no longer than the run goes on
+            until = gate.time() + wait
+            gate.retries.append(until)
+            try:
+                with anyio.move_on_after(wait):
+                    await gate.stop_signal.event.wait()
+            finally:
+                gate.retries.remove(until)
+
+    async def _try(self, permit: Permit) -> Reply | CallError:
+        stats = self.stats
+        stats.calls += 1
+        stats.most = max(stats.most, self.gate.in_flight)
+        usage, billed, sent = None, True, 1
+        try:
+            answer = await self._judge.ask(permit.request)
+            sent = answer.http_requests
+            if isinstance(answer, Reply):
+                usage = answer.usage
+                stats.usage += usage
+            else:
+                billed = answer.billed
+            return answer
+        finally:
+            stats.calls += sent - 1
+            self.gate.leave(permit, usage, sent, billed=billed)
+
+    async def _try_twice(
+        self, first: Permit, store: Store, hedging: Hedging
+    ) -> tuple[Permit, Reply | CallError]:
+        """Send a call, and again if it takes longer than usual; return the first answer that counts.
+
+        Return its permit too. The other call is cancelled. An error does not count while the other call is
+        in flight; if both fail, the last error is returned.
+        """
+        gate = self.gate
+        calls = {asyncio.create_task(self._try(first)): first}
+        again: float | None = 0.0  # seconds until the call is looked at again
+        try:
+            while True:
+                done, _ = await asyncio.wait(
+                    calls, timeout=again, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    permit, answer = calls.pop(task), task.result()
+                    if not calls or _counts(answer):
+                        return permit, answer
+                    if isinstance(answer, CallError):
+                        self._tell(permit, answer)
+                        gate.report()
+                        if answer.body:
+                            await self._keep(store, answer)
+                if again is None:
+                    continue
+                seconds = gate.time() - first.began
+                usual = hedging.usual(first.request, gate.in_flight)
+                left = 0.0 if usual is None else max(0.0, usual - seconds)
+                again = max(_SOONEST, left or _LOOK * seconds)
+                if usual is None or left or not hedging.allowed:
+                    continue
+                if second := gate.enter_at_once(first.request):
+                    hedging.spend()
+                    self.stats.hedged += 1
+                    calls[asyncio.create_task(self._try(second))] = second
+                    again = None
+        finally:
+            await end_tasks(*calls)
+
+    def _failed(
+        self, number: int, permit: Permit, error: CallError, budget: RetryBudget
+    ) -> float | CallError | None:
+        """Return the seconds until the next try, the error that all calls end with, or None to give up."""
+        gate, breaker, now = self.gate, self.gate.breaker, self.gate.time()
+        breaker.reached = breaker.reached or error.sent
+        if error.scope == "run":
+            return gate.refuse(error.reason)
+        if error.scope == "group":
+            if error.kind != "transport":
+                breaker.replied()  # the judge is there, and refuses this call only
+            return None
+        asked_to_wait = error.retry_after or 0.0
+        if asked_to_wait > PATIENCE:
+            until = f"it asks to wait {asked_to_wait:.0f} s, run again after that"
+            return gate.refuse(f"{error.reason}; {until}")
+        own = self._tell(permit, error)
+        most = 1 if breaker.refused else min(_UNREACHED, 1 + self._retries)
+        if not breaker.reached and budget.tries >= most:
+            return gate.refuse(error.reason)
+        jitter = self._random.random
+        if breaker.reached and (breaker.open or not own):
+            breaker.failed(now, number, error, jitter(), probe=permit.probe)
+        gate.report()
+        if breaker.over(now) and budget.first_end <= self._answered:
+            # others were answered after this call's first error: perhaps only such calls are left
+            return None
+        if ended := gate.give_up():
+            return ended
+        gate.nudge()
+        wait: float | None = asked_to_wait
+        if not breaker.open:  # an outage does not count against this call
+            wait = budget.wait(error, now - permit.began, jitter())
+        if wait is not None:
+            self.stats.retried["rate" if error.rate else error.kind] += 1
+        return wait
+
+    def _tell(self, permit: Permit, error: CallError) -> bool:
+        """Tell the gate of an error. Return True if no other call has to wait because of it."""
+        if not error.rate:
+            self.gate.concurrency.disturbed()
+            if self.gate.time() - permit.began >= self._timeout:
+                self.gate.timed_out(permit)
+        return self.gate.refused(permit, error.retry_after or 0.0, rate=error.rate)
+
+    async def _keep(self, store: Store, answer: Reply | CallError) -> None:
+        """Store an answer; if that fails the run stops, since nothing should be paid that is not kept."""
+        try:
+            await store(answer)
+        except RulerError as error:
+            self.gate.stop_signal.stop(error)
+            self.gate.nudge()
+
+
+def _counts(answer: Reply | CallError) -> bool:
+    """Tell if an answer ends a call, whatever another call for the same request brings."""
+    if isinstance(answer, Reply) or answer.scope != "call":
+        return True
+    return (answer.retry_after or 0.0) > PATIENCE
+
+
+_LOOK, _SOONEST = 1 / 16, 0.01
+"""Part of its time so far, and seconds at least, after which a call is looked at again as a straggler."""
+_RECENT, _STEPS, _ENOUGH = 256, 4, 40
+"""Calls that are remembered, more if a step of as many calls as were in flight would not fit so often; and
+those that must be known before any is asked again. In a step the slow calls are answered last."""
+_USUAL = 0.95
+"""Share of the recent calls that a straggler exceeds."""
+_EARNED, _SAVED = 0.08, 0.25
+"""Second calls that each answer allows, and those that are saved up at most for each place in flight: a judge
+that slows down as a whole makes every call a straggler."""
+
+
+class Hedging:
+    """The recent times of one judge's calls by the length of their answers, and the second calls they allow."""
+
+    def __init__(self) -> None:
+        self._recent = deque[float]()
+        self._sorted: list[float] = []
+        self._window, self._credit = _RECENT, 0.0
+
+    def learn(self, request: Request, seconds: float, places: int) -> None:
+        """Note that an answer came `seconds` after a call was first sent; `places` were in flight at most.
+
+        If the second call answered, the first would have taken longer: it stays beyond the usual time.
+        """
+        self._window = max(_RECENT, _STEPS * places)
+        if len(self._recent) == self._window:
+            del self._sorted[bisect_left(self._sorted, self._recent.popleft())]
+        each = seconds / _length(request)
+        self._recent.append(each)
+        insort(self._sorted, each)
+        self._credit = min(self._credit + _EARNED, max(1.0, _SAVED * places))
+
+    def usual(self, request: Request, in_flight: int) -> float | None:
+        """Return the seconds within which 95 % of such calls are answered; None if few are known.
+
+        Of the first calls the fast ones are answered first: those in flight count as slower until many are
+        known.
+        """
+        known = len(self._sorted)
+        slower = 1 if known == self._window else in_flight
+        rank = math.ceil(_USUAL * (known + slower))
+        if known < _ENOUGH or rank > known:
+            return None
+        return self._sorted[rank - 1] * _length(request)
+
+    @property
+    def allowed(self) -> bool:
+        """Tell if one more call may be asked a second time."""
+        return self._credit >= 1
+
+    def spend(self) -> None:
+        """Note that a call is asked a second time."""
+        self._credit -= 1
+
+
+def _length(request: Request) -> float:
+    """The expected length of an answer: the time to write it is most of the time of a call."""
+    return ANSWER + PER_LABEL * len(request.labels)

@@ -21,7 +21,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import TEXT_KEYS, other_fields
 from ruler_cli.formats.fields import printable
-from ruler_cli.prompting.layout import PromptLayout
+from ruler_cli.prompting.prompt import PromptLayout
 from ruler_cli.prompting.render import quoted
 from ruler_cli.types import Group, Record
 
@@ -92,18 +92,15 @@ class Coverage:
     first_continued: str = ""
     _reported: bool = False
     _seen: set[int] = field(default_factory=set)
-    _columns: tuple[int, list[str]] | None = None
+    _columns: tuple[int, list[str]] = field(default=(0, []))
 
     def add(self, group: Group, layout: PromptLayout) -> None:
         """Add a group with the layout of its prompts."""
         if not layout.distinct or len(self._seen) > _MOST_TEXTS:
             return
         self.groups += 1
-        ordered = sorted(layout.distinct)
-        if any(
-            not one or other.startswith(one + "\n")
-            for one, other in itertools.pairwise(ordered)
-        ):
+        pairs = itertools.pairwise(sorted(layout.distinct))
+        if any(not one or other.startswith(one + "\n") for one, other in pairs):
             self.continued += 1
             self.first_continued = self.first_continued or group.key
         prompt = _PromptText(
@@ -141,14 +138,11 @@ class Coverage:
 
     def _join(self, record: Record, prompt: _PromptText) -> bool:
         """Tell if this is the last group of a columnar record; then the prompt holds the others' text too."""
-        if self._columns is None or self._columns[0] != record.line.number:
-            self._columns = record.line.number, []
-        texts = self._columns[1]
-        texts.append(prompt.text)
-        if len(texts) < record.parts:
-            return False
+        number, texts = self._columns
+        texts = [*(texts if number == record.line.number else ()), prompt.text]
+        self._columns = record.line.number, texts
         prompt.text = "\n".join(texts)
-        return True
+        return len(texts) == record.parts
 
     @property
     def bytes(self) -> int:
@@ -203,10 +197,8 @@ class Coverage:
     def not_shown_text(self) -> str:
         """Return the first of these paths with their sizes, for a sentence; empty if all is shown."""
         every = self.not_shown()
-        some = ", ".join(
-            f"{printable(path)} {_size(size)}" for path, size in every[:_NAMED]
-        )
-        return some + (", …" if len(every) > _NAMED else "")
+        some = [f"{printable(path)} {size:,} bytes" for path, size in every[:_NAMED]]
+        return ", ".join(some + ["…"] * (len(every) > _NAMED))
 
     def warnings(self) -> list[str]:
         """Return a warning if judges are not shown enough of the rollouts' text.
@@ -215,17 +207,15 @@ class Coverage:
         """
         sentences = []
         if self.continued:
-            number = self.continued
-            groups = "1 group has" if number == 1 else f"{number:,} groups have"
             sentences.append(
-                f"{groups} rollouts that continue another rollout of the group (first: "
-                f"{printable(self.first_continued)}); if they are steps of one run, keep the last step of each"
+                f"in {self.continued:,} of {self.groups:,} groups rollouts continue another rollout of the group "
+                f"(first: {printable(self.first_continued)}); if they are steps of one run, keep the last step of "
+                "each"
             )
         missing, whole = self.missing, self.bytes
         if missing > max(_LEAST, (1 - _SHARE) * whole):
-            groups = "group" if self.groups == 1 else f"{self.groups} groups"
             sentences.append(
-                f"judges are shown {1 - missing / whole:.0%} of the text in the first {groups}; "
+                f"judges are shown {1 - missing / whole:.0%} of the text in the first {self.groups} groups; "
                 f"not shown: {self.not_shown_text()} (`ruler check` names every path, in JSON)"
             )
         sentences += [
@@ -358,10 +348,3 @@ def _key(key: str) -> str:
 
 def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def _size(size: int) -> str:
-    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= one:
-            return f"{size / one:.3g} {unit}"
-    return f"{size} bytes"

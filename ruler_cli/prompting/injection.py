@@ -165,12 +165,8 @@ _ASCII = bytes(range(128))
 
 
 def _without_lookalikes(text: str) -> str:
-    for (
-        code,
-        ascii_code,
-    ) in (
-        _LOOKALIKES.items()
-    ):  # a pass for each is faster than a callback for each match
+    # a pass for each is faster than a callback for each match
+    for code, ascii_code in _LOOKALIKES.items():
         text = text.replace(chr(code), chr(ascii_code))
     return text
 
@@ -181,14 +177,13 @@ def _scans(hints: Sequence[str]) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
     A search by first character for many hints is as fast as a search for a single word.
     """
     by_rare: dict[str, list[str]] = {}
-    for hint in sorted(
-        {hint for hint in hints if not any(o in hint and o != hint for o in hints)}
-    ):
+    for hint in sorted(set(hints)):
+        if any(other in hint and other != hint for other in hints):
+            continue
         rare = next(c for c in _RARE if c in hint)
         before, _, after = hint.partition(rare)
-        behind = (
-            f"(?<={re.escape(hint)})" if before else ""
-        )  # last, since it takes longest
+        # last, since it takes longest
+        behind = f"(?<={re.escape(hint)})" if before else ""
         by_rare.setdefault(rare, []).append(re.escape(after) + behind)
     return tuple(
         (rare.encode(), re.compile(f"{re.escape(rare)}(?:{'|'.join(rest)})".encode()))

@@ -1,101 +1,353 @@
 """Group → layout → the requests of each pass, as the two messages to the judge.
 
-The layout leaves out as little as the judge's context allows. A group that is too long for one request is
-shown whole, in windows, as long as these hold enough to compare; only if single rollouts are too long for
-that, text of those is left out. Order and labels come from keyed hashes of the group's content (BLAKE2b),
-never from the input order: the same group asks the identical question however its dump is sorted.
+A layout is the group as the judge sees it: shared context once, identical rollouts once, each as text. It
+leaves out as little as the judge's context allows. A group that is too long for one request is shown whole,
+in windows, as long as these hold enough to compare; only if single rollouts are too long for that, text of
+those is left out.
+
+The digest of a rollout is that of its whole text, also if less of it is shown: a group has the same digests
+for every judge. Order and labels come from keyed hashes of the group's content (BLAKE2b), never from the input
+order: the same group asks the identical question however its dump is sorted. A judge prefers some positions,
+so an order and its reverse give each rollout positions of one sum, and further pairs of passes start a
+quarter of the group later.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
 
 import orjson
 
+from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.prompting import templates
-from ruler_cli.prompting.layout import (
-    ENTRY_BYTES,
-    PromptLayout,
-    keyed,
-    render_group,
-)
-from ruler_cli.prompting.render import Shortening
-from ruler_cli.prompting.windows import LEAST, WIDE, Packing, Windows, fewest
+from ruler_cli.prompting.injection import suspects
+from ruler_cli.prompting.render import WHOLE, Shortening, render, render_tools
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
-from ruler_cli.types import Group, GroupError, Request
+from ruler_cli.types import Group, GroupError, Request, Rollout, readable_text
 
-LADDER = (
-    *(
-        Shortening(tool=n)
-        for n in (256_000, 128_000, 64_000, 32_000, 16_000, 8000, 4000, 1500, 500)
-    ),
-    *(Shortening(tool=500, reasoning=n) for n in (2000, 500, 100)),
-    Shortening(tool=120, reasoning=0),
-)
-"""Steps by which a rollout is shortened: tool outputs first, then reasoning. The first steps are for
-messages that alone are longer than a context."""
+CYCLE = 8
+"""Passes that one drawn order serves: four shifts of it, each with its reverse."""
+
+
+def balanced(base: Sequence[int], pass_index: int) -> list[int]:
+    """The order of a pass within its cycle: `base`, its reverse, `base` a quarter later, its reverse, …."""
+    pair, back = divmod(pass_index % CYCLE, 2)
+    shift = -(-len(base) * pair // (CYCLE // 2)) % max(
+        len(base), 1
+    )  # rounded up: two and three move too
+    order = [*base[shift:], *base[:shift]]
+    return order[::-1] if back else order
+
+
+def keyed(*parts: bytes) -> bytes:
+    """16 bytes that no other parts have, however they are cut."""
+    digest = blake2b(digest_size=16)  # updates take a third of the time of one text
+    for part in parts:
+        digest.update(len(part).to_bytes(8))
+        digest.update(part)
+    return digest.digest()
+
+
+BYTES_PER_TOKEN = 3.8
+"""UTF-8 bytes of a rendered prompt per token, to estimate before the judge's own count is known."""
+_FRAME_TOKENS, _ENTRY_TOKENS = 400, 20
+ENTRY_BYTES = int(_ENTRY_TOKENS * BYTES_PER_TOKEN)
+"""Bytes that a rollout takes beside its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLayout:
+    """A group as the judge sees it: the distinct rollouts as text, and which input rollout each one is.
+
+    `owner[i]` is the distinct rollout that input rollout i became, None if it could not be read. `sizes` are
+    bytes of each distinct rollout as shown; `digests` and `digest` are those of the whole texts. `suspects`
+    are distinct rollouts whose text addresses a judge. `shortening` is the highest step of the ladder that
+    any of the text was shortened by. `places` are those in the group, from 1, of the first input rollout that
+    became each distinct one; several records of one rollout count once.
+    """
+
+    context: str
+    tools: str
+    distinct: tuple[str, ...]
+    owner: tuple[int | None, ...]
+    rubric: str
+    digests: tuple[bytes, ...]
+    digest: bytes
+    sizes: tuple[int, ...]
+    suspects: frozenset[int] = frozenset()
+    shortening: int = 0
+    places: tuple[int, ...] = ()
+
+    def order(self, seed: int, pass_index: int) -> list[int]:
+        """The order in which a pass shows all rollouts; it does not depend on their order in the input."""
+        key = self.key(seed, pass_index - pass_index % CYCLE)
+        return balanced(self.drawn(range(len(self.distinct)), key), pass_index)
+
+    def drawn(self, rollouts: Iterable[int], key: bytes) -> list[int]:
+        """Rollouts in an order that only `key` and their digests decide."""
+        return sorted(rollouts, key=lambda i: keyed(key, b"order", self.digests[i]))
+
+    def key(self, seed: int, pass_index: int, attempt: int = 0) -> bytes:
+        """The key of all draws for one attempt of a pass."""
+        later = b"/%d" % pass_index if pass_index else b""
+        return self.digest + b"%d/%d" % (seed, attempt) + later
+
+    @property
+    def alone(self) -> bool:
+        """Tell if there is nothing to compare: one rollout, or all identical."""
+        return len(self.distinct) == 1
+
+    def at_once(self, ask: AskSettings) -> bool:
+        """Tell if one request shows everything."""
+        limit, number = ask.context_tokens, len(self.distinct)
+        few = 0 < number <= ask.group_size
+        return few and (limit is None or self.tokens <= limit)
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of a prompt that shows the whole group."""
+        return self.tokens_of(range(len(self.distinct)))
+
+    def tokens_of(self, rollouts: Sequence[int]) -> int:
+        """Estimated tokens of a prompt that shows some of the distinct rollouts."""
+        text = self._frame + sum(self.sizes[at] for at in rollouts)
+        return (
+            int(text / BYTES_PER_TOKEN) + _FRAME_TOKENS + _ENTRY_TOKENS * len(rollouts)
+        )
+
+    def bytes_within(self, tokens: int) -> int:
+        """Bytes that rollouts, each with its ENTRY_BYTES, may take in a prompt of so many tokens."""
+        return int((tokens - _FRAME_TOKENS) * BYTES_PER_TOKEN) - self._frame
+
+    @property
+    def _frame(self) -> int:
+        return sum(
+            len(text.encode()) for text in (self.context, self.tools, self.rubric)
+        )
+
+
+@dataclass(slots=True)
+class RenderedGroup:
+    """A group that was rendered whole, and may be rendered again with less of some rollouts.
+
+    `example[d]` is an input rollout that looks like distinct rollout d. `shared` counts the first messages
+    that are the context; `own_tools`: rollouts show tools of their own.
+    """
+
+    layout: PromptLayout
+    rollouts: list[Rollout]
+    example: list[int]
+    shared: int
+    own_tools: bool
+
+    def shorten(
+        self, keep: Shortening, rollouts: Sequence[int], *, context: bool
+    ) -> None:
+        """Show less of these distinct rollouts, and of the context if asked; never more than before."""
+        texts, sizes = list(self.layout.distinct), list(self.layout.sizes)
+        for at in rollouts:
+            rollout = self.rollouts[self.example[at]]
+            lines = render(rollout.messages, keep)
+            text = _text_of(rollout, lines, self.shared, keep, tools=self.own_tools)
+            size = len(text.encode())
+            if size < sizes[at]:
+                texts[at], sizes[at] = text, size
+        prefix = self.layout.context
+        if context and self.example:
+            messages = self.rollouts[self.example[0]].messages[: self.shared]
+            less = "\n".join(render(messages, keep))
+            prefix = min(prefix, less, key=lambda text: len(text.encode()))
+        self.layout = replace(
+            self.layout,
+            context=prefix,
+            distinct=tuple(texts),
+            sizes=tuple(sizes),
+        )
+
+    def finished(self, shortening: int) -> PromptLayout:
+        """Return the layout with the rollouts whose text addresses a judge, which are looked for only now."""
+        found = suspects(self.layout.distinct)
+        if not found and not shortening:
+            return self.layout
+        return replace(self.layout, shortening=shortening, suspects=found)
+
+
+def render_group(group: Group, ask: AskSettings) -> RenderedGroup:
+    """Render all of a group."""
+    given = group.rollouts
+    rollouts, place = _joined(given)
+    shown = not scale_mistake(group.rubric)
+    readable = [i for i, r in enumerate(rollouts) if r.error is None and shown]
+    opening = _opening([rollouts[i].messages for i in readable])
+    same = render(rollouts[readable[0]].messages[:opening]) if opening else []
+    lines = {i: same + render(rollouts[i].messages[opening:]) for i in readable}
+    tools, own_tools = _tools(group, [rollouts[i] for i in readable])
+    shared = _shared_prefix(rollouts, lines)
+    context = "\n".join(lines[readable[0]][:shared]) if readable else ""
+    distinct: dict[str, int] = {}
+    example: dict[int, int] = {}
+    which: dict[int, int] = {}
+    for i in readable:
+        text = _text_of(rollouts[i], lines[i], shared, WHOLE, tools=own_tools)
+        which[i] = distinct.setdefault(text, len(distinct))
+        example.setdefault(which[i], i)
+    texts = [text.encode() for text in distinct]
+    digests = tuple(map(keyed, texts))
+    rubric = shown_rubric(group, ask.rubric)
+    common = (rubric.encode(), tools.encode(), context.encode())
+    layout = PromptLayout(
+        context,
+        tools,
+        tuple(distinct),
+        owner=tuple(
+            [
+                None if r.error is not None else which.get(place[i])
+                for i, r in enumerate(given)
+            ]
+        ),
+        rubric=rubric,
+        digests=digests,
+        digest=keyed(b"group", *common, *sorted(digests)),
+        sizes=tuple(map(len, texts)),
+        places=tuple([i + 1 for i in example.values()]),
+    )
+    examples = list(example.values())
+    return RenderedGroup(layout, rollouts, examples, shared, own_tools)
+
+
+def distinct_rollouts(group: Group, ask: AskSettings) -> int:
+    """Count the rollouts of a group that a judge can tell apart: with less than two nothing is compared."""
+    return len(render_group(group, ask).layout.distinct)
+
+
+def shown_rubric(group: Group, usual: str | None) -> str:
+    """Return the rubric that a judge is shown: the group's own, else the usual one, else the built-in one."""
+    return readable_text(group.rubric or usual or templates.DEFAULT_RUBRIC)
+
+
+def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:
+    """Join the parts of one rollout; return the rollouts, and the one that each input rollout became.
+
+    Frameworks write one rollout over several records, e.g. each time its context was compacted. A part that
+    another part begins with is an earlier snapshot of it, and is not shown again.
+    """
+    if all(r.member is None for r in rollouts):
+        return rollouts, list(range(len(rollouts)))
+    out: list[Rollout] = []
+    seen: dict[str, int] = {}
+    place = []
+    for rollout in rollouts:
+        at = len(out)
+        if rollout.member is not None:
+            at = seen.setdefault(rollout.member, at)
+        place.append(at)
+        if at == len(out):
+            out.append(rollout)
+        elif out[at].error is not None:
+            out[at] = rollout
+        elif rollout.error is None:
+            parts = [out[at].messages, *out[at].histories]
+            for part in (rollout.messages, *rollout.histories):
+                _add_part(parts, part)
+            out[at] = replace(out[at], messages=parts[0], histories=tuple(parts[1:]))
+    return out, place
+
+
+def _add_part(parts: list[list[Any]], part: list[Any]) -> None:
+    """Put a conversation in the place of the one that it continues, or behind all others."""
+    if any(other[: len(part)] == part for other in parts):
+        return
+    begun = [i for i, other in enumerate(parts) if part[: len(other)] == other]
+    if begun:
+        parts[begun[-1]] = part
+    else:
+        parts.append(part)
+
+
+def _opening(conversations: list[list[Any]]) -> int:
+    """Count the first messages that are plain text and the same in all: they are rendered once."""
+    for i, column in enumerate(zip(*conversations, strict=False)):
+        first = column[0]
+        plain = len(first) == 2 and all(
+            isinstance(first.get(name), str) for name in ("role", "content")
+        )
+        if not plain or column.count(first) < len(column):
+            return i
+    return min(map(len, conversations), default=0)
+
+
+def _shared_prefix(rollouts: list[Rollout], lines: dict[int, list[str]]) -> int:
+    """Count the first messages that all rollouts share; each keeps at least one of its own.
+
+    If nothing differs, the context is the prompt: the messages before the first assistant turn.
+    """
+    if not lines:
+        return 0
+    limit = min(map(len, lines.values())) - 1
+    for i, column in enumerate(zip(*lines.values(), strict=False)):
+        if column.count(column[0]) < len(column):
+            return min(i, limit)
+    if len({len(each) for each in lines.values()}) > 1:
+        return limit
+    last = rollouts[max(lines)]
+    return min(
+        first_agent_turn(last.messages)
+        if last.prompt_length is None
+        else last.prompt_length,
+        limit,
+    )
+
+
+def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
+    """Return the tools that all rollouts share; True if rollouts show tools of their own instead."""
+    own = {render_tools(r.tools) for r in rollouts if r.tools}
+    if len(own) == 1 and all(r.tools for r in rollouts):
+        return own.pop(), False
+    common = render_tools(group.tools) if group.tools else ""
+    return common, bool(own - {common})
+
+
+def _text_of(
+    rollout: Rollout, rendered: list[str], shared: int, keep: Shortening, *, tools: bool
+) -> str:
+    lines = []
+    if tools and rollout.tools:
+        lines.append("(tools of this rollout)\n" + render_tools(rollout.tools))
+    lines += rendered[shared:]
+    for number, history in enumerate(rollout.histories, 2):
+        part = render(history, keep)
+        if shared and part[:shared] == rendered[:shared]:
+            lines.append(
+                f"(part {number} of the same rollout, again from the shared context)"
+            )
+            part = part[shared:]
+        else:
+            lines.append(f"(part {number} of the same rollout)")
+        lines += part
+    return "\n".join(lines)
+
+
+LEAST = 2
+"""Rollouts of a request that are compared at all."""
 
 
 def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
     """Render a group, shortened as little as the judge's context allows.
 
-    If even the whole ladder is not enough, no request shows the layout: `requests_of_pass` is empty.
+    If even that is not enough, no request shows the layout: `requests_of_pass` is empty.
     """
-    rendered, highest = render_group(group, ask), 0
-    if ask.context_tokens is None or not rendered.layout.distinct:
+    rendered = render_group(group, ask)
+    layout = rendered.layout
+    if ask.context_tokens is None or not layout.distinct or layout.at_once(ask):
         return rendered.finished(0)
-    for bar in (_even_bar, _low_bar):
-        for step, keep in enumerate(LADDER, 1):
-            before = rendered.layout
-            if _at_once(before, ask) or _plan(before, ask, (WIDE,)):
-                return rendered.finished(highest)
-            most = bar(before, ask)
-            long = [
-                at for at, size in enumerate(before.sizes) if size + ENTRY_BYTES > most
-            ]
-            rendered.shorten(keep, long, context=len(before.context.encode()) > most)
-            after = rendered.layout
-            if (after.distinct, after.context) != (before.distinct, before.context):
-                highest = max(highest, step)
-    return rendered.finished(highest)
+    from ruler_cli.prompting.windows import shortened
 
-
-def _even_bar(layout: PromptLayout, ask: AskSettings) -> int:
-    """Bytes that a rollout may take if all longer ones take as many and windows are full."""
-    count, capacity = _windows_of(layout, ask)
-    sizes = sorted(
-        [
-            *(size + ENTRY_BYTES for size in layout.sizes),
-            *[len(layout.context.encode())] * count,
-        ]
-    )
-    left = count * capacity
-    for number, size in enumerate(sizes):
-        if size * (len(sizes) - number) > left:
-            return max(left, 0) // (len(sizes) - number)
-        left -= size
-    return sizes[-1]
-
-
-def _low_bar(layout: PromptLayout, ask: AskSettings) -> int:
-    """Bytes that a rollout may take so that any of that length fit into a window."""
-    count, capacity = _windows_of(layout, ask)
-    return max(capacity, 0) // (
-        -(-len(layout.distinct) // count) + bool(layout.context)
-    )
-
-
-def _windows_of(layout: PromptLayout, ask: AskSettings) -> tuple[int, int]:
-    """The most windows that hold enough to compare, and the bytes of each for context and rollouts."""
-    number = len(layout.distinct)
-    count = max(fewest(number, ask.group_size), number // WIDE, 1)
-    return count, layout.bytes_within(ask.context_tokens or 0) + len(
-        layout.context.encode()
-    )
+    return shortened(rendered, ask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +370,13 @@ def requests_of_pass(
     layout: PromptLayout, ask: AskSettings, pass_index: int
 ) -> list[RequestPart]:
     """The requests of one pass: one if it shows the whole group, none if the group fits no context."""
-    windows: Windows = []
-    if _at_once(layout, ask):
+    windows: list[list[int]] = []
+    if layout.at_once(ask):
         windows = [layout.order(ask.seed, pass_index)]
-    elif plan := _plan(layout, ask):
-        pair, packing = plan
-        if pass_index > 1:
-            even = pass_index - pass_index % 2
-            pair = _pair(layout, ask, even, len(pair[0]), packing) or pair
-        windows = pair[pass_index % 2]
+    elif layout.distinct:
+        from ruler_cli.prompting.windows import windows_of_pass
+
+        windows = windows_of_pass(layout, ask, pass_index)
     if ask.order == "input":
         windows = [sorted(window) for window in windows]
     return [
@@ -182,54 +432,6 @@ def too_long(tokens: int, limit: int) -> str:
     )
 
 
-def _at_once(layout: PromptLayout, ask: AskSettings) -> bool:
-    """Tell if one request shows everything."""
-    limit = ask.context_tokens
-    return 0 < len(layout.distinct) <= ask.group_size and (
-        limit is None or layout.tokens <= limit
-    )
-
-
-def _plan(
-    layout: PromptLayout, ask: AskSettings, floors: Sequence[int] = (WIDE, LEAST)
-) -> tuple[tuple[Windows, Windows], Packing] | None:
-    """The windows of passes 0 and 1 and how they are packed; None if none fit.
-
-    They are as few as fit and are connected. Those of two and three rollouts are a last resort.
-    """
-    sizes = [size + ENTRY_BYTES for size in layout.sizes]
-    limit = math.inf
-    if ask.context_tokens is not None:
-        limit = layout.bytes_within(ask.context_tokens)
-    for least in floors:
-        packing = Packing(sizes, limit, least, ask.group_size)
-        count = 0
-        while count := packing.count(count + 1):
-            made = _pair(layout, ask, 0, count, packing)
-            if made is not None:
-                return made, packing
-    return None
-
-
-def _pair(
-    layout: PromptLayout, ask: AskSettings, even: int, count: int, packing: Packing
-) -> tuple[Windows, Windows] | None:
-    """The windows of two passes, from an even one on, that connect each other's windows."""
-
-    def made(pass_index: int, before: Windows | None = None) -> Windows | None:
-        key = layout.key(ask.seed, pass_index)
-
-        def draw(attempt: int, item: int) -> bytes:
-            return keyed(key, b"window %d" % attempt, layout.digests[item])
-
-        order = layout.order(ask.seed, pass_index)
-        return packing.partition(order, count, draw, before)
-
-    first = made(even)
-    second = first and made(even + 1, first)
-    return (first, second) if first and second else None
-
-
 LETTERS = "bcdfghjkmnpqrstvwxz"
 """Letters of a label."""
 
@@ -268,9 +470,8 @@ def write_prompt(
     `given` holds entries of an earlier reply that stand, so that only the other labels are asked for.
     """
     if part is None:
-        whole = RequestPart(
-            0, 0, tuple(range(len(layout.distinct)))
-        )  # of a layout that fits no context
+        # of a layout that fits no context
+        whole = RequestPart(0, 0, tuple(range(len(layout.distinct))))
         part = next(iter(requests_of_pass(layout, ask, 0)), whole)
     state, given = state or _FIRST, given or {}
     key = layout.key(ask.seed, part.pass_index, state.attempt)
@@ -306,20 +507,13 @@ def write_prompt(
 def _labels(layout: PromptLayout, key: bytes, order: Sequence[int]) -> dict[str, int]:
     """Four consonants or more for each rollout, that no text of the request holds."""
     labels: dict[str, int] = {}
-    text = "\n".join(
-        (
-            layout.rubric,
-            layout.context,
-            layout.tools,
-            *[layout.distinct[i] for i in order],
-        )
-    )
+    own = [layout.distinct[i] for i in order]
+    text = "\n".join((layout.rubric, layout.context, layout.tools, *own))
     for i in order:
         for draw in itertools.count():
             number = int.from_bytes(keyed(key, b"label %d" % draw, layout.digests[i]))
-            size = (
-                4 + draw // 50
-            )  # a text that holds every short label is answered with longer ones
+            # a text that holds every short label is answered with longer ones
+            size = 4 + draw // 50
             label = ""
             for _ in range(size):
                 number, letter = divmod(number, len(LETTERS))

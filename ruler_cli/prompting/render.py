@@ -41,6 +41,7 @@ _CALL_KINDS = ("tool_call", "tool-call", "toolCall", "toolUse")
 _MEDIA = ("image", "audio", "video", "file", "document")
 """Parts that a text judge cannot read: their kinds hold one of these words."""
 _THOUGHTS = ("thinking", "reasoning", "think")
+_STATED = ("reasoning_content", "reasoning", "thinking")
 _NAMES = ("name", "toolName")
 _CALL_IDS = ("id", "tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id")
 _ARGUMENTS = ("arguments", "input", "args", "parameters")
@@ -113,12 +114,7 @@ def _lines(
 ) -> Iterator[str]:
     """Yield the lines of a message of any shape: thought, results, text, calls."""
     text, thought, calls, results = _split_content(message.get("content"))
-    stated = (
-        message.get("reasoning_content")
-        or message.get("reasoning")
-        or message.get("thinking")
-    )
-    thought = _text(stated) or thought
+    thought = _text(next(filter(None, map(message.get, _STATED)), None)) or thought
     if thought:
         shown = _without_middle(thought, shortening.reasoning)
         yield f"{_name(role)} thinking: {quoted(shown)}"
@@ -136,26 +132,17 @@ def _lines(
         text = text or _text(message.get("refusal"))
     text = text or _other_text(message, alone=alone)
     if text or alone:
-        yield _text_line(role, message, text, names, shortening)
+        speaker = message.get("name")
+        if role in ("tool", "function"):  # the result of a call
+            call_id = message.get("tool_call_id") or message.get("call_id")
+            stated = _text(speaker or message.get("function"))
+            called = names.get(str(call_id))
+            yield _result_line(stated or called, text, shortening)
+        else:
+            who = f"{_name(role)} {_name(str(speaker))}" if speaker else _name(role)
+            yield f"{who}: {quoted(text)}"
     for call in calls:
         yield _call_line(call, names)
-
-
-def _text_line(
-    role: str,
-    message: Mapping[str, Any],
-    text: str,
-    names: dict[str, str],
-    shortening: Shortening,
-) -> str:
-    """Render the text of a message; that of a tool is the result of a call."""
-    name = message.get("name")
-    if role in ("tool", "function"):
-        called = names.get(str(message.get("tool_call_id") or message.get("call_id")))
-        stated = _text(name or message.get("function"))
-        return _result_line(stated or called, text, shortening)
-    who = f"{_name(role)} {_name(str(name))}" if name else _name(role)
-    return f"{who}: {quoted(text)}"
 
 
 def _call_line(call: _Call, names: dict[str, str]) -> str:
@@ -211,10 +198,13 @@ def _part_text(kind: Any, part: Any) -> str:
         for key in keys:
             if isinstance(part.get(key), str):
                 return str(part[key])
-    for medium in _MEDIA:
-        if medium in str(kind) and not _is_text(part):
-            return f"[{medium}]"
-    return _json(part)
+        # a document, or an attached file, may hold its text
+        source = part.get("source")
+        typed = isinstance(source, dict) and source.get("type") == "text"
+        if typed or ("path" in part and isinstance(part.get("content"), str)):
+            return _json(part)
+    medium = next((medium for medium in _MEDIA if medium in str(kind)), None)
+    return f"[{medium}]" if medium else _json(part)
 
 
 def _other_text(message: Mapping[str, Any], *, alone: bool) -> str:
@@ -233,20 +223,10 @@ def _other_text(message: Mapping[str, Any], *, alone: bool) -> str:
     return _BINARY.sub('"[data]"', _json(fields)) if fields else ""
 
 
-def _is_text(part: Any) -> bool:
-    """Tell if a document, or an attached file, holds its text."""
-    if not isinstance(part, dict):
-        return False
-    source = part.get("source")
-    typed = isinstance(source, dict) and source.get("type") == "text"
-    return typed or ("path" in part and isinstance(part.get("content"), str))
-
-
 def _calls(message: Mapping[str, Any]) -> list[_Call]:
     """Return the tool calls of a message, in all dialects: nested, flat, as JSON text, the old single one."""
-    listed = message.get("tool_calls") or next(
-        filter(None, map(message.get, CALL_KEYS)), None
-    )
+    keys = ("tool_calls", *CALL_KEYS)
+    listed = next(filter(None, map(message.get, keys)), None)
     if isinstance(listed, str):
         listed = _loads(listed)
     calls = listed if isinstance(listed, list) else [listed] if listed else []

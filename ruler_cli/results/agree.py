@@ -24,7 +24,12 @@ from ruler_cli.results.bootstrap import (
     ratio,
 )
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
-from ruler_cli.scoring.sums import CORRELATIONS, PRODUCTS, concordance, pair_products
+from ruler_cli.scoring.statistics import (
+    CORRELATIONS,
+    PRODUCTS,
+    concordance,
+    pair_products,
+)
 
 Agreement = dict[str, Any]
 """The object that `ruler agree --json` prints.

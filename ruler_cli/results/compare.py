@@ -34,7 +34,7 @@ from ruler_cli.results.highlights import (
 from ruler_cli.results.made_by import TextLookup, differences
 from ruler_cli.results.scored_file import ScoredFile, Wanted
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout, deviation
-from ruler_cli.scoring.sums import Concordance, concordance
+from ruler_cli.scoring.statistics import Concordance, concordance
 from ruler_cli.types import Group, Rollout
 
 ComparisonFigures = dict[str, Any]

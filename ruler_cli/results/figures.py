@@ -30,7 +30,7 @@ from ruler_cli.results.counts import (
 )
 from ruler_cli.results.made_by import TextLookup, made_by
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
-from ruler_cli.scoring.sums import LengthSums, Moments, PositionBias
+from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias
 from ruler_cli.types import Usage
 
 ReportFigures = Mapping[str, Any]

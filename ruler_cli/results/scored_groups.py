@@ -9,8 +9,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Literal
 
-from ruler_cli.scoring.reliability import one_score
-from ruler_cli.scoring.sums import Concordance, Moments, concordance
+from ruler_cli.scoring.statistics import Concordance, Moments, concordance, one_score
 from ruler_cli.types import Usage
 
 AnnotationStatus = Literal["scored", "failed", "unmarked"]

@@ -15,7 +15,7 @@ from ruler_cli.judges.resolve import is_embedded
 from ruler_cli.judging.panel import Panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.ledger.texts import digest_of, params_text
-from ruler_cli.prompting.layout import shown_rubric
+from ruler_cli.prompting.prompt import shown_rubric
 from ruler_cli.settings.keys import without_secrets
 from ruler_cli.settings.models import CombineSettings, MaxFailures, ScoreSettings
 from ruler_cli.types import (
@@ -32,7 +32,7 @@ from ruler_cli.types import (
 )
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
-    from ruler_cli.scoring.batch_statistics import BatchStatistics
+    from ruler_cli.scoring.combine import BatchStatistics
 
 
 class BatchScores:
@@ -73,7 +73,7 @@ class BatchScores:
 
     def complete(self, results: Iterable[GroupResult]) -> str | None:
         """Note that these are the results of all groups. Return a warning if an option has no effect."""
-        from ruler_cli.scoring.sums import ENOUGH_GROUPS
+        from ruler_cli.scoring.statistics import ENOUGH_GROUPS
 
         positions = self._batch.position_bias
         self._batch.refit_noise(results, self._how)
@@ -104,7 +104,7 @@ class BatchScores:
 
     @cached_property
     def _batch(self) -> BatchStatistics:
-        from ruler_cli.scoring.batch_statistics import BatchStatistics
+        from ruler_cli.scoring.combine import BatchStatistics
 
         return BatchStatistics(self.names, input_order=self._ask.order == "input")
 

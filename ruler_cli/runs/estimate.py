@@ -18,12 +18,12 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from ruler_cli.formats.fields import number
-from ruler_cli.judges.chat_completions import stated_limit
-from ruler_cli.judges.pricing import ModelInfo, Price
-from ruler_cli.pool.budget import Estimates
+from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
+from ruler_cli.pool.limits import Estimates
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.prompting.layout import BYTES_PER_TOKEN, PromptLayout
 from ruler_cli.prompting.prompt import (
+    BYTES_PER_TOKEN,
+    PromptLayout,
     RequestPart,
     build_layout,
     pass_count,

@@ -24,8 +24,7 @@ from ruler_cli.files.output import (
     refuse_clashes,
     refuse_settings,
 )
-from ruler_cli.judges.pricing import Price
-from ruler_cli.judges.providers import MissingCredentialsError
+from ruler_cli.judges.providers import MissingCredentialsError, Price
 from ruler_cli.judges.resolve import (
     ResolvedJudge,
     cached_only,
@@ -36,7 +35,7 @@ from ruler_cli.judges.resolve import (
 from ruler_cli.judging.panel import Panel, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, inline, threaded
-from ruler_cli.prompting.layout import distinct_rollouts
+from ruler_cli.prompting.prompt import distinct_rollouts
 from ruler_cli.runs.batch_scores import BatchScores
 from ruler_cli.runs.input import Input, open_input
 from ruler_cli.runs.result_writer import ResultSpool, ResultWriter

@@ -1,43 +1,326 @@
-"""Replies of all judges about a group → its scores, as pure functions: other options need no new call."""
+"""Replies of all judges about a group → its scores, and the sums over the groups of a batch behind them.
+
+All of it are pure functions of replies: other options need no new call. The sums tell how good the judges
+are. Their memory does not grow with the number of groups.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 from math import ceil, fsum, sqrt
-from typing import NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
-from ruler_cli.scoring import reliability
-from ruler_cli.scoring.batch_statistics import (
-    BatchStatistics,
-    ScoreTable,
-    anova,
-    mean,
-    tables,
+from ruler_cli.formats.fields import PASSING, printable
+from ruler_cli.scoring.statistics import (
+    CORRELATIONS,
+    Anova,
+    LengthSums,
+    Moments,
+    NoiseEstimator,
+    NoisePrior,
+    PositionBias,
+    one_score,
+    pair_products,
+    passes_for,
+    quantile,
+    rate,
 )
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import (
+    BatchFigures,
+    Contradiction,
     FailedCall,
     GroupError,
     GroupResult,
     GroupScores,
+    Pair,
+    PassScores,
     RolloutScore,
 )
 
+if TYPE_CHECKING:  # few groups are shown in windows
+    from ruler_cli.scoring.window_shifts import WindowFit
+
+_EXACT = 12
+_DIGITS = 9
+"""Decimals of a score from a fit to windows: those behind them are the solver's rounding."""
+Correction = Callable[[PassScores], Sequence[float]]
+"""The corrected scores of a request, in its order."""
+UNCORRECTED: Correction = attrgetter("scores")
+_IN_ORDER = attrgetter("judge", "pass_index", "window")
+
+
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean, rounded to twelve decimals; of equal values it is exactly that value.
+
+    Without rounding, .3 and .45 would have another mean than .35 and .4 in binary fractions, and chance
+    would decide which rollout is the best.
+    """
+    least, most = min(values), max(values)
+    if least == most:
+        return values[0]
+    return min(max(round(fsum(values) / len(values), _EXACT), least), most)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTable:
+    """One judge's scores of a group.
+
+    `cells[i]` are the scores of distinct rollout i in the order of `pass_scores`; if the judge saw windows,
+    the windows' levels are subtracted and `fit` has them. `scores[i]` is the mean of the cells, within
+    [0, 1]; None if there are none. `windows` are the distinct rollouts and the corrected scores of each
+    request. `passes` counts the scores that every rollout has at least.
+    """
+
+    judge: int
+    pass_scores: Sequence[PassScores]
+    windows: Sequence[tuple[tuple[int, ...], Sequence[float]]]
+    cells: Sequence[Sequence[float]]
+    scores: Sequence[float | None]
+    passes: int
+    fit: WindowFit | None = None
+
+
+def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[ScoreTable]:
+    """A table for each judge that gave any score, by the judges' numbers."""
+    by_judge: dict[int, list[PassScores]] = {}
+    for one in sorted(result.pass_scores, key=_IN_ORDER):
+        by_judge.setdefault(one.judge, []).append(one)
+    made = []
+    for judge, own in by_judge.items():
+        windows = [(one.distinct, correct(one)) for one in own]
+        cells: Sequence[Sequence[float]]
+        fit = None
+        if result.windows > 1:
+            fit = _fit(windows, result)
+            cells = fit.adjusted
+            scores = [None if x is None else round(x, _DIGITS) for x in fit.scores]
+        else:
+            rows: list[list[float]] = [[] for _ in result.sizes]
+            for distinct, given in windows:
+                for rollout, score in zip(distinct, given, strict=True):
+                    rows[rollout].append(score)
+            cells = rows
+            scores = [mean(row) if row else None for row in rows]
+        within = [None if x is None else min(1.0, max(0.0, x)) for x in scores]
+        passes = min(map(len, cells))
+        made.append(ScoreTable(judge, own, windows, cells, within, passes, fit))
+    return made
+
+
+def _fit(
+    windows: Sequence[tuple[Sequence[int], Sequence[float]]], result: GroupResult
+) -> WindowFit:
+    from ruler_cli.scoring.window_shifts import fit
+
+    return fit(windows, len(result.sizes))
+
+
+def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
+    """The analysis of variance of rollout × (judge, pass); None if there is only one of either."""
+    if result.alone or len(result.pass_scores) < 2:
+        return None
+    if result.windows > 1:  # the fit subtracts the level of every window of every judge
+        whole = used[0].fit if len(used) == 1 else None
+        whole = whole or _fit([one for table in used for one in table.windows], result)
+        return whole.anova if whole.anova.k > 1 else None
+    columns = [column for table in used for column in zip(*table.cells, strict=True)]
+    return Anova.of(columns) if len(columns) > 1 else None
+
+
+_ENOUGH = 30
+"""Rewarded rollouts below which no correlation of errors is reported: its own error is then about 0.2."""
+_LISTED = 20
+"""Contradictions of a kind that are listed: those with the most extreme scores."""
+_KEY = 200
+"""Characters of a group's key in a listing: a key may be as long as a prompt."""
+_STEPS = 1000
+"""Steps of the reliability between 0 and 1, for its median."""
+_FLAT = 1e-6
+"""A smaller standard deviation of a judge's scores is rounding: it gives every rollout the same score."""
+
+
+class BatchStatistics:
+    """Sums over the groups of a batch.
+
+    `add` counts the replies about a group, which the scores of this group and others may depend on;
+    `add_scores` counts its scores. `names` are the judges' names in the figures, by number. In `input_order`
+    a position says what the rollout is, so it tells no position bias.
+    """
+
+    def __init__(self, names: Sequence[str] = (), *, input_order: bool = False) -> None:
+        self.position_bias = PositionBias()
+        self.noise = NoiseEstimator()
+        self._names, self._input_order = tuple(names), input_order
+        self._moments: dict[int, Moments] = {}
+        self._groups = self._tied = self._degraded = 0
+        self._scores = Moments()
+        self._reliability: Counter[int] = Counter()
+        self._length = LengthSums()
+        self._pairs: dict[tuple[int, int], dict[str, Counter[str]]] = {}
+        # by the outcome of the rollouts, which their scores contradict
+        self._contradictions: Counter[bool] = Counter()
+        self._listed: dict[bool, list[Contradiction]] = {True: [], False: []}
+        self._outcomes: Counter[bool | None] = Counter()
+
+    def add(self, result: GroupResult) -> None:
+        """Count a group's replies: scores by position, the noise between passes, the scale of each judge."""
+        if not self._input_order:
+            self.position_bias.add(*[one.scores for one in result.pass_scores])
+        for one in result.pass_scores if result.judges > 1 else ():
+            # a judge of escalations saw other groups than the panel did
+            if one.judge != result.escalated_to:
+                self._moments.setdefault(one.judge, Moments()).add(one.scores)
+        self._add_noise(result, UNCORRECTED)
+
+    def refit_noise(self, results: Iterable[GroupResult], how: CombineSettings) -> None:
+        """Once every group is added, estimate the noise again from scores corrected as `how` says.
+
+        Without that, differences that are corrected afterwards would still count as noise.
+        """
+        if how.standardize or (how.debias and self.position_bias.enough):
+            self.noise = NoiseEstimator()
+            for result in results:
+                self._add_noise(result, partial(self.corrected, how))
+
+    def _add_noise(self, result: GroupResult, correct: Correction) -> None:
+        if len(result.pass_scores) < 2 or result.alone:
+            return
+        every = tables(result, correct)
+        stronger = [table for table in every if table.judge == result.escalated_to]
+        variance = anova(result, stronger or every)
+        if variance is not None:
+            self.noise.add(variance.ms_res, variance.df_res)
+
+    def corrected(self, how: CombineSettings, one: PassScores) -> Sequence[float]:
+        """The scores of a request in its order, without position bias and on one scale, as `how` says.
+
+        On one scale, a judge's scores have the mean and the standard deviation of all over the batch. Those
+        of a judge that gives one score to all are only shifted. Those of an escalation, which has no scale in
+        common with the panel, stay as they are. Scores may leave [0, 1].
+        """
+        scores: Sequence[float] = one.scores
+        if how.debias and self.position_bias.enough:
+            bias = self.position_bias.corrections(len(scores))
+            scores = [score - less for score, less in zip(scores, bias, strict=True)]
+        own = self._moments.get(one.judge, Moments())
+        if not how.standardize or own.number < 2 or len(self._moments) < 2:
+            return scores
+        pooled = sum((self._moments[j] for j in sorted(self._moments)), Moments())
+        stretch = pooled.deviation / own.deviation if own.deviation > _FLAT else 1.0
+        return [pooled.mean + (score - own.mean) * stretch for score in scores]
+
+    @property
+    def prior(self) -> NoisePrior:
+        """The noise of any group, as estimated from the groups so far."""
+        return self.noise.prior()
+
+    def add_scores(self, key: str, result: GroupResult, scores: GroupScores) -> None:
+        """Count a group's scores; `key` names the group if one of its rollouts is listed."""
+        self._groups += 1
+        self._tied += scores.tied
+        self._degraded += scores.degraded
+        self._scores.add(score for score in scores.scores if score is not None)
+        if scores.reliability is not None:
+            self._reliability[round(scores.reliability * _STEPS)] += 1
+        # the first number in the group of each distinct rollout with a score
+        numbers: dict[int, int] = {}
+        judged: list[float] = []
+        for i, rollout in enumerate(scores.rollouts):
+            distinct, score = result.owner[i], rollout.judge_score
+            if score is None:
+                continue
+            if distinct is not None and distinct not in numbers:
+                numbers[distinct] = i
+                judged.append(score)
+            if i < len(result.outcomes):
+                self._add_outcome(result.outcomes[i], Contradiction(key, i + 1, score))
+        if len(numbers) > 1:
+            self._length.add([result.sizes[distinct] for distinct in numbers], judged)
+            self._add_pairs(result, scores, list(numbers.values()))
+
+    def _add_outcome(self, passed: bool | None, rollout: Contradiction) -> None:
+        """Count a rollout with or without a verifier's outcome, and list it if its score contradicts it."""
+        self._outcomes[passed] += 1
+        if passed is None or passed != (rollout.score < PASSING):
+            return
+        self._contradictions[passed] += 1
+        listed = self._listed[passed]
+        listed.append(replace(rollout, group=printable(rollout.group, _KEY)))
+        # of equal scores the first
+        listed.sort(key=lambda odd: odd.score, reverse=not passed)
+        del listed[_LISTED:]
+
+    def _add_pairs(
+        self, result: GroupResult, scores: GroupScores, numbers: Sequence[int]
+    ) -> None:
+        """Count every two judges on the distinct rollouts of a group, by their numbers in the group."""
+        for pair in combinations(sorted({one.judge for one in result.pass_scores}), 2):
+            one, other = pair
+            rows = []
+            for i in numbers:
+                own, rewards = scores.rollouts[i].by_judge, result.rewards
+                if one in own and other in own:
+                    rows.append((own[one], own[other], rewards[i] if rewards else None))
+            if rows:
+                empty: dict[str, Counter[str]] = {
+                    kind: Counter() for kind in CORRELATIONS
+                }
+                sums = self._pairs.setdefault(pair, empty)
+                for kind, own_sums in pair_products(rows).items():
+                    sums[kind].update(own_sums)
+
+    def figures(self, *, debias: bool = False, checked: bool = False) -> BatchFigures:
+        """The figures of the batch.
+
+        `debias`: the position bias was to be corrected. `checked`: outcomes were asked for, so rollouts
+        without one are counted even if none has one.
+        """
+        tenths, prior, outcomes = [0] * 10, self.prior, self._outcomes
+        checked |= bool(outcomes[True] or outcomes[False])
+        for step, groups in self._reliability.items():
+            tenths[min(9, step * 10 // _STEPS)] += groups
+        median = (
+            quantile(self._reliability, 0.5) / _STEPS if self._reliability else None
+        )
+        return BatchFigures(
+            groups=self._groups,
+            mean_score=self._scores.mean if self._scores.number else None,
+            tie_rate=self._tied / self._groups if self._groups else None,
+            degraded=self._degraded,
+            slot_curve=self.position_bias.bins(),
+            slot_groups=self.position_bias.groups,
+            debiased=debias and self.position_bias.enough,
+            length=self._length.trend(),
+            judges=tuple(self._pair(pair) for pair in sorted(self._pairs)),
+            reliability=tuple(tenths),
+            reliability_median=median,
+            noise=sqrt(prior.variance) if prior.df > 0 else None,
+            flawed=self._contradictions[True],
+            flawed_listed=tuple(self._listed[True]),
+            near_misses=self._contradictions[False],
+            near_misses_listed=tuple(self._listed[False]),
+            without_outcome=outcomes[None] if checked else 0,
+        )
+
+    def _pair(self, pair: tuple[int, int]) -> Pair:
+        """The figures of two judges; their errors need enough rewards."""
+        one, other = (self._names[number] for number in pair)
+        sums = self._pairs[pair]
+        scores, errors = (of(sums[kind]) for kind, of in CORRELATIONS.items())
+        rollouts, rewarded = int(sums["scores"]["n"]), int(sums["errors"]["n"])
+        known = errors if rewarded >= _ENOUGH else None
+        return Pair((one, other), scores, rollouts, known, rewarded)
+
+
 _BALANCED = 2
 """Passes from which the scores of an escalation count: an order and its reverse."""
-
-
-class _Shown(NamedTuple):
-    """A rollout in one request: relative position, score as given and as corrected, (pass, judge)."""
-
-    position: float
-    given: float
-    corrected: float
-    order: tuple[int, int]
-    explanation: str
 
 
 def combine(
@@ -52,9 +335,7 @@ def combine(
     scale of each judge. `single` is that of `AskSettings`. A GroupError if no judge counts, if the run was
     interrupted before all calls were made, or if original rewards are missing that it is blended with.
     """
-    failed_calls = sorted(
-        result.failed_calls, key=lambda call: (call.judge, call.pass_index, call.window)
-    )
+    failed_calls = sorted(result.failed_calls, key=_IN_ORDER)
     for call in failed_calls:
         if call.error.kind == "interrupted":
             return call.error
@@ -63,26 +344,65 @@ def combine(
     least = 1 if one_pass else max(1, how.min_passes)
     counted = [table for table in every if table.passes >= least]
     if not counted:
-        return _error(result, every, failed_calls, least)
-    panel = [table for table in counted if table.judge != result.escalated_to]
+        return _error(every, failed_calls, least)
     stronger = [table for table in counted if table.judge == result.escalated_to]
+    panel = [table for table in counted if table.judge != result.escalated_to]
     # one pass of a stronger judge, its reverse cut off by the cap, is no better than two of the others
     whole = any(table.passes >= _BALANCED for table in stronger)
     used = stronger if whole or not panel else panel
+    judges = {table.judge for table in used}
+    # scores are missing that should count
+    wanted = judges.union(range(result.judges if result.escalated_to is None else 0))
+    degraded = any(call.judge in wanted for call in failed_calls)
+    degraded |= result.escalated_to not in (None, *judges)
+    rollouts = _rollouts(result, used, counted)
+
+    weight = 0.0 if one_pass else None
+    value, tied, level, more = None, one_pass, False, None
+    if not result.alone:
+        table = anova(result, used)
+        rated = None if table is None else rate(table, batch.prior)
+        # in every single request too: what is subtracted from equal scores for position bias differs
+        requests = [one.scores for table in used for one in table.pass_scores]
+        level = one_score([one.score for one in rollouts]) or all(
+            map(one_score, requests)
+        )
+        if level:  # no signal
+            tied, weight, value = True, 0.0, None if rated is None else 0.0
+        elif table is not None and rated is not None:
+            value, tied = rated
+            weight, more = value, passes_for(value, table.k)
     scores = GroupScores(
-        _rollouts(result, used, counted),
+        rollouts,
         used=tuple([table.judge for table in used]),
         passes=max([table.passes for table in used]),
-        degraded=_degraded(result, used, failed_calls),
+        tied=tied,
+        one_score=level,
+        reliability=value,
+        weight=weight,
+        passes_for=None if more is None else ceil(more / len(used)),
+        degraded=degraded,
     )
-    scores = _rated(scores, result, used, batch, flagged=one_pass)
     return _by_rewards(scores, result, how)
+
+
+class _Shown(NamedTuple):
+    """A rollout in one request: relative position, score as given and as corrected, (pass, judge)."""
+
+    position: float
+    given: float
+    corrected: float
+    order: tuple[int, int]
+    explanation: str
 
 
 def _rollouts(
     result: GroupResult, used: Sequence[ScoreTable], counted: Sequence[ScoreTable]
 ) -> tuple[RolloutScore, ...]:
-    """The score of each rollout in input order; an unreadable one has its reason for an explanation."""
+    """The score of each rollout in input order; an unreadable one has its reason for an explanation.
+
+    A score is the mean of the judges' scores, with the explanation of the pass whose score is nearest to it.
+    """
     shown: list[list[_Shown]] = [[] for _ in result.sizes]
     for table in used:
         cells = list(map(iter, table.cells))
@@ -90,15 +410,38 @@ def _rollouts(
             last = max(1, len(one.distinct) - 1)
             order = one.pass_index, table.judge
             in_order = zip(one.distinct, one.scores, one.explanations, strict=True)
-            for position, (distinct, score, explanation) in enumerate(in_order):
+            for position, (distinct, score, text) in enumerate(in_order):
                 corrected = next(cells[distinct])
-                shown[distinct].append(
-                    _Shown(position / last, score, corrected, order, explanation)
-                )
-    scores = [
-        _score(i, own, used, counted, i in result.suspects)
-        for i, own in enumerate(shown)
-    ]
+                made = _Shown(position / last, score, corrected, order, text)
+                shown[distinct].append(made)
+    scores = []
+    for distinct, own in enumerate(shown):
+        by_judge = {
+            table.judge: known
+            for table in counted
+            if (known := table.scores[distinct]) is not None
+        }
+        score = mean([by_judge[t.judge] for t in used if t.judge in by_judge])
+        nearest, spread = own[0], None
+        if len(own) > 1:
+            # equal distances may differ by rounding
+            nearest = min(
+                own, key=lambda s: (round(abs(s.corrected - score), 9), s.order)
+            )
+            values = [one.corrected for one in own]
+            middle = mean(values)
+            spread = sqrt(fsum((x - middle) ** 2 for x in values) / (len(values) - 1))
+        made_score = RolloutScore(
+            score,
+            nearest.explanation,
+            score,
+            spread,
+            by_judge,
+            tuple([one.position for one in own]),
+            tuple([one.given for one in own]),
+            distinct in result.suspects,
+        )
+        scores.append(made_score)
     return tuple(
         [
             RolloutScore(None, result.faults[i])
@@ -106,101 +449,6 @@ def _rollouts(
             else scores[distinct]
             for i, distinct in enumerate(result.owner)
         ]
-    )
-
-
-def _score(
-    distinct: int,
-    shown: Sequence[_Shown],
-    used: Sequence[ScoreTable],
-    counted: Sequence[ScoreTable],
-    suspect: bool,
-) -> RolloutScore:
-    """The mean of the judges' scores, with the explanation of the pass whose score is nearest to it."""
-    by_judge = {
-        table.judge: own
-        for table in counted
-        if (own := table.scores[distinct]) is not None
-    }
-    score = mean([by_judge[table.judge] for table in used if table.judge in by_judge])
-    nearest = shown[0]
-    spread = None
-    if len(shown) > 1:  # equal distances may differ by rounding
-        nearest = min(
-            shown, key=lambda one: (round(abs(one.corrected - score), 9), one.order)
-        )
-        spread = _deviation([one.corrected for one in shown])
-    return RolloutScore(
-        score,
-        nearest.explanation,
-        score,
-        spread,
-        by_judge,
-        tuple([one.position for one in shown]),
-        tuple([one.given for one in shown]),
-        suspect,
-    )
-
-
-def _deviation(cells: Sequence[float]) -> float:
-    """The standard deviation of at least two scores."""
-    middle = mean(cells)
-    return sqrt(fsum((cell - middle) ** 2 for cell in cells) / (len(cells) - 1))
-
-
-def _degraded(
-    result: GroupResult, used: Sequence[ScoreTable], failed_calls: Sequence[FailedCall]
-) -> bool:
-    """Tell if scores are missing that should count."""
-    judges = {table.judge for table in used}
-    if result.escalated_to is None:
-        judges.update(range(result.judges))
-    elif result.escalated_to not in judges:
-        return True
-    return any(call.judge in judges for call in failed_calls)
-
-
-def _rated(
-    scores: GroupScores,
-    result: GroupResult,
-    used: Sequence[ScoreTable],
-    batch: BatchStatistics,
-    *,
-    flagged: bool,
-) -> GroupScores:
-    """The scores with their reliability, if several passes tell it; one score for all is no signal."""
-    if result.alone:
-        return replace(scores, tied=flagged, weight=0.0 if flagged else None)
-    table = anova(result, used)
-    rated = None if table is None else reliability.rate(table, batch.prior)
-    if _one_score(scores, used):
-        return replace(
-            scores,
-            one_score=True,
-            tied=True,
-            weight=0.0,
-            reliability=None if rated is None else 0.0,
-        )
-    if table is None or rated is None:
-        return scores
-    value, tied = rated
-    wanted = reliability.passes_for(value, table.k)
-    return replace(
-        scores,
-        reliability=value,
-        weight=value,
-        tied=tied,
-        passes_for=None if wanted is None else ceil(wanted / len(used)),
-    )
-
-
-def _one_score(scores: GroupScores, used: Sequence[ScoreTable]) -> bool:
-    """Tell if the judges gave all rollouts one score: in the mean, or in every single request.
-
-    In every request: what is subtracted for position bias from equal scores differs, and so they do then.
-    """
-    return reliability.one_score(scores.scores) or all(
-        reliability.one_score(one.scores) for table in used for one in table.pass_scores
     )
 
 
@@ -238,12 +486,11 @@ def _by_rewards(
     changed = zip(scores.rollouts, values, strict=True)
     rollouts = tuple(replace(rollout, score=value) for rollout, value in changed)
     scores = replace(scores, rollouts=rollouts)
-    level = not result.alone and reliability.one_score(values)
+    level = not result.alone and one_score(values)
     return replace(scores, tied=True, weight=0.0) if level else scores
 
 
 def _error(
-    result: GroupResult,
     every: Sequence[ScoreTable],
     failed_calls: Sequence[FailedCall],
     least: int,
@@ -288,7 +535,19 @@ def ordered(
     down = sorted(score for score, passed in known if passed is False)
     if not up or not down or down[-1] <= up[0]:
         return tuple(scores)
-    line = _line(up, down)
+    # The balance of the sums of both changes grows with the line, and is linear between two scores. So the
+    # line is the mean of the scores that move, once it is known between which scores it lies.
+    levels = sorted({*up, *down})
+
+    def balance(line: float) -> float:
+        raised = fsum(line - score for score in up if score < line)
+        return raised - fsum(score - line for score in down if score > line)
+
+    # at the highest no score is lowered any more
+    above = levels[bisect_left(levels, 0.0, key=balance)]
+    moved = [score for score in up if score < above]
+    moved += [score for score in down if score >= above]
+    line = min(max(fsum(moved) / len(moved), levels[0]), above)
     return tuple(
         score
         if score is None or passed is None
@@ -297,24 +556,3 @@ def ordered(
         else min(score, line)
         for score, passed in zip(scores, outcomes, strict=True)
     )
-
-
-def _line(up: list[float], down: list[float]) -> float:
-    """The line at which scores are raised and lowered by the same sum; both lists are sorted.
-
-    The balance of the two sums grows with the line and is linear between two scores. So the line is the
-    mean of the scores that move, once it is known between which scores it lies.
-    """
-    levels = sorted({*up, *down})
-
-    def balance(line: float) -> float:
-        raised = fsum(line - score for score in up if score < line)
-        return raised - fsum(score - line for score in down if score > line)
-
-    above = levels[
-        bisect_left(levels, 0.0, key=balance)
-    ]  # at the highest no score is lowered any more
-    moved = [score for score in up if score < above] + [
-        score for score in down if score >= above
-    ]
-    return min(max(fsum(moved) / len(moved), levels[0]), above)

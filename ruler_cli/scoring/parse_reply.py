@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ruler_cli.types import readable_text
@@ -23,7 +24,8 @@ _NUMBER = re.compile(
 """A number, or one that names its own scale: `80%` and `8/10`."""
 _OPENED = re.compile(r'"scores"\s*:\s*\{')
 _MEMBER = re.compile(r'[\s,]*"([^"\\]*)"\s*:\s*(?=\{)')
-"""Beginnings of an object of entries and of a member of it; no id needs an escape."""
+_ITEM = re.compile(r"[^{]*")
+"""Beginnings of an object of entries, of a member of it, whose id needs no escape, and of an item of a list."""
 _CLEARLY_TEN = 2.0
 """A best score between 1 and this is an error on a scale to 1; from here on the scale goes to 10."""
 _NEAR = 1e-6 + 1e-12
@@ -78,7 +80,12 @@ def parse_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, s
         return {}
     at = max(0, bare.rfind(f'"{_KEY}"'))
     opened = _OPENED.match(bare, at)
-    entries = _members_from(bare, opened.end()) if opened else _items_from(bare, at)
+    at = opened.end() if opened else bare.find("[", at)
+    entries = []
+    with suppress(ValueError, RecursionError):  # at the entry that has no end
+        while at >= 0 and (begin := (_MEMBER if opened else _ITEM).match(bare, at)):
+            value, at = _DECODER.raw_decode(bare, begin.end())
+            entries.append(_entry(begin[1], value) if opened else value)
     complete = [
         entry
         for entry in entries
@@ -90,27 +97,6 @@ def parse_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, s
     except DefectError:
         return {}
     return {} if parsed.rescaled else parsed.entries
-
-
-def _items_from(text: str, at: int) -> Iterator[Any]:
-    """The objects of a list that may have no end."""
-    at = text.find("[", at)
-    while at >= 0 and (at := text.find("{", at)) >= 0:
-        try:
-            entry, at = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            return
-        yield entry
-
-
-def _members_from(text: str, at: int) -> Iterator[Any]:
-    """The members of an object that may have no end, as entries of a list."""
-    while member := _MEMBER.match(text, at):
-        try:
-            value, at = _DECODER.raw_decode(text, member.end())
-        except (ValueError, RecursionError):
-            return
-        yield _entry(member[1], value)
 
 
 def _checked(entries: list[Any], labels: Sequence[str]) -> ParsedReply:
@@ -146,9 +132,8 @@ def _bare(text: str) -> str:
 
 
 def _unfenced(text: str) -> str:
-    text = (
-        text.strip().removeprefix("\ufeff").strip()
-    )  # some servers begin with a byte order mark
+    # some servers begin with a byte order mark
+    text = text.strip().removeprefix("\ufeff").strip()
     if text.startswith("```") and text.endswith("```"):
         head, _, rest = text.partition("\n")
         if rest and re.fullmatch(_FENCE, head):
@@ -157,9 +142,17 @@ def _unfenced(text: str) -> str:
 
 
 def _entries(text: str) -> list[Any]:
-    """The entries of `scores` in the whole answer, or in the last balanced object that has that key."""
-    whole = next(_wholes(text), None)
-    if whole is None:
+    """The entries of `scores` in the whole answer, or in the last balanced object that has that key.
+
+    An answer reaches from the beginning, or from behind a `</think>`, to the end of the text. Thoughts and
+    explanations may quote a `</think>`, so the last one need not end the thought.
+    """
+    ends = islice(re.finditer(_END, text), _TRIES)
+    for at in (0, *[end.end() for end in ends]):
+        with suppress(ValueError, RecursionError):
+            whole = _DECODER.decode(_unfenced(text[at:]))
+            break
+    else:
         bare = _bare(text)
         if not bare:
             raise DefectError("the answer was empty")
@@ -180,20 +173,6 @@ def _entry(label: str, value: Any) -> Any:
     if not isinstance(value, dict) or value.get("trajectory_id", label) != label:
         return None
     return {**value, "trajectory_id": label}
-
-
-def _wholes(text: str) -> Iterator[Any]:
-    """The JSON values that reach from the beginning, or from behind a `</think>`, to the end of the text.
-
-    Thoughts and explanations may quote a `</think>`, so the last one need not end the thought.
-    """
-    at, tries = 0, 0
-    while at >= 0 and tries < _TRIES:
-        with suppress(ValueError, RecursionError):
-            yield _DECODER.decode(_unfenced(text[at:]))
-        tries += 1
-        end = text.find(_END, at)
-        at = end + len(_END) if end >= 0 else -1
 
 
 def _last_object(text: str) -> dict[str, Any] | None:
@@ -223,35 +202,37 @@ def _last_object(text: str) -> dict[str, Any] | None:
 
 
 def _shares(values: Sequence[Any]) -> tuple[list[float], bool]:
-    """Scores in [0, 1], and True if plain numbers on a scale to 10 were rescaled; else DefectError."""
+    """Scores in [0, 1], and True if plain numbers on a scale to 10 were rescaled; else DefectError.
+
+    A score next to a bound of its scale is that bound.
+    """
     numbers = [_number(value) for value in values]
     for value, (number, scaled) in zip(values, numbers, strict=True):
+        wrong = ""
         if not math.isfinite(number):
-            raise DefectError(f"a score was no number ({_show(value)})")
-        if number < -_NEAR:
-            raise DefectError(f"a score was negative ({_show(value)})")
-        if number > (1 if scaled else 10) + _NEAR:
-            raise DefectError(f"a score was out of range ({_show(value)})")
+            wrong = "no number"
+        elif number < -_NEAR:
+            wrong = "negative"
+        elif number > (1 if scaled else 10) + _NEAR:
+            wrong = "out of range"
+        if wrong:
+            nested = isinstance(value, dict | list)
+            shown = type(value).__name__ if nested else repr(value)[:40]
+            raise DefectError(f"a score was {wrong} ({shown})")
     plain = [number for number, scaled in numbers if not scaled]
     best = max(plain, default=0.0)
     rescaled = best > 1 + _NEAR
     if rescaled and best < _CLEARLY_TEN:
         raise DefectError(f"a score was out of range ({best:g})")
     if rescaled and any(_NEAR < number < 1 for number in plain):
-        raise DefectError(
-            "scores stood on mixed scales, some from 0 to 1 and some from 0 to 10"
-        )
-    return [
-        _share(number, 10 if rescaled and not scaled else 1)
-        for number, scaled in numbers
-    ], rescaled
-
-
-def _share(number: float, top: int) -> float:
-    """The score in [0, 1] of a number on a scale to `top`; next to a bound it is that bound."""
-    if number <= _NEAR:
-        return 0.0
-    return 1.0 if number >= top - _NEAR else number / top
+        mixed = "scores stood on mixed scales, some from 0 to 1 and some from 0 to 10"
+        raise DefectError(mixed)
+    shares = []
+    for number, scaled in numbers:
+        top = 10 if rescaled and not scaled else 1
+        within = 1.0 if number >= top - _NEAR else number / top
+        shares.append(0.0 if number <= _NEAR else within)
+    return shares, rescaled
 
 
 def _number(value: Any) -> tuple[float, bool]:
@@ -269,7 +250,3 @@ def _number(value: Any) -> tuple[float, bool]:
         return float(match[1]), False
     whole = float(match[3] or 100)
     return (float(match[2]) / whole if whole else math.nan), True
-
-
-def _show(value: Any) -> str:
-    return type(value).__name__ if isinstance(value, dict | list) else repr(value)[:40]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 from math import fsum
 from operator import mul
 
-from ruler_cli.scoring.reliability import Anova
+from ruler_cli.scoring.statistics import Anova
 
 RIDGE = 0.5
 """λ, the noise variance of one score over the variance of a window's level.
@@ -59,21 +59,17 @@ class _Design:
         self.observations = seen.total()
         self.inverse = [1 / seen[i] if seen[i] else 0.0 for i in range(rollouts)]
 
-    def means(self, ys: Sequence[Sequence[float]]) -> list[float]:
+    def means(self, ys: Iterable[Iterable[float]]) -> list[float]:
         """The mean of each rollout's observations, given by window; 0 without any."""
         total = [0.0] * len(self.inverse)
         for window, scores in zip(self.windows, ys, strict=True):
-            for rollout, y in zip(window, scores, strict=True):
+            for rollout, y in zip(window, scores, strict=False):
                 total[rollout] += y
         return list(map(mul, total, self.inverse))
 
     def by_rollout(self, levels: Sequence[float]) -> list[float]:
         """The mean of the windows' levels over the windows of each rollout."""
-        total = [0.0] * len(self.inverse)
-        for window, level in zip(self.windows, levels, strict=True):
-            for rollout in window:
-                total[rollout] += level
-        return list(map(mul, total, self.inverse))
+        return self.means(map(repeat, levels))
 
     def by_window(self, values: Sequence[float]) -> list[float]:
         """The sum over each window of its rollouts' values."""
@@ -113,26 +109,24 @@ class _Design:
             p = _plus(r, rr / before, p)
         return x
 
-    def parts(self) -> list[list[int]]:
+    def parts(self) -> list[set[int]]:
         """The rollouts that were shown, by the parts of the table that no window connects."""
-        parent = list(range(len(self.inverse)))
+        shows: dict[int, list[Sequence[int]]] = {}
+        for window in self.windows:
+            for rollout in window:
+                shows.setdefault(rollout, []).append(window)
+        parts = []
+        while shows:
+            part, edge = set[int](), [next(iter(shows))]
+            while edge:
+                rollout = edge.pop()
+                part.add(rollout)
+                for window in shows.pop(rollout, ()):
+                    edge += shows.keys() & window
+            parts.append(part)
+        return parts
 
-        def root(rollout: int) -> int:
-            while parent[rollout] != rollout:
-                parent[rollout] = parent[parent[rollout]]
-                rollout = parent[rollout]
-            return rollout
-
-        for first, *others in self.windows:
-            for other in others:
-                parent[root(other)] = root(first)
-        parts: dict[int, list[int]] = {}
-        for rollout, seen in enumerate(self.inverse):
-            if seen:
-                parts.setdefault(root(rollout), []).append(rollout)
-        return list(parts.values())
-
-    def efficiency(self, parts: Sequence[Sequence[int]], ridge: float) -> float:
+    def efficiency(self, parts: Sequence[set[int]], ridge: float) -> float:
         """The average precision of the scores relative to the one that the rollouts' mean square assumes.
 
         C = K − N D⁻¹ Nᵀ is the information on rollouts within windows (John & Williams 1995);
@@ -152,20 +146,18 @@ class _Design:
             share = 1.0
         else:
             rng = random.Random(0)  # the same table has the same efficiency
+            signs, share = (-1.0, 1.0), 1 / affordable
             probes = [
-                [rng.choice((-1.0, 1.0)) for _ in range(size)]
-                for _ in range(affordable)
+                [rng.choice(signs) for _ in range(size)] for _ in range(affordable)
             ]
-            share = 1 / affordable
-        trace = fsum(
-            self.inverse[i] * (1 - 1 / len(part)) for part in parts for i in part
-        )
+        inverse = self.inverse
+        trace = fsum(inverse[i] * (1 - 1 / len(part)) for part in parts for i in part)
         for probe in probes:
             spread = self.by_rollout(probe)
             for part in parts:
                 centre = fsum(spread[i] for i in part) / len(part)
                 for i in part:
-                    spread[i] = (spread[i] - centre) * self.inverse[i]
+                    spread[i] = (spread[i] - centre) * inverse[i]
             trace += share * _dot(probe, self.solve(self.by_window(spread), ridge))
         return df**2 / (trace * information)
 
@@ -192,19 +184,39 @@ def fit(
     everything = [y for _, scores in windows for y in scores]
     mean = fsum(everything) / len(everything)
     ys = [[y - mean for y in scores] for _, scores in windows]
-    off, adjusted = _adjusted(design, ys)
-    known = [x for x in off if x is not None]
+    # observations less their windows' levels, about the centre of the rollouts' means
+    net = _less(ys, design.levels(ys, RIDGE))
+    adjusted: list[list[float]] = [[] for _ in design.inverse]
+    for window, scores in zip(design.windows, net, strict=True):
+        for rollout, y in zip(window, scores, strict=True):
+            adjusted[rollout].append(y)
+    means = [fsum(own) / len(own) if own else None for own in adjusted]
+    known = [x for x in means if x is not None]
+    centre = fsum(known) / len(known)
+    off = [None if x is None else x - centre for x in means]
+    known = [x - centre for x in known]
     low, high = min(everything), max(everything)
     # the extremes are 0 but for rounding if all observations are equal
-    scale = min(_factor(min(known), low - mean), _factor(-max(known), mean - high))
-    rest, between = _squares(design, ys)
+    bounds = (min(known), low - mean), (-max(known), mean - high)
+    scale = min([bound / x if x < bound < 0 else 1.0 for x, bound in bounds])
+    # Sums of squares without ridge: that of the residuals, and their decrease if rollouts are added to windows
+    # alone (type II), so that the ratio of the mean squares is F if all rollouts are alike.
+    alone = _less(ys, [fsum(window) / len(window) for window in ys])
+    free = _less(ys, design.levels(ys, 0.0))
+    items = design.means(free)
+    rest = fsum(
+        (y - items[rollout]) ** 2
+        for window, scores in zip(design.windows, free, strict=True)
+        for rollout, y in zip(window, scores, strict=True)
+    )
+    between = max(0.0, fsum(y * y for window in alone for y in window) - rest)
     parts = design.parts()
     df_item = len(known) - len(parts)
     return WindowFit(
         tuple(
             None if x is None else min(high, max(low, mean + scale * x)) for x in off
         ),
-        tuple(tuple(mean + scale * y for y in own) for own in adjusted),
+        tuple(tuple(mean + scale * (y - centre) for y in own) for own in adjusted),
         Anova.of_squares(
             between,
             df_item,
@@ -216,51 +228,7 @@ def fit(
     )
 
 
-def _factor(value: float, bound: float) -> float:
-    """The factor that takes a value down to its bound if it is below; both are at most 0."""
-    return bound / value if value < bound < 0 else 1.0
-
-
-def _without(
-    ys: Sequence[Sequence[float]], levels: Sequence[float]
-) -> list[list[float]]:
+def _less(ys: Sequence[Sequence[float]], levels: Sequence[float]) -> list[list[float]]:
     """Observations by window, less the level of each window."""
-    return [
-        [y - level for y in window] for window, level in zip(ys, levels, strict=True)
-    ]
-
-
-def _adjusted(
-    design: _Design, ys: Sequence[Sequence[float]]
-) -> tuple[list[float | None], list[list[float]]]:
-    """The rollouts' means and observations less their windows' levels, about the centre of the means."""
-    adjusted: list[list[float]] = [[] for _ in design.inverse]
-    net = _without(ys, design.levels(ys, RIDGE))
-    for window, scores in zip(design.windows, net, strict=True):
-        for rollout, y in zip(window, scores, strict=True):
-            adjusted[rollout].append(y)
-    means = [fsum(own) / len(own) if own else None for own in adjusted]
-    known = [x for x in means if x is not None]
-    centre = fsum(known) / len(known)
-    return (
-        [None if x is None else x - centre for x in means],
-        [[y - centre for y in own] for own in adjusted],
-    )
-
-
-def _squares(design: _Design, ys: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Sums of squares without ridge: that of the residuals, and that of the rollouts adjusted for windows.
-
-    The latter is the decrease of the residuals of windows alone if rollouts are added (type II), so that
-    the ratio of the mean squares is F if all rollouts are alike.
-    """
-    centres = [fsum(window) / len(window) for window in ys]
-    alone = fsum(y * y for window in _without(ys, centres) for y in window)
-    net = _without(ys, design.levels(ys, 0.0))
-    means = design.means(net)
-    rest = fsum(
-        (y - means[rollout]) ** 2
-        for window, scores in zip(design.windows, net, strict=True)
-        for rollout, y in zip(window, scores, strict=True)
-    )
-    return rest, max(0.0, alone - rest)
+    with_levels = zip(ys, levels, strict=True)
+    return [[y - level for y in window] for window, level in with_levels]

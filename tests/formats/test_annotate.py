@@ -21,8 +21,7 @@ from ruler_cli.formats.annotate import (
 )
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import Format, RecordLayout
-from ruler_cli.scoring.batch_statistics import BatchStatistics
-from ruler_cli.scoring.combine import combine
+from ruler_cli.scoring.combine import BatchStatistics, combine
 from ruler_cli.settings.models import CombineSettings, OnFailure
 from ruler_cli.types import Group, GroupResult, Rollout, Usage
 from tests.scoring.group_results import failed_call, group_result, groups, one_pass

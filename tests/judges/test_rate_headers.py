@@ -11,8 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ruler_cli.judges.provider_errors import classify
-from ruler_cli.judges.rate_headers import delay_in, left_of, retry_after
+from ruler_cli.judges.provider_errors import classify, delay_in, left_of, retry_after
 from ruler_cli.types import Left
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -156,13 +155,6 @@ def test_order_with_a_message() -> None:
     )  # on every answer of some providers
     assert classify(429, "", "Please try again in 6m0s.", {}).retry_after == 360
     assert classify(401, "", "no", {"Retry-After": "7"}).retry_after is None
-
-
-def test_calls_in_flight() -> None:
-    """If an older litellm proxy has too many calls in flight, the minute that it names is ignored."""
-    for now, most, seconds in ((2, 2, None), (0, 2**63 - 1, 45.5)):
-        reported = f"current rpm: 6, current max_parallel_requests: {now}, max_parallel_requests: {most}"
-        assert retry_after({"retry-after": "45.5"}, reported, True, NOW) == seconds
 
 
 INVALID = st.one_of(

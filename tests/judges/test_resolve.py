@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges import pricing
+from ruler_cli.judges import providers
 from ruler_cli.judges.litellm import LitellmJudge
 from ruler_cli.judges.openai_http import HttpJudge
-from ruler_cli.judges.pricing import ModelInfo, Price, model_info
+from ruler_cli.judges.providers import ModelInfo, Price, model_info
 from ruler_cli.judges.resolve import model_of, resolve
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Usage
@@ -180,7 +180,7 @@ ENTRIES: list[tuple[dict[str, Any], ModelInfo]] = [
 def test_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value of the price list counts in its proper form only; any other is unknown."""
     for entry, model in ENTRIES:
-        monkeypatch.setattr(pricing, "_table", lambda entry=entry: {"m": entry})
+        monkeypatch.setattr(providers, "_prices", lambda entry=entry: {"m": entry})
         assert model_info("m") == model_info("provider/m") == model
         assert model_info("other") == ModelInfo()
 

@@ -19,8 +19,8 @@ from ruler_cli.judging.adaptive import (
     allot,
     unresolved,
 )
-from ruler_cli.prompting.layout import balanced
-from ruler_cli.scoring.reliability import NoisePrior
+from ruler_cli.prompting.prompt import balanced
+from ruler_cli.scoring.statistics import NoisePrior
 from ruler_cli.types import GroupResult, PassScores
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import CapReached
-from ruler_cli.judges.pricing import stated_price
+from ruler_cli.judges.providers import stated_price
 from ruler_cli.settings.models import MaxFailures
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import group

@@ -10,9 +10,9 @@ import pytest
 
 from ruler_cli.judging.exchange import Overflow, exchange
 from ruler_cli.ledger.reply_cache import key_of
-from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import (
     ExchangeState,
+    PromptLayout,
     RequestPart,
     build_layout,
     requests_of_pass,

@@ -9,12 +9,11 @@ import anyio
 import pytest
 
 from ruler_cli.errors import InterruptedRun
-from ruler_cli.judges.pricing import Price
+from ruler_cli.judges.providers import Price
 from ruler_cli.judging.panel import Panel, PanelJudge
-from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import StopSignal, run
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
-from ruler_cli.pool.limits import ConcurrencyLimit
+from ruler_cli.pool.limits import Budget, ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Summary, Usage
 from tests.pool.test_max_cost import BROKEN, Billing

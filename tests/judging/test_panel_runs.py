@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import CapReached, RefusedError
-from ruler_cli.judges.pricing import stated_price
+from ruler_cli.judges.providers import stated_price
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import group
 from tests.judging_server.asks import expected_score

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.limits import Budget
 
 prices = st.floats(0.0, 2.0)
 

@@ -12,8 +12,7 @@ import pytest
 from ruler_cli.pool.cooldown import Cooldown
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Window
-from ruler_cli.pool.pace import Sent
+from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Sent, Window
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request
 from tests.values import few

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.budget import ANSWER, PER_LABEL, Estimates
+from ruler_cli.pool.limits import ANSWER, PER_LABEL, Estimates
 from ruler_cli.types import CHARACTERS_PER_TOKEN, Request, Usage
 
 ASKED = Request("s" * 1000, "u" * 2800, ("a", "b", "c", "d"))

@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.errors import RefusedError
-from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.cooldown import DISTINCT
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate, Permit
-from ruler_cli.pool.limits import ConcurrencyLimit, Window
+from ruler_cli.pool.limits import Budget, ConcurrencyLimit, Window
 from ruler_cli.types import CallError, JudgeWait, Request, Usage
 from tests.virtual import ASKED, virtually
 

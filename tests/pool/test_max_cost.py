@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from ruler_cli.judges.pricing import Price
-from ruler_cli.pool.budget import Budget
+from ruler_cli.judges.providers import Price
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, Gate
-from ruler_cli.pool.limits import ConcurrencyLimit
+from ruler_cli.pool.limits import Budget, ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.values import few

@@ -6,16 +6,14 @@ import resource
 
 import pytest
 
-from ruler_cli.judges.pricing import Price
+from ruler_cli.judges.providers import Price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging import panel as module
 from ruler_cli.judging.panel import open_caller
 from ruler_cli.ledger.database import open_files
-from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Permit
-from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit
-from ruler_cli.pool.pace import Sent
+from ruler_cli.pool.limits import AdaptiveConcurrency, Budget, ConcurrencyLimit, Sent
 from ruler_cli.pool.retries import Caller
 from ruler_cli.settings.models import JudgeSettings, PoolSettings
 from ruler_cli.types import Request, Usage

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.retries import RATE_SECONDS, RATE_TRIES, RetryBudget, delay
+from ruler_cli.pool.retries import RATE_TRIES, RetryBudget, delay
 from ruler_cli.types import CallError
 
 BROKEN = CallError("transport", "it is broken", "call")
@@ -62,13 +62,3 @@ def test_limits_have_their_own_budget() -> None:
     assert tries.wait(BROKEN, 1.0, 0.0) is not None
     assert tries.wait(BROKEN, 1.0, 0.0) is not None
     assert tries.wait(BROKEN, 1.0, 0.0) is None
-
-
-def test_limits_in_seconds() -> None:
-    """A call adds at most an hour to the waits that the server asks for."""
-    tries, number = RetryBudget(2, 100.0), 0
-    while (wait := tries.wait(replace(BUSY, retry_after=500.0), 0.1, 0.5)) is not None:
-        assert wait >= 500.0
-        number += 1
-    assert number <= RATE_TRIES
-    assert tries.rated_seconds <= RATE_SECONDS

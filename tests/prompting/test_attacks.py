@@ -11,8 +11,7 @@ from functools import cache
 import pytest
 
 from ruler_cli.judges.offline import blocks
-from ruler_cli.prompting.layout import PromptLayout
-from ruler_cli.prompting.prompt import build_layout, write_prompt
+from ruler_cli.prompting.prompt import PromptLayout, build_layout, write_prompt
 from ruler_cli.scoring.parse_reply import DefectError, parse, parse_complete
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Request

@@ -7,8 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.prompting.layout import CYCLE, PromptLayout, balanced, keyed
-from ruler_cli.prompting.prompt import build_layout
+from ruler_cli.prompting.prompt import (
+    CYCLE,
+    PromptLayout,
+    balanced,
+    build_layout,
+    keyed,
+)
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Rollout
 from tests.values import group, talk

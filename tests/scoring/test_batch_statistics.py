@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.batch_statistics import BatchStatistics, mean
-from ruler_cli.scoring.combine import combine
+from ruler_cli.scoring.combine import BatchStatistics, combine, mean
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import BatchFigures, GroupResult, GroupScores
 from tests.scoring.group_results import (

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.batch_statistics import BatchStatistics
-from ruler_cli.scoring.combine import combine, ordered
+from ruler_cli.scoring.combine import BatchStatistics, combine, ordered
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import FailedCall, GroupError, GroupResult, GroupScores, PassScores
 from tests.scoring.group_results import (

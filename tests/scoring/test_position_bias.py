@@ -9,7 +9,7 @@ from math import sqrt
 import pytest
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.sums import PositionBias
+from ruler_cli.scoring.statistics import PositionBias
 from tests.values import few
 
 scores = st.lists(st.integers(0, 20).map(lambda i: i / 20), min_size=1, max_size=40)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.reliability import (
+from ruler_cli.scoring.statistics import (
     ROUNDING,
     Anova,
     NoiseEstimator,

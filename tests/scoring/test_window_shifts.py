@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.reliability import Anova, NoisePrior, rate
+from ruler_cli.scoring.statistics import Anova, NoisePrior, rate
 from ruler_cli.scoring.window_shifts import RIDGE, WindowFit, fit
 
 Windows = list[tuple[list[int], list[float]]]

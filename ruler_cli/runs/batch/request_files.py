@@ -12,8 +12,7 @@ from typing import Literal, NamedTuple
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.judges.chat_completions import chat_body, first_format
-from ruler_cli.judges.pricing import Price, listed_batch_price
-from ruler_cli.judges.providers import EMBEDDED
+from ruler_cli.judges.providers import EMBEDDED, Price, listed_batch_price
 from ruler_cli.judges.resolve import LOCAL, OPENAI, model_at_endpoint, model_of
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Request

@@ -16,9 +16,9 @@ import anyio
 
 from ruler_cli.errors import RulerError, Sentence, UsageError
 from ruler_cli.files.error_map import writing
-from ruler_cli.judges.pricing import ModelInfo
+from ruler_cli.judges.providers import ModelInfo
 from ruler_cli.judges.resolve import model_of
-from ruler_cli.prompting.layout import BYTES_PER_TOKEN
+from ruler_cli.prompting.prompt import BYTES_PER_TOKEN
 from ruler_cli.runs.batch.batches import Batches, BatchStatus
 from ruler_cli.runs.batch.http import UnclearError
 from ruler_cli.runs.batch.journal import BatchRecord, Journal

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.runs.sample import leading_bits
-from ruler_cli.scoring.sums import (
+from ruler_cli.scoring.statistics import (
     Concordance,
     LengthSums,
     Moments,

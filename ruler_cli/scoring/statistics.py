@@ -1,0 +1,622 @@
+"""Numbers in, numbers out: sums over the groups of a batch, and the reliability of the mean of passes.
+
+Correlations are within groups: the group means are subtracted, and products are summed over groups. The
+position bias is the mean centred score by position, with its errors and the correction for it; positions are
+relative, from 0 (shown first) to 1 (shown last), so that groups of all sizes count together.
+
+Reliability is that of an analysis of variance, with the noise shrunk to the batch's. Scores are in [0, 1],
+variances in their square. Every value is a closed form of sums, with the special functions that an F test and
+a fitted F distribution need.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations_with_replacement, groupby
+from math import ceil, exp, fsum, inf, lgamma, log, log1p, log2, sqrt
+from typing import Any
+
+from ruler_cli.types import Length, PositionBin
+
+_FLAT = 1e-9
+"""Values of a group that differ by less are equal: such a difference is rounding and no signal."""
+_NOTHING = 1e-12
+"""A share of a sum of squares below this is zero but for rounding."""
+
+Sums = Mapping[str, float]
+PRODUCTS = ("aa", "ab", "ay", "bb", "by", "yy")
+"""Keys of the sums of products of two columns a and b and a third column y."""
+
+
+def products(**columns: Sequence[float]) -> dict[str, float]:
+    """Sum the products of every two centred columns; the keys are the columns' names: `aa`, `ab`, `bb`."""
+    centred: dict[str, list[float]] = {}
+    for name, column in columns.items():
+        mean, flat = fsum(column) / len(column), max(column) - min(column) < _FLAT
+        centred[name] = [0.0 if flat else value - mean for value in column]
+    return {
+        one + other: fsum(map(float.__mul__, centred[one], centred[other]))
+        for one, other in combinations_with_replacement(centred, 2)
+    }
+
+
+def correlation(sums: Sums) -> float | None:
+    """Pearson's r of a and b; None if one of them is constant."""
+    aa, bb = sums.get("aa", 0.0), sums.get("bb", 0.0)
+    below = sqrt(aa) * sqrt(bb) if aa > 0 and bb > 0 else 0.0
+    return max(-1.0, min(1.0, sums.get("ab", 0.0) / below)) if below else None
+
+
+def partial_correlation(sums: Sums) -> float | None:
+    """Pearson's r of the residuals of a and b, each regressed on y; None if a residual or y is constant.
+
+    The regressions have one slope over all groups, and a level for each group.
+    """
+    aa, ab, ay, bb, by, yy = (sums.get(name, 0.0) for name in PRODUCTS)
+    if not yy:
+        return None
+    left_a, left_b = aa - ay * ay / yy, bb - by * by / yy
+    if left_a <= _NOTHING * aa or left_b <= _NOTHING * bb:
+        return None
+    return correlation({"aa": left_a, "bb": left_b, "ab": ab - ay * by / yy})
+
+
+CORRELATIONS: dict[str, Callable[[Sums], float | None]] = {
+    "scores": correlation,
+    "errors": partial_correlation,
+}
+"""The correlation that each kind of `pair_products` gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Concordance:
+    """Counts of the pairs of rollouts with different labels, by the order of their scores.
+
+    `won`: the better rollout has the higher score; `tied`: the scores are equal. `spread` counts pairs
+    with different scores, for any labels.
+    """
+
+    pairs: int
+    won: int
+    tied: int
+    spread: int
+
+    @property
+    def lost(self) -> int:
+        """Pairs in which the worse rollout has the higher score."""
+        return self.pairs - self.won - self.tied
+
+    @property
+    def tau_b(self) -> float | None:
+        """Kendall's τ_b; None if all labels or all scores are equal."""
+        if not self.pairs or not self.spread:
+            return None
+        return (self.won - self.lost) / sqrt(self.pairs * self.spread)
+
+
+def concordance(scores: Sequence[float], labels: Sequence[float]) -> Concordance:
+    """Count the pairs by the sorted scores of the rollouts with lower labels, in O(n log n)."""
+    lower: list[float] = []
+    pairs = won = tied = 0
+    for _, same in groupby(
+        sorted(zip(labels, scores, strict=True)), key=lambda item: item[0]
+    ):
+        level = [score for _, score in same]
+        for score in level:
+            below, upto = bisect_left(lower, score), bisect_right(lower, score)
+            won += below
+            tied += upto - below
+        pairs += len(level) * len(lower)
+        for score in level:
+            insort(lower, score)
+    equal = sum(n * (n - 1) // 2 for n in Counter(scores).values())
+    return Concordance(pairs, won, tied, len(scores) * (len(scores) - 1) // 2 - equal)
+
+
+@dataclass(slots=True)
+class Moments:
+    """Number of values, their mean and the sum of squares about it (Welford 1962)."""
+
+    number: int = 0
+    mean: float = 0.0
+    square: float = 0.0
+
+    def add(self, values: Iterable[float]) -> None:
+        """Add values."""
+        for value in values:
+            self.number += 1
+            off = value - self.mean
+            self.mean += off / self.number
+            self.square += off * (value - self.mean)
+
+    def __add__(self, other: Moments) -> Moments:
+        """Combine the moments of two samples (Chan, Golub & LeVeque 1983)."""
+        number = self.number + other.number
+        if not number:
+            return Moments()
+        off = other.mean - self.mean
+        mean = self.mean + off * other.number / number
+        between = off * off * self.number * other.number / number
+        return Moments(number, mean, self.square + other.square + between)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation; 0 for fewer than two values."""
+        return sqrt(self.square / (self.number - 1)) if self.number > 1 else 0.0
+
+
+@dataclass(slots=True)
+class RatioSums:
+    """Sums over groups of an x and a y, and of their products, for the ratio Σy / Σx and its error.
+
+    The error is that of whole groups: scores of one group are not independent, groups are (Cochran 1977, on
+    clusters of unequal sizes).
+    """
+
+    groups: int = 0
+    x: float = 0.0
+    y: float = 0.0
+    xx: float = 0.0
+    xy: float = 0.0
+    yy: float = 0.0
+
+    def add(self, x: float, y: float) -> None:
+        """Add one group."""
+        self.groups += 1
+        self.x += x
+        self.y += y
+        self.xx += x * x
+        self.xy += x * y
+        self.yy += y * y
+
+    @property
+    def ratio(self) -> float:
+        """The slope of a line through the origin, or a weighted mean."""
+        return self.y / self.x
+
+    @property
+    def square(self) -> float:
+        """The sum of squares about the ratio."""
+        ratio = self.ratio
+        return max(0.0, self.yy - 2 * ratio * self.xy + ratio * ratio * self.xx)
+
+
+class LengthSums:
+    """Regression of scores on the logarithm of their rollouts' bytes, within groups."""
+
+    def __init__(self) -> None:
+        self._slope, self._yy = RatioSums(), 0.0
+
+    def add(self, sizes: Sequence[int], scores: Sequence[float]) -> None:
+        """Add the distinct rollouts of one group: their sizes in bytes and their scores, aligned."""
+        own = products(a=[log2(max(size, 1)) for size in sizes], b=scores)
+        if own["aa"] > 0:
+            self._slope.add(own["aa"], own["ab"])
+            self._yy += own["bb"]
+
+    def trend(self) -> Length | None:
+        """The regression over the batch; None for fewer than two groups whose rollouts differ in length."""
+        sums = self._slope
+        if sums.groups < 2:
+            return None
+        error = sqrt(sums.square * sums.groups / (sums.groups - 1)) / sums.x
+        below = sqrt(sums.x * self._yy)
+        r = max(-1.0, min(1.0, sums.y / below)) if below else 0.0
+        return Length(sums.ratio, error, r, sums.groups)
+
+
+_LARGEST = 1e50
+"""Labels beyond this are ignored: products of several must stay finite."""
+
+
+def pair_products(
+    rows: Sequence[tuple[float, float, float | None]],
+) -> dict[str, dict[str, float]]:
+    """Sum the products of two judges' `scores` in one group, and those for their `errors` against the labels.
+
+    A row has the two scores of a rollout, and its label or reward. `n` counts the rows of each kind. A kind
+    is left out with fewer than two.
+    """
+    labelled = [row for row in rows if row[2] is not None and abs(row[2]) <= _LARGEST]
+    found = {}
+    for kind, columns, chosen in (("scores", "ab", rows), ("errors", "aby", labelled)):
+        if len(chosen) > 1:
+            by_name: Any = dict(zip(columns, zip(*chosen, strict=True), strict=False))
+            found[kind] = {"n": len(chosen), **products(**by_name)}
+    return found
+
+
+def quantile(lengths: Counter[int], share: float) -> int:
+    """The length at or below which a share of all rollouts is; 0 if there are none."""
+    left = share * lengths.total()
+    for length, count in sorted(lengths.items()):
+        left -= count
+        if left <= 0:
+            return length
+    return 0
+
+
+_INNER = 6
+"""Equal bins between the first position and the last, so that each position of a group of 8 has its own."""
+_BINS = _INNER + 2
+
+ENOUGH_GROUPS = 20
+"""Groups below which the means are mostly the noise of the rollouts themselves."""
+
+
+def _square_error(sums: RatioSums) -> float:
+    """The squared standard error of a bin's mean, from at least two groups."""
+    return sums.square / sums.x**2 * sums.groups / (sums.groups - 1)
+
+
+@lru_cache(maxsize=64)
+def _bins_of(size: int) -> tuple[int, ...]:
+    """The bin of each position in a request of `size` rollouts, at least 2.
+
+    The first position has the first bin, the last position the last, and the others share the inner ones.
+    """
+    inner = [
+        1 + (2 * position - 1) * _INNER // (2 * (size - 2))
+        for position in range(1, size - 1)
+    ]
+    return (0, *inner, _BINS - 1)
+
+
+class PositionBias:
+    """Mean centred score by relative position over a batch, as running sums.
+
+    It is a bias only if orders are random: then the rollouts behind a position are alike on average.
+    `groups` counts the groups with something to compare.
+    """
+
+    def __init__(self) -> None:
+        # x is the number of a group's scores in the bin, y their sum less that of the means
+        self._bins = [RatioSums() for _ in range(_BINS)]
+        self.groups = 0
+
+    def add(self, *requests: Sequence[float]) -> None:
+        """Count one group: for each request its scores in the order shown.
+
+        Requests of one rollout are ignored; a group without any other does not count.
+        """
+        sums, counts = [0.0] * _BINS, [0] * _BINS
+        for scores in requests:
+            size = len(scores)
+            if size < 2:
+                continue
+            mean = fsum(scores) / size
+            for number, score in zip(_bins_of(size), scores, strict=True):
+                sums[number] += score - mean
+                counts[number] += 1
+        self.groups += any(counts)
+        for bin_, total, count in zip(self._bins, sums, counts, strict=True):
+            if count:
+                bin_.add(count, total)
+
+    @property
+    def enough(self) -> bool:
+        """Tell if there are enough groups to correct for the bias."""
+        return self.groups >= ENOUGH_GROUPS
+
+    def bins(self) -> tuple[PositionBin, ...]:
+        """The bins with any score, from the first position to the last."""
+        edges = [0.0, *(i / _INNER for i in range(_INNER + 1)), 1.0]
+        return tuple(
+            PositionBin(
+                edges[i],
+                edges[i + 1],
+                bin_.ratio,
+                sqrt(_square_error(bin_)) if bin_.groups > 1 else None,
+                round(bin_.x),
+            )
+            for i, bin_ in enumerate(self._bins)
+            if bin_.groups
+        )
+
+    def corrections(self, size: int) -> tuple[float, ...]:
+        """Amounts to subtract from the scores of a request of `size` rollouts, by position; they sum to 0.
+
+        Each bin's mean times τ²/(τ² + se²) (empirical Bayes, Efron & Morris 1975), with τ² the variance of
+        the bins' means beyond what their errors explain: means that are all noise correct nothing. Zeros
+        if there are not enough groups.
+        """
+        if not self.enough or size < 2:
+            return (0.0,) * size
+        used = [b for b in self._bins if b.groups > 1]
+        weight = fsum(b.x for b in used)
+        mean = fsum(b.y for b in used) / weight
+        square = fsum(b.x * (b.ratio - mean) ** 2 for b in used) / weight
+        errors = fsum(b.x * _square_error(b) for b in used) / weight
+        true = max(0.0, square * len(used) / (len(used) - 1) - errors)
+        # the means of all bins drawn towards 0; 0 for a bin with fewer than two groups
+        shrunk = [
+            b.ratio * true / (true + _square_error(b))
+            if true > 0 and b.groups > 1
+            else 0.0
+            for b in self._bins
+        ]
+        amounts = [shrunk[number] for number in _bins_of(size)]
+        middle = fsum(amounts) / size
+        return tuple(amount - middle for amount in amounts)
+
+
+ROUNDING = 0.05**2 / 12
+"""The variance of rounding to a grid of .05: errors are uniform over a step."""
+_ZERO = 1e-18
+"""Mean squares below this are the rounding of binary fractions, not noise."""
+_SAME = 5e-10
+"""Scores that differ by less are equal: passes were added in another order, or rounded to nine decimals."""
+_ALPHA = 0.05
+_TARGET = 0.9
+_MOST_PASSES = 1_000_000
+"""Passes beyond which no number of passes is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anova:
+    """The two-way analysis of variance of a table rollout × pass, without interaction.
+
+    `ms_item` is the mean square between rollouts, `ms_res` that of the residuals; `df_item` and `df_res`
+    are their degrees of freedom. If `df_res` is 0, `ms_res` is 0 and has no meaning. Each rollout was scored
+    `k` times, on average if the table has holes. `efficiency` is the average precision of the rollouts'
+    scores relative to the one that `ms_item` assumes; 1 for a complete table.
+    """
+
+    ms_item: float
+    ms_res: float
+    k: float
+    df_item: int
+    df_res: int
+    efficiency: float = 1.0
+
+    @classmethod
+    def of(cls, columns: Sequence[Sequence[float]]) -> Anova:
+        """Analyse a complete table: `columns[j][i]` is the score of rollout i in pass j.
+
+        The model is that of ICC case 3 (Shrout & Fleiss 1979) and C (McGraw & Wong 1996): one pass may be
+        stricter than another as a whole, which is subtracted.
+        """
+        k, n = len(columns), len(columns[0])
+        items = [fsum(row) / k for row in zip(*columns, strict=True)]
+        passes = [fsum(column) / n for column in columns]
+        grand = fsum(passes) / k
+        between = k * fsum((item - grand) ** 2 for item in items)
+        rest = fsum(
+            (y - item - mean + grand) ** 2
+            for column, mean in zip(columns, passes, strict=True)
+            for y, item in zip(column, items, strict=True)
+        )
+        return cls.of_squares(between, n - 1, rest, (n - 1) * (k - 1), k)
+
+    @classmethod
+    def of_squares(
+        cls,
+        between: float,
+        df_item: int,
+        rest: float,
+        df_res: int,
+        k: float,
+        efficiency: float = 1.0,
+    ) -> Anova:
+        """Make it of sums of squares: `between` rollouts, adjusted for passes, and `rest` of residuals."""
+        squares = (between, df_item), (rest, df_res)
+        means = [square / df if df > 0 else 0.0 for square, df in squares]
+        item, noise = (mean if mean > _ZERO else 0.0 for mean in means)
+        return cls(item, noise, k, df_item, df_res, efficiency)
+
+
+@dataclass(frozen=True, slots=True)
+class NoisePrior:
+    """The batch's estimate of a group's noise: `variance` s₀² with `df` degrees of freedom d₀ (Smyth 2004).
+
+    `df` is 0 if the batch has no estimate, and infinite if groups do not differ. `pooled` are the degrees
+    of freedom of the whole batch; no estimate from it has more.
+    """
+
+    df: float = 0.0
+    variance: float = 0.0
+    pooled: float = inf
+
+    def shrink(self, ms_res: float, df: float) -> tuple[float, float]:
+        """Draw a group's noise variance towards the batch's; the result has its degrees of freedom beside it.
+
+        s̃² = (d₀ s₀² + d s²)/(d₀ + d) on d₀ + d degrees of freedom (Smyth 2004), at most those of all
+        groups together, as in limma's eBayes. (0, 0) if neither the group nor the batch has an estimate.
+        """
+        if self.df == inf:
+            return self.variance, max(self.pooled, df)
+        if self.df <= 0:
+            return (ms_res, df) if df > 0 else (0.0, 0.0)
+        total = self.df + df
+        variance = (self.df * self.variance + df * ms_res) / total
+        return variance, max(df, min(total, self.pooled))
+
+
+class NoiseEstimator:
+    """Running sums of a batch's residual variances: s² ~ s₀² F(d, d₀), fitted by moments of log s².
+
+    Smyth 2004, section 6.2 (limma's fitFDist): e = log s² − ψ(d/2) + log(d/2) has the mean
+    log s₀² − ψ(d₀/2) + log(d₀/2) and the variance trigamma(d/2) + trigamma(d₀/2).
+
+    The logarithm is that of at least ROUNDING. Judges answer on a grid of .05, so passes often agree
+    exactly; they then differ by less than the grid, and log 0 would outweigh every other group.
+    """
+
+    def __init__(self) -> None:
+        self._logs = Moments()  # of e
+        self._trigamma = 0.0
+        self._df = 0.0
+        self._pooled = 0.0  # sum of d s²
+        self._prior: NoisePrior | None = None
+
+    def add(self, ms_res: float, df: float) -> None:
+        """Add one group's residual mean square; it is ignored if it has no degrees of freedom."""
+        if df <= 0:
+            return
+        self._prior = None
+        variance = max(ms_res, ROUNDING)
+        self._logs.add([log(variance) - polygamma(0, df / 2) + log(df / 2)])
+        self._trigamma += polygamma(1, df / 2)
+        self._df += df
+        self._pooled += df * variance
+
+    def prior(self) -> NoisePrior:
+        """The fit to the groups so far; an empty one for fewer than two groups.
+
+        If groups differ no more than by chance, d₀ is infinite and s₀² is the pooled variance, which is
+        then the maximum likelihood estimate.
+        """
+        groups = self._logs.number
+        if self._prior is not None:
+            return self._prior
+        if groups < 2:
+            return NoisePrior(pooled=self._df)
+        between = self._logs.square / (groups - 1) - self._trigamma / groups
+        df, variance = inf, self._pooled / self._df
+        if between > 0:
+            df = 2 * trigamma_inverse(between)
+            variance = exp(self._logs.mean + polygamma(0, df / 2) - log(df / 2))
+        self._prior = NoisePrior(df, variance, self._df)
+        return self._prior
+
+
+def rate(anova: Anova, prior: NoisePrior) -> tuple[float, bool] | None:
+    """The reliability in [0, 1] of the mean of a group's passes, and True beside it if rollouts are tied.
+
+    None if there is no estimate of the noise. ICC(C,k) = max(0, 1 − s̃²/MS_item) (McGraw & Wong 1996, case 3
+    of Shrout & Fleiss 1979) with the shrunk noise; in a table with holes the mean's error is larger by
+    1/efficiency. Rollouts are tied unless MS_item/s̃² ~ F(df_item, d₀ + d) is rejected at _ALPHA, the
+    moderated F test of Smyth 2004. Without any noise, rollouts are tied only if they do not differ.
+    """
+    variance, df = prior.shrink(anova.ms_res, anova.df_res)
+    if df <= 0:
+        return None
+    signal = anova.ms_item - variance
+    icc = signal / (signal + variance / anova.efficiency) if signal > 0 else 0.0
+    if anova.ms_item <= 0 or variance <= 0:
+        return icc, anova.ms_item <= 0
+    return icc, f_survival(anova.ms_item / variance, anova.df_item, df) > _ALPHA
+
+
+def one_score(scores: Iterable[float | None]) -> bool:
+    """Tell if there are scores, and all of them are equal."""
+    known = [score for score in scores if score is not None]
+    return bool(known) and max(known) - min(known) < _SAME
+
+
+def passes_for(icc_k: float, k: float) -> int | None:
+    """The number of passes, at least 1, that raise the reliability `icc_k` of k passes to 0.9.
+
+    Spearman–Brown: m = k · .9 (1 − icc)/(icc (1 − .9)). None if no number of passes does, or none below a
+    million.
+    """
+    if icc_k >= 1:
+        return 1
+    odds = _TARGET / (1 - _TARGET)
+    passes = k * odds * ((1 - icc_k) / icc_k) if icc_k > 0 else inf
+    if passes > _MOST_PASSES:
+        return None
+    # k passes exactly at the target need k, despite an error in the last binary digit
+    return max(1, ceil(passes * (1 - 1e-12)))
+
+
+_FAR = 12.0
+"""Arguments from which the asymptotic series below have double precision."""
+_SERIES = (
+    (1 / 12, 1 / 120, 1 / 252, 1 / 240, 1 / 132, 691 / 32760),
+    (1 / 6, 1 / 30, 1 / 42, 1 / 30, 5 / 66, 691 / 2730),
+    (1 / 2, 1 / 6, 1 / 6, 3 / 10, 5 / 6, 691 / 210),
+)
+"""Coefficients of the series of ψ and its first two derivatives, of alternating signs."""
+
+
+@lru_cache(maxsize=256)  # groups of one size ask for the same
+def polygamma(order: int, x: float) -> float:
+    """The derivative of ψ of an order from 0 (ψ itself, the derivative of log Γ) to 2, for x > 0.
+
+    Abramowitz & Stegun 1964: the recurrence 6.4.6 until the asymptotic series 6.3.18 and 6.4.12 are exact.
+    """
+    below = 0.0
+    while x < _FAR:
+        below += 1 / x ** (order + 1)
+        x += 1
+    t = 1 / (x * x)
+    series = 0.0
+    for coefficient in reversed(_SERIES[order]):
+        series = t * (coefficient - series)
+    if order == 0:
+        return log(x) - 0.5 / x - series - below
+    if order == 1:
+        return (1 + 0.5 / x + series) / x + below
+    return -(1 + 1 / x + series) * t - 2 * below
+
+
+def trigamma_inverse(y: float) -> float:
+    """The x > 0 at which the first derivative of ψ is y, for y > 0.
+
+    Newton's method on its inverse, which is convex and nearly linear: it starts at 0.5 + 1/y, never above the
+    root, and rises to it in a few steps (Smyth 2004, appendix). Beyond the limits leading terms are exact.
+    """
+    if y > 1e15:
+        return 1 / sqrt(y)
+    if y < 1e-15:
+        return 1 / y
+    x = 0.5 + 1 / y
+    for _ in range(50):
+        now = polygamma(1, x)
+        step = now * (1 - now / y) / polygamma(2, x)
+        x += step
+        if abs(step) < 1e-14 * x:
+            break
+    return x
+
+
+_TINY = 1e-300
+"""Replacement for a zero denominator in Lentz's method."""
+_PRECISE = 1e-15
+_ALMOST_CHI = 1e6
+"""Ratio d2/d1 from which F is χ² to the precision that the continued fraction would have."""
+
+
+def f_survival(f: float, d1: float, d2: float) -> float:
+    """The probability that an F variable with d1 and d2 degrees of freedom exceeds f.
+
+    Abramowitz & Stegun 1964: 26.6.2. d1 > 0 is finite; d2 may be infinite, which 10⁶ d1 equals.
+    """
+    if f <= 0:
+        return 1.0
+    d2 = min(d2, _ALMOST_CHI * d1)
+    whole = d2 + d1 * f
+    return _incomplete_beta(d2 / 2, d1 / 2, d2 / whole, d1 * f / whole)
+
+
+def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:
+    """The regularized incomplete beta function I_x(a, b), for a, b > 0, x in 0..1 and `rest` = 1 − x.
+
+    The continued fraction 1/(1 + t₁/(1 + t₂/(1 + …))) is DLMF 8.17.22, on the side of the mean on which it
+    converges fast, by Lentz's method (Thompson & Barnett 1986).
+    """
+    if x <= 0:
+        return 0.0
+    if rest <= 0:
+        return 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(b, a, rest, x)
+    c, d, value = 1.0, 0.0, 1.0
+    for m in range(1, 100_000):
+        half = m // 2
+        t = -(a + half) * (a + b + half) if m % 2 else half * (b - half)
+        t *= x / ((a + m - 1) * (a + m))
+        d = 1 / (1 + t * d or _TINY)
+        c = 1 + t / c or _TINY
+        value *= c * d
+        if abs(c * d - 1) < _PRECISE:
+            break
+    log_beta = lgamma(a) + lgamma(b) - lgamma(a + b)
+    log_x = log(x) if x < 0.5 else log1p(-rest)
+    log_rest = log(rest) if rest < 0.5 else log1p(-x)
+    return exp(a * log_x + b * log_rest - log_beta) / (a * value)
