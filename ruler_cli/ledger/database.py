@@ -18,9 +18,6 @@ WAIT = 60.0
 """Seconds to wait for another process's write."""
 _BACKSTOP = 1 << 14
 """Pages of write-ahead log (64 MiB) after which a write moves them into the file itself."""
-
-
-"""Beginning of the way out of an error that a full disk may have."""
 APPLICATION, VERSION = 0x52554C52, 1
 """Numbers in the head of the database file that mark it as a ledger of this version."""
 TABLES = (
@@ -33,6 +30,8 @@ TABLES = (
 _COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
 ReplyRecord = tuple[Any, ...]
 """A row of `replies` without its id."""
+_TOGETHER = 1000
+"""Rows that are sent to another node together."""
 
 
 def open_ledger(path: Path) -> sqlite3.Connection:
@@ -157,12 +156,18 @@ def busy(error: sqlite3.Error) -> bool:
     return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def new_rows(path: Path, after: int) -> tuple[list[ReplyRecord], int]:
-    """Return the rows of a ledger whose id is above `after`, and the highest id."""
+def rows_of(
+    path: Path | None, models: Sequence[str] = (), after: int = 0
+) -> Iterator[list[ReplyRecord]]:
+    """Yield the rows of a ledger whose id is above `after`, some at a time; of some models, or of all."""
+    if path is None or not path.exists():
+        return
+    own = f" AND model IN ({', '.join('?' * len(models))})" if models else ""
+    query = f"SELECT {_COLUMNS} FROM replies WHERE id > ?{own} ORDER BY id"  # noqa: S608
     with contextlib.closing(sqlite3.connect(path)) as ledger:
-        query = f"SELECT id, {_COLUMNS} FROM replies WHERE id > ? ORDER BY id"  # noqa: S608
-        rows = ledger.execute(query, (after,)).fetchall()
-    return [row[1:] for row in rows], rows[-1][0] if rows else after
+        rows = ledger.execute(query, (after, *models))
+        while part := rows.fetchmany(_TOGETHER):
+            yield part
 
 
 def rows_since(
@@ -200,17 +205,6 @@ def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
         raise OutputError(
             f"{path}: a worker's replies cannot be stored there: {error}"
         ) from None
-
-
-def copy_rows(source: str, models: Sequence[str], target: Path) -> None:
-    """Copy the rows of these models into another ledger, none if `source` does not exist."""
-    if not Path(source).exists():
-        return
-    placeholders = ", ".join("?" * len(models))
-    with contextlib.closing(sqlite3.connect(target)) as ledger, ledger:
-        ledger.execute("ATTACH ? AS source", (source,))
-        query = f"SELECT {_COLUMNS} FROM source.replies WHERE model IN ({placeholders}) ORDER BY id"  # noqa: S608
-        ledger.execute(f"INSERT INTO replies ({_COLUMNS}) {query}", models)
 
 
 def _create_private(path: Path) -> Path:
