@@ -18,8 +18,7 @@ from ruler_cli.errors import (
     WrongShapeError,
 )
 from ruler_cli.runs.file import score
-from ruler_cli.runs.object_values import G
-from ruler_cli.runs.objects import GroupWithScores, JudgedGroup, read_group
+from ruler_cli.runs.objects import G, GroupWithScores, JudgedGroup, read_group
 from ruler_cli.runs.open_scorer import Groups, ScoredGroups
 from ruler_cli.runs.scorer import Log, Scorer, guarded
 from ruler_cli.settings.models import (
@@ -191,7 +190,7 @@ async def score_group(
     `swallow_exceptions` any error while the group is scored gives None instead, and a warning is logged. No
     reply is kept: `Scorer` has a ledger.
     """
-    if not read_group(group, 0, InputSettings(), "group").items:
+    if not read_group(group, 0, InputSettings(), "group").copies:
         # no group is an error in any case
         return copy.copy(group)
     try:

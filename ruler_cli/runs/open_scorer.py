@@ -30,14 +30,14 @@ from ruler_cli.errors import (
 from ruler_cli.judging.group_run import GroupRun
 from ruler_cli.judging.panel import Panel
 from ruler_cli.pool.engine import Bounds
+from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.runs.batch_scores import BatchScores
-from ruler_cli.runs.object_values import G
 from ruler_cli.runs.objects import (
+    G,
     JudgedGroup,
     ObjectGroup,
     Readers,
     judged_group,
-    left_out,
     read_group,
 )
 from ruler_cli.runs.session import GroupStream, Scored, ScoringSession
@@ -72,6 +72,9 @@ class OpenScorer(ScoringSession):
 
     async def __aexit__(self, *error: object) -> None:
         """End all calls in flight."""
+        if self.stats.summary.groups < 2:
+            # a Scorer for each group would warn each time
+            self.coverage = Coverage()
         await super().__aexit__(*error)
         if 0 < self._without_outcome < _FIRST:
             groups = f"none of {self._without_outcome} groups has it"
@@ -90,8 +93,6 @@ class OpenScorer(ScoringSession):
         name = "" if index is not None else "group"
         if index is None:
             index, self._taken = self._taken, self._taken + 1
-        alone = bool(name) and self._taken == 1  # a Scorer may be for one group only
-        covered = not self.coverage.enough and not alone
         read = read_group(
             given,
             index,
@@ -99,7 +100,6 @@ class OpenScorer(ScoringSession):
             name,
             readers=self._readers,
             rubric=rubric,
-            covered=covered,
         )
         self._refuse_missing_outcome(read)
         return read
@@ -150,11 +150,8 @@ class OpenScorer(ScoringSession):
         """Return an annotated copy of a group."""
         read, result, scores, fields = scored
         _count_for_art(self.panel.cost(result.paid))
-        on_failure = self.settings.on_failure
-        judged = judged_group(read, result, scores, batch.names, fields, on_failure)
-        for sentence in left_out(read, judged):
-            self.observer.warn(sentence)
-        return judged
+        on_failure, warn = self.settings.on_failure, self.observer.warn
+        return judged_group(read, result, scores, batch.names, fields, on_failure, warn)
 
     @property
     def ended(self) -> Exception:
@@ -282,7 +279,7 @@ class _ObjectStream(GroupStream[ObjectGroup[G]]):
             batch,
             pull,
             lambda read: read.group,
-            lambda read: read.size,
+            lambda read: read.group.size,
             _Held[G](),
             _BOUNDS,
         )

@@ -20,8 +20,7 @@ import anyio
 from ruler_cli.errors import CapReached, UsageError, WrongShapeError
 from ruler_cli.pool.engine import StopSignal, running_loop
 from ruler_cli.runs.file import open_judges, resolve_judges
-from ruler_cli.runs.object_values import G
-from ruler_cli.runs.objects import JudgedGroup
+from ruler_cli.runs.objects import G, JudgedGroup
 from ruler_cli.runs.open_scorer import (
     CLOSED,
     Groups,
