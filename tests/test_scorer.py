@@ -587,7 +587,7 @@ async def test_missing_outcome(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("WARNING", logger="ruler_cli"):
         await collect(groups[:3], settings)
     assert [one.message for one in caplog.records] == [
-        "outcome='m.won': none of 3 groups has it; check the path"
+        "outcome='m.won': none of the first 3 groups has it; check the path"
     ]
     groups[19] = {**groups[19], "m": {"won": True}}
     out, error = await collect(groups, settings)

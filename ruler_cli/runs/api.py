@@ -19,8 +19,7 @@ from ruler_cli.errors import (
 )
 from ruler_cli.runs.file import score
 from ruler_cli.runs.objects import G, GroupWithScores, JudgedGroup, read_group
-from ruler_cli.runs.open_scorer import Groups, ScoredGroups
-from ruler_cli.runs.scorer import Log, Scorer, guarded
+from ruler_cli.runs.scorer import Groups, Log, ScoredGroups, Scorer, guarded
 from ruler_cli.settings.models import (
     AskSettings,
     InputSettings,
