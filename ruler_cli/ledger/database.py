@@ -16,8 +16,6 @@ from ruler_cli.errors import OutputError, Sentence, UsageError
 
 WAIT = 60.0
 """Seconds to wait for another process's write."""
-_BACKSTOP = 1 << 14
-"""Pages of write-ahead log (64 MiB) after which a write moves them into the file itself."""
 APPLICATION, VERSION = 0x52554C52, 1
 """Numbers in the head of the database file that mark it as a ledger of this version."""
 TABLES = (
@@ -279,4 +277,3 @@ def _set_journal_mode(connection: sqlite3.Connection) -> None:
                 raise
             time.sleep(0.01)
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_BACKSTOP}")
