@@ -28,7 +28,6 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -39,6 +38,7 @@ import anyio.to_thread
 from ruler_cli.errors import OutputError, RulerError, Sentence, UsageError
 from ruler_cli.ledger.database import (
     WAIT,
+    TextWriter,
     append_rows,
     busy,
     file_errors,
@@ -50,7 +50,6 @@ from ruler_cli.ledger.database import (
     remedy,
     rows_since,
 )
-from ruler_cli.ledger.texts import TextWriter
 from ruler_cli.settings.suggestions import other_file
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of
 
@@ -76,8 +75,6 @@ _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
 """Rank of each status that is no reply's: a higher one stands over a lower one."""
 _REPLY = 3
 """Rank of a reply."""
-_MANY = 64
-"""Ledgers, of three files each, above which the limit of open files is raised."""
 _ANOTHER = Sentence(
     "give another file with {ledger:PATH}; a run can keep no replies: {ledger:none}"
 )
@@ -126,23 +123,13 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
         why = f"a judge parameter is not JSON ({error})"
         way_out = Sentence("leave it out, or keep no replies: {ledger:none}")
         raise UsageError(why, way_out, place="ledger") from None
-    digest = _begun(model, canonical, request.system).copy()
     bounds = f"{request.max_output_tokens} {request.pass_index}"
-    return _updated(digest, request.user, bounds).digest()
-
-
-@lru_cache(64)
-def _begun(*parts: str) -> blake2b:
-    """Begin a key: most requests of a run begin alike."""
-    return _updated(blake2b(digest_size=16, person=b"ruler request 1"), *parts)
-
-
-def _updated(digest: blake2b, *parts: str) -> blake2b:
-    for part in parts:
+    digest = blake2b(digest_size=16, person=b"ruler request 1")
+    for part in (model, canonical, request.system, request.user, bounds):
         raw = part.encode("utf-8", "surrogatepass")
         digest.update(struct.pack("<Q", len(raw)))
         digest.update(raw)
-    return digest
+    return digest.digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +171,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._files = list[_File]()
         self._first: _File | None = None
         self.texts: TextWriter | None = None
-        if len(others) > _MANY:
+        if others:
             open_files()
         # before the first is created: a mistyped name would be an empty ledger
         for other in others:

@@ -24,8 +24,8 @@ from ruler_cli.formats.annotate import Digests
 from ruler_cli.judges.resolve import is_embedded
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel
+from ruler_cli.ledger.database import digest_of, params_text
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.ledger.texts import digest_of, params_text
 from ruler_cli.pool.engine import BOUNDS, Bounds, Engine, end_tasks
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.layout import shown_rubric
