@@ -44,7 +44,7 @@ def test_in_order(server: JudgeServer) -> None:
         assert scorer.summary().scored == 4
     assert threading.active_count() == threads
     assert (scorer.summary().scored, scorer.summary().asked) == (4, 4)
-    with pytest.raises(UsageError, match="the Scorer is closed; open it again"):
+    with pytest.raises(UsageError, match="the Scorer is not open"):
         scorer.score_all(GROUPS)
     with scorer:
         assert scorer.summary().scored == 0

@@ -24,7 +24,6 @@ from collections.abc import (
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import anyio
@@ -410,12 +409,7 @@ class Scorer:
         """Open it, as `open` does."""
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close it, as `close` does."""
         await self.close()
 
@@ -428,12 +422,7 @@ class Scorer:
             self._open_in_thread()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it, as `close` does."""
         parts, thread = self._parts, self._thread
         if parts is None or thread is None or not _set_closing(parts):
@@ -516,8 +505,6 @@ class Scorer:
     def opened(self) -> OpenScorer:
         """The open judges; UsageError if they are not open."""
         if self._parts is None:
-            if self._last is not None:
-                raise UsageError("the Scorer is closed; open it again")
             ways = "as `async with Scorer(settings) as scorer`, or as `with` where no event loop runs"
             raise UsageError(f"the Scorer is not open; use it {ways}")
         if self._parts.pid != os.getpid():
