@@ -142,7 +142,7 @@ async def test_open_and_close() -> None:
         await asyncio.gather(scorer.close(), scorer.close())
         await scorer.close()
         assert scorer.summary().scored == 1
-        with pytest.raises(UsageError, match="is closed"):
+        with pytest.raises(UsageError, match="is not open"):
             await scorer.score(GROUPS[0])
 
 

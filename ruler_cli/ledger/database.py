@@ -168,10 +168,13 @@ def rows_of(
         return
     own = f" AND model IN ({', '.join('?' * len(models))})" if models else ""
     query = f"SELECT {_COLUMNS} FROM replies WHERE id > ?{own} ORDER BY id"  # noqa: S608
-    with contextlib.closing(sqlite3.connect(path)) as ledger:
-        rows = ledger.execute(query, (after, *models))
-        while part := rows.fetchmany(_TOGETHER):
-            yield part
+    with file_errors(f"{path}: cannot be read as a ledger", "leave it out"):
+        if (ledger := open_to_read(path)) is None:
+            return
+        with contextlib.closing(ledger):
+            rows = ledger.execute(query, (after, *models))
+            while part := rows.fetchmany(_TOGETHER):
+                yield part
 
 
 def rows_since(
