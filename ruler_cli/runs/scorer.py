@@ -142,6 +142,19 @@ class OpenScorer(ScoringSession):
         self._runner = self.runner()
         self.begin(None)
 
+    @property
+    def alive(self) -> bool:
+        """Tell if its event loop runs, in this process."""
+        return self.pid == os.getpid() and self.loop.is_running()
+
+    def close_soon(self) -> bool:
+        """Have it closed, from any thread. Return False if its event loop runs no more."""
+        if self.alive:
+            with suppress(RuntimeError):  # it ends in this moment, and closes all
+                self.loop.call_soon_threadsafe(self.closing.set)
+                return True
+        return False
+
     async def __aexit__(self, *error: object) -> None:
         """End all calls in flight."""
         if self.stats.summary.groups < 2:
@@ -378,19 +391,16 @@ class Scorer:
         running_loop()
         self._refuse_open()
         async with AsyncExitStack() as stack:
-            resolved, stop_signal = (
-                resolve_judges(self._settings),
-                StopSignal(outages=False),
-            )
+            resolved = resolve_judges(self._settings)
+            stop_signal = StopSignal(outages=False)
             panel = await open_judges(self._settings, resolved, stop_signal, stack)
             self._refuse_open()
             parts = OpenScorer(self._settings, self._observer, panel)
             await stack.enter_async_context(parts)
             self._parts = parts
             parts.keeper = asyncio.create_task(self._keep_open(parts, stack.pop_all()))
-        await asyncio.sleep(
-            0
-        )  # a task that is cancelled before it begins would close nothing
+        # a task that is cancelled before it begins would close nothing
+        await asyncio.sleep(0)
         return self
 
     async def close(self) -> None:
@@ -400,7 +410,7 @@ class Scorer:
         """
         running_loop()
         parts = self._parts
-        if parts is None or not _set_closing(parts):
+        if parts is None or not parts.close_soon():
             return
         with anyio.CancelScope(shield=True):
             await asyncio.wrap_future(parts.closed)
@@ -415,9 +425,11 @@ class Scorer:
 
     def __enter__(self) -> Self:
         """Open the judges and the ledger in a thread of its own, as `open` does, for `score_all`."""
-        _refuse_loop(
-            "`with Scorer(settings)`", "use `async with Scorer(settings) as scorer`"
-        )
+        if _loop_here() is not None:
+            raise UsageError(
+                "`with Scorer(settings)` would block the event loop of this thread",
+                "use `async with Scorer(settings) as scorer`",
+            )
         with _OPENING:
             self._open_in_thread()
         return self
@@ -425,7 +437,7 @@ class Scorer:
     def __exit__(self, *_: object) -> None:
         """Close it, as `close` does."""
         parts, thread = self._parts, self._thread
-        if parts is None or thread is None or not _set_closing(parts):
+        if parts is None or thread is None or not parts.close_soon():
             return
         parts.closed.result()
         thread.join()
@@ -476,9 +488,11 @@ class Scorer:
         own, and closed when the program ends. Errors are those of `score_groups`; if `max_cost` is reached,
         it is raised only if no group has scores. Interrupting it ends its calls.
         """
-        _refuse_loop(
-            "`score_all`", "use `await scorer.score(group)`, or call it in a thread"
-        )
+        if _loop_here() is not None:
+            raise UsageError(
+                "`score_all` would block the event loop of this thread",
+                "use `await scorer.score(group)`, or call it in a thread",
+            )
         if isinstance(groups, AsyncIterable):
             remedy = "give a list, or use `score_groups`"
             raise WrongShapeError("is an async iterable", remedy, place="groups")
@@ -496,7 +510,7 @@ class Scorer:
         With `debias` or `standardize` each stream is a batch, and the figures are of the newest one.
         """
         parts = self._parts
-        if parts is not None and _elsewhere(parts):
+        if parts is not None and parts.alive and parts.loop is not _loop_here():
             with suppress(UsageError):  # it is closed in this moment
                 return _result(parts, _call(parts.summary))
         return self._last or Summary() if parts is None else parts.summary()
@@ -531,9 +545,8 @@ class Scorer:
         async def live() -> None:
             try:
                 await self.open()
-                keeper = (
-                    self.opened.keeper
-                )  # of one that is closed at once there is none
+                # of one that is closed at once there is none
+                keeper = self.opened.keeper
             except BaseException as error:  # noqa: BLE001 - raised where it is opened
                 opened.set_exception(error)
                 return
@@ -575,9 +588,8 @@ class Scorer:
 
 _OPENING = threading.RLock()
 """Held while a Scorer is opened in a thread of its own, so that it is open once."""
-if hasattr(
-    os, "register_at_fork"
-):  # else a process that is forked meanwhile would wait for it for ever
+if hasattr(os, "register_at_fork"):
+    # else a process that is forked meanwhile would wait for it for ever
     os.register_at_fork(
         before=_OPENING.acquire,
         after_in_parent=_OPENING.release,
@@ -592,40 +604,22 @@ _END, _LOOK = 5.0, 1.0
 @atexit.register
 def _close_open() -> None:
     """Close what the program left open in other threads, while their event loops still run."""
-    for closed in wait(
-        [parts.closed for parts in tuple(_OPEN) if _set_closing(parts)], _END
-    ).done:
+    closing = [parts.closed for parts in tuple(_OPEN) if parts.close_soon()]
+    for closed in wait(closing, _END).done:
         if error := closed.exception():
             _LOG.error("%s", error)
 
 
-def _elsewhere(parts: OpenScorer) -> bool:
-    """Tell if the event loop of an open Scorer runs in another thread."""
+def _loop_here() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread; what blocks the thread blocks the loop."""
     with suppress(RuntimeError):
-        if parts.loop is asyncio.get_running_loop():
-            return False
-    return parts.pid == os.getpid() and parts.loop.is_running()
-
-
-def _refuse_loop(name: str, remedy: str) -> None:
-    """Raise UsageError if an event loop runs in this thread: what blocks the thread blocks the loop."""
-    with suppress(RuntimeError):
-        asyncio.get_running_loop()
-        raise UsageError(f"{name} would block the event loop of this thread; {remedy}")
-
-
-def _set_closing(parts: OpenScorer) -> bool:
-    """Have an open Scorer closed. Return False if its event loop runs no more, or in another process."""
-    if parts.pid == os.getpid() and parts.loop.is_running():
-        with suppress(RuntimeError):  # it ends in this moment, and closes all
-            parts.loop.call_soon_threadsafe(parts.closing.set)
-            return True
-    return False
+        return asyncio.get_running_loop()
+    return None
 
 
 def _start(parts: OpenScorer, work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Begin work in the event loop of an open Scorer; UsageError if that runs no more."""
-    if _elsewhere(parts):
+    """Begin work in the event loop of an open Scorer, from another; UsageError if that runs no more."""
+    if parts.alive:
         with suppress(RuntimeError):  # it ends in this moment
             return asyncio.run_coroutine_threadsafe(work, parts.loop)
     work.close()
