@@ -309,7 +309,8 @@ def digest_of(text: str) -> str:
 
 def texts(paths: Iterable[Path], digests: Iterable[str]) -> dict[str, str]:
     """Return the kept texts of these digests; a ledger that is absent or cannot be read has none."""
-    wanted, found = dict.fromkeys(digests), dict[str, str]()
+    wanted = dict.fromkeys(digests)
+    found = dict[str, str]()
     for path in paths:
         with contextlib.suppress(UsageError, OSError, ValueError, sqlite3.Error):
             if (ledger := open_to_read(path)) is None:
@@ -329,7 +330,8 @@ class TextWriter:
 
     def __init__(self, quick: sqlite3.Connection, patient: sqlite3.Connection) -> None:
         """`quick` never waits for other processes, `patient` does."""
-        self._quick, self._patient = quick, patient
+        self._quick = quick
+        self._patient = patient
         self._rows = list[tuple[str, str, str]]()
 
     def add(self, digest: str, kind: str, text: str) -> None:
@@ -345,7 +347,8 @@ class TextWriter:
             self._write(self._patient)
 
     def _write(self, connection: sqlite3.Connection) -> None:
-        rows, self._rows = self._rows, []
+        rows = self._rows
+        self._rows = []
         with contextlib.suppress(sqlite3.Error), connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(_TEXTS)

@@ -258,7 +258,8 @@ class Ledger(AbstractContextManager["Ledger"]):
             (key, answer and _row_of(key, model, answer, 0.0))
             for key, model, answer in answers
         ]
-        patient, earlier = self._own.patient, list[RowStatus | None]()
+        patient = self._own.patient
+        earlier = list[RowStatus | None]()
         with self._lock, self._output_errors("written"), patient:
             patient.execute("BEGIN IMMEDIATE")
             for key, row in rows:
@@ -336,7 +337,8 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         Return the number of removed rows. The texts go with all rows.
         """
-        before, patient = _before(older_than), self._own.patient
+        before = _before(older_than)
+        patient = self._own.patient
         with self._lock, self._output_errors("cleared"):
             number = patient.execute(
                 "DELETE FROM replies WHERE at < ?", (before,)
@@ -493,7 +495,9 @@ def _failed_call(body: bytes) -> CallError | None:
     """Parse the body of a "fault" row; None if it cannot be read."""
     try:
         fields = json.loads(body)
-        kind, reason, context = fields["kind"], fields["reason"], fields["context"]
+        kind = fields["kind"]
+        reason = fields["reason"]
+        context = fields["context"]
         sizes = None if context is None else (int(context[0]), int(context[1]))
     except (ValueError, LookupError, TypeError):
         return None

@@ -136,7 +136,8 @@ async def ruler(
     )
     out = []
     for number, fields in enumerate(scored.trajectories, 1):
-        explanation, own = fields["explanation"], fields["score"]
+        explanation = fields["explanation"]
+        own = fields["score"]
         if own is None:
             raise NotScoredError("input", f"conversation {number} {fields['reason']}")
         out.append(
@@ -222,7 +223,8 @@ async def _score_once(
         raise WrongShapeError(
             f"extra_litellm_params: is of type {type(params).__name__}; give a dict"
         )
-    params, own = dict(params or {}), dict[str, Any]()
+    params = dict(params or {})
+    own = dict[str, Any]()
     for setting, names in _SETTINGS.items():
         values = [params.pop(name, None) for name in names]
         own[setting] = next((one for one in values if one is not None), None)

@@ -124,7 +124,8 @@ async def score_on_ray(
         if error := nothing_to_compare(settings, source):
             raise error
         source.report(observer)
-        groups, shape = source.survey.mine, source.reader.format.shape
+        groups = source.survey.mine
+        shape = source.reader.format.shape
     limits = settings.pool
     # a worker whose share of a limit is less than one call would wait, or pass the limit
     most = [workers, groups]
@@ -145,12 +146,14 @@ async def score_on_ray(
         rest = replace(limits, max_cost=run.usd_left)
         last = replace(settings, pool=rest, retry_failed=False)
         result = await score(last, observer, stop_signal)
-    summary, stopped = _combined(run.summary, result.summary), result.stopped
+    summary = _combined(run.summary, result.summary)
+    stopped = result.stopped
     if isinstance(stopped, CapReached):
         # it names the part of the cap that the last run had
         left = summary.failed.get("budget", 0)
         stopped = CapReached(limits.max_cost or 0.0, left, summary.cut)
-    summary.total, summary.written = groups, result.summary.written
+    summary.total = groups
+    summary.written = result.summary.written
     summary.seconds = time.perf_counter() - began
     summary.stopped = None if stopped is None else stopped.reason
     return replace(result, summary=summary, stopped=stopped)
@@ -168,15 +171,20 @@ class _RayRun:
         observer: Observer,
         stop_signal: StopSignal,
     ) -> None:
-        self._ray, self._settings, self._workers = ray, settings, workers
-        self._observer, self._stop_signal = observer, stop_signal
+        self._ray = ray
+        self._settings = settings
+        self._workers = workers
+        self._observer = observer
+        self._stop_signal = stop_signal
         self._waiting = deque((shard, 0) for shard in shards)
         """Each with the number of workers that died over it."""
         self._shard_settings = _for_workers(settings)
         self.usd_left = settings.pool.max_cost
         self._reports = list[ShardReport]()
-        self._most, self.status = 0, Status()
-        self._actors, self._ready = dict[int, Any](), set[int]()
+        self._most = 0
+        self.status = Status()
+        self._actors = dict[int, Any]()
+        self._ready = set[int]()
 
     @property
     def summary(self) -> Summary:
@@ -193,7 +201,8 @@ class _RayRun:
 
     async def _watch(self, groups: int, unreadable: int) -> None:
         """Report progress, and stop the workers after a stop signal or too many failures."""
-        reported, allowed = 0, self._settings.most_failures
+        reported = 0
+        allowed = self._settings.most_failures
         waits = WaitReports(self._observer)
         while self._stop_signal.reason is None:
             await asyncio.sleep(_TICK)
@@ -249,7 +258,8 @@ class _RayRun:
 
     async def _begin(self, number: int) -> None:
         """Start a worker; one on another node gets the rows of the ledgers for the run's judges."""
-        settings, actor = self._shard_settings, self._ray.remote(Worker)
+        settings = self._shard_settings
+        actor = self._ray.remote(Worker)
         options = actor.options(num_cpus=1, scheduling_strategy="SPREAD")
         worker = self._actors[number] = options.remote()
         home = self._ray.get_runtime_context().get_node_id()
@@ -264,8 +274,10 @@ class _RayRun:
 
     async def _score_shard(self, number: int, shard: Shard | None) -> None:
         """Have a worker score a shard; store its reports, and its replies in the ledger."""
-        settings, index = self._settings, len(self._reports)
-        cap, usd_left = None, self.usd_left
+        settings = self._settings
+        index = len(self._reports)
+        cap = None
+        usd_left = self.usd_left
         if usd_left is not None:
             cap = usd_left / (len(self._waiting) + 1)
             self.usd_left = usd_left - cap
@@ -403,7 +415,8 @@ class Worker(Observer):
 
 def _for_workers(settings: ScoreSettings) -> ScoreSettings:
     """Return the settings of a shard: absolute paths, and no option that needs the whole batch."""
-    source, ask = settings.input.source, settings.ask
+    source = settings.input.source
+    ask = settings.ask
     if not Location(source).remote:
         source = str(Path(source).absolute())
     if settings.adaptive:
@@ -433,7 +446,8 @@ def _combined(shards: Summary, last: Summary) -> Summary:
     """Return the summary of all shards and the last run as one run."""
     if not last.groups:
         return shards
-    paid, kept = Summary.of([shards, last]), None
+    paid = Summary.of([shards, last])
+    kept = None
     if last.kept_usd is not None and shards.cost_usd is not None:
         kept = max(0.0, round(last.kept_usd - shards.cost_usd, 9))
     return replace(

@@ -92,7 +92,8 @@ async def score(
     RulerError if nothing could begin; once calls may have been made the reason to stop is a part of the
     result. `stop_signal` stops the run from outside: calls in flight finish, groups that are done stay.
     """
-    observer, stop_signal = observer or Observer(), stop_signal or StopSignal()
+    observer = observer or Observer()
+    stop_signal = stop_signal or StopSignal()
     resolved = resolve_judges(settings)
     # OUTPUT ends before INPUT is closed: bytes behind the last record of a document are copied from there
     with ExitStack() as inputs, ExitStack() as stack:
@@ -224,7 +225,9 @@ def held_groups(
     if source.again is not None or not _must_compare(settings):
         yield from source.groups
         return
-    held, size, askable = list[Group](), 0, False
+    held = list[Group]()
+    size = 0
+    askable = False
     for group in source.groups:
         held.append(group)
         size += group.size
@@ -258,8 +261,10 @@ class _FileRun:
     def __init__(
         self, session: ScoringSession, output: Output, failed: FailedFile
     ) -> None:
-        self._session, self._settings = session, session.settings
-        self._output, self._failed = output, failed
+        self._session = session
+        self._settings = session.settings
+        self._output = output
+        self._failed = failed
         self._input: Input | None = None
         self._reader: Reader | None = None
         self._columns: dict[int, list[Annotated]] = {}
@@ -268,7 +273,8 @@ class _FileRun:
 
     async def all(self, stack: ExitStack) -> None:
         """Read, judge and write every group, until the end or until the run is told to stop."""
-        session, settings = self._session, self._settings
+        session = self._session
+        settings = self._settings
         # in a thread, because a pipe may be silent for long and the survey of a file be long
         opening = in_thread(partial(self._open, stack))
         opened = await session.stop_signal.before(opening)
@@ -307,7 +313,8 @@ class _FileRun:
 
     def finish(self, *, written: bool) -> RunResult:
         """Return the counts of the whole run, and why it stopped before its end; `written`: OUTPUT is."""
-        session, observer = self._session, self._session.observer
+        session = self._session
+        observer = self._session.observer
         stopped = with_outage(session.stopped, session.panel.status())
         summary = session.stats.finish(stopped)
         summary.figures = session.scores.figures()
@@ -323,7 +330,8 @@ class _FileRun:
         return RunResult(summary, stopped, written)
 
     def _open(self, stack: ExitStack) -> Input:
-        settings, write_as = self._settings, self._output.write_as
+        settings = self._settings
+        write_as = self._output.write_as
         source = open_input(
             settings.input, stack, self._unreadable, write_as, draw=settings.draw
         )
@@ -333,7 +341,8 @@ class _FileRun:
         return source
 
     def _unreadable(self, problem: Problem) -> None:
-        output, source = self._settings.output, self._settings.input.source
+        output = self._settings.output
+        source = self._settings.input.source
         in_place = output != "-" and Location(source).same(output)
         if problem.too_large and in_place and self._output.log is None:
             lost = f"is INPUT, and would lose {problem.where}, which"
@@ -406,7 +415,8 @@ class _FileRun:
         )
 
         assert self._reader is not None  # noqa: S101 - it has read the group
-        how, form = self._settings.on_failure, self._reader.format
+        how = self._settings.on_failure
+        form = self._reader.format
         kind = scores.kind if isinstance(scores, GroupError) else None
         dropped = how == "drop" and kind is not None
         if dropped and kind == "budget":
@@ -419,7 +429,8 @@ class _FileRun:
         # without a record for it the group's part stands on each rollout
         if not form.group_in_record:
             annotations = [{**each, "group": fields} for each in annotations]
-        records, rest = [], iter(annotations)
+        records = []
+        rest = iter(annotations)
         for record in group.records:
             line = record.line
             mine = [(rollout, next(rest)) for rollout in record.rollouts]
@@ -461,7 +472,9 @@ class _FileStream(GroupStream[Group]):
     def drop(self, reason: RulerError) -> None:
         """Stop the run, and return no further group: OUTPUT cannot be written."""
         self._session.stop_signal.stop(reason)
-        self._cut, self._kept, self._due = True, False, iter(())
+        self._cut = True
+        self._kept = False
+        self._due = iter(())
         self._forget()
 
     def _group_of(self, given: Group) -> Group:

@@ -266,7 +266,8 @@ class Input:
         whole = self.reader.format.shape != "trajectory"
         for first, places in self.index.chosen(firsts, each_line=whole):
             with unchanged(self.container.name):
-                read, line_of = self.reader.read, self.container.line
+                read = self.reader.read
+                line_of = self.container.line
                 group = fetched(self.fd, read, places, line_of)
             yield part_of(group, first)
 
@@ -320,7 +321,8 @@ def open_input(
     records are reported once more, with other groups; problems are not. With `draw`, a seed, the groups of a
     file come in an order that only it and their contents decide; UsageError for a pipe.
     """
-    shard, limit = settings.shard, settings.limit
+    shard = settings.shard
+    limit = settings.limit
     keep = settings.grouping == "scattered" and draw is None
     most = settings.max_record << 20
     container = open_container(settings.source, stack, most=most, keep=keep)
@@ -393,8 +395,11 @@ class _FileSurvey:
         on_again: Callable[[], None],
     ) -> Input:
         """Survey all records, twice if files count their keys anew."""
-        container, settings, problems = self.container, self.settings, list[Problem]()
-        where, limit = container.where, settings.limit
+        container = self.container
+        settings = self.settings
+        problems = list[Problem]()
+        where = container.where
+        limit = settings.limit
 
         def report(problem: Problem) -> None:
             problems[:] = problems or [problem]
@@ -469,7 +474,8 @@ class _FileSurvey:
             if self.container.fd is not None:
                 yield line
                 continue
-            number, raw = line.number, line.raw
+            number = line.number
+            raw = line.raw
             yield Line(number, offset, raw, line.place, line.source, line.skipped)
             offset += len(raw)
 
@@ -484,7 +490,8 @@ class _FileSurvey:
 
     def _groups(self, found: Survey, index: Index, fd: int | None) -> Iterator[Group]:
         """Yield the groups: fetched from a file by their places, or as their records lie in INPUT."""
-        read, alone = self.reader.read, found.grouping == "line"
+        read = self.reader.read
+        alone = found.grouping == "line"
         with unchanged(self.container.name):
             if fd is None:
                 own = surveyed(self._lines(), found.end, found.where, index)
@@ -586,11 +593,13 @@ def streamed(
     Adjacent records of one key are a group; a key that comes back is a UsageError. Behind the first groups
     that `settings.limit` asks for the stream is read for more records of theirs only.
     """
-    shard, limit = settings.shard, settings.limit
+    shard = settings.shard
+    limit = settings.limit
     whole = reader.format.shape != "trajectory"
     alone = whole or settings.grouping == "line"
     if limit is not None and alone:
-        stream, limit = first_groups(stream, limit), None
+        stream = first_groups(stream, limit)
+        limit = None
     end = math.inf  # where the groups begin that are beyond the limit
     for nth, group in enumerate(grouped(stream, alone=alone)):
         number = group.records[0].line.number

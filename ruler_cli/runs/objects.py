@@ -168,11 +168,15 @@ class _Reading(Generic[G]):
     def __init__(
         self, given: G, index: int, settings: InputSettings, name: str
     ) -> None:
-        self._given, self._index, self._settings = given, index, settings
-        self._name, self._alone = name, _is_record(given)
+        self._given = given
+        self._index = index
+        self._settings = settings
+        self._name = name
+        self._alone = _is_record(given)
         self._held = not (self._alone or _is_list(given))
         self._items: Sequence[Any] = [given] if self._alone else self._listed()
-        self._lines, self._values = list[Line](), list[dict[str, Any]]()
+        self._lines = list[Line]()
+        self._values = list[dict[str, Any]]()
         self._lost = list[dict[str, str]]()
         """For each record the members that JSON has no form for, with the reason."""
         for i, item in enumerate(self._items):
@@ -206,8 +210,13 @@ class _Reading(Generic[G]):
 
     def group(self, readers: Readers, rubric: str | None) -> ObjectGroup[G]:
         """Read all records; a dict or an object that holds them may have a key, tools and a rubric of its own."""
-        given, copied, key, own = self._given, self._given, None, dict[str, Any]()
-        copies, records, reader = list[Any](), list[Record](), None
+        given = self._given
+        copied = self._given
+        key = None
+        own = dict[str, Any]()
+        copies = list[Any]()
+        records = list[Record]()
+        reader = None
         if self._items:
             reader = self._reader(readers)
             key = _key(reader.format, self._values[0])
@@ -237,7 +246,8 @@ class _Reading(Generic[G]):
 
     def _reader(self, readers: Readers) -> Reader:
         """Return the reader of the one format of all records; an error if there is none, or several."""
-        settings, values = self._settings, self._values
+        settings = self._settings
+        values = self._values
         named = settings.format != "auto" or settings.messages or settings.prompt
         talks = any(turns in value for value in values for turns in ("messages", *ART))
         native = self._held and not named and (talks or not any(values))
@@ -271,7 +281,8 @@ class _Reading(Generic[G]):
 
     def _records(self, reader: Reader) -> list[Record]:
         """Read each record; one rollout that cannot be judged is read with its error."""
-        form, records = reader.format, list[Record]()
+        form = reader.format
+        records = list[Record]()
         single = form.shape == "trajectory"
         if not (single or self._alone):
             remedy = "give it alone, and several to `score_groups`"
@@ -330,7 +341,8 @@ def _is_record(given: Any) -> bool:
 
 def _json_form(item: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the members of a rollout that JSON has a form for, and why it has none for the others."""
-    value, lost = dict[str, Any](), dict[str, str]()
+    value = dict[str, Any]()
+    lost = dict[str, str]()
     mapping = isinstance(item, Mapping)
     names: list[Any] = [*item] if mapping else [*_OF_OBJECTS]
     if mapping and type(item) is not dict:
@@ -401,11 +413,13 @@ def judged_group(
     given: Any = read.given
     failed = isinstance(scores, GroupError)
     each: Sequence[AnnotationFields] = annotations_of(read.group, result, scores, names)
-    rest, copies = iter(each), list[Any]()
+    rest = iter(each)
+    copies = list[Any]()
     trajectories = list[TrajectoryFields]()
     for copied, record in zip(read.copies, read.group.records[1:], strict=True):
         assert read.reader is not None  # noqa: S101 - a group with records has one
-        form, raw = read.reader.format, record.line.raw
+        form = read.reader.format
+        raw = record.line.raw
         own = [(rollout, next(rest)) for rollout in record.rollouts]
         written: Sequence[Any] = own
         if (_is_list(given) or _is_record(given)) and not form.group_in_record:

@@ -133,8 +133,10 @@ class OpenScorer(ScoringSession):
         self, settings: ScoreSettings, observer: Observer, panel: Panel
     ) -> None:
         super().__init__(settings, observer, panel)
-        self.loop, self.pid = asyncio.get_running_loop(), os.getpid()
-        self.closing, self.closed = asyncio.Event(), Future[None]()
+        self.loop = asyncio.get_running_loop()
+        self.pid = os.getpid()
+        self.closing = asyncio.Event()
+        self.closed = Future[None]()
         self.closed.set_running_or_notify_cancel()  # nobody who waits for it can cancel it
         self.keeper: asyncio.Task[None]
         self._taken = self._without_outcome = 0
@@ -173,8 +175,10 @@ class OpenScorer(ScoringSession):
         """
         name = "" if index is not None else "group"
         if index is None:
-            index, self._taken = self._taken, self._taken + 1
-        how, readers = self.settings.input, self._readers
+            index = self._taken
+            self._taken = self._taken + 1
+        how = self.settings.input
+        readers = self._readers
         read = read_group(given, index, how, name, readers=readers, rubric=rubric)
         if how.outcome is not None and self._without_outcome < _FIRST:
             self._without_outcome += 1
@@ -197,7 +201,8 @@ class OpenScorer(ScoringSession):
                 Sentence("{debias} and {standardize} need all groups of a batch"),
                 "give them to `score_groups`, which yields them once the last is judged",
             )
-        read, capped = self.read(given, rubric=rubric), self.panel.budget.closed
+        read = self.read(given, rubric=rubric)
+        capped = self.panel.budget.closed
         self.go_on()
         if self.stop_signal.reason is not None:
             raise self.ended
@@ -224,7 +229,8 @@ class OpenScorer(ScoringSession):
         """Return an annotated copy of a group."""
         read, result, scores, fields = scored
         _count_for_art(self.panel.cost(result.paid))
-        on_failure, warn = self.settings.on_failure, self.observer.warn
+        on_failure = self.settings.on_failure
+        warn = self.observer.warn
         return judged_group(read, result, scores, batch.names, fields, on_failure, warn)
 
     @property
@@ -244,7 +250,8 @@ class OpenScorer(ScoringSession):
         """Return the counts so far."""
         summary = self.stats.finish(self.stopped)
         summary.figures = self.scores.figures()
-        failed, retried = dict(summary.failed), dict(summary.retried)
+        failed = dict(summary.failed)
+        retried = dict(summary.retried)
         return replace(summary, failed=failed, retried=retried)
 
 
@@ -261,7 +268,8 @@ class ScoredGroups(GroupStream[ObjectGroup[G]]):
 
     def __init__(self, scorer: OpenScorer, groups: Groups[G]) -> None:
         """WrongShapeError if the groups cannot be iterated over."""
-        self._scorer, self._groups = scorer, _each(groups)
+        self._scorer = scorer
+        self._groups = _each(groups)
         self._endless = not isinstance(groups, Sized)
         self._pulled = self._left = self._cut = 0
         self._error: BaseException | None = None
@@ -349,7 +357,8 @@ def _each(groups: Any) -> AsyncIterator[Any]:
     # ART's group is an iterable of its fields
     single = isinstance(groups, Mapping | str) or hasattr(groups, "trajectories")
     if single or not isinstance(groups, Iterable | AsyncIterable):
-        kind, remedy = type(groups).__name__, "give several groups"
+        kind = type(groups).__name__
+        remedy = "give several groups"
         raise WrongShapeError(f"is of type {kind}", remedy, place="groups")
     if isinstance(groups, AsyncIterable):
         return aiter(groups)
@@ -378,7 +387,8 @@ class Scorer:
         self, settings: ScoreSettings | None = None, *, observer: Observer | None = None
     ) -> None:
         """UsageError for settings that contradict one another, or that only a file can have."""
-        self._settings, self._observer = _checked(settings), guarded(observer)
+        self._settings = _checked(settings)
+        self._observer = guarded(observer)
         self._parts: OpenScorer | None = None
         self._thread: threading.Thread | None = None
         self._last: Summary | None = None
@@ -436,7 +446,8 @@ class Scorer:
 
     def __exit__(self, *_: object) -> None:
         """Close it, as `close` does."""
-        parts, thread = self._parts, self._thread
+        parts = self._parts
+        thread = self._thread
         if parts is None or thread is None or not parts.close_soon():
             return
         parts.closed.result()
@@ -451,7 +462,8 @@ class Scorer:
         the run, or too many groups failed. If `max_cost` is reached, groups in flight fail with kind
         `budget`, and each later call raises CapReached unless the ledger answers it.
         """
-        loop, parts = running_loop(), self.opened
+        loop = running_loop()
+        parts = self.opened
         if parts.loop is loop:
             return await parts.one(group, rubric)
         return await _forwarded(parts, parts.one(group, rubric))
@@ -471,7 +483,8 @@ class Scorer:
         everything that is done has been yielded. Leaving the loop early ends the calls in flight. If
         `max_cost` is reached, a list is still read to its end, and any other iterable no further.
         """
-        loop, parts = running_loop(), self.opened
+        loop = running_loop()
+        parts = self.opened
         if parts.loop is not loop:
             raise UsageError(
                 "score_groups: the Scorer is open in another event loop; await `scorer.score(group)` for "

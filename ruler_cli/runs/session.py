@@ -72,7 +72,9 @@ class ScoringSession:
     def __init__(
         self, settings: ScoreSettings, observer: Observer, panel: Panel
     ) -> None:
-        self.settings, self.observer, self.panel = settings, observer, panel
+        self.settings = settings
+        self.observer = observer
+        self.panel = panel
         self.stop_signal = panel.stop_signal
         judges = enumerate(settings.judges)
         embedded = [number for number, judge in judges if is_embedded(judge)]
@@ -162,7 +164,8 @@ class ScoringSession:
         """Count the final scores of a group; return its part of OUTPUT."""
         from ruler_cli.formats.annotate import group_fields
 
-        cost, digests = self.panel.cost(result.used), self.texts.digests(group)
+        cost = self.panel.cost(result.used)
+        digests = self.texts.digests(group)
         fields = group_fields(group, result, scores, batch.names, cost, digests)
         if isinstance(scores, GroupScores):
             self.stats.summary.tied += scores.tied
@@ -196,7 +199,8 @@ class ScoringSession:
 
     def _stop(self) -> None:
         """Read no further group, and let calls in flight finish, but not for ever."""
-        reason, in_flight = self.stop_signal.reason, self.panel.in_flight
+        reason = self.stop_signal.reason
+        in_flight = self.panel.in_flight
         self.panel.nudge()
         for stream in self.streams:
             stream.last()
@@ -249,8 +253,10 @@ class GroupStream(Generic[Given]):
         self, session: ScoringSession, pull: Callable[[], Awaitable[Given | None]]
     ) -> None:
         """`pull` returns None after the last group."""
-        self._session, self._pull = session, pull
-        self._batch, self._runner = session.scores, session.runner()
+        self._session = session
+        self._pull = pull
+        self._batch = session.scores
+        self._runner = session.runner()
         self._kept = self._ended = False
         self.stopped: RulerError | None = None
         """The reason if the run was told to stop."""
@@ -367,7 +373,8 @@ class BatchScores:
     """
 
     def __init__(self, settings: ScoreSettings) -> None:
-        self._settings, how = settings, settings.combine
+        self._settings = settings
+        how = settings.combine
         self.names = tuple(judge.label for judge in settings.judges)
         several = settings.ask.passes > 1 or bool(settings.panel)
         in_order = settings.output == "-" and settings.draw is None
@@ -393,7 +400,8 @@ class BatchScores:
         """Note that these are the results of all groups. Return a warning if an option has no effect."""
         from ruler_cli.scoring.sums import ENOUGH_GROUPS
 
-        how, positions = self._settings.combine, self.statistics.position_bias
+        how = self._settings.combine
+        positions = self.statistics.position_bias
         self.statistics.refit_noise(results, how)
         if not how.debias or positions.enough:
             return None
@@ -409,7 +417,8 @@ class BatchScores:
 
     def figures(self) -> BatchFigures:
         """Return the figures of the batch so far."""
-        how, outcome = self._settings.combine, self._settings.input.outcome
+        how = self._settings.combine
+        outcome = self._settings.input.outcome
         checked = how.order_by_outcome or outcome is not None
         return self.statistics.figures(debias=how.debias, checked=checked)
 
@@ -431,7 +440,8 @@ class RunTexts:
         self, settings: ScoreSettings, summary: Summary, ledger: Ledger | None
     ) -> None:
         """Keep the parameters; the rubrics come with the groups."""
-        self._summary, self._ledger = summary, ledger
+        self._summary = summary
+        self._ledger = ledger
         self._usual = settings.ask.rubric
         judges = settings.judges
         keys = [
@@ -483,7 +493,9 @@ class RunStats:
         self, most: MaxFailures | None, panel: Panel, embedded: Sequence[int] = ()
     ) -> None:
         """`panel` counts the calls, and knows the prices; the explanations of `embedded` judges are alike."""
-        self._most, self._panel, self._embedded = most, panel, embedded
+        self._most = most
+        self._panel = panel
+        self._embedded = embedded
         self._began = time.perf_counter()
         self.summary = Summary()
         self._unusable = self._first_unusable = 0
@@ -534,7 +546,8 @@ class RunStats:
         summary = self.summary
         if summary.kept_usd is None or result.used == result.paid:
             return
-        used, paid = self._panel.cost(result.used), self._panel.cost(result.paid)
+        used = self._panel.cost(result.used)
+        paid = self._panel.cost(result.paid)
         if used is not None and paid is not None:
             summary.kept_usd += used - paid
 
@@ -543,7 +556,8 @@ class RunStats:
 
         A share is of all groups if their number is known, once judging has `begun`.
         """
-        most, summary = self._most, self.summary
+        most = self._most
+        summary = self.summary
         if most is None or (most.percent and not begun):
             return False
         lost = sum(summary.failed.values()) - summary.failed.get("budget", 0)
@@ -565,7 +579,8 @@ class RunStats:
     def cap_reached(self) -> CapReached | None:
         """Return the error of a run that left out groups or passes for its cost cap."""
         budget = self._panel.budget
-        left, cut = self.summary.failed.get("budget", 0), self.summary.cut
+        left = self.summary.failed.get("budget", 0)
+        cut = self.summary.cut
         if not (left or cut):
             return None
         return CapReached(budget.cap or 0.0, left, cut, budget.least)
