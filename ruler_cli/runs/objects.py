@@ -272,8 +272,10 @@ class _Reading(Generic[G]):
                         raise UnreadableError(f"{line.where}: {reason}") from None
                 raise WrongShapeError(error.sentence) from None
             columns = reader.format.keys if reader.format.shape == "columns" else ()
-            key = next((path for path in columns if lookup(values[0], path)), GIVEN)
+            there = (path for path in columns if lookup(values[0], path) is not None)
+            key = next(there, GIVEN)
             reader = replace(reader, key=key, outcome=settings.outcome)
+            reader = reader.with_words(self._records(reader))
             if len(readers) >= _MOST:
                 readers.clear()
             readers[shape] = reader
