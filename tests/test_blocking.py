@@ -44,7 +44,7 @@ def test_in_order(server: JudgeServer) -> None:
         assert scorer.summary().scored == 4
     assert threading.active_count() == threads
     assert (scorer.summary().scored, scorer.summary().asked) == (4, 4)
-    with pytest.raises(UsageError, match="the Scorer is closed; open it again"):
+    with pytest.raises(UsageError, match="the Scorer is not open"):
         scorer.score_all(GROUPS)
     with scorer:
         assert scorer.summary().scored == 0
@@ -72,7 +72,7 @@ def test_errors_keep_their_types(server: JudgeServer) -> None:
                 scorer.score_all(GROUPS)
         with pytest.raises(WrongShapeError, match="group 1: "):
             scorer.score_all([3])
-        with pytest.raises(WrongShapeError, match=r"Scorer\.score"):
+        with pytest.raises(WrongShapeError, match="give several groups"):
             scorer.score_all(GROUPS[0])
 
         async def endless() -> Any:
@@ -142,7 +142,7 @@ async def test_open_and_close() -> None:
         await asyncio.gather(scorer.close(), scorer.close())
         await scorer.close()
         assert scorer.summary().scored == 1
-        with pytest.raises(UsageError, match="is closed"):
+        with pytest.raises(UsageError, match="is not open"):
             await scorer.score(GROUPS[0])
 
 

@@ -11,7 +11,7 @@ from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
-from ruler_cli.runs.batch_scores import RunStats
+from ruler_cli.runs.session import RunStats
 from ruler_cli.settings.models import MaxFailures
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Kind, Usage
 from tests.virtual import ASKED, World, virtually

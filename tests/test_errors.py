@@ -307,7 +307,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
             *[group(f"g{i}", 0.1, 0.9) for i in range(21)],
         ),
         # groups and functions
-        "is of no shape that ruler knows": partial(
+        "holds no rollouts that ruler knows": partial(
             scored, ScoreSettings(judge=offline, ledger=None), {}
         ),
         "the Scorer is not open": lambda: asyncio.run(scorer.score(one)),

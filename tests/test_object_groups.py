@@ -36,8 +36,7 @@ from ruler_cli import (
     UsageError,
     WrongShapeError,
 )
-from ruler_cli.runs.object_values import member
-from ruler_cli.runs.objects import Readers, read_group
+from ruler_cli.runs.objects import Readers, member, read_group
 from tests.conftest import Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -348,8 +347,8 @@ def test_values_without_a_text(value: Any) -> None:
         read({"tools": [value], "trajectories": [talk("Done.")]})
 
 
-def test_copy_of_the_answer() -> None:
-    """An object in the place of an answer costs no score if the messages end with one, else it does."""
+def test_objects_that_are_shown() -> None:
+    """A member that the judge may be shown and cannot be costs its rollout the score, another costs nothing."""
 
     class Busy:
         messages = talk("a")["messages"]
@@ -358,19 +357,12 @@ def test_copy_of_the_answer() -> None:
         def response(self) -> str:
             raise RuntimeError("not finished")
 
-    given = {"trajectories": [talk("a", response=object()), Busy()]}
-    assert [rollout.error for rollout in read(given).rollouts] == [None, None]
-    art = {"messages_and_choices": talk("a")["messages"], "response": object()}
-    assert read({"trajectories": [art]}).rollouts[0].error is None
-    for last in (
-        {"role": "user", "content": "And?"},
-        {"from": "human", "value": "And?"},
-    ):
-        asked = {"messages": [*talk("a")["messages"], last], "response": object()}
-        (rollout,) = read({"trajectories": [asked]}).rollouts
-        assert "`response` holds a value that is of type object" in str(rollout.error)
-    (rollout,) = read({"trajectories": [talk("a", system=object())]}).rollouts
-    assert "`system` holds a value that is of type object" in str(rollout.error)
+    given = {"trajectories": [talk("a", client=object()), Busy()]}
+    fine, busy = read(given).rollouts
+    assert (fine.error, "`response` cannot be read" in busy.error) == (None, True)
+    for name in ("response", "system"):
+        (rollout,) = read({"trajectories": [talk("a", **{name: object()})]}).rollouts
+        assert f"`{name}` holds a value that is of type object" in str(rollout.error)
 
 
 def test_mapping_with_rules() -> None:
@@ -581,20 +573,20 @@ async def _scored(given: Any, **paths: Any) -> Any:
     [
         (
             [{"a": "b"}],
-            r"`\[0\]`: is of no shape that ruler knows \(its keys: a\); give `messages`, or say where",
+            r"^group: `\[0\]` holds no rollouts that ruler knows \(its keys: a\); say where",
         ),
-        ({"trajectories": [{"a": "b"}]}, r"`trajectories\[0\]`: is of no shape"),
+        ({"trajectories": [{"a": "b"}]}, r"`trajectories\[0\]` holds no rollouts"),
         (
             talk("a")["messages"],
-            r"`\[0\]`: is a message, and a rollout is a dict with a list of them",
+            r"`\[0\]` holds no rollouts that ruler knows \(its keys: role, content\)",
         ),
         (
             PAIRS[0],
-            r"group: is one trajectory \(prompts with a completion\); give all of one task as a list",
+            r"group: is one trajectory \(prompts with a completion\); give each group as a list",
         ),
         (
             {"prompt": [TASK], "completion": ["a"]},
-            "is a batch of columns .*; give each group as a list",
+            "the dict holds no rollouts that ruler knows",
         ),
         (
             {"prompt": [TASK, "Else."], "completion": ["a", "b"], "step": [1, 1]},
@@ -602,11 +594,11 @@ async def _scored(given: Any, **paths: Any) -> Any:
         ),
         (
             [PAIRS[0], {"task_id": "1", "traj": talk("a")["messages"]}],
-            r"`\[0\]`: looks like .*`\[1\]` like tau-b",
+            r"`\[0\]` looks like .*`\[1\]` like tau-b",
         ),
         (
             [{"prompt": TASK, "completions": ["a", "b"]}],
-            r"`\[0\]`: is a whole group .*; give it alone, and",
+            r"`\[0\]` is a whole group .*; give it alone, and",
         ),
         (
             [{"prompt": TASK, "completion": object()}],
@@ -685,7 +677,7 @@ async def test_shapes_by_their_paths() -> None:
     assert given[0]["about"] == {"task": TASK, "score": 0}
     assert (await _scored({"trajectories": given}, **paths)).scores == judged.scores
     with pytest.raises(
-        WrongShapeError, match=r"has nothing at `log` \(its keys: prompt, completion\)"
+        WrongShapeError, match="none of the first records has it; their keys: prompt,"
     ):
         await _scored(PAIRS, messages="log")
     with pytest.raises(WrongShapeError, match="is not of the format trl"):

@@ -276,13 +276,13 @@ async def test_failures_are_values(server: JudgeServer) -> None:
 async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> None:
     """A value that is no group raises an error that is a TypeError too, and names its place."""
     shapes: list[tuple[Any, str]] = [
-        (GROUPS, r"`\[0\]`: is a whole group \(native groups\); give it alone"),
+        (GROUPS, r"`\[0\]` is a whole group \(native groups\); give it alone"),
         ("group", "of type str"),
         (None, "of type NoneType"),
         (GROUPS[0]["trajectories"][0], "one trajectory"),
         (
             {"rollouts": []},
-            r"is of no shape that ruler knows \(its keys: rollouts\); give `messages`",
+            r"the dict holds no rollouts that ruler knows \(its keys: rollouts\)",
         ),
         ({"trajectories": None}, "`trajectories` is of type NoneType"),
         ({"trajectories": {"messages": []}}, "`trajectories` is of type dict"),
@@ -299,17 +299,6 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
         (
             {"trajectories": [_Fixed()]},
             "no copy of this _Fixed can be annotated .*reward",
-        ),
-        *(
-            (
-                {"trajectories": [{**GROUPS[0]["trajectories"][0], name: value}]},
-                rf"`{name}` is of type {kind}",
-            )
-            for name, value, kind in (
-                ("metrics", 5, "int"),
-                ("metrics", [1], "list"),
-                ("logs", "abc", "str"),
-            )
         ),
     ]
     for shape, sentence in shapes:
@@ -598,7 +587,7 @@ async def test_missing_outcome(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("WARNING", logger="ruler_cli"):
         await collect(groups[:3], settings)
     assert [one.message for one in caplog.records] == [
-        "outcome='m.won': none of 3 groups has it; check the path"
+        "outcome='m.won': none of the first 3 groups has it; check the path"
     ]
     groups[19] = {**groups[19], "m": {"won": True}}
     out, error = await collect(groups, settings)

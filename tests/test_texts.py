@@ -14,10 +14,10 @@ import pytest
 import ruler_cli
 from ruler_cli import JudgeSettings, Scorer, ScoreSettings, Summary
 from ruler_cli.formats.annotate import Digests, GroupFields
+from ruler_cli.ledger.database import texts
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.ledger.texts import texts
 from ruler_cli.prompting import templates
-from ruler_cli.runs.batch_scores import RunTexts
+from ruler_cli.runs.session import RunTexts
 from ruler_cli.types import Group, Line, Record
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer

@@ -154,7 +154,7 @@ def _words(field: str, value: Any) -> list[str]:
 
 def text_lookup(options: Options) -> Callable[[Iterable[str]], Mapping[str, str]]:
     """Return a lookup of texts by their digests in the ledger of a command."""
-    from ruler_cli.ledger.texts import texts
+    from ruler_cli.ledger.database import texts
 
     path = ledger_path(options.ledger_name)
     return partial(texts, [] if path is None else [path])

@@ -1,14 +1,20 @@
-"""The file of a ledger: SQLite, readable by its owner alone, written by several processes."""
+"""The file of a ledger: SQLite, readable by its owner alone, written by several processes.
+
+Beside the replies it has the texts that make scores, by their digest: rubrics, and parameters of judges. Their
+table is created with the first text, in an old ledger too; older versions of ruler do not look at it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import resource
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +22,6 @@ from ruler_cli.errors import OutputError, Sentence, UsageError
 
 WAIT = 60.0
 """Seconds to wait for another process's write."""
-_BACKSTOP = 1 << 14
-"""Pages of write-ahead log (64 MiB) after which a write moves them into the file itself."""
-
-
-"""Beginning of the way out of an error that a full disk may have."""
 APPLICATION, VERSION = 0x52554C52, 1
 """Numbers in the head of the database file that mark it as a ledger of this version."""
 TABLES = (
@@ -33,6 +34,8 @@ TABLES = (
 _COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
 ReplyRecord = tuple[Any, ...]
 """A row of `replies` without its id."""
+_TOGETHER = 1000
+"""Rows that are sent to another node together."""
 
 
 def open_ledger(path: Path) -> sqlite3.Connection:
@@ -157,12 +160,21 @@ def busy(error: sqlite3.Error) -> bool:
     return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def new_rows(path: Path, after: int) -> tuple[list[ReplyRecord], int]:
-    """Return the rows of a ledger whose id is above `after`, and the highest id."""
-    with contextlib.closing(sqlite3.connect(path)) as ledger:
-        query = f"SELECT id, {_COLUMNS} FROM replies WHERE id > ? ORDER BY id"  # noqa: S608
-        rows = ledger.execute(query, (after,)).fetchall()
-    return [row[1:] for row in rows], rows[-1][0] if rows else after
+def rows_of(
+    path: Path | None, models: Sequence[str] = (), after: int = 0
+) -> Iterator[list[ReplyRecord]]:
+    """Yield the rows of a ledger whose id is above `after`, some at a time; of some models, or of all."""
+    if path is None or not path.exists():
+        return
+    own = f" AND model IN ({', '.join('?' * len(models))})" if models else ""
+    query = f"SELECT {_COLUMNS} FROM replies WHERE id > ?{own} ORDER BY id"  # noqa: S608
+    with file_errors(f"{path}: cannot be read as a ledger", "leave it out"):
+        if (ledger := open_to_read(path)) is None:
+            return
+        with contextlib.closing(ledger):
+            rows = ledger.execute(query, (after, *models))
+            while part := rows.fetchmany(_TOGETHER):
+                yield part
 
 
 def rows_since(
@@ -200,17 +212,6 @@ def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
         raise OutputError(
             f"{path}: a worker's replies cannot be stored there: {error}"
         ) from None
-
-
-def copy_rows(source: str, models: Sequence[str], target: Path) -> None:
-    """Copy the rows of these models into another ledger, none if `source` does not exist."""
-    if not Path(source).exists():
-        return
-    placeholders = ", ".join("?" * len(models))
-    with contextlib.closing(sqlite3.connect(target)) as ledger, ledger:
-        ledger.execute("ATTACH ? AS source", (source,))
-        query = f"SELECT {_COLUMNS} FROM source.replies WHERE model IN ({placeholders}) ORDER BY id"  # noqa: S608
-        ledger.execute(f"INSERT INTO replies ({_COLUMNS}) {query}", models)
 
 
 def _create_private(path: Path) -> Path:
@@ -285,4 +286,72 @@ def _set_journal_mode(connection: sqlite3.Connection) -> None:
                 raise
             time.sleep(0.01)
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_BACKSTOP}")
+
+
+_TEXTS = "CREATE TABLE IF NOT EXISTS texts (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, text TEXT NOT NULL)"
+_INSERT_TEXT = "INSERT OR IGNORE INTO texts (digest, kind, text) VALUES (?, ?, ?)"
+_BATCH, _MOST, _LONGEST = 32, 1024, 1 << 20
+"""Texts that are written together; the most that wait while another process writes; characters of one."""
+
+params_text = json.JSONEncoder(
+    sort_keys=True,
+    ensure_ascii=False,
+    separators=(",", ":"),
+    default=lambda value: type(value).__name__,
+).encode
+"""Returns the text on the judges of a run, each an object of its name, model and parameters."""
+
+
+def digest_of(text: str) -> str:
+    """Return 16 hex digits that stand for a text: the first of its SHA-256."""
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
+
+
+def texts(paths: Iterable[Path], digests: Iterable[str]) -> dict[str, str]:
+    """Return the kept texts of these digests; a ledger that is absent or cannot be read has none."""
+    wanted = dict.fromkeys(digests)
+    found = dict[str, str]()
+    for path in paths:
+        with contextlib.suppress(UsageError, OSError, ValueError, sqlite3.Error):
+            if (ledger := open_to_read(path)) is None:
+                continue
+            with contextlib.closing(ledger):
+                for digest in wanted.keys() - found.keys():
+                    for (text,) in ledger.execute(
+                        "SELECT text FROM texts WHERE digest = ?", (digest,)
+                    ):
+                        if isinstance(text, str) and digest_of(text) == digest:
+                            found[digest] = text
+    return found
+
+
+class TextWriter:
+    """Writes texts into a ledger; they explain scores, so a failure is no error: nothing paid for is lost."""
+
+    def __init__(self, quick: sqlite3.Connection, patient: sqlite3.Connection) -> None:
+        """`quick` never waits for other processes, `patient` does."""
+        self._quick = quick
+        self._patient = patient
+        self._rows = list[tuple[str, str, str]]()
+
+    def add(self, digest: str, kind: str, text: str) -> None:
+        """Write a text, at the latest when the ledger is closed."""
+        if len(text) <= _LONGEST:
+            self._rows.append((digest, kind, text))
+        if len(self._rows) >= _BATCH:
+            self._write(self._quick)
+
+    def close(self) -> None:
+        """Write the texts that wait."""
+        if self._rows:
+            self._write(self._patient)
+
+    def _write(self, connection: sqlite3.Connection) -> None:
+        rows = self._rows
+        self._rows = []
+        with contextlib.suppress(sqlite3.Error), connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_TEXTS)
+            connection.executemany(_INSERT_TEXT, rows)
+            return
+        self._rows = rows[-_MOST:]

@@ -28,7 +28,6 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -45,6 +44,7 @@ from ruler_cli.errors import (
 )
 from ruler_cli.ledger.database import (
     WAIT,
+    TextWriter,
     append_rows,
     busy,
     file_errors,
@@ -56,15 +56,12 @@ from ruler_cli.ledger.database import (
     remedy,
     rows_since,
 )
-from ruler_cli.ledger.texts import TextWriter
 from ruler_cli.settings.suggestions import other_file
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
-_Row = tuple[
-    bytes, float, float, str, RowStatus, int | None, int | None, int | None, bytes
-]
+_Row = tuple[Any, ...]
 """Key, Unix time, seconds, model, status, prompt, completion and cached tokens, body."""
 
 _INSERT = (
@@ -84,12 +81,6 @@ _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
 """Rank of each status that is no reply's: a higher one stands over a lower one."""
 _REPLY = 3
 """Rank of a reply."""
-_MANY = 64
-"""Ledgers, of three files each, above which the limit of open files is raised."""
-_CHECKPOINT = 16 << 20
-"""Bytes of write-ahead log after which they are moved into the file, in a thread."""
-_ROW = 16 << 10
-"""Bytes of log that a row takes beside its body: the pages of table and index."""
 _ANOTHER = Sentence(
     "give another file with {ledger:PATH}; a run can keep no replies: {ledger:none}"
 )
@@ -138,23 +129,13 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
         why = f"a judge parameter is not JSON ({error})"
         way_out = Sentence("leave it out, or keep no replies: {ledger:none}")
         raise UsageError(why, way_out, place="ledger") from None
-    digest = _begun(model, canonical, request.system).copy()
     bounds = f"{request.max_output_tokens} {request.pass_index}"
-    return _updated(digest, request.user, bounds).digest()
-
-
-@lru_cache(64)
-def _begun(*parts: str) -> blake2b:
-    """Begin a key: most requests of a run begin alike."""
-    return _updated(blake2b(digest_size=16, person=b"ruler request 1"), *parts)
-
-
-def _updated(digest: blake2b, *parts: str) -> blake2b:
-    for part in parts:
+    digest = blake2b(digest_size=16, person=b"ruler request 1")
+    for part in (model, canonical, request.system, request.user, bounds):
         raw = part.encode("utf-8", "surrogatepass")
         digest.update(struct.pack("<Q", len(raw)))
         digest.update(raw)
-    return digest
+    return digest.digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,44 +174,37 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
         self._lock = threading.Lock()
         self._threads: anyio.CapacityLimiter | None = None
-        self._logged = 0
         self._files = list[_File]()
         self._first: _File | None = None
         self.texts: TextWriter | None = None
-        if len(others) > _MANY:
+        if others:
             open_files()
-        for other in (
-            others
-        ):  # before the first is created: a mistyped name would be an empty ledger
-            with file_errors(
-                Sentence("{ledger:{other}}: cannot be read", other=other), _CORRECT
-            ):
+        # before the first is created: a mistyped name would be an empty ledger
+        for other in others:
+            problem = Sentence("{ledger:{other}}: cannot be read", other=other)
+            with file_errors(problem, _CORRECT):
                 absent = not other.exists()
             if absent:
                 advice = other_file(str(other), "check the path")
-                raise UsageError(
-                    f"no such file, and {_CREATED}",
-                    advice,
-                    option="ledger",
-                    value=other,
-                )
+                missing = f"no such file, and {_CREATED}"
+                raise UsageError(missing, advice, option="ledger", value=other)
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):
-                self._first = _open_to_write(path, stack)
-                self._files.append(self._first)
-                self.texts = stack.enter_context(
-                    closing(TextWriter(self._first.quick, self._first.patient))
-                )
-            known = {os.path.realpath(path)} if path is not None else set()
+                first = self._first = _open_to_write(path, stack)
+                self._files.append(first)
+                texts = closing(TextWriter(first.quick, first.patient))
+                self.texts = stack.enter_context(texts)
+            known = set() if path is None else {os.path.realpath(path)}
             for other in others:
-                if (real := os.path.realpath(other)) not in known:
-                    known.add(real)
-                    with file_errors(f"{other}: cannot be read as a ledger", _CORRECT):
-                        only = open_to_read(other)
-                    if only is not None:
-                        self._files.append(
-                            _File(other, stack.enter_context(closing(only)), only)
-                        )
+                real = os.path.realpath(other)
+                if real in known:
+                    continue
+                known.add(real)
+                with file_errors(f"{other}: cannot be read as a ledger", _CORRECT):
+                    only = open_to_read(other)
+                if only is not None:
+                    stack.callback(only.close)
+                    self._files.append(_File(other, only, only))
             self._open = stack.pop_all()
             self.close = self._open.close
 
@@ -259,11 +233,6 @@ class Ledger(AbstractContextManager["Ledger"]):
             await self._in_thread(self._move, row)
         if not self._insert(self._own.quick, row):
             await self._in_thread(self.keep, key, model, answer, seconds)
-            return
-        self._logged += len(row[-1]) + _ROW
-        if self._logged >= _CHECKPOINT:
-            self._logged = 0
-            await self._in_thread(self._checkpoint)
 
     def keep(
         self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0
@@ -273,13 +242,11 @@ class Ledger(AbstractContextManager["Ledger"]):
         `seconds` is the time of the call. The row is committed when this returns, else OutputError. Any
         other CallError is a ValueError: the next run has to ask again.
         """
+        row = _row_of(key, model, answer, seconds)
         with self._lock:
-            if not self._insert(
-                self._own.patient, _row_of(key, model, answer, seconds)
-            ):
-                raise self._error(
-                    "written", f"another process has been writing it for {WAIT:.0f} s"
-                )
+            if not self._insert(self._own.patient, row):
+                why = f"another process has been writing it for {WAIT:.0f} s"
+                raise self._error("written", why)
 
     def keep_all(
         self, answers: Sequence[tuple[bytes, str, Reply | CallError | None]]
@@ -297,7 +264,8 @@ class Ledger(AbstractContextManager["Ledger"]):
             (key, answer and _row_of(key, model, answer, 0.0))
             for key, model, answer in answers
         ]
-        patient, earlier = self._own.patient, list[RowStatus | None]()
+        patient = self._own.patient
+        earlier = list[RowStatus | None]()
         with self._lock, self._output_errors("written"), patient:
             patient.execute("BEGIN IMMEDIATE")
             for key, row in rows:
@@ -324,25 +292,25 @@ class Ledger(AbstractContextManager["Ledger"]):
             ):  # else another file would be taken for the owner of its log
                 old.patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             lost = f"{old.path}: the ledger was deleted or replaced during the run"
-            for path in (old.path, old.path.with_name(f"{old.path.name}.saved")):
+            beside = old.path.with_name(f"{old.path.name}.saved")
+            for path in (old.path, beside):
                 with suppress(RulerError):
                     append_rows(path, rows)
                     self._first = self._files[0] = _open_to_write(path, self._open)
                     break
             else:
-                raise OutputError(
-                    f"{lost}, and no file can be created in its place", _ANOTHER
-                )
+                none = f"{lost}, and no file can be created in its place"
+                raise OutputError(none, _ANOTHER)
             if rows:
+                # the same command would name another program's file
+                resumable = path == old.path
                 others = (
                     ""
-                    if path == old.path
+                    if resumable
                     else Sentence("go on with {ledger:{path}}", path=path)
                 )
                 error = OutputError(f"{lost}; what this run kept is in {path}", others)
-                error.resumable = (
-                    path == old.path
-                )  # else it would name another program's file
+                error.resumable = resumable
                 raise error
 
     def stats(self) -> LedgerStats:
@@ -352,16 +320,11 @@ class Ledger(AbstractContextManager["Ledger"]):
         rows = self._read(_STATS)
         models: dict[str, ModelRows] = {}
         for model, status, number, prompt, completion, cached, _, _ in rows:
-            more = Usage(
-                prompt or 0,
-                completion or 0,
-                cached or 0,
-                0 if status == "fault" else number,
-            )
+            calls = 0 if status == "fault" else number
+            more = Usage(prompt or 0, completion or 0, cached or 0, calls)
             old = models.get(model, ModelRows(model, {}, Usage()))
-            models[model] = ModelRows(
-                model, {**old.rows, status: number}, old.usage + more
-            )
+            counts = {**old.rows, status: number}
+            models[model] = ModelRows(model, counts, old.usage + more)
         files = files_of(Path(os.path.realpath(self._own.path)))
         return LedgerStats(
             tuple(models.values()),
@@ -380,7 +343,8 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         Return the number of removed rows. The texts go with all rows.
         """
-        before, patient = _before(older_than), self._own.patient
+        before = _before(older_than)
+        patient = self._own.patient
         with self._lock, self._output_errors("cleared"):
             number = patient.execute(
                 "DELETE FROM replies WHERE at < ?", (before,)
@@ -434,18 +398,6 @@ class Ledger(AbstractContextManager["Ledger"]):
                 return False
             raise self._error("written", error) from None
         return True
-
-    def _checkpoint(self) -> None:
-        """Move the write-ahead log into the file. Other processes wait only for its last part."""
-        with self._lock:
-            try:
-                for mode in ("PASSIVE", "RESTART"):
-                    self._own.patient.execute(
-                        f"PRAGMA wal_checkpoint({mode})"
-                    ).fetchall()
-            except sqlite3.Error as error:
-                if not busy(error):
-                    raise self._error("written", error) from None
 
     @contextmanager
     def _output_errors(self, verb: str, file: _File | None = None) -> Iterator[None]:
@@ -521,48 +473,37 @@ def _row_of(key: bytes, model: str, answer: Reply | CallError, seconds: float) -
     """Return the row of an answer that came now; ValueError if the request has to be asked again."""
     # a name from a command line may hold bytes that are no text
     name = model.encode("utf-8", "backslashreplace").decode()
+    status: RowStatus
+    counts: tuple[int | None, ...] = (None, None, None)
+    body = answer.body
     if isinstance(answer, Reply):
-        if not answer.body:
+        if not body:
             raise ValueError(
-                "a reply without a body comes from an embedded judge and is not stored"
+                "a reply of an embedded judge has no body and is not stored"
             )
-        status: RowStatus = (
-            "refusal"
-            if answer.refusal
-            else "truncated"
-            if answer.truncated
-            else "answer"
-        )
+        whole: RowStatus = "truncated" if answer.truncated else "answer"
+        status = "refusal" if answer.refusal else whole
         used = answer.usage
         counts = (used.prompt, used.completion, used.cached)
-        return key, time.time(), seconds, name, status, *counts, answer.body
-    if answer.scope == "call" and answer.body:
-        return key, time.time(), seconds, name, "odd", None, None, None, answer.body
-    if (
-        answer.scope != "group"
-        or not answer.sent
-        or answer.kind in ("budget", "interrupted")
-    ):
-        raise ValueError(f"not a call that failed for good: {answer}")
-    fields = {"kind": answer.kind, "reason": answer.reason, "context": answer.context}
-    return (
-        key,
-        time.time(),
-        seconds,
-        name,
-        "fault",
-        None,
-        None,
-        None,
-        json.dumps(fields).encode(),
-    )
+    elif answer.scope == "call" and body:
+        status = "odd"
+    else:
+        passing = answer.kind in ("budget", "interrupted")
+        if answer.scope != "group" or not answer.sent or passing:
+            raise ValueError(f"not a call that failed for good: {answer}")
+        status = "fault"
+        fields = {"kind": answer.kind, "reason": answer.reason}
+        body = json.dumps({**fields, "context": answer.context}).encode()
+    return (key, time.time(), seconds, name, status, *counts, body)
 
 
 def _failed_call(body: bytes) -> CallError | None:
     """Parse the body of a "fault" row; None if it cannot be read."""
     try:
         fields = json.loads(body)
-        kind, reason, context = fields["kind"], fields["reason"], fields["context"]
+        kind = fields["kind"]
+        reason = fields["reason"]
+        context = fields["context"]
         sizes = None if context is None else (int(context[0]), int(context[1]))
     except (ValueError, LookupError, TypeError):
         return None

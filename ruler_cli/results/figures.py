@@ -16,7 +16,7 @@ from typing import Any
 
 from ruler_cli.formats.annotate import usage_fields
 from ruler_cli.judges.providers import EMBEDDED
-from ruler_cli.ledger.texts import digest_of
+from ruler_cli.ledger.database import digest_of
 from ruler_cli.results.counts import (
     Bins,
     FailureReasons,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ruler_cli.ledger.texts import digest_of, params_text
+from ruler_cli.ledger.database import digest_of, params_text
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC
 from ruler_cli.results.counts import OTHER, WordCounts, shorten
 

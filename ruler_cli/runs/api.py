@@ -18,10 +18,8 @@ from ruler_cli.errors import (
     WrongShapeError,
 )
 from ruler_cli.runs.file import score
-from ruler_cli.runs.object_values import G
-from ruler_cli.runs.objects import GroupWithScores, JudgedGroup, read_group
-from ruler_cli.runs.open_scorer import Groups, ScoredGroups
-from ruler_cli.runs.scorer import Log, Scorer, guarded
+from ruler_cli.runs.objects import G, GroupWithScores, JudgedGroup, read_group
+from ruler_cli.runs.scorer import Groups, Log, ScoredGroups, Scorer, guarded
 from ruler_cli.settings.models import (
     AskSettings,
     InputSettings,
@@ -138,7 +136,8 @@ async def ruler(
     )
     out = []
     for number, fields in enumerate(scored.trajectories, 1):
-        explanation, own = fields["explanation"], fields["score"]
+        explanation = fields["explanation"]
+        own = fields["score"]
         if own is None:
             raise NotScoredError("input", f"conversation {number} {fields['reason']}")
         out.append(
@@ -191,7 +190,7 @@ async def score_group(
     `swallow_exceptions` any error while the group is scored gives None instead, and a warning is logged. No
     reply is kept: `Scorer` has a ledger.
     """
-    if not read_group(group, 0, InputSettings(), "group").items:
+    if not read_group(group, 0, InputSettings(), "group").copies:
         # no group is an error in any case
         return copy.copy(group)
     try:
@@ -224,7 +223,8 @@ async def _score_once(
         raise WrongShapeError(
             f"extra_litellm_params: is of type {type(params).__name__}; give a dict"
         )
-    params, own = dict(params or {}), dict[str, Any]()
+    params = dict(params or {})
+    own = dict[str, Any]()
     for setting, names in _SETTINGS.items():
         values = [params.pop(name, None) for name in names]
         own[setting] = next((one for one in values if one is not None), None)

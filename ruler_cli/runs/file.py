@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, suppress
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
 
 from ruler_cli.errors import (
     InterruptedRun,
@@ -14,8 +18,10 @@ from ruler_cli.errors import (
     ReaderGone,
     RulerError,
     Sentence,
+    UnreadableError,
     UsageError,
 )
+from ruler_cli.files.containers import Container
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import (
     FailedFile,
@@ -24,6 +30,8 @@ from ruler_cli.files.output import (
     refuse_clashes,
     refuse_settings,
 )
+from ruler_cli.files.scratch import Scratch
+from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.providers import MissingCredentialsError, Price
 from ruler_cli.judges.resolve import (
     ResolvedJudge,
@@ -36,22 +44,31 @@ from ruler_cli.judging.panel import Panel, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, inline, threaded
 from ruler_cli.prompting.prompt import distinct_rollouts
-from ruler_cli.runs.batch_scores import BatchScores
 from ruler_cli.runs.input import Input, open_input
-from ruler_cli.runs.result_writer import ResultSpool, ResultWriter
-from ruler_cli.runs.session import Due, GroupStream, ScoringSession
+from ruler_cli.runs.session import Due, GroupStream, Scored, ScoringSession
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import (
     Group,
+    GroupError,
     GroupResult,
+    GroupScores,
     Observer,
     Problem,
+    Record,
+    Rollout,
     Status,
     Summary,
 )
 
+if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
+    from ruler_cli.formats.annotate import Annotated, GroupFields
+
 _HELD_GROUPS, _HELD_BYTES = 20, 64 << 20
 """Groups of a pipe with nothing to compare, and bytes of them, that are held before the first is sent."""
+_READER = 5.0
+"""Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
+_DEEPEST = 100
+"""Levels of lists and objects in a reward that is held on disk: pickle goes no deeper than Python's stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +93,8 @@ async def score(
     RulerError if nothing could begin; once calls may have been made the reason to stop is a part of the
     result. `stop_signal` stops the run from outside: calls in flight finish, groups that are done stay.
     """
-    observer, stop_signal = observer or Observer(), stop_signal or StopSignal()
+    observer = observer or Observer()
+    stop_signal = stop_signal or StopSignal()
     resolved = resolve_judges(settings)
     # OUTPUT ends before INPUT is closed: bytes behind the last record of a document are copied from there
     with ExitStack() as inputs, ExitStack() as stack:
@@ -208,7 +226,9 @@ def held_groups(
     if source.again is not None or not _must_compare(settings):
         yield from source.groups
         return
-    held, size, askable = list[Group](), 0, False
+    held = list[Group]()
+    size = 0
+    askable = False
     for group in source.groups:
         held.append(group)
         size += group.size
@@ -237,61 +257,75 @@ def with_outage(stopped: RulerError | None, status: Status) -> RulerError | None
 
 
 class _FileRun:
-    """One run over a file: INPUT, the stream of its groups, and OUTPUT."""
+    """One run over a file: INPUT, the stream of its groups, and OUTPUT, written in the order of INPUT."""
 
     def __init__(
         self, session: ScoringSession, output: Output, failed: FailedFile
     ) -> None:
-        self._session, self._settings = session, session.settings
-        self._scores = BatchScores(session.settings, session.stats)
-        self._writer = ResultWriter(session, self._scores, output, failed)
+        self._session = session
+        self._settings = session.settings
+        self._output = output
+        self._failed = failed
         self._input: Input | None = None
+        self._reader: Reader | None = None
+        self._columns: dict[int, list[Annotated]] = {}
+        """Annotations of a line whose other groups are not judged yet."""
         self._unfinished = False
 
     async def all(self, stack: ExitStack) -> None:
         """Read, judge and write every group, until the end or until the run is told to stop."""
+        session = self._session
+        settings = self._settings
         # in a thread, because a pipe may be silent for long and the survey of a file be long
         opening = in_thread(partial(self._open, stack))
-        opened = await self._session.stop_signal.before(opening)
+        opened = await session.stop_signal.before(opening)
         if not opened.done():
             opened.cancel()
             return
         source = self._input = opened.result()
-        source.report(
-            self._session.observer, alone=self._settings.ask.single == "score"
+        source.report(session.observer, alone=settings.ask.single == "score")
+        session.begin(source.total)
+        session.stop_if_too_many()
+        if source.reader is None:
+            return
+        form = source.reader.format
+        if form.shape == "columns" and settings.on_failure == "drop":
+            problem = "a record holds several groups here and cannot be dropped for one of them"
+            remedy = "give null or keep"
+            raise UsageError(problem, remedy, option="on_failure", value="drop")
+        self._reader = reader = source.reader
+        self._output.writer.begin(
+            form.layout.ruler,
+            lambda: _columns(source.container, reader),
+            settings.on_failure,
         )
-        self._session.begin(source.total)
-        self._session.stop_if_too_many()
-        if source.reader is not None:
-            self._writer.begin(source, source.reader)
-            await self._write_all(source)
+        if self._output.log is None and not source.in_order:
+            self._output.keep_order(source.index)
+        await self._write_all(source)
 
     @property
     def whole(self) -> bool:
         """Tell if OUTPUT holds all that it is to hold."""
-        stopped = self._session.stop_signal.reason is not None
-        return not (stopped or self._unfinished or self._writer.unfinished)
+        return not (self._unfinished or self._session.stop_signal.reason)
 
     @property
     def scored(self) -> bool:
         """Tell if any group got a score; a shard to which no group fell is done, and its OUTPUT is empty."""
         summary = self._session.stats.summary
-        return summary.scored > 0 or (
-            self._settings.input.shard is not None and not summary.groups
-        )
+        empty = self._settings.input.shard is not None and not summary.groups
+        return summary.scored > 0 or empty
 
     def finish(self, *, written: bool) -> RunResult:
         """Return the counts of the whole run, and why it stopped before its end; `written`: OUTPUT is."""
-        session, observer = self._session, self._session.observer
-        stopped = session.stop_signal.reason or session.stats.cap_reached(
-            self._settings.pool.max_cost
-        )
-        stopped = with_outage(stopped, session.panel.status())
+        session = self._session
+        observer = self._session.observer
+        stopped = with_outage(session.stopped, session.panel.status())
         summary = session.stats.finish(stopped)
-        summary.figures = self._scores.figures()
+        summary.figures = session.scores.figures()
         if self._input:
             self._input.report(observer, end=True)
-        name = self._writer.refuses_null if summary.groups else ""
+        # a framework whose own reader cannot read a reward that is null
+        name = self._reader.format.layout.refuses_null if self._reader else ""
         if name and summary.failed and self._settings.on_failure == "null":
             null = f"{name} cannot read null rewards"
             observer.warn(
@@ -300,25 +334,33 @@ class _FileRun:
         return RunResult(summary, stopped, written)
 
     def _open(self, stack: ExitStack) -> Input:
-        settings, write_as = self._settings, self._writer.output.write_as
+        settings = self._settings
+        write_as = self._output.write_as
         source = open_input(
             settings.input, stack, self._unreadable, write_as, draw=settings.draw
         )
-        if error := nothing_to_compare(self._settings, source):
+        if error := nothing_to_compare(settings, source):
             self._session.observer.note(source.found())
             raise error
         return source
 
     def _unreadable(self, problem: Problem) -> None:
-        output, source = self._settings.output, self._settings.input.source
+        output = self._settings.output
+        source = self._settings.input.source
         in_place = output != "-" and Location(source).same(output)
-        if problem.too_large and in_place and self._writer.output.log is None:
+        if problem.too_large and in_place and self._output.log is None:
             lost = f"is INPUT, and would lose {problem.where}, which"
             raise UsageError(
                 Sentence("{lost} {why}", lost=lost, why=problem.reason), place=output
             )
-        self._writer.unreadable(problem)
+        self._report(problem)
         self._session.stop_if_too_many()
+
+    def _report(self, problem: Problem) -> None:
+        """Count, report and keep a part of the input that could not be read."""
+        self._session.stats.summary.unreadable += 1
+        self._session.observer.problem(problem)
+        self._failed.add(problem)
 
     async def _write_all(self, source: Input) -> None:
         """Judge and write every group; if writing fails the run stops."""
@@ -333,48 +375,133 @@ class _FileRun:
                 stop_signal.stop(error)
                 return None
 
-        async with _FileStream(self._session, self._scores, next_group) as stream:
+        async with _FileStream(self._session, next_group) as stream:
             async for scored in stream:
                 try:
-                    await self._writer.write(*scored)
+                    await self._write(scored)
                 except BrokenPipeError:
                     stream.drop(ReaderGone())
                 except RulerError as error:
                     stream.drop(error)
-            self._unfinished = stream.unfinished
+            self._unfinished |= stream.unfinished
+
+    async def _write(self, scored: Scored[Group]) -> None:
+        """Write a group. ReaderGone if the run is told to stop, and the reader of stdout takes nothing."""
+        records = self._annotated(*scored)
+        written = 0
+        if self._output.may_block:
+            # calls in flight go on, and no half record stays if the reader takes the rest
+            work = anyio.to_thread.run_sync(
+                self._output.write, records, abandon_on_cancel=True
+            )
+            writing = await self._session.stop_signal.before(work)
+            await asyncio.wait((writing,), timeout=_READER)
+            if not writing.done():
+                writing.cancel()
+                raise ReaderGone
+            written = writing.result()
+        else:
+            written = self._output.write(records)
+        self._session.stats.summary.written += written
+
+    def _annotated(
+        self,
+        group: Group,
+        result: GroupResult,
+        scores: GroupScores | GroupError,
+        fields: GroupFields,
+    ) -> list[tuple[int, bytes]]:
+        """The line number and the new bytes of each record; empty bytes if it is left out."""
+        from ruler_cli.formats.annotate import (
+            annotate,
+            annotations_of,
+            trajectory_bytes,
+        )
+
+        assert self._reader is not None  # noqa: S101 - it has read the group
+        how = self._settings.on_failure
+        form = self._reader.format
+        kind = scores.kind if isinstance(scores, GroupError) else None
+        dropped = how == "drop" and kind is not None
+        if dropped and kind == "budget":
+            self._unfinished = True  # for the run that goes on, and not in two files
+            return [(record.line.number, b"") for record in group.records]
+        names = self._session.scores.names
+        annotations: Sequence[Mapping[str, Any]] = annotations_of(
+            group, result, scores, names
+        )
+        # without a record for it the group's part stands on each rollout
+        if not form.group_in_record:
+            annotations = [{**each, "group": fields} for each in annotations]
+        records = []
+        rest = iter(annotations)
+        for record in group.records:
+            line = record.line
+            mine = [(rollout, next(rest)) for rollout in record.rollouts]
+            if dropped:
+                self._failed.add(Problem(line.number, "dropped", line.raw, line.place))
+                records.append((line.number, b""))
+                continue
+            for rollout in record.rollouts:
+                if rollout.error is not None:
+                    raw = trajectory_bytes(record, rollout)
+                    reason = rollout.problem
+                    self._report(Problem(line.number, reason, raw, line.place))
+            if record.parts > 1:
+                # a line of several groups is written with the last of them
+                mine = self._columns.setdefault(line.number, []) + mine
+                self._columns[line.number] = mine
+                if record.part + 1 < record.parts:
+                    continue
+                mine = sorted(
+                    self._columns.pop(line.number), key=lambda pair: pair[0].path
+                )
+            body = annotate(line.raw, form, mine, fields, how)
+            records.append((line.number, body))
+        return records
 
 
 class _FileStream(GroupStream[Group]):
-    """The groups of a file. OUTPUT ends where a group is missing, for the run that resumes."""
+    """The groups of a file. OUTPUT ends where a group is missing, for the run that resumes.
 
-    def __init__(
-        self,
-        session: ScoringSession,
-        batch: BatchScores,
-        pull: Callable[[], Awaitable[Group | None]],
-    ) -> None:
-        super().__init__(
-            session,
-            batch,
-            pull,
-            lambda group: group,
-            lambda group: group.size,
-            ResultSpool(),
-        )
-        self._cut = self.unfinished = False
+    Groups that wait for their batch are held on disk.
+    """
+
+    unfinished = _cut = False
+    _file: Scratch | None = None
+
+    async def __anext__(self) -> Scored[Group]:
+        return await self.next()
 
     def drop(self, reason: RulerError) -> None:
         """Stop the run, and return no further group: OUTPUT cannot be written."""
         self._session.stop_signal.stop(reason)
-        self._cut, self._kept, self._due = True, False, iter(())
-        self._spool.close()
+        self._cut = True
+        self._kept = False
+        self._due = iter(())
+        self._forget()
 
-    def _take(self, group: Group, result: GroupResult | None) -> Due[Group] | None:
+    def _group_of(self, given: Group) -> Group:
+        return given
+
+    def _hold(self, given: Group, result: GroupResult) -> None:
+        self._file = self._file or Scratch()
+        self._file.put((slim(given), result))
+
+    def _all_held(self) -> Iterable[tuple[Group, GroupResult]]:
+        return () if self._file is None else self._file.all()
+
+    def _forget(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _take(self, given: Group, result: GroupResult | None) -> Due[Group] | None:
         if self._cut and result is not None:
             self._session.stats.pay(result)
             return None
         try:
-            due = super()._take(group, result)
+            due = super()._take(given, result)
         except OutputError as error:  # there is no room for groups that wait
             self.drop(error)
             return None
@@ -397,3 +524,40 @@ class _FileStream(GroupStream[Group]):
             self.unfinished = True
             return iter(())
         return super()._rest()
+
+
+def slim(group: Group) -> Group:
+    """Return a group without its messages: they stand in the bytes of its records, and are not read again."""
+
+    def slim_rollout(rollout: Rollout) -> Rollout:
+        # an object so deep is no number
+        reward = rollout.reward if _shallow(rollout.reward, _DEEPEST) else None
+        shown = replace(rollout, messages=[], histories=(), tools=None)
+        return replace(shown, outcome=None, reward=reward)
+
+    def slim_record(record: Record) -> Record:
+        # a line of several groups is written with the last of them
+        last = record.part + 1 == record.parts
+        line = record.line if last else replace(record.line, raw=b"")
+        rollouts = tuple(map(slim_rollout, record.rollouts))
+        return replace(record, line=line, rollouts=rollouts, tools=None)
+
+    return Group(group.key, tuple(map(slim_record, group.records)))
+
+
+def _shallow(value: Any, levels: int) -> bool:
+    items: Iterable[Any] = value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        items = value.values()
+    return levels > 0 and all(_shallow(item, levels - 1) for item in items)
+
+
+def _columns(container: Container, reader: Reader) -> set[str]:
+    """Return the members of a record that scores change, as its first record shows."""
+    layout = reader.format.layout
+    paths = [layout.ruler, layout.reward or ()]
+    for line in container.sample(1):
+        with suppress(UnreadableError):
+            for record in reader.read(line):
+                paths += [rollout.path for rollout in record.rollouts]
+    return {str(path[0]) for path in paths if path}

@@ -1,19 +1,35 @@
-"""INPUT → groups, ready to be pulled: found, surveyed if it can be read twice, or streamed."""
+"""INPUT → groups, ready to be pulled: found, surveyed if it can be read twice, or streamed.
+
+A file is surveyed first: each line is read, its group key noted, and nothing is judged before the whole
+input is known to be readable. The notes stand in a temporary SQLite file, so memory does not grow with the
+dump. A pipe is read once: its groups must be adjacent.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Sequence
+import math
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Literal
 
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
 from ruler_cli.files import open_container
 from ruler_cli.files.containers import Container
 from ruler_cli.files.grouping import (
     OnProblem,
+    Where,
     fetched,
+    first_groups,
     grouped,
     part_of,
     records,
@@ -21,25 +37,173 @@ from ruler_cli.files.grouping import (
     unchanged,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.files.parse import parse
-from ruler_cli.files.scratch import Index, Scratch, place
+from ruler_cli.files.parse import dump, parse
+from ruler_cli.files.scratch import Index, Scratch, digest, place
+from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.fields import printable
 from ruler_cli.formats.reader import SAMPLE, Reader, detect
 from ruler_cli.formats.table import fits
-from ruler_cli.runs.survey import (
-    OnRecord,
-    Openings,
-    Survey,
-    labelled,
-    streamed,
-    survey,
-)
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Line, Observer, Problem
+from ruler_cli.types import Group, Line, Observer, Problem, Record, Rollout
 
 _NAMED = 4
 """Labels of files that are named."""
 _WORDS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scattered"}
+OnRecord = Callable[[Record, int], object]
+"""Gets each record, and the number of rollouts that begin in it: a rollout that stands in several records
+counts once."""
+Opening = list[tuple[object, object]]
+"""Role and content of the messages before the agent's first turn."""
+_SYSTEM = ("system", "developer")
+
+
+@dataclass(slots=True)
+class Openings:
+    """Counts of what is doubtful, over all rollouts that can be judged.
+
+    `simulated_user`: the user of the dump is a model too and words the task anew for each rollout, so
+    that only the system's messages are compared. Without any the agent's rules are not shown.
+    `varied_prompts`: the dump compares prompts, so that nothing is.
+    """
+
+    simulated_user: bool = False
+    varied_prompts: bool = False
+    taskless: int = 0
+    first_taskless: str = ""
+    mixed: int = 0
+    first_mixed: str = ""
+    ruleless: int = 0
+
+    def look(self, rollouts: Iterable[Rollout], where: str) -> list[Opening]:
+        """Count the rollouts of a record that show no task or no rules; return the opening of each.
+
+        A part of a rollout after the first is passed over.
+        """
+        openings: list[Opening] = []
+        members: set[str] = set()
+        for rollout in rollouts:
+            if rollout.error is not None or rollout.member in members:
+                continue
+            if rollout.member is not None:
+                members.add(rollout.member)
+            asked = task_messages(rollout)
+            if not any(map(has_content, asked)):
+                self.taskless += 1
+                self.first_taskless = self.first_taskless or where
+            if self.simulated_user:
+                if not any(turn.get("role") in _SYSTEM for turn in rollout.messages):
+                    self.ruleless += 1
+                asked = [turn for turn in asked if turn.get("role") in _SYSTEM]
+            openings.append([(turn.get("role"), turn.get("content")) for turn in asked])
+        return openings
+
+    def compare(self, openings: Sequence[Opening], where: str) -> None:
+        """Count a group whose openings are not all the same; its first record is there."""
+        if self.varied_prompts or all(each == openings[0] for each in openings):
+            return
+        self.mixed += 1
+        self.first_mixed = self.first_mixed or where
+
+    def sentences(self) -> list[str]:
+        """Return a warning for each doubt, with the way out."""
+        out: list[str] = []
+        if self.taskless:
+            out.append(
+                Sentence(
+                    "{rollouts} without a task: nothing precedes the agent's first turn (first: {first}); "
+                    "give the path of the task with {prompt:PATH}",
+                    rollouts=_count(self.taskless, "rollout"),
+                    first=self.first_taskless,
+                )
+            )
+        if self.ruleless:
+            out.append(
+                f"{_count(self.ruleless, 'rollout')} without rules for the agent: there is no system message "
+                "(tau2-bench keeps the rules beside the messages); add it: "
+                "jq -c '.info.environment_info.policy as $p | .simulations[] | "
+                '.messages = [{role: "system", content: $p}] + .messages\''
+            )
+        if self.mixed:
+            out.append(
+                Sentence(
+                    "the rollouts of {groups} begin differently (first: {first}), as if they were different "
+                    "tasks; if they are, name another key with {group_by:PATH}",
+                    groups=_count(self.mixed, "group"),
+                    first=self.first_mixed,
+                )
+            )
+        return out
+
+
+def _number(opening: Opening) -> int:
+    """Return a number of 64 bits that equal openings share within one process."""
+    parts = [part for pair in opening for part in pair]
+    return hash(tuple(part if isinstance(part, str) else dump(part) for part in parts))
+
+
+@dataclass(slots=True)
+class Survey:
+    """Counts of the records and groups of a file; sizes are rollouts per group, the parts of one joined.
+
+    `mine` counts the run's own groups: all of them, unless the run is of one shard. `end` is the number of
+    the last line and the offset behind it: lines that are appended later are not read. `reader` knows the
+    words that all records have for rewards and outcomes: groups are read with it. `cut`: the file was not
+    read to its end, because the run needs its first groups only.
+    """
+
+    reader: Reader
+    openings: Openings
+    where: Where = "line {}".format
+    grouping: Literal["line", "consecutive", "scattered"] = "line"
+    records: int = 0
+    groups: int = 0
+    mine: int = 0
+    rollouts: int = 0
+    smallest: int = 0
+    largest: int = 0
+    singles: int = 0
+    repeated: tuple[int, int] | None = None
+    end: tuple[int, int] = (0, 0)
+    cut: bool = False
+
+    @property
+    def _is_one_group(self) -> bool:
+        """True if several records are one group, by a key and not because a record is a group."""
+        several = self.groups == 1 and self.records > 1
+        return several and self.reader.format.shape == "trajectory" and not self.cut
+
+    def warnings(self, *, alone: bool = False) -> list[str]:
+        """List the signs of a wrong group key, a sentence each.
+
+        One group is none by itself: a dump of one task is normal. It is one if its rollouts begin
+        differently, or if the dump has no key. `alone`: rollouts are to be scored by themselves.
+        """
+        out: list[str] = []
+        key = self.reader.shown_key
+        mean = self.rollouts // max(1, self.groups)
+        if self.groups > 1 and self.singles == self.groups and not alone:
+            nothing = "nothing can be compared: every group has one rollout"
+            given = self.reader.format.shape == "group"
+            out.append(nothing if given else _doubt(f"{nothing} ({key})"))
+        elif self._is_one_group and (self.reader.by_prompt or self.openings.mixed):
+            out.append(_doubt(f"all {self.records} records are one group ({key})"))
+        elif self.groups > 1 and self.largest > 8 * max(1, mean):
+            sizes = f"{self.smallest} to {self.largest}"
+            out.append(_doubt(f"group sizes are very uneven, {sizes} ({key})"))
+        if self.repeated:
+            first, second = map(self.where, self.repeated)
+            out.append(
+                f"{first} and {second} have the same `{self.reader.key}`; each is judged as its own group"
+            )
+        return out + self.openings.sentences()
+
+
+def _doubt(problem: str) -> Sentence:
+    """Return a doubt about the group key, with the way out."""
+    return Sentence(
+        "{problem}; if that is wrong, name another key with {group_by:PATH}",
+        problem=problem,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +266,8 @@ class Input:
         whole = self.reader.format.shape != "trajectory"
         for first, places in self.index.chosen(firsts, each_line=whole):
             with unchanged(self.container.name):
-                read, line_of = self.reader.read, self.container.line
+                read = self.reader.read
+                line_of = self.container.line
                 group = fetched(self.fd, read, places, line_of)
             yield part_of(group, first)
 
@@ -140,10 +305,6 @@ def _key(reader: Reader) -> str:
     return f"{key} within its {reader.label_kind} ({', '.join(shown)})"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
 def open_input(
     settings: InputSettings,
     stack: ExitStack,
@@ -160,8 +321,10 @@ def open_input(
     records are reported once more, with other groups; problems are not. With `draw`, a seed, the groups of a
     file come in an order that only it and their contents decide; UsageError for a pipe.
     """
-    shard, most = settings.shard, settings.max_record << 20
+    shard = settings.shard
+    limit = settings.limit
     keep = settings.grouping == "scattered" and draw is None
+    most = settings.max_record << 20
     container = open_container(settings.source, stack, most=most, keep=keep)
     name = container.name
     on_open(container)
@@ -170,21 +333,26 @@ def open_input(
         remedy = "give INPUT as a file, or leave it out"
         raise UsageError(problem, remedy, option="spend", value="spread")
     index = stack.enter_context(closing(Index(draw)))
-    lines = container.records()
     if container.once:
+        lines = container.records()
         first = list(itertools.islice(lines, SAMPLE))
     else:
         first = container.sample(SAMPLE)
     if not first:
-        for line in lines:  # what is damaged, or no JSON at all, is not empty
+        for line in container.records():
+            # what is damaged, or no JSON at all, is not empty
             problem = (
                 f"none of its files holds records ({line.where} is no JSON object)"
             )
             raise UsageError(problem, place=name)
         return Input(container, index)
     reader = detect(name, first, settings)
-    if shard is not None:
-        _refuse_columns(reader, name)
+    if shard is not None and reader.format.shape == "columns":
+        remedy = Sentence(
+            "give each process some of the files or lines (`split -n l/16`), and a {ledger}"
+        )
+        problem = f"a record of {name} holds several groups"
+        raise UsageError(problem, remedy, option="shard")
 
     def report(problem: Problem) -> None:
         # of all shards together each once
@@ -192,12 +360,12 @@ def open_input(
             on_problem(problem)
 
     if not container.once:
-        surveys = _FileSurvey(container, settings, stack, reader)
-        return surveys.input(index, report, on_record, on_again)
+        surveyor = _FileSurvey(container, settings, stack, reader)
+        return surveyor.input(index, report, on_record, on_again)
     openings = Openings(reader.format.simulated_user, reader.format.varied_prompts)
     read = records(itertools.chain(first, lines), reader.read, report)
     groups = streamed(read, reader, settings, index, openings, on_record)
-    notes = [] if settings.limit is None else [_first(settings.limit)]
+    notes = [] if limit is None else [_first(limit, _count(limit, "group"))]
     notes += [] if shard is None else [str(shard)]
     return Input(
         container,
@@ -208,16 +376,6 @@ def open_input(
         notes=notes,
         openings=openings,
     )
-
-
-def _refuse_columns(reader: Reader, name: str) -> None:
-    """Raise UsageError if the groups of a record may be of different shards."""
-    if reader.format.shape == "columns":
-        remedy = Sentence(
-            "give each process some of the files or lines (`split -n l/16`), and a {ledger}"
-        )
-        problem = f"a record of {name} holds several groups"
-        raise UsageError(problem, remedy, option="shard")
 
 
 @dataclass(slots=True)
@@ -237,21 +395,30 @@ class _FileSurvey:
         on_again: Callable[[], None],
     ) -> Input:
         """Survey all records, twice if files count their keys anew."""
-        container, settings, problems = self.container, self.settings, list[Problem]()
+        container = self.container
+        settings = self.settings
+        problems = list[Problem]()
+        where = container.where
+        limit = settings.limit
 
         def report(problem: Problem) -> None:
             problems[:] = problems or [problem]
             on_problem(problem)
 
-        notes = container.check_files(partial(_is_of, self.reader), report)
-        found = self._survey(self.reader, index, report, on_record)
+        notes = container.check_files(self._is_of, report)
+        found = survey(
+            self._lines(), self.reader, settings, index, report, where, on_record
+        )
         if settings.group_by is None and found.reader.format.shape == "trajectory":
             within = labelled(found.reader, container.tasks(), index)
             if within is not None:
                 # a second look, since other records belong together now
                 index = self.stack.enter_context(closing(Index(index.seed)))
                 on_again()
-                found = self._survey(within, index, lambda _: None, on_record)
+                ignored: OnProblem = lambda _: None  # noqa: E731
+                found = survey(
+                    self._lines(), within, settings, index, ignored, where, on_record
+                )
         self.reader = found.reader
         if found.records == 0:
             first = [
@@ -259,56 +426,75 @@ class _FileSurvey:
             ]
             problem = f"none of its {container.unit}s can be read"
             raise UsageError(problem, *first, place=container.name)
-        if settings.limit is not None and (found.cut or settings.limit < found.groups):
-            notes.append(_first(settings.limit, 0 if found.cut else found.groups))
+        groups = _count(found.groups, "group")
+        if limit is not None and found.cut:
+            notes.append(_first(limit, _count(limit, "group")))
+        elif limit is not None and limit < found.groups:
+            notes.append(_first(limit, f"{limit:,} of {groups}"))
         if settings.shard is not None:
-            notes.append(f"{settings.shard}: {found.mine:,} of {_groups(found.groups)}")
+            notes.append(f"{settings.shard}: {found.mine:,} of {groups}")
         in_order = found.grouping != "scattered" and index.seed is None
         fd = container.fd
         if not in_order and fd is None:
             fd = self._copied(found, index)
-        groups = partial(self._groups, found, index, None if in_order else fd)
+
+        def again() -> Iterator[Group]:
+            return self._groups(found, index, None if in_order else fd)
+
         return Input(
-            container, index, self.reader, found, groups(), groups, notes=notes, fd=fd, openings=found.openings,
-            waits=Location(settings.source).remote and in_order, total=found.mine, in_order=in_order,
-        )  # fmt: skip
+            container,
+            index,
+            self.reader,
+            found,
+            again(),
+            again,
+            notes=notes,
+            fd=fd,
+            openings=found.openings,
+            waits=Location(settings.source).remote and in_order,
+            total=found.mine,
+            in_order=in_order,
+        )
+
+    def _is_of(self, line: Line) -> bool | None:
+        """Tell if a record is of the format, well-formed or not; None if it is no JSON object."""
+        try:
+            value = parse(line.raw)
+        except (UnreadableError, RecursionError):
+            return None
+        try:
+            return bool(fits(self.reader.format, value) or self.reader.read(line))
+        except UnreadableError:
+            return False
 
     def _lines(self) -> Iterator[Line]:
         """Yield the lines; without a file of them, with the offsets that they have in a copy."""
-        if self.container.fd is not None:
-            return self.container.records()
-        return _with_offsets(self.container.records())
-
-    def _survey(
-        self,
-        reader: Reader,
-        index: Index,
-        on_problem: OnProblem,
-        on_record: OnRecord | None,
-    ) -> Survey:
-        where, settings = self.container.where, self.settings
-        return survey(
-            self._lines(), reader, settings, index, on_problem, where, on_record
-        )
-
-    def _own_lines(self, found: Survey, index: Index) -> Iterator[Line]:
-        return surveyed(self._lines(), found.end, found.where, index)
+        offset = 0
+        for line in self.container.records():
+            if self.container.fd is not None:
+                yield line
+                continue
+            number = line.number
+            raw = line.raw
+            yield Line(number, offset, raw, line.place, line.source, line.skipped)
+            offset += len(raw)
 
     def _copied(self, found: Survey, index: Index) -> int:
         """Copy the lines of the run's own groups to a file, and return its descriptor."""
         scratch = self.stack.enter_context(Scratch())
         with unchanged(self.container.name):
-            for line in self._own_lines(found, index):
+            for line in surveyed(self._lines(), found.end, found.where, index):
                 scratch.skip(line.offset)
                 scratch.write(line.raw)
         return scratch.fileno()
 
     def _groups(self, found: Survey, index: Index, fd: int | None) -> Iterator[Group]:
         """Yield the groups: fetched from a file by their places, or as their records lie in INPUT."""
-        read, alone = self.reader.read, found.grouping == "line"
+        read = self.reader.read
+        alone = found.grouping == "line"
         with unchanged(self.container.name):
             if fd is None:
-                own = self._own_lines(found, index)
+                own = surveyed(self._lines(), found.end, found.where, index)
                 each = (record for line in own for record in read(line))
                 yield from grouped(each, alone=alone)
                 return
@@ -318,31 +504,157 @@ class _FileSurvey:
                 yield from grouped(group.records, alone=True) if alone else [group]
 
 
-def _with_offsets(lines: Iterator[Line]) -> Iterator[Line]:
-    """Give records the offsets that they have if they are written one after another without a separator."""
-    offset = 0
-    for line in lines:
-        yield Line(line.number, offset, line.raw, line.place, line.source, line.skipped)
-        offset += len(line.raw)
+def survey(
+    lines: Iterable[Line],
+    reader: Reader,
+    settings: InputSettings,
+    index: Index,
+    on_problem: OnProblem,
+    where: Where = "line {}".format,
+    on_record: OnRecord | None = None,
+) -> Survey:
+    """Read the input once; decide how its groups lie, and which are those of the run.
+
+    Input behind the first groups that `settings.limit` asks for is not read if none of them can go on there.
+    """
+    grouping, shard, limit = settings.grouping, settings.shard, settings.limit
+    form, whole = reader.format, reader.format.shape != "trajectory"
+    if whole and grouping in ("consecutive", "scattered"):
+        problem = "every record of this file already is a group"
+        raise UsageError(problem, option="grouping", value=grouping)
+    openings = Openings(form.simulated_user, form.varied_prompts)
+    result = Survey(reader, openings, where)
+    # else rollouts of one group begin alike, or are meant not to
+    compare = not (reader.by_prompt or form.varied_prompts)
+
+    def noted() -> Iterator[Line]:
+        for line in lines:
+            result.end = (line.number, line.end)
+            yield line
+
+    read = records(noted(), reader.read, on_problem)
+    ends = limit is None or whole or grouping == "line"
+    if limit is not None and ends:
+        read = first_groups(read, limit)
+    last, runs = b"", 0
+    for record in read:
+        result.records += 1
+        result.reader = result.reader.with_words((record,))
+        key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
+        within = ends or limit is None or index.among_first(digest(key), limit)
+        mine = within and (shard is None or shard.holds(digest(str(record.key))))
+        begins = openings.look(record.rollouts, record.line.where)
+        if whole or compare:
+            openings.compare(begins, record.line.where)
+        opening = _number(begins[0]) if begins and compare and not whole else None
+        short, rollouts = index.add(record, key, opening, whole=whole, mine=mine)
+        result.rollouts += rollouts
+        runs += short != last
+        last = short
+        if on_record is not None and within:
+            on_record(record, rollouts)
+    index.flush()
+    sizes = index.sizes(each_line=whole)
+    result.groups, result.smallest, result.largest, result.singles, result.mine = sizes
+    if limit is not None and ends and result.groups >= limit:
+        result.cut, result.end = True, (record.line.number, record.line.end)
+    if whole:
+        result.repeated = index.repeated_key()
+        return result
+    if compare:
+        openings.mixed, first = index.mixed()
+        openings.first_mixed = where(first) if first else ""
+    adjacent = runs == result.groups
+    if grouping == "consecutive" and not adjacent:
+        lines_of_it = map(where, index.repeated_key(apart=True) or (0, 0))
+        problem = f"{' and '.join(lines_of_it)} are one group with others between"
+        raise UsageError(
+            problem,
+            Sentence("leave {grouping} at auto"),
+            option="grouping",
+            value=grouping,
+        )
+    if grouping != "line":
+        in_order = adjacent and grouping != "scattered"
+        result.grouping = "consecutive" if in_order else "scattered"
+    return result
 
 
-def _is_of(reader: Reader, line: Line) -> bool | None:
-    """Tell if a record is of the format, well-formed or not; None if it is no JSON object."""
-    try:
-        value = parse(line.raw)
-    except (UnreadableError, RecursionError):
+def streamed(
+    stream: Iterable[Record],
+    reader: Reader,
+    settings: InputSettings,
+    index: Index,
+    openings: Openings,
+    on_record: OnRecord | None,
+) -> Iterator[Group]:
+    """Yield groups of a stream, with the checks that a survey makes of a file.
+
+    Adjacent records of one key are a group; a key that comes back is a UsageError. Behind the first groups
+    that `settings.limit` asks for the stream is read for more records of theirs only.
+    """
+    shard = settings.shard
+    limit = settings.limit
+    whole = reader.format.shape != "trajectory"
+    alone = whole or settings.grouping == "line"
+    if limit is not None and alone:
+        stream = first_groups(stream, limit)
+        limit = None
+    end = math.inf  # where the groups begin that are beyond the limit
+    for nth, group in enumerate(grouped(stream, alone=alone)):
+        number = group.records[0].line.number
+        end = number if nth == limit else end
+        before = number if alone else index.first_seen(group.key, number)
+        if before >= end:
+            continue
+        if before != number:
+            problem = f"group {group.key!r} comes back after it ended (it began at line {before})"
+            remedy = Sentence(
+                "groups on stdin must be adjacent; buffer all of it with {grouping:scattered}, or "
+                "give a file"
+            )
+            raise UsageError(problem, remedy, place=f"line {number}")
+        short = b"" if whole else digest(group.key)
+        for record in group.records:
+            if on_record is not None:
+                on_record(record, index.rollouts(record, short))
+        where = group.records[0].line.where
+        openings.compare(openings.look(group.rollouts, where), where)
+        if shard is None or shard.holds(digest(group.key)):
+            yield group
+
+
+def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader | None:
+    """Return the reader with a label of each file in its keys; None if the keys tell the tasks apart.
+
+    Indices of tasks begin at 0 in every file of an evaluation: without a label the first tasks of all of
+    them would be one group. `tasks` maps names of files to the task that each names, or "". If files
+    name several tasks, that is the label. Else it is the outermost folder, or the file, that explains as
+    many groups of different openings as the files do.
+    """
+    named = {name: task for name, task in tasks.items() if task}
+    if len(set(named.values())) > 1 and len(named) == len(tasks):
+        return replace(reader, labels=named, label_kind="task")
+    if reader.by_prompt or len(tasks) < 2 or not index.mixed()[0]:
         return None
-    try:
-        return bool(fits(reader.format, value) or reader.read(line))
-    except UnreadableError:
-        return False
+    files = {name: name for name in tasks}
+    least, _ = index.mixed(files)
+    if least >= index.mixed()[0]:
+        return None
+    folders = {name: PurePath(name).parts[:-1] for name in tasks}
+    for depth in range(1, 1 + max(map(len, folders.values()))):
+        labels = {name: "/".join(parts[:depth]) for name, parts in folders.items()}
+        if index.mixed(labels)[0] == least:
+            return replace(reader, labels=labels, label_kind="folder")
+    return replace(reader, labels=files, label_kind="file")
 
 
-def _groups(number: int) -> str:
-    return f"{number:,} group{'s' * (number != 1)}"
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def _first(limit: int, groups: int = 0) -> str:
-    """Return the sentence on a limit; `groups` is the number of all, 0 if it is not known."""
-    first = f"{limit:,} of {_groups(groups)}" if groups else _groups(limit)
-    return Sentence("{limit:{most}}: the first {first} only", most=limit, first=first)
+def _first(limit: int, groups: str) -> str:
+    """Return the sentence on a limit."""
+    return Sentence(
+        "{limit:{most}}: the first {groups} only", most=limit, groups=groups
+    )

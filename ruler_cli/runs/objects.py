@@ -7,43 +7,29 @@ tells what changes in the copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal
+from enum import Enum
+from typing import Any, Generic, Literal, TypeVar, cast
 
-from ruler_cli.errors import UnreadableError, WrongShapeError
+import orjson
+
+from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.formats.annotate import (
-    Annotated,
     AnnotationFields,
     GroupFields,
     TrajectoryFields,
     annotate,
     annotations_of,
 )
-from ruler_cli.formats.chat import ANSWER_LISTS, ANSWERS, PROMPTS, is_reply
+from ruler_cli.formats.chat import PROMPTS
 from ruler_cli.formats.fields import first_at, lookup
 from ruler_cli.formats.native import ART, BESIDE
-from ruler_cli.formats.reader import (
-    Reader,
-    custom_format,
-    first_keys,
-    formats_of,
-    key_text,
-    matching,
-    with_reward,
-)
+from ruler_cli.formats.reader import Reader, detect, formats_of, key_text
 from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
-from ruler_cli.runs.object_values import (
-    G,
-    as_json,
-    as_text,
-    member,
-    plain,
-    snapshot,
-    with_members,
-)
 from ruler_cli.settings.models import InputSettings, OnFailure
 from ruler_cli.types import (
     Group,
@@ -56,31 +42,31 @@ from ruler_cli.types import (
     Rollout,
 )
 
+G = TypeVar("G")
+_PLAIN = frozenset((str, int, float, bool, type(None)))
 _KEYS = ("group_id", "metadata.scenario_id")
 """Paths of a group's key."""
 _BESIDE = frozenset(path.partition(".")[0] for path in BESIDE)
 _SHOWN = frozenset(("messages", "tools", *PROMPTS, *_BESIDE))
 """Members that the judge may be shown."""
-_COPIES = frozenset((*ANSWERS, *ANSWER_LISTS))
-"""Those of them that are not read if `messages` ends with an answer."""
 _HIDDEN = ("prompt", "example_id")
 """Members that a mapping may have without listing them, as the `State` of verifiers does."""
-_OF_OBJECTS = ("messages", "tools", *_BESIDE, "reward", "metrics", "logs")
+_WRITTEN = ("reward", "metrics", "logs")
+"""Attributes of an object that an annotation changes."""
+_OF_OBJECTS = ("messages", "tools", *_BESIDE, *_WRITTEN)
 """Attributes of an object that are read."""
-_KINDS = {"metrics": (Mapping, "a dict"), "logs": (list | tuple, "a list")}
-"""Members of a trajectory that have one type."""
 _NO_OBJECT = (
     str, bytes, int, float, complex, list, tuple, set, frozenset, type(None), BaseException,
 )  # fmt: skip
 """Types of values that are no trajectory."""
-_APART = "give each group as a list of its rollouts, a dict each"
 _MOST = 64
 """Shapes whose readers are remembered."""
 
-Shape = frozenset[tuple[str, Any]]
-"""Names of members, each with the types of its values; for a text, if it may be JSON."""
-Readers = dict[Shape, Reader]
-"""The reader of each shape that was read before: a group is read alike whatever came before it."""
+Readers = dict[frozenset[tuple[str, Any]], Reader]
+"""The reader of each shape that was read before: a group is read alike whatever came before it.
+
+A shape is the names of all members, each with its type; for a text, if it may be JSON.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,31 +116,18 @@ JudgedGroup = GroupWithScores[G] | GroupWithoutScores[G]
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
-    """A record of a group: a copy to annotate later, and what was read of it.
-
-    `before` has those members of its JSON form that an annotation may change.
-    """
-
-    copied: Any
-    before: bytes
-    record: Record
-
-
-@dataclass(frozen=True, slots=True)
 class ObjectGroup(Generic[G]):
     """A group that was given as an object, and the group that is judged.
 
-    The copies are annotated later, so the caller may change the group while it is judged. `size` is about the
-    bytes of its text.
+    Its first record has what is beside the rollouts. `copies` are of the others, and are annotated later: the
+    caller may change the group while it is judged.
     """
 
     index: int
     given: G
-    items: Sequence[_Item]
+    copies: Sequence[Any]
     reader: Reader | None
     group: Group
-    size: int
 
 
 def read_group(
@@ -165,28 +138,19 @@ def read_group(
     *,
     readers: Readers | None = None,
     rubric: str | None = None,
-    covered: bool = False,
 ) -> ObjectGroup[G]:
     """Read a group; WrongShapeError if it is none. `name` is its name in sentences.
 
     A trajectory that cannot be judged is read with its error. `readers` remembers shapes between calls;
-    `rubric` takes the place of the group's own. `covered`: its records have their text, so that what the judge
-    is not shown of it can be told.
+    `rubric` takes the place of the group's own.
     """
     name = name or f"group {index + 1}"
     if isinstance(rubric, str) and rubric.startswith("@"):
         remedy = "give the text of the file"
         raise WrongShapeError("only settings read `@FILE`", remedy, place="rubric")
     try:
-        return _read_group(
-            given,
-            index,
-            settings,
-            name,
-            {} if readers is None else readers,
-            rubric,
-            covered,
-        )
+        reading = _Reading(given, index, settings, name)
+        return reading.group({} if readers is None else readers, rubric)
     except UnreadableError as error:
         raise WrongShapeError(f"{name}: {error}") from None
     except RecursionError:
@@ -194,52 +158,176 @@ def read_group(
         raise WrongShapeError(problem, "flatten it", place=name) from None
 
 
-def _read_group(
-    given: G,
-    index: int,
-    settings: InputSettings,
-    name: str,
-    readers: Readers,
-    rubric: str | None,
-    covered: bool,
-) -> ObjectGroup[G]:
-    alone = _is_record(given)
-    held = not alone and not _is_list(given)
-    items = [given] if alone else items_of(given, name)
-    texts = _texts(given, items) if covered else [b""] * len(items)
-    places = [name] if alone else [_place(given, name, i) for i in range(len(items))]
-    lines = [Line(index + 1, 0, *one) for one in zip(texts, places, strict=True)]
-    reader, read = _read_items(items, lines, settings, readers, alone=alone, held=held)
-    copied: Any = given
-    own_rubric: Any = rubric
-    records = [item.record for item in read]
-    key = None if reader is None else _key(reader.format, items[0])
-    if held:
-        copied = snapshot(given, {"trajectories": items}, name)
-        key = _own_key(given) or key
-        tools = plain(member(given, "tools"), "tools")
-        own_rubric = member(given, "rubric") if rubric is None else rubric
-        if records:
-            records[0] = replace(records[0], tools=tools or records[0].tools)
-            records = [_with_fallback(one, given, settings) for one in records]
-    if own_rubric is not None and not isinstance(own_rubric, str):
-        problem = f"`rubric` is of type {type(own_rubric).__name__}"
-        raise WrongShapeError(problem, "give text", place=name)
-    if own_rubric and records:
-        records[0] = replace(records[0], rubric=own_rubric)
-    group = Group(
-        key or name, tuple(records) or (Record(Line(index + 1, 0, b"", name), ()),)
-    )
-    size = sum(len(repr(rollout)) for rollout in group.rollouts)
-    return ObjectGroup(index, copied, read, reader, group, size)
+class _Reading(Generic[G]):
+    """A group while it is read: its records, their JSON forms, and the lines that they are in a file.
+
+    A record is a rollout, or the whole group if that is `alone`.
+    """
+
+    def __init__(
+        self, given: G, index: int, settings: InputSettings, name: str
+    ) -> None:
+        self._given = given
+        self._index = index
+        self._settings = settings
+        self._name = name
+        self._alone = _is_record(given)
+        self._held = not (self._alone or _is_list(given))
+        self._items: Sequence[Any] = [given] if self._alone else self._listed()
+        self._lines = list[Line]()
+        self._values = list[dict[str, Any]]()
+        self._lost = list[dict[str, str]]()
+        """For each record the members that JSON has no form for, with the reason."""
+        for i, item in enumerate(self._items):
+            value, lost = _json_form(item)
+            place = "the dict" if self._alone else self._place(i)
+            self._lines.append(Line(index + 1, 0, dump(value), place))
+            self._values.append(value)
+            self._lost.append(lost)
+
+    def _listed(self) -> Sequence[Any]:
+        """Return the trajectories of a group; UnreadableError if it has no list of them."""
+        given = self._given
+        items = member(given, "trajectories") if self._held else given
+        if items is None and not isinstance(given, Mapping):
+            remedy = "give a list of rollouts, a dict with `trajectories`, or an object with ART's attributes"
+            raise UnreadableError(f"is of type {type(given).__name__}; {remedy}")
+        if isinstance(items, str | bytes) or not isinstance(items, Sequence):
+            kind = type(items).__name__
+            raise UnreadableError(f"`trajectories` is of type {kind}; give a list")
+        for i, item in enumerate(items):
+            if isinstance(item, _NO_OBJECT):
+                remedy = (
+                    "give a dict with `messages`, or an object with ART's attributes"
+                )
+                kind = type(item).__name__
+                raise UnreadableError(f"{self._place(i)} is of type {kind}; {remedy}")
+        return items
+
+    def _place(self, i: int) -> str:
+        return f"`trajectories[{i}]`" if self._held else f"`[{i}]`"
+
+    def group(self, readers: Readers, rubric: str | None) -> ObjectGroup[G]:
+        """Read all records; a dict or an object that holds them may have a key, tools and a rubric of its own."""
+        given = self._given
+        copied = self._given
+        key = None
+        own = dict[str, Any]()
+        copies = list[Any]()
+        records = list[Record]()
+        reader = None
+        if self._items:
+            reader = self._reader(readers)
+            key = _key(reader.format, self._values[0])
+            records = self._records(reader)
+            copies = [_snapshot(item, _own_members(item)) for item in self._items]
+        if self._held:
+            copied = _snapshot(given, {"trajectories": self._items})
+            keys = (at for path in _KEYS if (at := _at(path, given)) is not None)
+            if (own_key := next(keys, None)) is not None:
+                key = key_text(plain(own_key, "group_id"))
+            names = [*given] if isinstance(given, Mapping) else ["tools", "rubric"]
+            beside = {name: member(given, name) for name in names}
+            beside.pop("trajectories", None)
+            own, lost = _json_form(beside)
+            for reason in (lost[name] for name in ("tools", "rubric") if name in lost):
+                raise UnreadableError(reason)
+            records = [self._filled(record) for record in records]
+        given_rubric = own.get("rubric") if rubric is None else rubric
+        if not isinstance(given_rubric, str | None):
+            kind = type(given_rubric).__name__
+            raise UnreadableError(f"`rubric` is of type {kind}; give text")
+        # a record for what belongs to all of them
+        line = Line(self._index + 1, 0, dump(own), self._name)
+        head = Record(line, (), rubric=given_rubric, tools=own.get("tools"))
+        group = Group(key or self._name, (head, *records))
+        return ObjectGroup(self._index, copied, copies, reader, group)
+
+    def _reader(self, readers: Readers) -> Reader:
+        """Return the reader of the one format of all records; an error if there is none, or several."""
+        settings = self._settings
+        values = self._values
+        named = settings.format != "auto" or settings.messages or settings.prompt
+        talks = any(turns in value for value in values for turns in ("messages", *ART))
+        native = self._held and not named and (talks or not any(values))
+        if native or not all(isinstance(item, Mapping) for item in self._items):
+            forms = formats_of("native")
+            form = next(form for form in forms if form.shape == "trajectory")
+            return Reader(form, GIVEN, outcome=settings.outcome, reward=settings.reward)
+        pairs = [pair for value in values for pair in value.items()]
+        shape = frozenset(
+            (name, one[:1] in "[{" if type(one) is str else type(one))
+            for name, one in pairs
+        )
+        reader = readers.get(shape)
+        if reader is None or not all(fits(reader.format, value) for value in values):
+            # the first groups may have no outcome
+            paths = replace(settings, outcome=None, group_by=None)
+            try:
+                reader = detect(self._name, self._lines, paths)
+            except UsageError as error:
+                for line, lost in zip(self._lines, self._lost, strict=True):
+                    for reason in lost.values():
+                        raise UnreadableError(f"{line.where}: {reason}") from None
+                raise WrongShapeError(error.sentence) from None
+            columns = reader.format.keys if reader.format.shape == "columns" else ()
+            there = (path for path in columns if lookup(values[0], path) is not None)
+            key = next(there, GIVEN)
+            reader = replace(reader, key=key, outcome=settings.outcome)
+            reader = reader.with_words(self._records(reader))
+            if len(readers) >= _MOST:
+                readers.clear()
+            readers[shape] = reader
+        return reader
+
+    def _records(self, reader: Reader) -> list[Record]:
+        """Read each record; one rollout that cannot be judged is read with its error."""
+        form = reader.format
+        records = list[Record]()
+        single = form.shape == "trajectory"
+        if not (single or self._alone):
+            remedy = "give it alone, and several to `score_groups`"
+            place = self._lines[0].where
+            raise UnreadableError(f"{place} is a whole group ({form.name}); {remedy}")
+        # a signature names the members of a format
+        named = (path.partition(".")[0] for path in form.signature.split("`")[1::2])
+        shown = _SHOWN.union(named)
+        for line, value, lost in zip(
+            self._lines, self._values, self._lost, strict=True
+        ):
+            try:
+                read = reader.read_parsed(value, line)
+            except UnreadableError as error:
+                if not single or form.layout.listed:
+                    raise UnreadableError(f"{line.where}: {error}") from None
+                read = (Record(line, (Rollout([], error=str(error)),)),)
+            if len(read) > 1:
+                several = f"{line.where} holds {len(read)} groups ({form.name})"
+                raise UnreadableError(f"{several}; {_APART}")
+            for reason in (lost[name] for name in lost if name in shown):
+                rollouts = [replace(one, error=reason) for one in read[0].rollouts]
+                read = (replace(read[0], rollouts=tuple(rollouts)),)
+            records += read
+        if self._alone and single and len(records[0].rollouts) == 1:
+            raise UnreadableError(f"is one trajectory ({form.name}); {_APART}")
+        return records
+
+    def _filled(self, record: Record) -> Record:
+        """Return a record; the group's value stands for a reward or an outcome that it lacks."""
+        rollouts = record.rollouts
+        for name in ("reward", "outcome"):
+            path = getattr(self._settings, name)
+            value = None if path is None else _at(path, self._given)
+            if value is not None:
+                value = plain(value, name)
+                rollouts = tuple(
+                    replace(one, **{name: value}) if getattr(one, name) is None else one
+                    for one in rollouts
+                )
+        return replace(record, rollouts=rollouts)
 
 
-def _texts(given: Any, items: Sequence[Any]) -> list[bytes]:
-    """Return the text of each record; a dict that holds them stands for the first."""
-    mappings = [as_text(item) if isinstance(item, Mapping) else b"" for item in items]
-    if items and isinstance(given, Mapping) and not _is_record(given):
-        return [as_text(given), *[b""] * (len(items) - 1)]
-    return mappings
+_APART = "give each group as a list of its rollouts, a dict each"
 
 
 def _is_list(given: Any) -> bool:
@@ -252,111 +340,26 @@ def _is_record(given: Any) -> bool:
     return isinstance(given, Mapping) and "trajectories" not in given
 
 
-def _place(given: Any, name: str, i: int) -> str:
-    """Return the name of a trajectory in sentences."""
-    return f"{name}: `[{i}]`" if _is_list(given) else f"{name}: `trajectories[{i}]`"
-
-
-def items_of(given: Any, name: str) -> Sequence[Any]:
-    """Return the trajectories of a group; WrongShapeError if it has no list of them."""
-    known = isinstance(given, Mapping) or hasattr(given, "trajectories")
-    if not known and not _is_list(given):
-        remedy = "give a list of rollouts, a dict with `trajectories`, or an object with ART's attributes"
-        raise WrongShapeError(f"is of type {type(given).__name__}", remedy, place=name)
-    items: Any = given if _is_list(given) else member(given, "trajectories")
-    if isinstance(items, str | bytes) or not isinstance(items, Sequence):
-        problem = f"`trajectories` is of type {type(items).__name__}"
-        raise WrongShapeError(problem, "give a list of trajectories", place=name)
-    for i, item in enumerate(items):
-        place = _place(given, name, i)
-        if isinstance(item, _NO_OBJECT):
-            problem = f"{place} is of type {type(item).__name__}"
-            remedy = "give a dict with `messages`, or an object with ART's attributes"
-            raise WrongShapeError(problem, remedy)
-    return items
-
-
-def _read_items(
-    items: Sequence[Any],
-    lines: Sequence[Line],
-    settings: InputSettings,
-    readers: Readers,
-    *,
-    alone: bool,
-    held: bool,
-) -> tuple[Reader | None, list[_Item]]:
-    """Read the records of one group as the command reads lines; `lines` have their places in sentences.
-
-    `alone`: it is one record that is the whole group, else each is a rollout; `held`: a dict or an object holds
-    them. WrongShapeError if they are of no shape that is known, of several shapes, or of several groups.
-    """
-    if not items:
-        return None, []
-    values, lost = zip(*map(_json_form, items), strict=True)
-    reader = _reader_of(items, lines, values, lost, settings, readers, held=held)
-    name, whole = lines[0].where, reader.format.shape != "trajectory"
-    if not alone and whole:
-        problem = f"{name}: is a whole group ({reader.format.name})"
-        raise WrongShapeError(problem, "give it alone, and several to `score_groups`")
-    read = []
-    for item, value, line, reasons in zip(items, values, lines, lost, strict=True):
-        record = _with_lost(_read(reader, value, line), reader.format, value, reasons)
-        if reader.format.layout.extras and reader.format.layout.payload is None:
-            _refuse_kinds(item, line.where)
-        copied = snapshot(item, _own_members(item), line.where)
-        before = dump(_changing(value, reader.format, record))
-        read.append(_Item(copied, before, record))
-    if alone and not whole and len(read[0].record.rollouts) == 1:
-        problem = f"{name}: is one trajectory ({reader.format.name})"
-        raise WrongShapeError(problem, "give all of one task as a list")
-    return reader, read
-
-
-def _refuse_kinds(item: Any, place: str) -> None:
-    for part, (kind, form) in _KINDS.items():
-        value = member(item, part)
-        if value is not None and not isinstance(value, kind):
-            problem = f"`{part}` is of type {type(value).__name__}"
-            raise WrongShapeError(problem, f"give {form}, or leave it out", place=place)
-
-
-def _own_members(item: Any) -> dict[str, Any]:
-    """Return the members of which a copy has its own: programs fill one list again for the next group."""
-    if isinstance(item, Mapping):
-        return {
-            key: one.copy() for key, one in item.items() if type(one) in (list, dict)
-        }
-    own: dict[str, Any] = {
-        "metrics": dict(member(item, "metrics") or {}),
-        "logs": list(member(item, "logs") or ()),
-    }
-    if (reward := member(item, "reward")) is not None:
-        own["reward"] = reward
-    return own
-
-
 def _json_form(item: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the members of a rollout that JSON has a form for, and why it has none for the others."""
-    value, lost = dict[str, Any](), dict[str, str]()
+    value = dict[str, Any]()
+    lost = dict[str, str]()
     mapping = isinstance(item, Mapping)
     names: list[Any] = [*item] if mapping else [*_OF_OBJECTS]
     if mapping and type(item) is not dict:
         names += [one for one in _HIDDEN if one not in item and item.get(one)]
-    for key in names:
-        name = key if type(key) is str else str(key)
+    for name in names:
         try:
-            own = item[key] if mapping else member(item, key)
+            own = item[name] if mapping else member(item, name)
             # ART's trajectory.messages is a method
             if mapping or not (own is None or callable(own)):
-                value[name] = as_json(own)
+                value[str(name)] = plain(own, name)
         except UnreadableError as error:
-            lost[name] = (
-                f"`{name}` holds a value that {error}; give dicts, lists, texts and numbers"
-            )
+            lost[str(name)] = str(error)
         except RecursionError:
             raise
         except Exception as error:  # noqa: BLE001 - of a member that is made when it is asked for
-            lost[name] = f"`{name}` cannot be read ({error!r:.80})"
+            lost[str(name)] = f"`{name}` cannot be read ({error!r:.80})"
     if not mapping and value.get("messages_and_choices"):
         value.pop("messages", None)
     elif not mapping and value.get("exchanges"):
@@ -365,168 +368,9 @@ def _json_form(item: Any) -> tuple[dict[str, Any], dict[str, str]]:
     return value, lost
 
 
-def _shape(values: Sequence[Mapping[str, Any]]) -> Shape:
-    """Return the shape of records."""
-    pairs = [pair for value in values for pair in value.items()]
-    return frozenset(
-        (name, one[:1] in "[{" if type(one) is str else type(one))
-        for name, one in pairs
-    )
-
-
-def _reader_of(
-    items: Sequence[Any],
-    lines: Sequence[Line],
-    values: Sequence[dict[str, Any]],
-    lost: Sequence[Mapping[str, str]],
-    settings: InputSettings,
-    readers: Readers,
-    *,
-    held: bool,
-) -> Reader:
-    """Return the reader of the one format of all records; WrongShapeError if there is none, or several."""
-    named = settings.format != "auto" or settings.messages or settings.prompt
-    talks = any(turns in value for value in values for turns in ("messages", *ART))
-    own = held and not named and (talks or not any(values))
-    if own or not all(isinstance(item, Mapping) for item in items):
-        outcome, reward = settings.outcome, settings.reward
-        return Reader(_native(), GIVEN, outcome=outcome, reward=reward)
-    shape = _shape(values)
-    reader = readers.get(shape)
-    if reader is None or not all(fits(reader.format, value) for value in values):
-        reader = _new_reader(lines, values, lost, settings)
-        if len(readers) >= _MOST:
-            readers.clear()
-        readers[shape] = reader
-    return reader
-
-
-def _native() -> Format:
-    forms = formats_of("native")
-    return next(form for form in forms if form.shape == "trajectory")
-
-
-def _new_reader(
-    lines: Sequence[Line],
-    values: Sequence[dict[str, Any]],
-    lost: Sequence[Mapping[str, str]],
-    settings: InputSettings,
-) -> Reader:
-    """Find the format of records."""
-    try:
-        form = _format_of(lines, values, settings)
-    except WrongShapeError:
-        for line, reasons in zip(lines, lost, strict=True):
-            for name in _SHOWN & reasons.keys():
-                raise WrongShapeError(f"{line.where}: {reasons[name]}") from None
-        raise
-    form = form.refined([value for value in values if fits(form, value)] or values)
-    columns = form.keys if form.shape == "columns" else ()
-    key = next((path for path in columns if lookup(values[0], path) is not None), GIVEN)
-    reader = Reader(form, key, outcome=settings.outcome, prompt=settings.prompt)
-    if settings.reward is not None:
-        pairs = [
-            (replace(line, raw=dump(value)), value)
-            for line, value in zip(lines, values, strict=True)
-        ]
-        form = with_reward(lines[0].where, settings.reward, reader, pairs)
-        reader = replace(reader, format=form, reward=settings.reward)
-    read = [
-        _read(reader, value, line) for line, value in zip(lines, values, strict=True)
-    ]
-    return reader.with_words(read)
-
-
-def _format_of(
-    lines: Sequence[Line], values: Sequence[dict[str, Any]], settings: InputSettings
-) -> Format:
-    name = lines[0].where
-    keys = f" (its keys: {first_keys(values[0]) or 'none'})"
-    if settings.messages is not None:
-        form = custom_format(
-            settings.messages, values, alone=settings.prompt is not None
-        )
-        if form is None:
-            raise WrongShapeError(f"{name}: has nothing at `{settings.messages}`{keys}")
-        return form
-    candidates, found = formats_of(settings.format), dict[str, tuple[Format, str]]()
-    for line, value in zip(lines, values, strict=True):
-        best = matching(value, candidates)
-        if len(best) > 1:
-            problem = f"could be {best[0].name} or {best[1].name}"
-            remedy = f"say which, e.g. InputSettings(format={best[0].family!r})"
-            raise WrongShapeError(problem, remedy, place=line.where)
-        if best:
-            found.setdefault(best[0].name, (best[0], line.where))
-    if len(found) > 1:
-        (one, first), (other, second) = list(found.values())[:2]
-        like = (
-            f"looks like {one.name}, and {second.rpartition(': ')[2]} like {other.name}"
-        )
-        raise WrongShapeError(like, "give one shape", place=first)
-    form = next((form for form, _ in found.values()), None)
-    if form is None:
-        raise WrongShapeError(f"{name}: {_unknown(values[0], settings.format, keys)}")
-    return form
-
-
-def _unknown(value: Mapping[str, Any], wanted: str, keys: str) -> str:
-    """Return a sentence on a record of no shape that is known, or not of the format that is wanted."""
-    sizes = {len(one) if isinstance(one, list) else 0 for one in value.values()}
-    if len(sizes) == 1 and sizes != {0}:
-        return f"is a batch of columns{keys}; {_APART}"
-    if value.keys() >= {"role", "content"}:
-        return "is a message, and a rollout is a dict with a list of them: {'messages': […]}"
-    if wanted != "auto":
-        return f"is not of the format {wanted}{keys}"
-    where = "InputSettings(messages='PATH', prompt='PATH')"
-    return f"is of no shape that ruler knows{keys}; give `messages`, or say where they stand: {where}"
-
-
-def _read(reader: Reader, value: dict[str, Any], line: Line) -> Record:
-    """Read a record; one rollout that cannot be judged is read with its error."""
-    try:
-        records = reader.read_parsed(value, line)
-    except UnreadableError as error:
-        if reader.format.shape != "trajectory" or reader.format.layout.listed:
-            raise WrongShapeError(f"{line.where}: {error}") from None
-        return Record(line, (Rollout([], error=str(error)),))
-    if len(records) > 1:
-        several = f"holds {len(records)} groups ({reader.format.name})"
-        raise WrongShapeError(f"{line.where}: {several}; {_APART}")
-    return records[0]
-
-
-def _with_lost(
-    record: Record, form: Format, value: Mapping[str, Any], lost: Mapping[str, str]
-) -> Record:
-    """Return the record; if it lacks a member that the judge may be shown, its rollouts have that error."""
-    if not lost:
-        return record
-    shown = _SHOWN.union(
-        path.partition(".")[0] for path in form.signature.split("`")[1::2]
-    )
-    if _ends_with_reply(value):
-        shown -= _COPIES
-    reason = next((reason for name, reason in lost.items() if name in shown), None)
-    if reason is None:
-        return record
-    rollouts = tuple(replace(rollout, error=reason) for rollout in record.rollouts)
-    return replace(record, rollouts=rollouts)
-
-
-def _ends_with_reply(value: Mapping[str, Any]) -> bool:
-    """Tell if nothing beside the messages is read as the answer, see `turns.with_answer`."""
-    messages = value.get("messages")
-    if not messages:
-        return bool(value.get("messages_and_choices"))
-    listed = isinstance(messages, list)
-    return listed and is_reply(messages[-1]) and "role" in messages[-1]
-
-
-def _key(form: Format, item: Any) -> str | None:
-    """Return the key of a group by one of its records; None if there is none."""
-    key, value = None, _json_form(item)[0]
+def _key(form: Format, value: dict[str, Any]) -> str | None:
+    """Return the key of a group by the JSON form of its first record; None if there is none."""
+    key = None
     if form.key_of is not None:
         with suppress(UnreadableError, *SHAPE_ERRORS):
             key = form.key_of(value)
@@ -534,10 +378,13 @@ def _key(form: Format, item: Any) -> str | None:
     return None if key is None else key_text(key)
 
 
-def _own_key(given: Any) -> str | None:
-    """Return the key that a dict or an object states for its group."""
-    value = next((v for path in _KEYS if (v := _at(path, given)) is not None), None)
-    return None if value is None else key_text(plain(value, "group_id"))
+def _own_members(item: Any) -> dict[str, Any]:
+    """Return the members of which a copy has its own: programs fill one list again for the next group."""
+    if isinstance(item, Mapping):
+        pairs = item.items()
+        return {name: own.copy() for name, own in pairs if type(own) in (list, dict)}
+    members = ((name, member(item, name)) for name in _WRITTEN)
+    return {name: copy.copy(own) for name, own in members if own is not None}
 
 
 def _at(path: str, value: Any) -> Any:
@@ -551,37 +398,6 @@ def _at(path: str, value: Any) -> Any:
     return None
 
 
-def _with_fallback(record: Record, given: Any, settings: InputSettings) -> Record:
-    """Return a record; the group's value stands for a reward or an outcome that it lacks."""
-    changes = {}
-    for name in ("reward", "outcome"):
-        path = getattr(settings, name)
-        if path is not None and (value := _at(path, given)) is not None:
-            changes[name] = plain(value, name)
-    return record if not changes else _with_values(record, changes)
-
-
-def _with_values(record: Record, values: Mapping[str, Any]) -> Record:
-    rollouts = []
-    for rollout in record.rollouts:
-        lacking = {k: v for k, v in values.items() if getattr(rollout, k) is None}
-        rollouts.append(replace(rollout, **lacking))
-    return replace(record, rollouts=tuple(rollouts))
-
-
-def _changing(value: Mapping[str, Any], form: Format, record: Record) -> dict[str, Any]:
-    """Return the members of a record that its annotation may change, or look at."""
-    layout = form.layout
-    paths = [
-        layout.reward or (),
-        layout.ruler,
-        (layout.payload or "ruler",),
-        *(one.path for one in record.rollouts),
-    ]
-    names = {"ruler", "metrics", "logs", *(str(path[0]) for path in paths if path)}
-    return {name: one for name, one in value.items() if name in names}
-
-
 def judged_group(
     read: ObjectGroup[G],
     result: GroupResult,
@@ -589,95 +405,57 @@ def judged_group(
     names: Sequence[str],
     fields: GroupFields,
     on_failure: OnFailure,
+    warn: Callable[[str], None],
 ) -> JudgedGroup[G]:
-    """Annotate a copy of a group; `names` are those of all judges, `fields` the group's part of OUTPUT."""
-    annotations = annotations_of(read.group, result, scores, names)
-    copied, trajectories = _annotated_copy(read, annotations, fields, on_failure)
+    """Annotate a copy of a group; `names` are those of all judges, `fields` the group's part of OUTPUT.
+
+    `warn` is told of each object that the copy of a scored group lacks.
+    """
+    given: Any = read.given
+    failed = isinstance(scores, GroupError)
+    each: Sequence[AnnotationFields] = annotations_of(read.group, result, scores, names)
+    rest = iter(each)
+    copies = list[Any]()
+    trajectories = list[TrajectoryFields]()
+    for copied, record in zip(read.copies, read.group.records[1:], strict=True):
+        assert read.reader is not None  # noqa: S101 - a group with records has one
+        form = read.reader.format
+        raw = record.line.raw
+        own = [(rollout, next(rest)) for rollout in record.rollouts]
+        written: Sequence[Any] = own
+        if (_is_list(given) or _is_record(given)) and not form.group_in_record:
+            written = [(rollout, {**one, "group": fields}) for rollout, one in own]
+        after = parse_value(annotate(raw, form, written, fields, on_failure))
+        for rollout, one in own:
+            noted = read.reader.previous_annotation(after, rollout) or {}
+            first = noted.get("independent_reward")
+            trajectories.append(TrajectoryFields(**one, independent_reward=first))
+        annotated = _changed(copied, parse_value(raw), after)
+        lacks_score = all(one["score"] is None for _, one in own)
+        is_object = not isinstance(annotated, Mapping)
+        # its reward is a number by its type, as in ART, whose training and logging fail at None
+        if lacks_score and is_object and member(annotated, "reward") is None:
+            if not failed:
+                warn(
+                    f"{fields['key']}: trajectory {len(trajectories)} is left out of the scored copy: "
+                    f"{own[0][1]['reason']}"
+                )
+            continue
+        copies.append(annotated)
+    if _is_list(given):
+        whole: Any = tuple(copies) if isinstance(given, tuple) else copies
+    elif _is_record(given):
+        whole = copies[0]
+    else:
+        whole = with_members(given, {"trajectories": copies, "ruler": fields})
     if isinstance(scores, GroupError):
         none = (None,) * len(trajectories)
+        why = scores.kind, scores.reason
         return GroupWithoutScores(
-            read.index, copied, fields, trajectories, none, scores.kind, scores.reason
+            read.index, whole, fields, tuple(trajectories), none, *why
         )
-    each = tuple(annotation["score"] for annotation in annotations)
-    return GroupWithScores(read.index, copied, fields, trajectories, each)
-
-
-def _annotated_copy(
-    read: ObjectGroup[G],
-    annotations: Sequence[AnnotationFields],
-    fields: GroupFields,
-    on_failure: OnFailure,
-) -> tuple[G, tuple[TrajectoryFields, ...]]:
-    """Return an annotated copy of a group, and the annotations with the original rewards."""
-    given: Any = read.given
-    held = not _is_list(given) and not _is_record(given)
-    rest = iter(annotations)
-    copies, whole = list[Any](), list[TrajectoryFields]()
-    for item in read.items:
-        own = [(rollout, next(rest)) for rollout in item.record.rollouts]
-        annotated = _annotated(read, item, own, fields, on_failure, held=held)
-        copies += [annotated[0]] if not _left_out(annotated[0], own) else []
-        whole += annotated[1]
-    if _is_list(given):
-        return (tuple(copies) if isinstance(given, tuple) else copies), tuple(whole)  # type: ignore[return-value]  # of the kind given
-    if _is_record(given):
-        return copies[0], tuple(whole)
-    return with_members(given, {"trajectories": copies, "ruler": fields}), tuple(whole)
-
-
-def _annotated(
-    read: ObjectGroup[Any],
-    item: _Item,
-    own: Sequence[Annotated],
-    fields: GroupFields,
-    on_failure: OnFailure,
-    *,
-    held: bool,
-) -> tuple[Any, list[TrajectoryFields]]:
-    """Return an annotated copy of a record, and its annotations with the original rewards."""
-    reader = read.reader
-    assert reader is not None  # noqa: S101 - a group with records has one
-    written = own
-    if not held and not reader.format.group_in_record:
-        written = [(rollout, {**each, "group": fields}) for rollout, each in own]
-    after = parse_value(
-        annotate(item.before, reader.format, written, fields, on_failure)
-    )
-    whole = []
-    for rollout, each in own:
-        noted = reader.previous_annotation(after, rollout) or {}
-        original = noted.get("independent_reward")
-        whole.append(TrajectoryFields(**each, independent_reward=original))  # type: ignore[typeddict-item]
-    return _changed(item.copied, parse_value(item.before), after), whole
-
-
-def _left_out(copied: Any, own: Sequence[Annotated]) -> bool:
-    """Tell if an annotated trajectory is an object without a reward.
-
-    Its reward is a number by its type, as in ART, whose training and logging fail at None.
-    """
-    unscored = all(each["score"] is None for _, each in own)
-    return (
-        unscored
-        and not isinstance(copied, Mapping)
-        and member(copied, "reward") is None
-    )
-
-
-def left_out(read: ObjectGroup[G], judged: JudgedGroup[G]) -> list[str]:
-    """Return a sentence for each trajectory that the copy of a scored group lacks, with the reason."""
-    group: Any = judged.group
-    if judged.failed or _is_record(group):
-        return []
-    kept = group if _is_list(group) else member(group, "trajectories")
-    if len(kept) == len(read.items):
-        return []
-    key = judged.fields["key"]
-    return [
-        f"{key}: trajectory {i} is left out of the scored copy: {annotation['reason']}"
-        for i, annotation in enumerate(judged.trajectories, 1)
-        if annotation["status"] == "failed"
-    ]
+    final = tuple(one["score"] for one in each)
+    return GroupWithScores(read.index, whole, fields, tuple(trajectories), final)
 
 
 def _changed(given: Any, before: Any, after: Any) -> Any:
@@ -707,3 +485,112 @@ def _changed(given: Any, before: Any, after: Any) -> Any:
             _changed(one, old, new) if old != new else one for one, old, new in triples
         ]
     return after
+
+
+def plain(value: Any, name: str) -> Any:
+    """Return a value as JSON has it; UnreadableError, with its name, for a type that has no such form."""
+    try:
+        return as_json(value)
+    except UnreadableError as error:
+        raise UnreadableError(
+            f"`{name}` holds a value that {error}; give dicts, lists, texts and numbers"
+        ) from None
+
+
+def as_json(value: Any) -> Any:
+    """Return a mapping, a model or an object with fields as a dict, an array as a list, an enum's value."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list and _PLAIN.issuperset(
+        map(type, value)
+    ):  # token ids, of which there are many
+        return value.copy()
+    if kind is list:
+        return [as_json(inner) for inner in value]
+    if kind is dict or isinstance(value, Mapping):
+        pairs = value.items()
+        return {
+            key if type(key) is str else str(as_json(key)): as_json(inner)
+            for key, inner in pairs
+        }
+    if isinstance(value, Enum):
+        return as_json(value.value)
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return base(value)
+    if isinstance(value, Sequence) and not isinstance(
+        value, bytes | bytearray | memoryview
+    ):
+        return [as_json(inner) for inner in value]
+    unknown = UnreadableError(f"is of type {kind.__name__}")
+    try:
+        if hasattr(value, "model_dump"):
+            return value.model_dump(mode="json")
+        if hasattr(value, "__float__"):  # of numpy, torch, decimal
+            convert = (
+                getattr(value, "tolist", None)
+                or getattr(value, "item", None)
+                or value.__float__
+            )
+            return as_json(convert())
+        with suppress(TypeError):
+            return orjson.loads(
+                orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+            )  # a date
+        slots = [
+            name for base in kind.__mro__ for name in vars(base).get("__slots__", ())
+        ]
+        names = [] if callable(value) else [*getattr(value, "__dict__", ()), *slots]
+        fields = [
+            name for name in names if not name.startswith("_") and hasattr(value, name)
+        ]
+        if fields:
+            return {name: as_json(getattr(value, name)) for name in fields}
+    except (UnreadableError, RecursionError):
+        raise
+    except Exception:  # noqa: BLE001 - of the value's own class
+        raise unknown from None
+    raise unknown
+
+
+def member(value: Any, name: str) -> Any:
+    """Return a member of a mapping, or an attribute of an object; None if there is none."""
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def with_members(value: G, changes: dict[str, Any]) -> G:
+    """Return a shallow copy with other members; an object gets only those that its kind has."""
+    if isinstance(value, Mapping):
+        own = isinstance(value, dict) or hasattr(
+            type(value), "__copy__"
+        )  # a copy of others may share items
+        try:
+            items = (
+                copy.copy(value)
+                if own and isinstance(value, MutableMapping)
+                else dict(value)
+            )
+            items.update(changes)
+        except Exception:  # noqa: BLE001 - of a kind that refuses a change
+            items = {**value, **changes}
+        return cast("G", items)
+    copied: G = copy.copy(value)
+    for name, changed in changes.items():
+        if name == "ruler":
+            continue
+        try:
+            setattr(copied, name, changed)
+        except Exception:  # noqa: BLE001 - it is frozen, or has no such member
+            if hasattr(value, name):
+                object.__setattr__(copied, name, changed)
+    return copied
+
+
+def _snapshot(value: G, changes: dict[str, Any]) -> G:
+    """Return a shallow copy to annotate later; UnreadableError if its kind allows none, before any call."""
+    try:
+        return with_members(value, changes)
+    except Exception as error:
+        reason = f"no copy of this {type(value).__name__} can be annotated ({error})"
+        raise UnreadableError(f"{reason}; give a dict") from error

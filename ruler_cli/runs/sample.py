@@ -81,7 +81,8 @@ class InputCounts:
     def again(self) -> None:
         """Start over, because the grouping changed; problems are reported already."""
         self.bytes = self.records = self.rollouts = 0
-        self.rewards, self.outcomes = ValueCounts(), ValueCounts()
+        self.rewards = ValueCounts()
+        self.outcomes = ValueCounts()
         self.first: list[Record] = []
         self._on_problem = lambda _: None
 
@@ -137,7 +138,8 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
     Of a large input these are the first group of each kind, and some of those that follow, in an order that
     is independent of the input's. A kind is sampled in proportion to its bytes.
     """
-    survey, index = source.survey, source.index
+    survey = source.survey
+    index = source.index
     if survey is None or size <= SMALL:
         yield from ((group, SampleWeight()) for group in source.groups)
         return
@@ -154,7 +156,8 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
         if weight is None or weight.bytes + length > bytes_per_sample:
             last[kind] = weights[record] = SampleWeight(length, 1, length, length)
             continue
-        weight.groups, weight.bytes = weight.groups + 1, weight.bytes + length
+        weight.groups = weight.groups + 1
+        weight.bytes = weight.bytes + length
         weight.longest = max(weight.longest, length)
     for group in source.picked(weights):
         yield group, weights[place(group.records[0])]

@@ -4,41 +4,63 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import copy
 import inspect
 import logging
 import os
+import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import anyio
 
-from ruler_cli.errors import CapReached, UsageError, WrongShapeError
-from ruler_cli.pool.engine import StopSignal, running_loop
-from ruler_cli.runs.file import open_judges, resolve_judges
-from ruler_cli.runs.object_values import G
-from ruler_cli.runs.objects import JudgedGroup
-from ruler_cli.runs.open_scorer import (
-    CLOSED,
-    Groups,
-    OpenScorer,
-    ScoredGroups,
-    list_groups,
+from ruler_cli.errors import (
+    CapReached,
+    RefusedError,
+    Sentence,
+    UsageError,
+    WrongShapeError,
 )
+from ruler_cli.judging.group_run import GroupRun
+from ruler_cli.judging.panel import Panel
+from ruler_cli.pool.engine import Bounds, StopSignal, running_loop
+from ruler_cli.prompting.coverage import Coverage
+from ruler_cli.runs.file import open_judges, resolve_judges
+from ruler_cli.runs.objects import (
+    G,
+    JudgedGroup,
+    ObjectGroup,
+    Readers,
+    judged_group,
+    read_group,
+)
+from ruler_cli.runs.session import BatchScores, GroupStream, Scored, ScoringSession
 from ruler_cli.settings.models import ScoreSettings, refuse_no_settings
-from ruler_cli.types import Observer, Problem, Summary
+from ruler_cli.types import Group, GroupError, GroupResult, Observer, Problem, Summary
 
 T = TypeVar("T")
+Groups = Iterable[G] | AsyncIterable[G]
 _FILES = (
     ("grouping", "auto"), ("group_by", None), ("shard", None), ("limit", None),
 )  # fmt: skip
 """Settings of `InputSettings` that say how a file is read, each with its default."""
-
-
+_FIRST = 20
+"""Groups of which one must have an outcome if `outcome` names its path."""
+_CLOSED = "the Scorer was closed before its groups were all scored"
 _LOG = logging.getLogger("ruler_cli")
 
 
@@ -73,13 +95,10 @@ def guarded(observer: Any) -> Observer:
     exception of each method is logged, none is raised. WrongShapeError if it is no Observer.
     """
     if not isinstance(observer, Observer | None):
-        given = (
-            "a class"
-            if isinstance(observer, type)
-            else f"of type {type(observer).__name__}"
-        )
         raise WrongShapeError(
-            f"observer: is {given}; give an object whose class inherits from Observer"
+            f"is of type {type(observer).__name__}",
+            "give an object whose class inherits from Observer",
+            place="observer",
         )
     safe = Log()
     for name in [name for name in vars(Observer) if not name.startswith("_")]:
@@ -107,6 +126,250 @@ def _guarded(name: str, method: Callable[..., object]) -> Callable[..., None]:
     return call
 
 
+class OpenScorer(ScoringSession):
+    """The judges of an open Scorer, and the way of one group through them."""
+
+    def __init__(
+        self, settings: ScoreSettings, observer: Observer, panel: Panel
+    ) -> None:
+        super().__init__(settings, observer, panel)
+        self.loop = asyncio.get_running_loop()
+        self.pid = os.getpid()
+        self.closing = asyncio.Event()
+        self.closed = Future[None]()
+        self.closed.set_running_or_notify_cancel()  # nobody who waits for it can cancel it
+        self.keeper: asyncio.Task[None]
+        self._taken = self._without_outcome = 0
+        self._readers: Readers = {}
+        self._runner = self.runner()
+        self.begin(None)
+
+    @property
+    def alive(self) -> bool:
+        """Tell if its event loop runs, in this process."""
+        return self.pid == os.getpid() and self.loop.is_running()
+
+    def close_soon(self) -> bool:
+        """Have it closed, from any thread. Return False if its event loop runs no more."""
+        if self.alive:
+            with suppress(RuntimeError):  # it ends in this moment, and closes all
+                self.loop.call_soon_threadsafe(self.closing.set)
+                return True
+        return False
+
+    async def __aexit__(self, *error: object) -> None:
+        """End all calls in flight."""
+        if self.stats.summary.groups < 2:
+            # a Scorer for each group would warn each time
+            self.coverage = Coverage()
+        await super().__aexit__(*error)
+        if 0 < self._without_outcome < _FIRST:
+            self.observer.warn(self._wrong_outcome().sentence)
+
+    def read(
+        self, given: G, index: int | None = None, rubric: str | None = None
+    ) -> ObjectGroup[G]:
+        """Read a group; without an `index` it is the next one that comes alone. `rubric` is for it alone.
+
+        Stop if none of the first groups has an outcome: its path is wrong.
+        """
+        name = "" if index is not None else "group"
+        if index is None:
+            index = self._taken
+            self._taken = self._taken + 1
+        how = self.settings.input
+        readers = self._readers
+        read = read_group(given, index, how, name, readers=readers, rubric=rubric)
+        if how.outcome is not None and self._without_outcome < _FIRST:
+            self._without_outcome += 1
+            if any(one.outcome is not None for one in read.group.rollouts):
+                # no further look
+                self._without_outcome = _FIRST
+            elif self._without_outcome == _FIRST:
+                self.stop_signal.stop(self._wrong_outcome())
+        return read
+
+    def _wrong_outcome(self) -> UsageError:
+        problem = f"none of the first {self._without_outcome} groups has it"
+        path = self.settings.input.outcome
+        return UsageError(problem, "check the path", option="outcome", value=path)
+
+    async def one(self, given: G, rubric: str | None = None) -> JudgedGroup[G]:
+        """Score a group that shares passes with no other, by a rubric of its own if one is given."""
+        if self.scores.waits:
+            raise UsageError(
+                Sentence("{debias} and {standardize} need all groups of a batch"),
+                "give them to `score_groups`, which yields them once the last is judged",
+            )
+        read = self.read(given, rubric=rubric)
+        capped = self.panel.budget.closed
+        self.go_on()
+        if self.stop_signal.reason is not None:
+            raise self.ended
+
+        async def score() -> JudgedGroup[G]:
+            group_run = self._runner.start(read.group)
+            self._runner.end()
+            result = await self.judge(group_run)
+            if result is None:
+                raise self.ended
+            scores = self.take(self.scores, read.group, result)
+            if scores is None:
+                raise self.ended
+            if capped and isinstance(scores, GroupError) and scores.kind == "budget":
+                raise self.stats.cap_reached() or self.ended
+            fields = self.conclude(self.scores, read.group, result, scores)
+            return self.judged(self.scores, (read, result, scores, fields))
+
+        return await asyncio.create_task(score())
+
+    def judged(
+        self, batch: BatchScores, scored: Scored[ObjectGroup[G]]
+    ) -> JudgedGroup[G]:
+        """Return an annotated copy of a group."""
+        read, result, scores, fields = scored
+        _count_for_art(self.panel.cost(result.paid))
+        on_failure = self.settings.on_failure
+        warn = self.observer.warn
+        return judged_group(read, result, scores, batch.names, fields, on_failure, warn)
+
+    @property
+    def ended(self) -> Exception:
+        """The error of a group that is given up: what stopped the run, or that the Scorer was closed."""
+        if self.stop_signal.reason is not None:
+            # its traceback would grow with each raise
+            return copy.copy(self.stop_signal.reason)
+        return UsageError(_CLOSED)
+
+    def go_on(self) -> None:
+        """Ask a judge again that refused the run, once all that the refusal ended is done."""
+        if isinstance(self.stop_signal.reason, RefusedError) and not self.busy:
+            super().go_on()
+
+    def summary(self) -> Summary:
+        """Return the counts so far."""
+        summary = self.stats.finish(self.stopped)
+        summary.figures = self.scores.figures()
+        failed = dict(summary.failed)
+        retried = dict(summary.retried)
+        return replace(summary, failed=failed, retried=retried)
+
+
+class ScoredGroups(GroupStream[ObjectGroup[G]]):
+    """An iterator over groups from Python with their scores, in order; use it as an async context.
+
+    What ended it is raised after all groups that were done by then. An iterable that may never end is read no
+    further once the cap is reached.
+    """
+
+    bounds = Bounds(ready=32)
+    """32 scored groups bridge a pause of their taker, and a group that is trained on later than that was made
+    by an old policy."""
+
+    def __init__(self, scorer: OpenScorer, groups: Groups[G]) -> None:
+        """WrongShapeError if the groups cannot be iterated over."""
+        self._scorer = scorer
+        self._groups = _each(groups)
+        self._endless = not isinstance(groups, Sized)
+        self._pulled = self._left = self._cut = 0
+        self._error: BaseException | None = None
+        if scorer.scores.waits:
+            # each stream is a batch
+            scorer.scores = BatchScores(scorer.settings)
+        super().__init__(scorer, self._read_next)
+
+    async def __aenter__(self) -> Self:
+        self._scorer.go_on()
+        return await super().__aenter__()
+
+    def _group_of(self, given: ObjectGroup[G]) -> Group:
+        return given.group
+
+    async def __anext__(self) -> JudgedGroup[G]:
+        try:
+            scored = await self.next()
+        except StopAsyncIteration:
+            self._raise_end()
+            raise
+        if _capped(scored[1]):
+            failed = isinstance(scored[2], GroupError)
+            self._left += failed
+            self._cut += not failed
+        return self._scorer.judged(self._batch, scored)
+
+    def _raise_end(self) -> None:
+        """Raise what ended the stream, if it is not the end of the groups."""
+        scorer = self._scorer
+        if self._error is not None:
+            raise self._error
+        if self.stopped is not None:
+            raise copy.copy(self.stopped)
+        if scorer.closing.is_set():
+            raise scorer.ended
+        if self._left or self._cut:
+            budget = scorer.panel.budget
+            raise CapReached(budget.cap or 0.0, self._left, self._cut, budget.least)
+
+    async def _read_next(self) -> ObjectGroup[G] | None:
+        try:
+            # in no scope: theirs may be open until the next group
+            read = self._scorer.read(await anext(self._groups), self._pulled)
+        except StopAsyncIteration:
+            return None
+        except asyncio.CancelledError as error:
+            # ours, or of a task that the caller's groups waited for
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            self._error = error
+        except Exception as error:  # noqa: BLE001 - the caller's own; calls in flight are paid for and may finish
+            self._error = error
+        else:
+            self._pulled += 1
+            return read
+        return None
+
+    async def _judge(self, item: tuple[ObjectGroup[G], GroupRun]) -> GroupResult | None:
+        result = await super()._judge(item)
+        if self._endless and result is not None and _capped(result):
+            self.last()
+        return result
+
+
+def _count_for_art(usd: float | None) -> None:
+    """Add a judge's cost to the metrics that ART collects in this context, as its own judge does."""
+    # not imported: without ART's training nobody collects
+    metrics = sys.modules.get("art.metrics")
+    if usd is None or metrics is None:
+        return
+    # another package of this name, or no step is open
+    with suppress(AttributeError, LookupError):
+        builder = metrics.MetricsBuilder.get_active()
+        builder.add_cost(f"{builder.cost_context}/judge/ruler", usd)
+
+
+def _capped(result: GroupResult) -> bool:
+    """Tell if the group lacks a reply because of the cost cap."""
+    return any(call.error.kind == "budget" for call in result.failed_calls)
+
+
+def _each(groups: Any) -> AsyncIterator[Any]:
+    """Return an async iterator over groups; WrongShapeError if they cannot be iterated over."""
+    # ART's group is an iterable of its fields
+    single = isinstance(groups, Mapping | str) or hasattr(groups, "trajectories")
+    if single or not isinstance(groups, Iterable | AsyncIterable):
+        kind = type(groups).__name__
+        remedy = "give several groups"
+        raise WrongShapeError(f"is of type {kind}", remedy, place="groups")
+    if isinstance(groups, AsyncIterable):
+        return aiter(groups)
+
+    async def in_turn() -> AsyncIterator[Any]:
+        for group in groups:
+            yield group
+
+    return in_turn()
+
+
 class Scorer:
     """The judges of a run, open for any number of groups from Python.
 
@@ -124,7 +387,8 @@ class Scorer:
         self, settings: ScoreSettings | None = None, *, observer: Observer | None = None
     ) -> None:
         """UsageError for settings that contradict one another, or that only a file can have."""
-        self._settings, self._observer = _checked(settings), guarded(observer)
+        self._settings = _checked(settings)
+        self._observer = guarded(observer)
         self._parts: OpenScorer | None = None
         self._thread: threading.Thread | None = None
         self._last: Summary | None = None
@@ -137,19 +401,16 @@ class Scorer:
         running_loop()
         self._refuse_open()
         async with AsyncExitStack() as stack:
-            resolved, stop_signal = (
-                resolve_judges(self._settings),
-                StopSignal(outages=False),
-            )
+            resolved = resolve_judges(self._settings)
+            stop_signal = StopSignal(outages=False)
             panel = await open_judges(self._settings, resolved, stop_signal, stack)
             self._refuse_open()
             parts = OpenScorer(self._settings, self._observer, panel)
             await stack.enter_async_context(parts)
             self._parts = parts
             parts.keeper = asyncio.create_task(self._keep_open(parts, stack.pop_all()))
-        await asyncio.sleep(
-            0
-        )  # a task that is cancelled before it begins would close nothing
+        # a task that is cancelled before it begins would close nothing
+        await asyncio.sleep(0)
         return self
 
     async def close(self) -> None:
@@ -159,7 +420,7 @@ class Scorer:
         """
         running_loop()
         parts = self._parts
-        if parts is None or not _set_closing(parts):
+        if parts is None or not parts.close_soon():
             return
         with anyio.CancelScope(shield=True):
             await asyncio.wrap_future(parts.closed)
@@ -168,33 +429,26 @@ class Scorer:
         """Open it, as `open` does."""
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close it, as `close` does."""
         await self.close()
 
     def __enter__(self) -> Self:
         """Open the judges and the ledger in a thread of its own, as `open` does, for `score_all`."""
-        _refuse_loop(
-            "`with Scorer(settings)`", "use `async with Scorer(settings) as scorer`"
-        )
+        if _loop_here() is not None:
+            raise UsageError(
+                "`with Scorer(settings)` would block the event loop of this thread",
+                "use `async with Scorer(settings) as scorer`",
+            )
         with _OPENING:
             self._open_in_thread()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it, as `close` does."""
-        parts, thread = self._parts, self._thread
-        if parts is None or thread is None or not _set_closing(parts):
+        parts = self._parts
+        thread = self._thread
+        if parts is None or thread is None or not parts.close_soon():
             return
         parts.closed.result()
         thread.join()
@@ -208,7 +462,8 @@ class Scorer:
         the run, or too many groups failed. If `max_cost` is reached, groups in flight fail with kind
         `budget`, and each later call raises CapReached unless the ledger answers it.
         """
-        loop, parts = running_loop(), self.opened
+        loop = running_loop()
+        parts = self.opened
         if parts.loop is loop:
             return await parts.one(group, rubric)
         return await _forwarded(parts, parts.one(group, rubric))
@@ -228,7 +483,8 @@ class Scorer:
         everything that is done has been yielded. Leaving the loop early ends the calls in flight. If
         `max_cost` is reached, a list is still read to its end, and any other iterable no further.
         """
-        loop, parts = running_loop(), self.opened
+        loop = running_loop()
+        parts = self.opened
         if parts.loop is not loop:
             raise UsageError(
                 "score_groups: the Scorer is open in another event loop; await `scorer.score(group)` for "
@@ -245,10 +501,16 @@ class Scorer:
         own, and closed when the program ends. Errors are those of `score_groups`; if `max_cost` is reached,
         it is raised only if no group has scores. Interrupting it ends its calls.
         """
-        _refuse_loop(
-            "`score_all`", "use `await scorer.score(group)`, or call it in a thread"
-        )
-        listed = list_groups(groups)
+        if _loop_here() is not None:
+            raise UsageError(
+                "`score_all` would block the event loop of this thread",
+                "use `await scorer.score(group)`, or call it in a thread",
+            )
+        if isinstance(groups, AsyncIterable):
+            remedy = "give a list, or use `score_groups`"
+            raise WrongShapeError("is an async iterable", remedy, place="groups")
+        _each(groups)
+        listed = list(groups)
         with _OPENING:
             if self._parts is None and self._last is None:
                 self._open_in_thread()
@@ -261,7 +523,7 @@ class Scorer:
         With `debias` or `standardize` each stream is a batch, and the figures are of the newest one.
         """
         parts = self._parts
-        if parts is not None and _elsewhere(parts):
+        if parts is not None and parts.alive and parts.loop is not _loop_here():
             with suppress(UsageError):  # it is closed in this moment
                 return _result(parts, _call(parts.summary))
         return self._last or Summary() if parts is None else parts.summary()
@@ -270,8 +532,6 @@ class Scorer:
     def opened(self) -> OpenScorer:
         """The open judges; UsageError if they are not open."""
         if self._parts is None:
-            if self._last is not None:
-                raise UsageError("the Scorer is closed; open it again")
             ways = "as `async with Scorer(settings) as scorer`, or as `with` where no event loop runs"
             raise UsageError(f"the Scorer is not open; use it {ways}")
         if self._parts.pid != os.getpid():
@@ -298,9 +558,8 @@ class Scorer:
         async def live() -> None:
             try:
                 await self.open()
-                keeper = (
-                    self.opened.keeper
-                )  # of one that is closed at once there is none
+                # of one that is closed at once there is none
+                keeper = self.opened.keeper
             except BaseException as error:  # noqa: BLE001 - raised where it is opened
                 opened.set_exception(error)
                 return
@@ -342,9 +601,8 @@ class Scorer:
 
 _OPENING = threading.RLock()
 """Held while a Scorer is opened in a thread of its own, so that it is open once."""
-if hasattr(
-    os, "register_at_fork"
-):  # else a process that is forked meanwhile would wait for it for ever
+if hasattr(os, "register_at_fork"):
+    # else a process that is forked meanwhile would wait for it for ever
     os.register_at_fork(
         before=_OPENING.acquire,
         after_in_parent=_OPENING.release,
@@ -359,40 +617,22 @@ _END, _LOOK = 5.0, 1.0
 @atexit.register
 def _close_open() -> None:
     """Close what the program left open in other threads, while their event loops still run."""
-    for closed in wait(
-        [parts.closed for parts in tuple(_OPEN) if _set_closing(parts)], _END
-    ).done:
+    closing = [parts.closed for parts in tuple(_OPEN) if parts.close_soon()]
+    for closed in wait(closing, _END).done:
         if error := closed.exception():
             _LOG.error("%s", error)
 
 
-def _elsewhere(parts: OpenScorer) -> bool:
-    """Tell if the event loop of an open Scorer runs in another thread."""
+def _loop_here() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread; what blocks the thread blocks the loop."""
     with suppress(RuntimeError):
-        if parts.loop is asyncio.get_running_loop():
-            return False
-    return parts.pid == os.getpid() and parts.loop.is_running()
-
-
-def _refuse_loop(name: str, remedy: str) -> None:
-    """Raise UsageError if an event loop runs in this thread: what blocks the thread blocks the loop."""
-    with suppress(RuntimeError):
-        asyncio.get_running_loop()
-        raise UsageError(f"{name} would block the event loop of this thread; {remedy}")
-
-
-def _set_closing(parts: OpenScorer) -> bool:
-    """Have an open Scorer closed. Return False if its event loop runs no more, or in another process."""
-    if parts.pid == os.getpid() and parts.loop.is_running():
-        with suppress(RuntimeError):  # it ends in this moment, and closes all
-            parts.loop.call_soon_threadsafe(parts.closing.set)
-            return True
-    return False
+        return asyncio.get_running_loop()
+    return None
 
 
 def _start(parts: OpenScorer, work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Begin work in the event loop of an open Scorer; UsageError if that runs no more."""
-    if _elsewhere(parts):
+    """Begin work in the event loop of an open Scorer, from another; UsageError if that runs no more."""
+    if parts.alive:
         with suppress(RuntimeError):  # it ends in this moment
             return asyncio.run_coroutine_threadsafe(work, parts.loop)
     work.close()
@@ -409,7 +649,7 @@ def _result(parts: OpenScorer, work: Coroutine[Any, Any, T]) -> T:
     except (CancelledError, TimeoutError):
         if future.done() and not future.cancelled():
             raise  # of the program's own groups
-        raise UsageError(CLOSED) from None
+        raise UsageError(_CLOSED) from None
     finally:
         future.cancel()
 
@@ -422,7 +662,7 @@ async def _forwarded(parts: OpenScorer, work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         if (task := asyncio.current_task()) is None or task.cancelling():
             raise
-        raise UsageError(CLOSED) from None
+        raise UsageError(_CLOSED) from None
 
 
 async def _call(function: Callable[[], T]) -> T:

@@ -3,32 +3,62 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError, TooManyFailures
+from ruler_cli.errors import (
+    CapReached,
+    InterruptedRun,
+    NoUsableReply,
+    ReaderGone,
+    RulerError,
+    Sentence,
+    TooManyFailures,
+)
+from ruler_cli.formats.annotate import Digests
+from ruler_cli.judges.resolve import is_embedded
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel
+from ruler_cli.ledger.database import digest_of, params_text
+from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import BOUNDS, Bounds, Engine, end_tasks
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.runs.batch_scores import BatchScores, RunStats
-from ruler_cli.settings.models import ScoreSettings
+from ruler_cli.prompting.prompt import shown_rubric
+from ruler_cli.settings.keys import without_secrets
+from ruler_cli.settings.models import CombineSettings, MaxFailures, ScoreSettings
 from ruler_cli.types import (
+    SHORTEST_KEY,
     UNANSWERED,
+    BatchFigures,
     Group,
     GroupError,
     GroupResult,
     GroupScores,
     Observer,
+    Summary,
     WaitReports,
+    readable_text,
 )
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.formats.annotate import GroupFields
+    from ruler_cli.scoring.combine import BatchStatistics
 
+FIRST_ASKED = 20
+"""Groups of which one must get a score: a judge of which no reply can be used is not paid for the others."""
+UNUSABLE = ("reply", "transport", "refused")
+"""Kinds of failures that the judge, and not the group, is the reason of."""
 _TICK = 1.0
 """Seconds between the reports to an observer."""
+_ENOUGH = 20
+"""Groups of a stream from which on a share of them is one."""
+_LISTED = 20
+"""Rubrics of a run whose texts its summary has, and models that it names."""
 Given = TypeVar("Given")
 """A group as it was given: read from a file, or an object with the group that was read of it."""
 
@@ -42,13 +72,19 @@ class ScoringSession:
     def __init__(
         self, settings: ScoreSettings, observer: Observer, panel: Panel
     ) -> None:
-        self.settings, self.observer, self.panel = settings, observer, panel
+        self.settings = settings
+        self.observer = observer
+        self.panel = panel
         self.stop_signal = panel.stop_signal
-        self.stats = RunStats(settings.most_failures, panel)
+        judges = enumerate(settings.judges)
+        embedded = [number for number, judge in judges if is_embedded(judge)]
+        self.stats = RunStats(settings.most_failures, panel, embedded)
+        self.texts = RunTexts(settings, self.stats.summary, panel.ledger)
+        self.scores = BatchScores(settings)
         self.coverage = Coverage()
         self.streams = set[GroupStream[Any]]()
         self._tasks = set[asyncio.Task[Any]]()
-        self._gave_up = self.begun = False
+        self._gave_up = self._begun = False
         self._grace: asyncio.TimerHandle | None = None
         self._waits = WaitReports(observer)
         panel.watch(self._report_waits)
@@ -71,7 +107,7 @@ class ScoringSession:
         """Report that judging begins; `total` is the number of groups, if it is known."""
         self.stats.summary.total = total
         self.observer.started(total)
-        self.begun = True
+        self._begun = True
 
     def runner(self) -> JudgeRunner:
         """Make a runner for groups that may share passes with one another."""
@@ -99,26 +135,24 @@ class ScoringSession:
         """Count a group; return its scores as far as they are known, None if the run stopped before it."""
         if self.coverage.enough:
             self._warn_of_coverage()
-        scores = batch.take(group, result)
+        scores = batch.first(result)
+        if isinstance(scores, GroupError) and scores.kind == "interrupted":
+            self.stats.pay(result)
+            return None
+        self.stats.add(group, result, scores)
+        self.texts.add(group)
         if isinstance(scores, GroupError):
-            if scores.kind == "interrupted":
-                self.stats.pay(result)
-                return None
-            self._failed(group, scores)
+            # of those without a reply there may be a million, and the summary counts them
+            if scores.reason != UNANSWERED.reason:
+                self.observer.failed(group.key, scores.kind, scores.reason)
+            self.stop_if_too_many()
+            useless = self.stats.first_failed(scores)
+            if useless is not None and self.stop_signal.outages:
+                self.stop_signal.stop(useless)
+            elif useless is not None:  # another judge may be loaded at any time
+                self.observer.warn(useless.reason)
         self.observer.advanced(self.stats.summary)
         return scores
-
-    def _failed(self, group: Group, error: GroupError) -> None:
-        # of those without a reply there may be a million, and the summary counts them
-        if error.reason != UNANSWERED.reason:
-            self.observer.failed(group.key, error.kind, error.reason)
-        self.stop_if_too_many()
-        if (useless := self.stats.first_failed(error)) is None:
-            return
-        if self.stop_signal.outages:
-            self.stop_signal.stop(useless)
-        else:  # another judge may be loaded at any time
-            self.observer.warn(useless.reason)
 
     def conclude(
         self,
@@ -130,18 +164,26 @@ class ScoringSession:
         """Count the final scores of a group; return its part of OUTPUT."""
         from ruler_cli.formats.annotate import group_fields
 
-        batch.conclude(group, result, scores)
-        cost, digests = self.panel.cost(result.used), batch.texts.digests(group)
+        cost = self.panel.cost(result.used)
+        digests = self.texts.digests(group)
         fields = group_fields(group, result, scores, batch.names, cost, digests)
         if isinstance(scores, GroupScores):
+            self.stats.summary.tied += scores.tied
+            self.stats.summary.one_score += scores.one_score
+            batch.statistics.add_scores(group.key, result, scores)
             self.observer.scored(group.key, scores.scores, fields.copy())
         return fields
 
     def stop_if_too_many(self) -> None:
         """Stop if more has failed than the user allows."""
         most = self.settings.most_failures
-        if most is not None and self.stats.too_many(begun=self.begun):
+        if most is not None and self.stats.too_many(begun=self._begun):
             self.stop_signal.stop(TooManyFailures(most.shown))
+
+    @property
+    def stopped(self) -> RulerError | None:
+        """Why the run stopped, or left something out."""
+        return self.stop_signal.reason or self.stats.cap_reached()
 
     def go_on(self) -> None:
         """Forget that the run was told to stop."""
@@ -157,7 +199,8 @@ class ScoringSession:
 
     def _stop(self) -> None:
         """Read no further group, and let calls in flight finish, but not for ever."""
-        reason, in_flight = self.stop_signal.reason, self.panel.in_flight
+        reason = self.stop_signal.reason
+        in_flight = self.panel.in_flight
         self.panel.nudge()
         for stream in self.streams:
             stream.last()
@@ -178,7 +221,7 @@ class ScoringSession:
         while True:
             await asyncio.sleep(_TICK)
             self._report_waits()
-            if self.begun:
+            if self._begun:
                 self.stats.refresh()
                 self.observer.tick(self.stats.summary, self.panel.status())
 
@@ -189,19 +232,6 @@ class ScoringSession:
     def _warn_of_coverage(self) -> None:
         for sentence in self.coverage.report():
             self.observer.warn(sentence)
-
-
-class Spool(Protocol[Given]):
-    """Groups and their results that wait for their batch."""
-
-    def put(self, given: Given, result: GroupResult) -> None:
-        """Add a group."""
-
-    def all(self) -> Iterable[tuple[Given, GroupResult]]:
-        """Return all groups, in order."""
-
-    def close(self) -> None:
-        """Forget them."""
 
 
 Due = Iterator[tuple[Given, GroupResult, GroupScores | GroupError]]
@@ -217,19 +247,15 @@ class GroupStream(Generic[Given]):
     the last one.
     """
 
+    bounds: ClassVar[Bounds] = BOUNDS
+
     def __init__(
-        self,
-        session: ScoringSession,
-        batch: BatchScores,
-        pull: Callable[[], Awaitable[Given | None]],
-        group_of: Callable[[Given], Group],
-        size_of: Callable[[Given], int],
-        spool: Spool[Given],
-        bounds: Bounds = BOUNDS,
+        self, session: ScoringSession, pull: Callable[[], Awaitable[Given | None]]
     ) -> None:
         """`pull` returns None after the last group."""
-        self._session, self._batch, self._spool = session, batch, spool
-        self._pull, self._group_of = pull, group_of
+        self._session = session
+        self._pull = pull
+        self._batch = session.scores
         self._runner = session.runner()
         self._kept = self._ended = False
         self.stopped: RulerError | None = None
@@ -237,12 +263,27 @@ class GroupStream(Generic[Given]):
         self._engine = Engine(
             self._next_run,
             self._judge,
-            lambda item: size_of(item[0]),
+            lambda item: item[1].group.size,
             session.panel.wait_for_demand,
-            bounds,
+            self.bounds,
             self._runner.end,
         )
         self._due: Due[Given] = iter(())
+        self._held = list[tuple[Given, GroupResult]]()
+
+    def _group_of(self, given: Given) -> Group:
+        raise NotImplementedError
+
+    def _hold(self, given: Given, result: GroupResult) -> None:
+        """Keep a group until its batch is whole."""
+        self._held.append((given, result))
+
+    def _all_held(self) -> Iterable[tuple[Given, GroupResult]]:
+        return self._held
+
+    def _forget(self) -> None:
+        """Forget the groups that are held."""
+        self._held.clear()
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()
@@ -255,12 +296,13 @@ class GroupStream(Generic[Given]):
         """End the calls in flight."""
         self._session.streams.discard(self)
         await self._engine.__aexit__()
-        self._spool.close()
+        self._forget()
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Scored[Given]:
+    async def next(self) -> Scored[Given]:
+        """Return the next group; StopAsyncIteration after the last."""
         while (due := next(self._due, None)) is None:
             if self._ended:
                 raise StopAsyncIteration
@@ -299,9 +341,9 @@ class GroupStream(Generic[Given]):
         if scores is None:
             return None
         if not self._waits:
-            return chain(self._spooled(), [(given, result, scores)])
+            return chain(self._final(), [(given, result, scores)])
         self._kept = True
-        self._spool.put(given, result)
+        self._hold(given, result)
         return iter(())
 
     @property
@@ -312,12 +354,250 @@ class GroupStream(Generic[Given]):
     def _rest(self) -> Due[Given]:
         """Return the groups that waited for the last one."""
         if self._batch.waits and self._kept:
-            results = (result for _, result in self._spool.all())
+            results = (result for _, result in self._all_held())
             if warning := self._batch.complete(results):
                 self._session.observer.warn(warning)
-        return self._spooled()
+        return self._final()
 
-    def _spooled(self) -> Due[Given]:
-        for given, result in self._spool.all():
+    def _final(self) -> Due[Given]:
+        for given, result in self._all_held():
             yield given, result, self._batch.final(result)
-        self._spool.close()
+        self._forget()
+
+
+class BatchScores:
+    """The scores of groups as their batch grows.
+
+    `waits` tells that scores are final only once the batch is complete. `names` are those of all judges, in
+    their order.
+    """
+
+    def __init__(self, settings: ScoreSettings) -> None:
+        self._settings = settings
+        how = settings.combine
+        self.names = tuple(judge.label for judge in settings.judges)
+        several = settings.ask.passes > 1 or bool(settings.panel)
+        in_order = settings.output == "-" and settings.draw is None
+        # reliability needs the batch, a little: its noise is shrunk towards the batch's. A pipe is not held
+        # up for that
+        self.waits = how.debias or how.standardize or (several and not in_order)
+        self._early = replace(how, debias=False, standardize=False)
+
+    @cached_property
+    def statistics(self) -> BatchStatistics:
+        """The statistics of the batch."""
+        from ruler_cli.scoring.combine import BatchStatistics
+
+        in_input_order = self._settings.ask.order == "input"
+        return BatchStatistics(self.names, input_order=in_input_order)
+
+    def first(self, result: GroupResult) -> GroupScores | GroupError:
+        """Add a group; return its scores, as far as they are known if the batch is to be complete first."""
+        self.statistics.add(result)
+        return self._combined(result, self._early)
+
+    def complete(self, results: Iterable[GroupResult]) -> str | None:
+        """Note that these are the results of all groups. Return a warning if an option has no effect."""
+        from ruler_cli.scoring.statistics import ENOUGH_GROUPS
+
+        how = self._settings.combine
+        positions = self.statistics.position_bias
+        self.statistics.refit_noise(results, how)
+        if not how.debias or positions.enough:
+            return None
+        return Sentence(
+            "{debias} has no effect: it takes {least} groups with something to compare, and there are {groups}",
+            least=ENOUGH_GROUPS,
+            groups=positions.groups,
+        )
+
+    def final(self, result: GroupResult) -> GroupScores | GroupError:
+        """Return the scores of a group within the complete batch."""
+        return self._combined(result, self._settings.combine)
+
+    def figures(self) -> BatchFigures:
+        """Return the figures of the batch so far."""
+        how = self._settings.combine
+        outcome = self._settings.input.outcome
+        checked = how.order_by_outcome or outcome is not None
+        return self.statistics.figures(debias=how.debias, checked=checked)
+
+    def _combined(
+        self, result: GroupResult, how: CombineSettings
+    ) -> GroupScores | GroupError:
+        from ruler_cli.scoring.combine import combine
+
+        return combine(result, how, self.statistics, self._settings.ask.single)
+
+
+class RunTexts:
+    """The texts that make the scores of a run, by digest: rubrics, and the parameters of its judges.
+
+    The ledger keeps them; secrets are removed before the digest is taken.
+    """
+
+    def __init__(
+        self, settings: ScoreSettings, summary: Summary, ledger: Ledger | None
+    ) -> None:
+        """Keep the parameters; the rubrics come with the groups."""
+        self._summary = summary
+        self._ledger = ledger
+        self._usual = settings.ask.rubric
+        judges = settings.judges
+        keys = [
+            judge.api_key or os.environ.get(judge.api_key_env or "", "")
+            for judge in judges
+        ]
+        self._secrets = [key for key in keys if len(key) >= SHORTEST_KEY]
+        named = [
+            {"judge": each.label, "model": each.model, "params": dict(each.params)}
+            for each in judges
+        ]
+        self._params, text = self._kept(
+            "params", params_text(without_secrets(named, self._secrets))
+        )
+        self._summary.params_texts[self._params] = text
+        self._rubric = lru_cache(16)(partial(self._kept, "rubric"))
+
+    def add(self, group: Group) -> None:
+        """Count the rubric of a group."""
+        listed = self._summary.rubric_texts
+        digest, text = self._rubric_of(group)
+        if digest in listed or len(listed) < _LISTED:
+            listed[digest] = text
+        else:
+            self._summary.more_rubrics += 1
+
+    def digests(self, group: Group) -> Digests:
+        """Return the digests of what made the scores of a group."""
+        return {"rubric": self._rubric_of(group)[0], "params": self._params}
+
+    def _rubric_of(self, group: Group) -> tuple[str, str]:
+        return self._rubric(shown_rubric(group, self._usual))
+
+    def _kept(self, kind: str, text: str) -> tuple[str, str]:
+        """Return the digest of a text, and the text without secrets."""
+        text = readable_text(
+            text if kind == "params" else without_secrets(text, self._secrets)
+        )
+        digest = digest_of(text)
+        if self._ledger is not None and self._ledger.texts is not None:
+            self._ledger.texts.add(digest, kind, text)
+        return digest, text
+
+
+class RunStats:
+    """The summary of a run as it grows, and the bounds on its failures."""
+
+    def __init__(
+        self, most: MaxFailures | None, panel: Panel, embedded: Sequence[int] = ()
+    ) -> None:
+        """`panel` counts the calls, and knows the prices; the explanations of `embedded` judges are alike."""
+        self._most = most
+        self._panel = panel
+        self._embedded = embedded
+        self._began = time.perf_counter()
+        self.summary = Summary()
+        self._unusable = self._first_unusable = 0
+        self._bounded = most is None
+        """True until a group that was asked about has a score, or `first_failed` told that none has."""
+
+    def add(
+        self, group: Group, result: GroupResult, scores: GroupScores | GroupError
+    ) -> None:
+        """Count a group that is judged."""
+        summary = self.summary
+        summary.groups += 1
+        summary.kept += result.cached
+        summary.rollouts += group.compared
+        self.pay(result)
+        self._bounded &= result.cached or isinstance(scores, GroupError)
+        for name in result.served:
+            if name in summary.served or len(summary.served) < _LISTED:
+                summary.served[name] = summary.served.get(name, 0) + 1
+        for reply in result.pass_scores:
+            if reply.judge not in self._embedded and len(reply.explanations) > 1:
+                texts = {text.strip() for text in reply.explanations}
+                summary.explained += "" not in texts
+                summary.same_explanations += "" not in texts and len(texts) == 1
+        if isinstance(scores, GroupError):
+            kind = scores.kind
+            summary.failed[kind] = summary.failed.get(kind, 0) + 1
+            # no judge makes up for what the dump itself lacks
+            summary.failed_before += result.cached and kind != "input"
+            asked = not result.cached and scores.reason != UNANSWERED.reason
+            if asked and kind in UNUSABLE:
+                self._unusable += 1
+                self._first_unusable = self._first_unusable or summary.groups
+            return
+        summary.scored += 1
+        summary.alone += result.alone
+        summary.suspect += sum(rollout.suspect for rollout in scores.rollouts)
+        summary.rescaled += result.rescaled
+        summary.unknown_ids += result.unknown
+        summary.shortened += bool(result.shortened)
+        summary.degraded += scores.degraded
+        summary.windowed += result.windows > 1
+        summary.escalated += result.escalated_to in scores.used
+        summary.cut += any(call.error.kind == "budget" for call in result.failed_calls)
+
+    def pay(self, result: GroupResult) -> None:
+        """Count the money of the group's cached replies; that of this run is known by the panel."""
+        summary = self.summary
+        if summary.kept_usd is None or result.used == result.paid:
+            return
+        used = self._panel.cost(result.used)
+        paid = self._panel.cost(result.paid)
+        if used is not None and paid is not None:
+            summary.kept_usd += used - paid
+
+    def too_many(self, *, begun: bool) -> bool:
+        """Tell if more has failed than the user allows; what the cap left out is no failure.
+
+        A share is of all groups if their number is known, once judging has `begun`.
+        """
+        most = self._most
+        summary = self.summary
+        if most is None or (most.percent and not begun):
+            return False
+        lost = sum(summary.failed.values()) - summary.failed.get("budget", 0)
+        known = summary.total
+        if known is None:
+            known = max(summary.groups, _ENOUGH)
+        return lost + summary.unreadable > most.of(known)
+
+    def first_failed(self, last: GroupError) -> NoUsableReply | None:
+        """Return the error of a run of which the first groups that were asked about failed, once.
+
+        `last` is the error of the newest group. A bound of the user's takes the place of this one.
+        """
+        if not self._bounded or self._unusable < FIRST_ASKED:
+            return None
+        self._bounded = False
+        return NoUsableReply(FIRST_ASKED, last.reason, self._first_unusable)
+
+    def cap_reached(self) -> CapReached | None:
+        """Return the error of a run that left out groups or passes for its cost cap."""
+        budget = self._panel.budget
+        left = self.summary.failed.get("budget", 0)
+        cut = self.summary.cut
+        if not (left or cut):
+            return None
+        return CapReached(budget.cap or 0.0, left, cut, budget.least)
+
+    def finish(self, stopped: RulerError | None) -> Summary:
+        """Return the whole summary, with the sentence that the run was stopped with."""
+        summary = self.summary
+        self.refresh()
+        self._panel.count(summary)
+        summary.seconds = time.perf_counter() - self._began
+        known = summary.cost_usd is not None
+        summary.unsure_usd = self._panel.budget.unsure if known else None
+        summary.stopped = None if stopped is None else stopped.reason
+        return summary
+
+    def refresh(self) -> None:
+        """Note the tokens and USD of all replies, also of those whose group is not written yet."""
+        self.summary.usage, self.summary.cost_usd = self._panel.spent()
+        if self.summary.cost_usd is None:
+            self.summary.kept_usd = None

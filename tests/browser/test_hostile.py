@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
+from ruler_cli.ledger.database import digest_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.ledger.texts import digest_of
 from tests.attacks import FAMILIES
 from tests.browser.attacks import HIT, NAME, RESTING, RUNNING, control, records
 from tests.browser.conftest import Show

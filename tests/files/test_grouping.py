@@ -17,7 +17,7 @@ from ruler_cli.files.grouping import part_of, records
 from ruler_cli.files.scratch import Index, place
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, Format, RecordLayout
-from ruler_cli.runs.survey import (
+from ruler_cli.runs.input import (
     Openings,
     Survey,
     streamed,

@@ -65,7 +65,7 @@ def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
         [{"task_id": 1, "messages": m} for m in (talk("1"), messages)],
     )
     result, _ = opened(path)
-    reported = "1 rollout shows the judge no task: nothing precedes the agent's first turn (first: line 2)"
+    reported = "1 rollout without a task: nothing precedes the agent's first turn (first: line 2)"
     assert (reported in warnings(result)) is not shown
     assert result.openings.taskless == (not shown)
 
@@ -311,6 +311,4 @@ def test_no_rules(ruled: bool, tmp_path: Path) -> None:
         "messages": [*rules, ANSWER, *talk("42")],
     }
     result, _ = opened(write(tmp_path / "in.jsonl", [run, run]))
-    assert (
-        "2 rollouts show the judge no rules for the agent" in warnings(result)
-    ) is not ruled
+    assert ("2 rollouts without rules for the agent" in warnings(result)) is not ruled
