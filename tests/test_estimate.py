@@ -19,7 +19,7 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     write_prompt,
 )
-from ruler_cli.runs.batch.request_files import LIMITS
+from ruler_cli.runs.batch.requests import FORMS
 from ruler_cli.runs.estimate import (
     CALLS,
     ENTRY,
@@ -259,7 +259,7 @@ def test_batches() -> None:
     ):
         judge = JudgeEstimate("j", PLAIN)
         judge.add(Range(tokens, tokens, tokens), 1, Range(number, number, number))
-        result = judge.batches(LIMITS["openai"])
+        result = judge.batches(FORMS["openai"])
         assert least <= result.low == result.expected <= result.high
         assert result.expected <= max(least, number * tokens * 5 / 200e6 + 1)
 

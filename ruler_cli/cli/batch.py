@@ -62,10 +62,9 @@ from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.options import COMMAND_LINE, Options
 
 if TYPE_CHECKING:
-    from ruler_cli.runs.batch.batches import Batches, BatchStatus
+    from ruler_cli.runs.batch.batches import Batches, BatchStatus, SubmitResult
     from ruler_cli.runs.batch.journal import BatchRecord
     from ruler_cli.runs.batch.providers import RemoteBatch
-    from ruler_cli.runs.batch.submit import SubmitResult
 
 T = TypeVar("T")
 _SUBMITTED = """
@@ -150,8 +149,6 @@ def submit(
 
 
 def _submit(options: Options, source: str) -> int:
-    from ruler_cli.runs.batch import submit as submission
-
     path = required_ledger_path(options)
     settings = replace(score_settings(options, source), ledger=path)
     print_file_note(options, settings)
@@ -159,7 +156,7 @@ def _submit(options: Options, source: str) -> int:
     again = score_command(options, source)
 
     async def main(batches: Batches) -> int:
-        result = await submission.submit(batches, settings, _print_batch)
+        result = await batches.submit(settings, _print_batch)
         code = _report_submitted(result)
         still_open = result.batches or result.out or result.uncertain
         if options.wait and still_open:
@@ -320,9 +317,8 @@ def _run(
     """
     from ruler_cli.ledger.reply_cache import is_there
     from ruler_cli.runs.batch.batches import Batches
-    from ruler_cli.runs.batch.http import open_session
     from ruler_cli.runs.batch.journal import Journal
-    from ruler_cli.runs.batch.providers import Providers
+    from ruler_cli.runs.batch.providers import Providers, open_session
 
     if without_ledger is not None and not is_there(path):
         print_note(f"nothing was submitted: there is no {path}")

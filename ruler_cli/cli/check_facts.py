@@ -20,7 +20,7 @@ from ruler_cli.judges.pricing import ModelInfo
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
-from ruler_cli.runs.batch.request_files import LIMITS, batch_price, batch_target
+from ruler_cli.runs.batch.requests import FORMS, batch_price, batch_target
 from ruler_cli.runs.estimate import (
     CALLS,
     NEVER,
@@ -343,7 +343,7 @@ def _batch_of(judge: JudgeSettings, bill: JudgeEstimate) -> Facts:
     names = ("cost_usd", "price", "batches", "requests_per_batch", "bytes_per_batch")
     if target is None:
         return facts | dict.fromkeys(names)
-    (price, kind), limits = batch_price(judge), LIMITS[target]
+    (price, kind), limits = batch_price(judge), FORMS[target]
     cost = price and bill.totals(price).cost_usd
     batches = bill.batches(limits)
     values = (cost, price and kind, batches, limits.requests, limits.bytes)

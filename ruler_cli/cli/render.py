@@ -116,8 +116,12 @@ def command(
 def _run(options: Options, source: str, requests: str) -> int:
     from ruler_cli.files.output import refuse_clashes, refuse_name
     from ruler_cli.judges.resolve import cached_only
-    from ruler_cli.runs.batch.missing_requests import render_missing
-    from ruler_cli.runs.batch.request_files import names_for, request_line, target_of
+    from ruler_cli.runs.batch.requests import (
+        names_for,
+        render_missing,
+        request_line,
+        target_of,
+    )
 
     settings = score_settings(options, source, requests)
     source, output = settings.input.source, settings.output

@@ -31,7 +31,7 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     write_prompt,
 )
-from ruler_cli.runs.batch.request_files import Limits
+from ruler_cli.runs.batch.requests import BatchForm
 from ruler_cli.runs.sample import SampleWeight, leading_bits
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import CallError, Group, Reply, Request, Usage
@@ -236,7 +236,7 @@ class JudgeEstimate:
             cap,
         )
 
-    def batches(self, limits: Limits) -> Range:
+    def batches(self, limits: BatchForm) -> Range:
         """Return the number of batches for the requests within a provider's limits."""
 
         def count(calls: float, tokens: float) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.runs.batch.batches import Batches
-from ruler_cli.runs.batch.request_files import LIMITS, Limits
+from ruler_cli.runs.batch.requests import FORMS
 from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
 
@@ -354,7 +354,9 @@ def test_status_of_lost_batch(batch: Batch, batches: BatchServer) -> None:
 
 def test_too_large(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     """If every missing request is too large, the command does not report that none is missing."""
-    monkeypatch.setitem(LIMITS, "openai", Limits(100, 100))
+    monkeypatch.setitem(
+        FORMS, "openai", FORMS["openai"]._replace(requests=100, bytes=100)
+    )
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     assert done.returncode == 1
     assert "shows fewer rollouts: 6 requests" in done.stderr

@@ -115,10 +115,10 @@ class Journal(AbstractContextManager["Journal"]):
         """Tell if a request is in no open batch, and not answered since the ledger's row `newest`."""
         return not self._rows(_NOT_FREE, key, newest)
 
-    def begin(self, tag: str, keys: Iterable[bytes], **fields: Any) -> BatchRecord:
+    def begin(self, keys: Iterable[bytes], **fields: Any) -> BatchRecord:
         """Record a batch that is about to be created, with the keys of its requests."""
         with self.writing():
-            values = {"tag": tag, "now": time.time(), **fields}
+            values = {"now": time.time(), **fields}
             id = int(self._db.execute(_INSERT, values).lastrowid or 0)
             rows = ((key, id) for key in keys)
             self._db.executemany("INSERT INTO batch_keys VALUES (?, ?)", rows)
