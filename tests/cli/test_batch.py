@@ -35,7 +35,7 @@ REFUSED = (
     ("submit in.jsonl -m openai/m --settle nan", 2, "is not a number of 0 or more"),
     ("collect --wait --timeout inf", 2, "is not a number of 0 or more"),
     ("status --ledger none", 2, "--ledger none"),
-    ("collect --ledger none.sqlite", 0, "nothing was submitted"),
+    ("collect --ledger none.sqlite", 0, "no batch is open"),
 )
 Batch = Callable[..., "subprocess.CompletedProcess[str]"]
 

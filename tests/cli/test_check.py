@@ -373,7 +373,7 @@ def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
     assert (alone.returncode, both.returncode) == (1, 0)
     assert rows(alone.stdout)["too long"] == "1 group for 128,000 tokens (b)"
     assert "too long" not in rows(both.stdout)
-    assert "1 group is too long for the judge" in rows(alone.stdout)["verdict"]
+    assert "too long for the judge: 1 group" in rows(alone.stdout)["verdict"]
     assert rows(both.stdout)["too long 1"] == "1 group for its 128,000 tokens"
 
 

@@ -223,7 +223,7 @@ class Batches:
         the time is over. After an error the batches closed until then are on record.
         """
         deadline, first = time.monotonic() + wait, True
-        with Ledger(self.journal.path) as ledger:
+        with Ledger(self.journal.path, make=False) as ledger:
             while True:
                 still_open = list[BatchStatus]()
                 for current in await self.status(*OPEN):
