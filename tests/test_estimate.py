@@ -30,7 +30,6 @@ from ruler_cli.runs.estimate import (
     Range,
     Totals,
 )
-from ruler_cli.runs.estimate import estimate as estimate_all
 from ruler_cli.runs.sample import SampleWeight
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group
@@ -51,7 +50,10 @@ def estimate(
     """Estimate several judges, each with its own context."""
     for judge in judges:
         judge.ask = replace(ask, context_tokens=judge.model.context)
-    return estimate_all(((each, SampleWeight()) for each in groups), judges)
+    result = Estimate(judges)
+    for each in groups:
+        result.add(each, SampleWeight())
+    return result
 
 
 def of_one(

@@ -72,7 +72,6 @@ from ruler_cli.runs.estimate import (
     JudgeEstimate,
     JudgeRole,
     Range,
-    estimate,
 )
 from ruler_cli.runs.file import judge_errors
 from ruler_cli.runs.input import Input, open_input
@@ -255,7 +254,9 @@ def check(settings: ScoreSettings, options: Options) -> int:
             _judge_estimate(settings, number, judge, ledger)
             for number, judge in enumerate(settings.judges)
         ]
-        result = estimate(sample(source, notes.bytes), judges)
+        result = Estimate(judges)
+        for group, weight in sample(source, notes.bytes):
+            result.add(group, weight)
     reasons = [*_reasons(settings, source, result, len(bad)), *dict.fromkeys(refused)]
     facts = {
         "version": 1,
@@ -345,7 +346,7 @@ def _figures(
         "adaptive": settings.adaptive,
         "windows": {
             "groups": max(bill.windowed for bill in estimate.judges),
-            "calls": estimate.window_calls,
+            "calls": sum((bill["windows"]["calls"] for bill in judges), NEVER),
         },
         "estimate": estimate.totals,
         "suspect_rollouts": estimate.suspect_rollouts,
@@ -511,12 +512,9 @@ def _print_page(facts: Facts, source: Input, estimate: Estimate) -> None:
     width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
     word, colour = ("ready: ", "green") if facts["ready"] else ("not ready: ", "red")
     about = "" if facts["exact"] else "about "
-    reasons = [*facts["not_ready"], *facts["missing_keys"]]
-    verdict = [reason.partition("; ")[0] for reason in reasons]
-    if facts["groups"]:
-        verdict.insert(len(facts["not_ready"]), _size(facts, about))
+    size = [_size(facts, about)] if facts["groups"] else []
     head = _style(word, colour)
-    for line in verdict:
+    for line in (*facts["not_ready"], *size, *facts["missing_keys"]):
         for text in wrap(visible(one_line(line)), max(_LEAST, width - len(word))):
             typer.echo((head + text).rstrip())
             head = " " * len(word)
@@ -532,10 +530,7 @@ def _print_page(facts: Facts, source: Input, estimate: Estimate) -> None:
         judges = facts["judges"] if facts["judges"][1:] else ()
         pages["Cost"] += _each(_JUDGE, judges)
         pages["Cost"] += _each(_BATCH, facts.get("batch", {"judges": ()})["judges"])
-    # of the verdict those with a way out
-    ways_out = [sentence for sentence in reasons if "; " in sentence]
-    warnings = dict.fromkeys([*ways_out, *facts["warnings"]])
-    pages["Warnings"] = [("", sentence) for sentence in warnings]
+    pages["Warnings"] = [("", sentence) for sentence in facts["warnings"]]
     for title, lines in pages.items():
         if lines:
             typer.echo("\n" + _style(title))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ruler_cli.cli.command import run_command
-from ruler_cli.cli.group_keys import KeySearch, unknown_group
+from ruler_cli.cli.group_keys import KeySearch, see_check
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     ApiBase,
@@ -94,19 +94,18 @@ def _run(options: Options, source: str) -> int:
 
     settings = score_settings(options, source)
     number, window = options.pass_, options.window
-    context = model_of(settings.judge).context
     ask = replace(
         settings.ask,
-        context_tokens=context,
+        context_tokens=model_of(settings.judge).context,
         passes=max(settings.ask.passes, number),
     )
     group = _group(settings.input, options.group)
     layout, name = build_layout(group, ask), f"group {group.key!r}"
-    if not layout.distinct:
-        reason = why_unaskable(group, layout, ask).reason
-        raise UsageError(f"{name}: {reason}", place=Location(source).shown)
-    windows = requests_of_pass(layout, ask, number - 1)
+    windows = requests_of_pass(layout, ask, number - 1) if layout.distinct else []
     passes = pass_count(layout, ask, max(1, len(windows)))
+    reason = "" if windows else why_unaskable(group, layout, ask).reason
+    if not layout.distinct:
+        raise UsageError(f"{name}: {reason}", place=Location(source).shown)
     if number > passes:
         problem = f"{name} has nothing to compare, and one pass"
         remedy = Sentence("{single:score} makes more passes")
@@ -114,18 +113,14 @@ def _run(options: Options, source: str) -> int:
     if window > max(1, len(windows)):
         problem = f"{name} is shown in {count(len(windows), 'window')}"
         raise UsageError(problem, option="window", value=window)
-    part = None
     if not windows:
-        reason = why_unaskable(group, layout, ask).reason
         print_note(f"warning: this is not sent, {name} is too long: {reason}")
-    else:
-        part = windows[window - 1]
-        if passes * len(windows) > 1:
-            of_windows = f"window {window} of {len(windows)}"
-            print_note(f"{name}: pass {number} of {passes}, {of_windows}")
-    system, user = request_messages(
-        write_prompt(layout, ask, part), answer_format_of(settings.judge)
-    )
+    elif passes * len(windows) > 1:
+        of_windows = f"window {window} of {len(windows)}"
+        print_note(f"{name}: pass {number} of {passes}, {of_windows}")
+    part = windows[window - 1] if windows else None
+    request = write_prompt(layout, ask, part)
+    system, user = request_messages(request, answer_format_of(settings.judge))
     typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
     return 0
 
@@ -142,4 +137,4 @@ def _group(settings: InputSettings, key: str | None) -> Group:
             if key is None or search.matches(group.key):
                 return group
     search.refuse_unknown()
-    raise unknown_group(name, None, ())
+    raise UsageError(f"{name}: there is no group", see_check(name))
