@@ -15,7 +15,7 @@ from ruler_cli.runs.batch.providers import (
 )
 from ruler_cli.runs.batch.requests import FORMS
 from ruler_cli.settings.models import JudgeSettings
-from tests.batch_server import BatchServer
+from tests.judge_server import BatchServer
 
 KEY = "sk-0123456789abcdef"
 TAG = "tag-1"

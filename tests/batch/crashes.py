@@ -20,8 +20,8 @@ from ruler_cli.runs.batch.requests import render_missing
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.types import Observer
 from tests.batch.apis import KEY
-from tests.batch_server import BatchServer
 from tests.conftest import group, write
+from tests.judge_server import BatchServer
 
 T = TypeVar("T")
 WINDOW = 0.1

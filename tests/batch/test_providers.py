@@ -21,7 +21,7 @@ from ruler_cli.runs.batch.providers import (
 from ruler_cli.settings.models import JudgeSettings
 from tests.batch.apis import APIS, KEY, TAG, api, requests, submit, to_list
 from tests.batch.raw import Call, serving
-from tests.batch_server import BatchServer
+from tests.judge_server import BatchServer
 
 pytestmark = pytest.mark.anyio
 both = pytest.mark.parametrize("name", APIS)

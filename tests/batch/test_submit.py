@@ -16,7 +16,7 @@ from ruler_cli.runs.batch.providers import Provider, RemoteBatch
 from ruler_cli.settings.models import AskSettings, PoolSettings
 from tests.batch.apis import APIS
 from tests.batch.crashes import Client
-from tests.batch_server import BatchServer
+from tests.judge_server import BatchServer
 
 each_api = pytest.mark.parametrize("name", APIS)
 

@@ -16,8 +16,8 @@ import pytest
 
 from ruler_cli.runs.batch.batches import Batches
 from ruler_cli.runs.batch.requests import FORMS
-from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
+from tests.judge_server import BatchServer
 
 GROUPS = [group(f"g{i}", 0.25, (i % 5) / 4, 0.5) for i in range(6)]
 _TIMES = re.compile(
