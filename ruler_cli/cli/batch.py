@@ -264,8 +264,6 @@ async def _collect(batches: Batches, options: Options, again: str) -> int:
         code = max(code, 1)
     elif not still_open:
         print_note(f"next: {again}")
-    if any(batch.failed for batch in closed):
-        print_note("`ruler batch submit --retry-failed` asks for what failed for good")
     if any(batch.state == "failed" for batch in closed):
         return 3
     return max(code, int(bool(still_open)))

@@ -262,12 +262,13 @@ class Batches:
             raise UsageError("no such open batch", remedy, place=", ".join(names))
         statuses = []
         for batch in batches:
+            status = uncertain.get(batch.id)
             if forget:
                 why = "given up by hand"
                 moved = self.journal.move(batch, "abandoned", reason=why)
                 status = BatchStatus(moved or batch)
-            else:
-                status = uncertain.get(batch.id) or await self._cancel(batch)
+            elif status is None:
+                status = await self._cancel(batch)
             statuses.append(status)
         return statuses
 
@@ -277,18 +278,31 @@ class Batches:
         With `give_up`, a batch that has not appeared within the window is given up.
         """
         uncertain = []
-        for batch in self.journal.batches("creating"):
-            status = await self._search(batch)
-            if status is None:
+        for found in self.journal.batches("creating"):
+            batch = found
+            # the time of the crash is unknown: count from the first search, or from now if the clock was set back
+            if found.changed == found.created or found.changed > time.time():
+                batch = self.journal.move(found, "creating") or found
+            # computed before the listing: the last listing must come after the end
+            seconds_left = max(0.0, batch.changed + self.window - time.time())
+            try:
+                ours, candidates = await self._find(batch)
+            except RulerError as error:
+                uncertain.append(BatchStatus(batch, error=error))
                 continue
-            error = status.error
-            absent = isinstance(error, UncertainBatch) and not error.may_appear
-            if not (give_up and absent):
-                uncertain.append(status)
-                continue
-            why = "never appeared at the provider"
-            if self.journal.move(status.batch, "abandoned", reason=why):
-                self.observer.note(f"batch {batch.tag} {why}; its requests are free")
+            if ours is not None:
+                known = {"remote": ours.id, "label": ours.label}
+                if self.journal.move(batch, "submitted", **known):
+                    self.observer.note(f"batch {batch.tag} was found: {ours.id}")
+            elif candidates or seconds_left or not give_up:
+                unsure = UncertainBatch(batch, candidates, seconds_left)
+                uncertain.append(BatchStatus(batch, error=unsure))
+            else:
+                why = "never appeared at the provider"
+                if self.journal.move(batch, "abandoned", reason=why):
+                    self.observer.note(
+                        f"batch {batch.tag} {why}; its requests are free"
+                    )
         return uncertain
 
     def _batch_judge(
@@ -385,24 +399,6 @@ class Batches:
         with self.journal.alone() as mine:
             uncertain = await self.recover() if mine else []
         return {each.batch.id: each for each in uncertain}
-
-    async def _search(self, batch: BatchRecord) -> BatchStatus | None:
-        """Look for a batch at its provider; None if it is now recorded as submitted."""
-        # the time of the crash is unknown: count from the first search, or from now if the clock was set back
-        if batch.changed == batch.created or batch.changed > time.time():
-            batch = self.journal.move(batch, "creating") or batch
-        # computed before the listing: the last listing must come after the end
-        seconds_left = max(0.0, batch.changed + self.window - time.time())
-        try:
-            ours, candidates = await self._find(batch)
-        except RulerError as error:
-            return BatchStatus(batch, error=error)
-        if ours is None:
-            uncertain = UncertainBatch(batch, candidates, seconds_left)
-            return BatchStatus(batch, error=uncertain)
-        if self.journal.move(batch, "submitted", remote=ours.id, label=ours.label):
-            self.observer.note(f"batch {batch.tag} was found: {ours.id}")
-        return None
 
     async def _find(
         self, batch: BatchRecord

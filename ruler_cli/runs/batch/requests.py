@@ -124,13 +124,12 @@ def target_of(
     provider = judge.model.partition("/")[0]
     if provider in ("hosted_vllm", "vllm", "sglang"):
         return "vllm"
-    if judge.api_base or provider == "openai":
-        return "openai"
-    if provider == "anthropic":
-        return "anthropic"
-    problem = "the form of its requests is not known"
-    remedy = Sentence("give {target:openai}, or {target:vllm} for your own engine")
-    raise UsageError(problem, remedy, place=f"judge {judge.model}")
+    found: Target | None = "openai" if judge.api_base else batch_target(judge)
+    if found is None:
+        problem = "the form of its requests is not known"
+        remedy = Sentence("give {target:openai}, or {target:vllm} for your own engine")
+        raise UsageError(problem, remedy, place=f"judge {judge.model}")
+    return found
 
 
 def request_line(target: Target, judge: JudgeSettings) -> Line:
