@@ -228,10 +228,7 @@ def _import(options: Options, replies: list[str]) -> int:
         "again_by_reason": again,
         "foreign": result.foreign,
         "unreadable": result.unreadable,
-        "odd": [
-            {"where": row.where, "line": row.number, "reason": row.reason}
-            for row in result.rejected
-        ],
+        "odd": [row._asdict() for row in result.rejected],
     }
     if not result.rows:
         print_note("there are no replies in the input")

@@ -398,11 +398,13 @@ def test_openai_malformed_fields() -> None:
 
 
 def test_openai_reasons() -> None:
-    """The reason of a failed batch is one clean sentence."""
+    """The reason of a failed batch is its first error, as one clean sentence."""
     for errors, reason in (
         (None, "its provider does not say why"),
         ({"data": [{"message": "bad \x1b[2J"}]}, "bad  [2J"),
-        ({"data": [{"code": "too_many"}, {"message": "x"}]}, "too_many; x"),
+        ({"data": [{"code": "too_many"}, {"message": "x"}]}, "too_many"),
+        ({"data": "x"}, "its provider does not say why"),
+        ([], "its provider does not say why"),
         ({"data": [{"code": 400, "line": "x"}]}, "400"),
     ):
         assert _batch(status="failed", errors=errors).reason == reason

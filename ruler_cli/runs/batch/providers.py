@@ -123,7 +123,13 @@ class RemoteBatch(_Stored):
     request_counts: Any = None
     tag: Any = Field(None, validation_alias=AliasPath("metadata", "ruler"))
     file: Any = Field(None, validation_alias="input_file_id")
-    errors: Any = Field(None, validation_alias=AliasPath("errors", "data"))
+    error: Any = Field(
+        None,
+        validation_alias=AliasChoices(
+            AliasPath("errors", "data", 0, "message"),
+            AliasPath("errors", "data", 0, "code"),
+        ),
+    )
 
     @property
     def created(self) -> float:
@@ -171,14 +177,8 @@ class RemoteBatch(_Stored):
 
     @property
     def reason(self) -> str:
-        """Errors of a failed batch."""
-        errors = self.errors if isinstance(self.errors, list) else []
-        texts = [
-            str(error.get("message") or error.get("code"))
-            for error in errors
-            if isinstance(error, dict)
-        ]
-        return clean("; ".join(texts)) or "its provider does not say why"
+        """First error of a failed batch."""
+        return clean(str(self.error or "its provider does not say why"))
 
     def _count(self, *words: str) -> int:
         """Count the requests in states of these names."""
@@ -295,18 +295,19 @@ class Provider:
 
         A page without any ends the listing.
         """
-        cursors, after = set[str](), ""
+        after = ""
         while True:
             path = f"{self.form.path}?limit={_PAGE}{after}"
             page = await self.request("GET", path, _Page)
             recent = [remote for remote in page.data if remote.created >= since]
             for remote in recent:
                 yield remote
-            last = page.data[-1].id if recent and page.has_more else ""
-            if not last or last in cursors:  # an endpoint may ignore the cursor
+            if not recent or not page.has_more:
                 return
-            cursors.add(last)
-            after = f"&{self.form.cursor}={quote(last, safe='')}"
+            last = quote(page.data[-1].id, safe="")
+            before, after = after, f"&{self.form.cursor}={last}"
+            if after == before:  # the endpoint ignores the cursor
+                return
 
     async def results(self, remote: RemoteBatch, file: IO[bytes]) -> Iterator[bytes]:
         """Download the results to a file; return their lines, answers and errors, without line breaks.

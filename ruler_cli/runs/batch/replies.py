@@ -113,7 +113,7 @@ class RejectedRow(NamedTuple):
     """A malformed or foreign row: its place for a message, line number, and reason (half a sentence)."""
 
     where: str
-    number: int
+    line: int
     reason: str
 
 
@@ -336,8 +336,13 @@ def _of_message(message: Mapping[str, Any]) -> dict[str, Any]:
     cached = _tokens(usage, "cache_read_input_tokens")
     written = _tokens(usage, "cache_creation_input_tokens")
     prompt = _tokens(usage, "input_tokens") + cached + written
-    finish = message.get("stop_reason")
-    return _completion(message, content, finish, usage, prompt, cached)
+    row = {
+        **usage,
+        "model": message.get("model"),
+        "prompt_tokens": prompt,
+        "cached_tokens": cached,
+    }
+    return _completion(row, content, message.get("stop_reason"))
 
 
 def _of_text(row: Mapping[str, Any]) -> _Parsed | str:
@@ -353,33 +358,24 @@ def _of_text(row: Mapping[str, Any]) -> _Parsed | str:
     if finish == "abort":
         return _again("the engine stopped before its end", "aborted")
     for name in _TEXT_FIELDS:
-        if isinstance(row.get(name), str):
-            prompt = _tokens(flat, *_PROMPT_TOKENS)
-            cached = _tokens(flat, "cached_tokens")
-            body = _completion(row, row[name], finish, flat, prompt, cached)
-            return _of_body(None, body)
+        if isinstance(text := row.get(name), str):
+            return _of_body(None, _completion(flat, text, finish))
     if "params" in row or "method" in row:
         return "is a request; the file of its replies is wanted"
     return _UNKNOWN
 
 
-def _completion(
-    row: Mapping[str, Any],
-    content: str,
-    finish: Any,
-    usage: Mapping[str, Any],
-    prompt: int,
-    cached: int,
-) -> dict[str, Any]:
-    """Make a chat completion; `usage` has the tokens of the answer."""
+def _completion(row: Mapping[str, Any], content: str, finish: Any) -> dict[str, Any]:
+    """Make a chat completion with the model and the tokens of a row."""
     reason = None if finish is None else _FINISHES.get(str(finish), "stop")
     message = {"role": "assistant", "content": content}
+    cached = _tokens(row, "cached_tokens")
     return {
         "model": row.get("model"),
         "choices": [{"message": message, "finish_reason": reason}],
         "usage": {
-            "prompt_tokens": prompt,
-            "completion_tokens": _tokens(usage, *_COMPLETION_TOKENS),
+            "prompt_tokens": _tokens(row, *_PROMPT_TOKENS),
+            "completion_tokens": _tokens(row, *_COMPLETION_TOKENS),
             "prompt_tokens_details": {"cached_tokens": cached},
         },
     }
