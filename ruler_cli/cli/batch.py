@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ruler_cli.cli.command import ledger_command, run_command, score_command
+from ruler_cli.cli.command import ledger_command, running, score_command
 from ruler_cli.cli.figures import print_figures, rows
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.ledger import required_ledger_path
@@ -153,34 +153,31 @@ def submit(
     --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 the cost could exceed
     --max-cost; 130 and 143 interrupted. Run it again to resume.
     """
-    return run_command(ctx, _submit, source, resumes=True)
+    with running(ctx, source, resumes=True) as options:
+        path = required_ledger_path(options)
+        settings = replace(score_settings(options, source), ledger=path)
+        print_file_note(options, settings)
+        source = settings.input.source
+        again = score_command(options, source)
 
+        async def main(batches: Batches) -> int:
+            result = await batches.submit(settings, _print_batch)
+            missing, uncertain = result.missing, result.uncertain
+            print_figures(NOT_RENDERED, missing)
+            print_figures(_SUBMITTED, result)
+            print_note(*(each.error for each in uncertain))
+            failed = missing.unreadable or missing.unaskable or result.large
+            code = 1 if failed or uncertain else 0
+            still_open = result.batches or result.out or uncertain
+            if options.wait and still_open:
+                return await _collect(batches, options, again) or code
+            if still_open:
+                print_note(f"next: {ledger_command(options, 'batch collect')}")
+            elif not result.large:
+                print_note(f"no request is missing; next: {again}")
+            return code
 
-def _submit(options: Options, source: str) -> int:
-    path = required_ledger_path(options)
-    settings = replace(score_settings(options, source), ledger=path)
-    print_file_note(options, settings)
-    source = settings.input.source
-    again = score_command(options, source)
-
-    async def main(batches: Batches) -> int:
-        result = await batches.submit(settings, _print_batch)
-        missing, uncertain = result.missing, result.uncertain
-        print_figures(NOT_RENDERED, missing)
-        print_figures(_SUBMITTED, result)
-        print_note(*(each.error for each in uncertain))
-        failed = missing.unreadable or missing.unaskable or result.large
-        code = 1 if failed or uncertain else 0
-        still_open = result.batches or result.out or uncertain
-        if options.wait and still_open:
-            return await _collect(batches, options, again) or code
-        if still_open:
-            print_note(f"next: {ledger_command(options, 'batch collect')}")
-        elif not result.large:
-            print_note(f"no request is missing; next: {again}")
-        return code
-
-    return _run(main, options, source)
+        return _run(main, options, source)
 
 
 @app.command("status", cls=SectionedCommand)
@@ -199,25 +196,22 @@ def status(
 
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not be asked about all of them.
     """
-    return run_command(ctx, _status)
+    with running(ctx) as options:
+        from ruler_cli.runs.batch.batches import UncertainBatch
+        from ruler_cli.runs.batch.journal import OPEN
 
-
-def _status(options: Options) -> int:
-    from ruler_cli.runs.batch.batches import UncertainBatch
-    from ruler_cli.runs.batch.journal import OPEN
-
-    states = () if options.all_batches else OPEN
-    batches = _run(lambda batches: batches.status(*states), options)
-    if options.as_json:
-        ledger = str(required_ledger_path(options))
-        facts = [_facts(each) for each in batches]
-        print_json({"version": 1, "ledger": ledger, "batches": facts})
-    else:
-        _print_all(batches)
-    if any(each.remote and each.remote.state != "running" for each in batches):
-        print_note(f"next: {ledger_command(options, 'batch collect')}")
-    errors = [each.error for each in batches if each.error]
-    return 0 if all(isinstance(error, UncertainBatch) for error in errors) else 3
+        states = () if options.all_batches else OPEN
+        batches = _run(lambda batches: batches.status(*states), options)
+        if options.as_json:
+            ledger = str(required_ledger_path(options))
+            facts = [_facts(each) for each in batches]
+            print_json({"version": 1, "ledger": ledger, "batches": facts})
+        else:
+            _print_all(batches)
+        if any(each.remote and each.remote.state != "running" for each in batches):
+            print_note(f"next: {ledger_command(options, 'batch collect')}")
+        errors = [each.error for each in batches if each.error]
+        return 0 if all(isinstance(error, UncertainBatch) for error in errors) else 3
 
 
 @app.command("collect", cls=SectionedCommand)
@@ -240,12 +234,9 @@ def collect(
     Exit codes: 0 no batch is open; 1 some are still open, or some requests are to be submitted again; 2 bad
     usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
-    return run_command(ctx, _collect_once, resumes=True)
-
-
-def _collect_once(options: Options) -> int:
-    again = f"{ledger_command(options, 'score', 'INPUT', 'OUTPUT')} --cached-only"
-    return _run(lambda batches: _collect(batches, options, again), options)
+    with running(ctx, resumes=True) as options:
+        again = f"{ledger_command(options, 'score', 'INPUT', 'OUTPUT')} --cached-only"
+        return _run(lambda batches: _collect(batches, options, again), options)
 
 
 async def _collect(batches: Batches, options: Options, again: str) -> int:
@@ -291,17 +282,16 @@ def cancel(
 
     Exit codes: 0 canceled; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
-    return run_command(ctx, _cancel, names)
-
-
-def _cancel(options: Options, names: list[str] | None) -> int:
-    if bool(names) == options.all_batches:
-        raise UsageError("name the batches to cancel, or give --all")
-    forget = options.forget
-    batches = _run(lambda batches: batches.cancel(names or [], forget=forget), options)
-    if any(each.remote for each in batches):
-        print_note(f"next: {ledger_command(options, 'batch collect')}")
-    return _print_all(batches)
+    with running(ctx, names) as options:
+        if bool(names) == options.all_batches:
+            raise UsageError("name the batches to cancel, or give --all")
+        forget = options.forget
+        batches = _run(
+            lambda batches: batches.cancel(names or [], forget=forget), options
+        )
+        if any(each.remote for each in batches):
+            print_note(f"next: {ledger_command(options, 'batch collect')}")
+        return _print_all(batches)
 
 
 def _run(

@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from ruler_cli.cli.command import run_command
+from ruler_cli.cli.command import running
 from ruler_cli.cli.figures import Row, number_of, rows
 from ruler_cli.cli.messages import command_words
 from ruler_cli.cli.notes import name_judges
@@ -211,11 +211,8 @@ def command(
     Exit codes: 0 ready; 1 some lines or groups cannot be scored, or there is nothing to compare; 2 bad
     usage, unreadable input, or a judge that `score` refuses. A missing key is named, and is none of these.
     """
-    return run_command(ctx, _run, source)
-
-
-def _run(options: Options, source: str) -> int:
-    return check(score_settings(options, source), options)
+    with running(ctx, source) as options:
+        return check(score_settings(options, source), options)
 
 
 def check(settings: ScoreSettings, options: Options) -> int:

@@ -51,7 +51,7 @@ OnMissing = Callable[[int, bytes, Request], None]
 
 
 class BatchForm(NamedTuple):
-    """What differs between the batch APIs.
+    """A batch API's limits, paths and form of requests.
 
     A batch has at most so many `requests` and `bytes`. `path` is that of batches, `cursor` the query
     parameter for the next page of a listing. `files`: request files are uploaded, and results are files.
