@@ -150,12 +150,7 @@ batches {number}: {batches}, of at most {requests_per_batch} requests or {bytes_
 _NO_PRICE = (
     "unknown; give --price IN,OUT, in USD per million prompt and completion tokens"
 )
-_ROLES = {
-    "panel": ", {}",
-    "fallback": ", if it refuses {}",
-    "escalation": "; for groups that stay unresolved {}",
-}
-"""Clauses on the judges after the first."""
+_ROLES = {"panel": "", "fallback": " (fallback)", "escalation": " (escalation)"}
 _THOUGHTS = {
     True: ", thinking included",
     False: "",
@@ -254,12 +249,12 @@ def check(settings: ScoreSettings, options: Options) -> int:
         result = Estimate(judges)
         for group, weight in sample(source, notes.bytes):
             result.add(group, weight)
-    reasons = [*_reasons(settings, source, result, len(bad)), *dict.fromkeys(refused)]
+    reasons = [*_reasons(settings, source, result, len(bad)), *refused]
     facts = {
         "version": 1,
         "ready": not reasons,
         "not_ready": reasons,
-        "missing_keys": list(dict.fromkeys(missing)),
+        "missing_keys": missing,
         **_figures(settings, source, notes, result),
         "cannot_be_scored": len(bad),
         "bad": bad,
@@ -444,11 +439,36 @@ def _paths(
     if reader.key != PROMPT_HASH:
         own_key = reader.key
     own_reward = ".".join(map(str, layout.source or layout.reward or ()))
-    result: dict[str, Facts] = {}
-
-    def add(
-        name: str, given: object, own: str | None, value: object, absent: int = 0
-    ) -> None:
+    # name, given path, path of the format, first value, rollouts without a value
+    rows: list[tuple[str, Any, Any, Any, int]] = [
+        (
+            "messages",
+            settings.messages,
+            _OWN_PATH,
+            last if content is None else content,
+            0,
+        ),
+        ("prompt", settings.prompt, "", next(contents, None), 0),
+        ("group key", settings.group_by, own_key, key, 0),
+        (
+            "reward",
+            settings.reward,
+            own_reward or _OWN_PATH * rewards.seen,
+            first and first.reward,
+            rewards.absent,
+        ),
+        (
+            "outcome",
+            settings.outcome,
+            _OWN_PATH * outcomes.seen,
+            first and first.outcome,
+            outcomes.absent,
+        ),
+    ]
+    result = {}
+    for name, given, own, value, absent in rows:
+        if name == "prompt" and not given:
+            continue
         example = None
         if first and (given or own or name == "reward"):
             text = dump(raw_value(value)).decode("utf-8", "replace")
@@ -459,25 +479,6 @@ def _paths(
             "example": example,
             "absent": absent,
         }
-
-    add("messages", settings.messages, _OWN_PATH, last if content is None else content)
-    if settings.prompt:
-        add("prompt", settings.prompt, "", next(contents, None))
-    add("group key", settings.group_by, own_key, key)
-    add(
-        "reward",
-        settings.reward,
-        own_reward or _OWN_PATH * rewards.seen,
-        first and first.reward,
-        rewards.absent,
-    )
-    add(
-        "outcome",
-        settings.outcome,
-        _OWN_PATH * outcomes.seen,
-        first and first.outcome,
-        outcomes.absent,
-    )
     return result
 
 
@@ -556,8 +557,7 @@ def _style(text: str, colour: str | None = None) -> str:
 def _size(facts: Facts, about: str) -> str:
     """Return the size of the run in a line."""
     left, cost = facts["estimate"], facts["estimate"].cost_usd
-    *first, last = [judge["model"] for judge in facts["judges"]]
-    judges = f"{', '.join(first)} and {last}" if first else last
+    judges = ", ".join(judge["model"] for judge in facts["judges"])
     calls = f"{about}{number_of(round(left.calls.expected), 'call')}"
     if left.kept:
         calls += f" (and {about}{left.kept:,} cached)"
@@ -576,7 +576,6 @@ def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
     ]
     if len(estimate.sizes) > _COMMONEST:
         common.append("…")
-    clauses = [_ROLES[judge["asked"]].format(judge["model"]) for judge in judges[1:]]
     panel = [judge for judge in judges if judge["asked"] == "panel"]
     share, hidden = estimate.coverage.share, estimate.coverage.not_shown_text()
     shown = "no text to show" if share is None else f"{share:.0%} of the text"
@@ -590,7 +589,7 @@ def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
         "shared": round(facts["shared_prefix"], 2) or None,
         "context": max(judge["context_tokens"] or 0 for judge in panel),
         "sampled": not facts["exact"] and facts["laid_out"],
-        "asked": judges[0]["model"] + "".join(clauses),
+        "asked": ", ".join(judge["model"] + _ROLES[judge["asked"]] for judge in judges),
         "passed": f"up to {passes} on average"
         if facts["adaptive"]
         else passes * (passes > 1),

@@ -274,10 +274,7 @@ def test_panel(ruler: Ruler, several: Path) -> None:
     """The page has the passes, the windows and the judges of the groups, and the cost of each judge."""
     args = [*PANEL, "--passes", "2", "--group-size", "3", "--escalate", "openai/gpt-5"]
     result = rows(ruler("check", several, *args).stdout)
-    assert (
-        result["judge"]
-        == "openai/o3, openai/gpt-4o; for groups that stay unresolved openai/gpt-5"
-    )
+    assert result["judge"] == "openai/o3, openai/gpt-4o, openai/gpt-5 (escalation)"
     assert result["passes"] == "2"
     assert (
         result["windows"]
@@ -300,7 +297,7 @@ def test_fallback_and_adaptive(ruler: Ruler, several: Path) -> None:
             "check", several, *PANEL, "--fallback", "--adaptive", "--passes", "4"
         ).stdout
     )
-    assert result["judge"] == "openai/o3, if it refuses openai/gpt-4o"
+    assert result["judge"] == "openai/o3, openai/gpt-4o (fallback)"
     assert result["passes"] == "up to 4 on average"
     assert result["calls"] == "13 (from 7 to 52)"
     assert result["judge 2"].startswith("openai/gpt-4o: 0 (from 0 to 26) calls")

@@ -386,7 +386,7 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
     ).stdout
     assert (
         panel.splitlines()[0]
-        == "ready: 2 groups, 4 calls, cost unknown with mine and other"
+        == "ready: 2 groups, 4 calls, cost unknown with mine, other"
     )
     with (tmp_path / "in.jsonl").open("a") as file:
         file.write("{broken\n")
