@@ -24,7 +24,6 @@ from ruler_cli.pool.budget import Estimates
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.layout import BYTES_PER_TOKEN, PromptLayout
 from ruler_cli.prompting.prompt import (
-    RequestPart,
     build_layout,
     pass_count,
     pass_of_judge,
@@ -173,12 +172,13 @@ class JudgeEstimate:
 
     def add_group(self, key: str, layout: PromptLayout, weight: SampleWeight) -> None:
         """Add the requests of a group and of those that it stands for."""
+        groups, limit = weight.groups, self.ask.context_tokens or math.inf
         first = requests_of_pass(layout, self.ask, pass_of_judge(0, self.panel_index))
         if not first:
-            self.too_long += weight.groups
+            self.too_long += groups
             self.too_long_keys = (*self.too_long_keys, key)[:_KEYS]
             return
-        self.windowed += weight.groups * (len(first) > 1)
+        self.windowed += groups * (len(first) > 1)
         if layout.alone and self.role == "escalation":
             return  # a tied group is not escalated
         for pass_index in range(pass_count(layout, self.ask, len(first))):
@@ -188,7 +188,27 @@ class JudgeEstimate:
             times = _REQUESTS[self.role] * (ALWAYS if certain else _POSSIBLE)
             index = pass_of_judge(pass_index, self.panel_index)
             for part in requests_of_pass(layout, self.ask, index):
-                self._request(layout, part, times, weight)
+                size = layout.tokens_of(part.distinct)
+                request = write_prompt(layout, self.ask, part)
+                reply = self.find_reply(request) if self.find_reply else None
+                # the groups that this one stands for are not looked up: the same is expected of them, and the
+                # high values count them as not answered
+                if reply is None:
+                    number = times * Range(groups, groups, groups)
+                    self._longest = max(
+                        self._longest, (size, request), key=itemgetter(0)
+                    )
+                else:
+                    number = Range(0, 0, times.high * (groups - 1))
+                    self.cached += groups
+                    self.cached_failed += groups * isinstance(reply, CallError)
+                if len(part.distinct) < len(layout.distinct):
+                    self.window_calls += number
+                mean, longest = (
+                    min(size * ratio, max(size, limit))
+                    for ratio in (weight.mean, weight.longest_ratio)
+                )
+                self.add(Range(mean, mean, longest), len(part.distinct), number)
 
     def add(self, tokens: Range, rollouts: int, times: Range) -> None:
         """Add a request that is made `times` times, given its prompt tokens and distinct rollouts."""
@@ -236,37 +256,6 @@ class JudgeEstimate:
             return math.ceil(max(calls / limits.requests, size / limits.bytes))
 
         return map_ranges(count, self.calls * CALLS, self.prompt * CALLS)
-
-    def _request(
-        self,
-        layout: PromptLayout,
-        part: RequestPart,
-        times: Range,
-        weight: SampleWeight,
-    ) -> None:
-        """Add one request, or count it as cached if the ledger answers it.
-
-        The groups that this one stands for are not looked up: the same is expected of them, and the high
-        values count them as not answered.
-        """
-        size, groups = layout.tokens_of(part.distinct), weight.groups
-        request = write_prompt(layout, self.ask, part)
-        reply = self.find_reply(request) if self.find_reply else None
-        if reply is None:
-            times *= Range(groups, groups, groups)
-            self._longest = max(self._longest, (size, request), key=itemgetter(0))
-        else:
-            times = Range(0, 0, times.high * (groups - 1))
-            self.cached += groups
-            self.cached_failed += groups * isinstance(reply, CallError)
-        if len(part.distinct) < len(layout.distinct):
-            self.window_calls += times
-        limit = self.ask.context_tokens or math.inf
-        mean, longest = (
-            min(size * ratio, max(size, limit))
-            for ratio in (weight.mean, weight.longest_ratio)
-        )
-        self.add(Range(mean, mean, longest), len(part.distinct), times)
 
 
 @dataclass(slots=True)
