@@ -222,8 +222,10 @@ class Batches:
         `on_closed` gets each batch as it is closed. With `wait`, in seconds, poll until no batch is open or
         the time is over. After an error the batches closed until then are on record.
         """
+        if not self.journal.batches(*OPEN):
+            return []  # there may be no ledger
         deadline, first = time.monotonic() + wait, True
-        with Ledger(self.journal.path, make=False) as ledger:
+        with Ledger(self.journal.path) as ledger:
             while True:
                 still_open = list[BatchStatus]()
                 for current in await self.status(*OPEN):
