@@ -133,9 +133,10 @@ def command(
         ]
         names = names_for(output, [judge.label for judge in judges])
         with closing(Console("log", source)) as console, ExitStack() as stack:
-            files = [create_file(Location(name)) for name in names]
-            for file in files:
-                stack.callback(file.discard)
+            files = []
+            for name in names:
+                files.append(create_file(Location(name)))
+                stack.callback(files[-1].discard)
 
             def write(judge: int, key: bytes, request: Request) -> None:
                 with writing(names[judge]):
