@@ -17,9 +17,9 @@ from typing import Any
 
 import orjson
 
-from tests.judging_server.conduct import Conduct
-from tests.judging_server.judge import Judge
-from tests.judging_server.messages_api import chat_of, message_of
+from tests.judge_server.conduct import Conduct
+from tests.judge_server.judge import Judge
+from tests.judge_server.messages_api import chat_of, message_of
 
 
 def completion(judge: Judge, body: dict[str, Any]) -> dict[str, Any]:

@@ -12,9 +12,7 @@ reply came from the ledger and not from the judge.
 from __future__ import annotations
 
 import importlib.util
-import json
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -25,8 +23,6 @@ from pathlib import Path
 
 from benchmarks import engine
 from benchmarks.commands import (
-    PYTHON,
-    ROOT,
     SERVER_LIFETIME,
     command,
     digest,
@@ -36,7 +32,7 @@ from benchmarks.commands import (
 from benchmarks.inputs import write_rich
 from benchmarks.promises import TAU_BENCH
 from benchmarks.results import Result, alone
-from tests.judge_server import JudgeServer
+from tests.judge_server import BatchServer, JudgeServer
 
 _OPENAI, _ANTHROPIC = "openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"
 _PRICE = "2,8"
@@ -97,17 +93,18 @@ class _Scene:
     def batch(self, api: str, model: str) -> Path:
         """Submit batches, collect them, and score without a call."""
         ledger = self.folder / f"batch.{api}.sqlite"
-        serve = [PYTHON, "-m", "tests.batch_server"]
-        with subprocess.Popen(
-            serve, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as server:
-            assert server.stdin is not None and server.stdout is not None
-            base = json.loads(server.stdout.readline())[api]
-            asked = ("-m", model, "--api-base", base, "--ledger", ledger)
+        with BatchServer() as server:
+            asked = (
+                "-m",
+                model,
+                "--api-base",
+                getattr(server, api),
+                "--ledger",
+                ledger,
+            )
             run("ruler_cli", "batch", "submit", self.source, *asked)
             run("ruler_cli", "batch", "collect", "--wait", "--ledger", ledger)
-            server.stdin.close()
-            billed_again = json.loads(server.stdout.readline())["billed_again"]
+            billed_again = server.billed_again
         if billed_again:
             raise SystemExit(f"{api}: billed more than once: {billed_again}")
         return self.score(f"batch.{api}.jsonl", ledger.name, model, "--cached-only")

@@ -29,7 +29,7 @@ from ruler_cli.settings.models import (
 from ruler_cli.settings.models import ScoreSettings as Settings
 from ruler_cli.types import CallError, Observer, Reply, Request, reply_of
 from tests.conftest import read, write
-from tests.judging_server.asks import expected_score
+from tests.judge_server.asks import expected_score
 from tests.virtual import virtually
 
 Say = Callable[[Request], Reply | CallError]

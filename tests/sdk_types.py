@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ruler_cli.runs.batch.request_files import Target
+from ruler_cli.runs.batch.requests import Target
 
 SAMPLING = ("temperature", "top_k", "top_p")
 """Parameters that Anthropic's API takes for its earlier models and its SDK has no types for since 1.0."""

@@ -19,7 +19,7 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     write_prompt,
 )
-from ruler_cli.runs.batch.request_files import LIMITS
+from ruler_cli.runs.batch.requests import FORMS
 from ruler_cli.runs.estimate import (
     CALLS,
     ENTRY,
@@ -30,7 +30,6 @@ from ruler_cli.runs.estimate import (
     Range,
     Totals,
 )
-from ruler_cli.runs.estimate import estimate as estimate_all
 from ruler_cli.runs.sample import SampleWeight
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group
@@ -51,7 +50,10 @@ def estimate(
     """Estimate several judges, each with its own context."""
     for judge in judges:
         judge.ask = replace(ask, context_tokens=judge.model.context)
-    return estimate_all(((each, SampleWeight()) for each in groups), judges)
+    result = Estimate(judges)
+    for each in groups:
+        result.add(each, SampleWeight())
+    return result
 
 
 def of_one(
@@ -259,7 +261,7 @@ def test_batches() -> None:
     ):
         judge = JudgeEstimate("j", PLAIN)
         judge.add(Range(tokens, tokens, tokens), 1, Range(number, number, number))
-        result = judge.batches(LIMITS["openai"])
+        result = judge.batches(FORMS["openai"])
         assert least <= result.low == result.expected <= result.high
         assert result.expected <= max(least, number * tokens * 5 / 200e6 + 1)
 

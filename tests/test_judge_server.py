@@ -15,7 +15,7 @@ from random import Random
 
 from tests import judge_server
 from tests.judge_server import CUES, JudgeServer
-from tests.judging_server.meters import Load, Window
+from tests.judge_server.meters import Load, Window
 
 
 def test_load() -> None:

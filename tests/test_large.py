@@ -17,7 +17,7 @@ from ruler_cli.settings.models import (
 from ruler_cli.types import Summary
 from tests.conftest import read, rollout, write
 from tests.judge_server import JudgeServer
-from tests.judging_server.asks import read_ask
+from tests.judge_server.asks import read_ask
 from tests.values import few
 
 pytestmark = pytest.mark.anyio

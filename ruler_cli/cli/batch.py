@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ruler_cli.cli.command import ledger_command, run_command, score_command
-from ruler_cli.cli.figures import print_figures
+from ruler_cli.cli.command import ledger_command, running, score_command
+from ruler_cli.cli.figures import print_figures, rows
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.ledger import required_ledger_path
 from ruler_cli.cli.messages import command_words, print_note
@@ -56,7 +55,7 @@ from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import NOT_RENDERED
 from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.signals import run_cancellable
-from ruler_cli.cli.units import counts, iso, rounded, size
+from ruler_cli.cli.units import iso, rounded, size
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.options import COMMAND_LINE, Options
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from ruler_cli.runs.batch.batches import Batches, BatchStatus
     from ruler_cli.runs.batch.journal import BatchRecord
     from ruler_cli.runs.batch.providers import RemoteBatch
-    from ruler_cli.runs.batch.submit import SubmitResult
 
 T = TypeVar("T")
 _SUBMITTED = """
@@ -73,6 +71,15 @@ too large for the provider, --group-size shows fewer rollouts: {0.large:request}
 in other open batches: {0.out:request}
 submitted: {0.requests:request}
 """
+_BATCH = """
+requests: {0.requests:request} ({size})
+answered: {0.answered:request} answered
+answered: {1.succeeded:request} answered
+failed: {0.failed:request} failed
+failed: {1.failed:request} failed
+left out: {0.left_out:request} to be submitted again
+"""
+"""Figures of a batch on record, and of the batch at its provider."""
 _RECORDED = (
     "tag",
     "provider",
@@ -146,31 +153,31 @@ def submit(
     --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 the cost could exceed
     --max-cost; 130 and 143 interrupted. Run it again to resume.
     """
-    return run_command(ctx, _submit, source, resumes=True)
+    with running(ctx, source, resumes=True) as options:
+        path = required_ledger_path(options)
+        settings = replace(score_settings(options, source), ledger=path)
+        print_file_note(options, settings)
+        source = settings.input.source
+        again = score_command(options, source)
 
+        async def main(batches: Batches) -> int:
+            result = await batches.submit(settings, _print_batch)
+            missing, uncertain = result.missing, result.uncertain
+            print_figures(NOT_RENDERED, missing)
+            print_figures(_SUBMITTED, result)
+            print_note(*(each.error for each in uncertain))
+            failed = missing.unreadable or missing.unaskable or result.large
+            code = 1 if failed or uncertain else 0
+            still_open = result.batches or result.out or uncertain
+            if options.wait and still_open:
+                return await _collect(batches, options, again) or code
+            if still_open:
+                print_note(f"next: {ledger_command(options, 'batch collect')}")
+            elif not result.large:
+                print_note(f"no request is missing; next: {again}")
+            return code
 
-def _submit(options: Options, source: str) -> int:
-    from ruler_cli.runs.batch import submit as submission
-
-    path = required_ledger_path(options)
-    settings = replace(score_settings(options, source), ledger=path)
-    print_file_note(options, settings)
-    source = settings.input.source
-    again = score_command(options, source)
-
-    async def main(batches: Batches) -> int:
-        result = await submission.submit(batches, settings, _print_batch)
-        code = _report_submitted(result)
-        still_open = result.batches or result.out or result.uncertain
-        if options.wait and still_open:
-            return await _collect(batches, options, again) or code
-        if still_open:
-            print_note(f"next: {ledger_command(options, 'batch collect')}")
-        elif not result.large:
-            print_note(f"no request is missing; next: {again}")
-        return code
-
-    return _run(main, path, options, source=source)
+        return _run(main, options, source)
 
 
 @app.command("status", cls=SectionedCommand)
@@ -189,26 +196,22 @@ def status(
 
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not be asked about all of them.
     """
-    return run_command(ctx, _status)
+    with running(ctx) as options:
+        from ruler_cli.runs.batch.batches import UncertainBatch
+        from ruler_cli.runs.batch.journal import OPEN
 
-
-def _status(options: Options) -> int:
-    from ruler_cli.runs.batch.batches import BatchStatus, UncertainBatch
-    from ruler_cli.runs.batch.journal import OPEN
-
-    path, states = required_ledger_path(options), () if options.all_batches else OPEN
-    batches = _run(
-        lambda batches: batches.status(*states), path, options, list[BatchStatus]()
-    )
-    if options.as_json:
-        facts = [_facts(each) for each in batches]
-        print_json({"version": 1, "ledger": str(path), "batches": facts})
-    else:
-        _print_all(batches)
-    if any(each.remote and each.remote.state != "running" for each in batches):
-        print_note(f"next: {ledger_command(options, 'batch collect')}")
-    errors = [each.error for each in batches if each.error]
-    return 0 if all(isinstance(error, UncertainBatch) for error in errors) else 3
+        states = () if options.all_batches else OPEN
+        batches = _run(lambda batches: batches.status(*states), options)
+        if options.as_json:
+            ledger = str(required_ledger_path(options))
+            facts = [_facts(each) for each in batches]
+            print_json({"version": 1, "ledger": ledger, "batches": facts})
+        else:
+            _print_all(batches)
+        if any(each.remote and each.remote.state != "running" for each in batches):
+            print_note(f"next: {ledger_command(options, 'batch collect')}")
+        errors = [each.error for each in batches if each.error]
+        return 0 if all(isinstance(error, UncertainBatch) for error in errors) else 3
 
 
 @app.command("collect", cls=SectionedCommand)
@@ -231,13 +234,9 @@ def collect(
     Exit codes: 0 no batch is open; 1 some are still open, or some requests are to be submitted again; 2 bad
     usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
-    return run_command(ctx, _collect_once, resumes=True)
-
-
-def _collect_once(options: Options) -> int:
-    again = f"{ledger_command(options, 'score', 'INPUT', 'OUTPUT')} --cached-only"
-    path = required_ledger_path(options)
-    return _run(lambda batches: _collect(batches, options, again), path, options, 0)
+    with running(ctx, resumes=True) as options:
+        again = f"{ledger_command(options, 'score', 'INPUT', 'OUTPUT')} --cached-only"
+        return _run(lambda batches: _collect(batches, options, again), options)
 
 
 async def _collect(batches: Batches, options: Options, again: str) -> int:
@@ -256,8 +255,6 @@ async def _collect(batches: Batches, options: Options, again: str) -> int:
         code = max(code, 1)
     elif not still_open:
         print_note(f"next: {again}")
-    if any(batch.failed for batch in closed):
-        print_note("`ruler batch submit --retry-failed` asks for what failed for good")
     if any(batch.state == "failed" for batch in closed):
         return 3
     return max(code, int(bool(still_open)))
@@ -285,64 +282,45 @@ def cancel(
 
     Exit codes: 0 canceled; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
-    return run_command(ctx, _cancel, names)
-
-
-def _cancel(options: Options, names: list[str] | None) -> int:
-    from ruler_cli.runs.batch.batches import BatchStatus
-
-    if bool(names) == options.all_batches:
-        raise UsageError("name the batches to cancel, or give --all")
-    batches = _run(
-        lambda batches: batches.cancel(names or [], forget=options.forget),
-        required_ledger_path(options),
-        options,
-        list[BatchStatus](),
-    )
-    if any(each.remote for each in batches):
-        print_note(f"next: {ledger_command(options, 'batch collect')}")
-    code = _print_all(batches)
-    return 2 if names and not batches else code
+    with running(ctx, names) as options:
+        if bool(names) == options.all_batches:
+            raise UsageError("name the batches to cancel, or give --all")
+        forget = options.forget
+        batches = _run(
+            lambda batches: batches.cancel(names or [], forget=forget), options
+        )
+        if any(each.remote for each in batches):
+            print_note(f"next: {ledger_command(options, 'batch collect')}")
+        return _print_all(batches)
 
 
 def _run(
-    main: Callable[[Batches], Awaitable[T]],
-    path: Path,
-    options: Options,
-    without_ledger: T | None = None,
-    source: str = "",
+    main: Callable[[Batches], Awaitable[T]], options: Options, source: str = ""
 ) -> T:
     """Run `main` with the batches of a ledger; a signal cancels it, except for a creation in progress.
 
-    Without a ledger the result is `without_ledger`, if there is one. Only the command line may name another
-    key than the batches were submitted with: a variable or the file names the key of a run, and a batch may
-    be at another endpoint.
+    Without a `source` a ledger that is missing is not created. Only the command line may name another key
+    than the batches were submitted with: a variable or the file names the key of a run, and a batch may be at
+    another endpoint.
     """
-    from ruler_cli.ledger.reply_cache import is_there
     from ruler_cli.runs.batch.batches import Batches
-    from ruler_cli.runs.batch.http import open_session
     from ruler_cli.runs.batch.journal import Journal
-    from ruler_cli.runs.batch.providers import Providers
+    from ruler_cli.runs.batch.providers import Providers, open_session
 
-    if without_ledger is not None and not is_there(path):
-        print_note(f"nothing was submitted: there is no {path}")
-        return without_ledger
     other_key = not source and options.rank("api_key_env") == COMMAND_LINE
     key_env = options.api_key_env if other_key else None
-    with closing(Console("log", source)) as console, Journal(path) as journal:
+    path, make = required_ledger_path(options), bool(source)
+    with (
+        closing(Console("log", source)) as console,
+        Journal(path, make=make) as journal,
+    ):
 
         async def with_batches() -> T:
             async with open_session() as session:
                 providers = Providers(session, key_env)
                 return await main(Batches(journal, providers, console, options.settle))
 
-        def on_stop() -> None:
-            if source:
-                console.note(
-                    "stopping; a batch that is being created is recorded first"
-                )
-
-        return run_cancellable(with_batches, on_stop)
+        return run_cancellable(with_batches)
 
 
 def _print_all(batches: Sequence[BatchStatus]) -> int:
@@ -358,28 +336,17 @@ def _print_all(batches: Sequence[BatchStatus]) -> int:
 
 def _print_batch(batch: BatchRecord, remote: RemoteBatch | None = None) -> None:
     """Print a batch on record, and what its provider reports now."""
-    numbers = (
-        (batch.requests, "request", f"({size(batch.bytes)})"),
-        (remote.succeeded if remote else batch.answered or 0, "request", "answered"),
-        (remote.failed if remote else batch.failed or 0, "request", "failed"),
-        (batch.left_out or 0, "request", "to be submitted again"),
-    )
-    cost = "cost unknown" if batch.usd is None else f"about ${rounded(batch.usd)}"
-    label = remote.label if remote else batch.state
+    figures = rows(_BATCH, {"size": size(batch.bytes)}, batch, remote)
+    parts = [
+        remote.label if remote else batch.state,
+        batch.model,
+        *(value for _, value in figures),
+        "cost unknown" if batch.usd is None else f"about ${rounded(batch.usd)}",
+        iso(batch.created) or "",
+    ]
     name = f"{batch.tag} ({batch.remote})" if batch.remote else batch.tag
-    parts = (label, batch.model, *counts(numbers), cost, iso(batch.created) or "")
     reason = f": {batch.reason}" if batch.state == "failed" else ""
     typer.echo(one_line(f"batch {name}: {', '.join(parts)}{reason}"))
-
-
-def _report_submitted(result: SubmitResult) -> int:
-    """Report a submission; return the exit code."""
-    missing = result.missing
-    print_figures(NOT_RENDERED, missing)
-    print_figures(_SUBMITTED, result)
-    print_note(*(each.error for each in result.uncertain))
-    failed = missing.unreadable or missing.unaskable or result.large
-    return 1 if failed or result.uncertain else 0
 
 
 def _facts(status: BatchStatus) -> dict[str, Any]:

@@ -1,12 +1,24 @@
-"""`ruler check INPUT`: read and group as `score` would, and estimate its calls, tokens and cost."""
+"""`ruler check INPUT`: read and group as `score` would, and estimate its calls, tokens and cost.
+
+The figures are made once, as `--json` prints them; the page is a verdict, then the figures in sections, in the
+width of stdout.
+"""
 
 from __future__ import annotations
 
-from contextlib import closing
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
+from typing import Any
 
 import typer
 
-from ruler_cli.cli.command import run_command
+from ruler_cli.cli.command import running
+from ruler_cli.cli.figures import Row, number_of, rows
+from ruler_cli.cli.messages import command_words
+from ruler_cli.cli.notes import name_judges
 from ruler_cli.cli.options import (
     Adaptive,
     ApiBase,
@@ -40,10 +52,113 @@ from ruler_cli.cli.options import (
     ViaWay,
 )
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.safe_text import print_json
+from ruler_cli.cli.safe_text import one_line, print_json, visible
+from ruler_cli.cli.units import count, rounded, shorten, wrap
+from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
+from ruler_cli.files.location import Location
+from ruler_cli.files.parse import dump, parse
+from ruler_cli.formats.fields import raw_value
+from ruler_cli.formats.reader import Reader
+from ruler_cli.formats.table import PROMPT_HASH, fits
+from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
+from ruler_cli.judges.resolve import model_of
+from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
+from ruler_cli.runs.batch.requests import FORMS, batch_price, batch_target
+from ruler_cli.runs.estimate import (
+    CALLS,
+    NEVER,
+    Estimate,
+    JudgeEstimate,
+    JudgeRole,
+    Range,
+)
+from ruler_cli.runs.file import judge_errors
+from ruler_cli.runs.input import Input, open_input
+from ruler_cli.runs.sample import InputCounts, sample
+from ruler_cli.scoring.statistics import quantile
 from ruler_cli.settings.load import score_settings
-from ruler_cli.settings.models import ScoreSettings
+from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.settings.options import Options
+from ruler_cli.types import Problem
+
+_HOURS = 24
+"""Hours in which OpenAI and Anthropic finish a batch; requests that are left by then expire."""
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+_OWN_PATH = "where the format has it"
+"""A path that nobody gave."""
+_COMMONEST = 5
+"""Number of group sizes that are listed, the commonest first."""
+_LONGEST = 60
+"""Characters of a value or a key."""
+_NAMES, _INDENT = 19, 2
+"""Columns of the names with the gap behind them, and before them."""
+_NARROW = 50
+"""Columns below which a value stands under its name."""
+_LEAST, _WIDEST = 10, 120
+"""Columns of the narrowest value, and of the page: lines that are longer are hard to read."""
+
+_PAGE = """
+Input
+input: {found}
+format: {format[name]}: {format[agreed]} of the first {format[first]:record} have {format[tells]}
+cannot be scored: {cannot_be_scored:line or trajectory}
+
+Groups
+group sizes: {about!s}min {group_sizes[min]}, median {group_sizes[median]}, max {group_sizes[max]} ({sizes})
+rollouts: {rollouts} in {records:{unit}}
+no task: {rollouts_without_task:rollout}
+several tasks: {groups_of_several_tasks:group}
+identical: {about!s}{identical_rollouts:rollout}, shown once
+tied groups: {about!s}{tied_groups:group} (one rollout, or all identical): nothing to compare
+
+What the judge sees
+tokens a rollout: {about!s}{tokens_per_rollout}
+shown: {shown}
+shared prefix: {about!s}{shared:%} of the prompts, shown once for a group
+windows: {about!s}{windows[groups]:group} in parts, twice at least: {windows[calls]} of the calls
+suspect: {about!s}{suspect_rollouts:rollout} with text that addresses a judge
+too long: {about!s}{too_long[groups]:group} for {context} tokens ({too_long[first]})
+laid out: {sampled} of {groups:group}, spread over all; figures with `about` are estimated from them
+
+Rewards
+rewards: {rewards[numbers]} of {rollouts} (min {rewards[min]}, mean {rewards[mean]}, max {rewards[max]})
+no number: {rewards[no_number]:reward}
+range in a group: {about!s}{rewards[spread]} on average
+equal rewards: {about!s}{equal_reward_groups:group} (their own rewards teach nothing)
+outcomes: {outcomes[numbers]} of {rollouts} (min {outcomes[min]}, mean {outcomes[mean]}, max {outcomes[max]})
+no verdict: {outcomes[no_number]:outcome}
+
+Cost
+judge: {asked}
+passes: {passed}
+calls: {estimate.calls}
+cached: {about!s}{estimate.kept:call}, not paid again
+failed: {about!s}{estimate.kept_failed:call}; --retry-failed asks again
+prompt tokens: {estimate.prompt_tokens}
+completion tokens: {estimate.completion_tokens}{thought!s}
+cost: {cost}
+--max-cost: {cap} or more lets every call go
+batch time: up to {batch[hours]} hours; again as much for requests that follow from answers
+"""
+"""Sections with a title, then names and values. A line whose figure is absent or 0 is left out."""
+_JUDGE = """judge {number}: {model}: {calls} calls, {cost}
+cached {number}: {kept:call}
+too long {number}: {too_long:group} for its {context_tokens} tokens"""
+_BATCH = """batch cost {number}: {cost}
+batches {number}: {batches}, of at most {requests_per_batch} requests or {bytes_per_batch} bytes"""
+_NO_PRICE = (
+    "unknown; give --price IN,OUT, in USD per million prompt and completion tokens"
+)
+_ROLES = {"panel": "", "fallback": " (fallback)", "escalation": " (escalation)"}
+_THOUGHTS = {
+    True: ", thinking included",
+    False: "",
+    None: "; the highest allows for thinking, which is not known of this model",
+}
+
+
+Facts = dict[str, Any]
+"""Figures by name, as `--json` prints them."""
 
 
 def command(
@@ -90,23 +205,428 @@ def command(
     Exit codes: 0 ready; 1 some lines or groups cannot be scored, or there is nothing to compare; 2 bad
     usage, unreadable input, or a judge that `score` refuses. A missing key is named, and is none of these.
     """
-    return run_command(ctx, _run, source)
-
-
-def _run(options: Options, source: str) -> int:
-    return check(score_settings(options, source), options)
+    with running(ctx, source) as options:
+        return check(score_settings(options, source), options)
 
 
 def check(settings: ScoreSettings, options: Options) -> int:
-    """Print the estimate of a run; return the exit code."""
-    from ruler_cli.cli.check_facts import check_facts
-    from ruler_cli.cli.check_page import print_page
+    """Read INPUT, and print the estimate of the run; return the exit code."""
+    refused, missing = list[str](), list[str]()
+    for error in judge_errors(settings):
+        lacks = isinstance(error, MissingCredentialsError)
+        sentence = command_words(name_judges(error, options))
+        (missing if lacks else refused).append(sentence)
+    bad = list[Facts]()
+    with (
+        closing(Console("log", settings.input.source)) as console,
+        ExitStack() as stack,
+    ):
 
-    with closing(Console("log", settings.input.source)) as console:
-        on_problem = None if options.as_json else console.problem
-        facts, words = check_facts(settings, options, on_problem)
+        def add_problem(problem: Problem) -> None:
+            reason = command_words(problem.reason)
+            bad.append({"line": problem.line, "where": problem.where, "reason": reason})
+            if not options.as_json:
+                console.problem(problem)
+
+        notes = InputCounts(add_problem)
+        source = open_input(
+            settings.input,
+            stack,
+            add_problem,
+            on_record=notes.add,
+            on_again=notes.again,
+        )
+        ledger = None
+        used = any(judge.model not in EMBEDDED for judge in settings.judges)
+        if settings.ledger is not None and used:
+            opened = Ledger(settings.ledger, settings.ledgers, make=False)
+            ledger = stack.enter_context(opened)
+        judges = [
+            _judge_estimate(settings, number, judge, ledger)
+            for number, judge in enumerate(settings.judges)
+        ]
+        result = Estimate(judges)
+        for group, weight in sample(source, notes.bytes):
+            result.add(group, weight)
+    reasons = [*_reasons(settings, source, result, len(bad)), *refused]
+    facts = {
+        "version": 1,
+        "ready": not reasons,
+        "not_ready": reasons,
+        "missing_keys": missing,
+        **_figures(settings, source, notes, result),
+        "cannot_be_scored": len(bad),
+        "bad": bad,
+    }
+    if options.batch:
+        facts["batch"] = _batch_facts(settings.judges, judges)
     if options.as_json:
         print_json(facts)
     else:
-        print_page({**facts, **words})
-    return 2 if words["refused"] else 0 if facts["ready"] else 1
+        _print_page(facts, source, result)
+    return 2 if refused else 0 if not reasons else 1
+
+
+def _figures(
+    settings: ScoreSettings, source: Input, notes: InputCounts, estimate: Estimate
+) -> Facts:
+    """Return the figures on INPUT, its prompts and their cost."""
+    reader, coverage = source.reader, estimate.coverage
+    first, widest, sizes = estimate.judges[0], estimate.widest, estimate.sizes
+    judges = []
+    for bill in estimate.judges:
+        totals = {**vars(bill.totals(bill.model.price))}
+        del totals["max_cost_usd"]
+        judges.append(
+            {
+                "model": bill.name,
+                "asked": bill.role,
+                "context_tokens": bill.model.context,
+                **totals,
+                "too_long": bill.too_long,
+                "windows": {
+                    "groups": bill.windowed,
+                    "calls": bill.window_calls * CALLS,
+                },
+            }
+        )
+    grouping = source.survey.grouping if source.survey else "consecutive"
+    common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
+    # if nothing is compared, the verdict says so
+    alone = settings.ask.single == "score" or not estimate.comparable
+    warnings = (*source.notes, *source.warnings(alone=alone), *coverage.warnings())
+    spread = estimate.spread / estimate.spreads if estimate.spreads else None
+    return {
+        "input": Location(settings.input.source).public,
+        "format": reader and _format(notes, reader),
+        "grouping": reader and grouping,
+        "paths": _paths(notes, reader, settings.input) if reader else {},
+        "bytes": notes.bytes,
+        "records": notes.records,
+        "unit": source.container.unit,
+        "groups": sizes.total(),
+        "rollouts": notes.rollouts,
+        "group_sizes": {
+            "min": min(sizes, default=None),
+            "median": quantile(sizes, 0.5),
+            "max": max(sizes, default=None),
+            "commonest": [{"size": size, "groups": number} for size, number in common],
+        },
+        "tokens_per_rollout": {
+            name: quantile(estimate.lengths, share)
+            for name, share in _QUANTILES.items()
+        },
+        "shown_to_the_judge": {
+            "groups": coverage.groups,
+            "bytes": coverage.bytes,
+            "share": coverage.share,
+            "not_shown": dict(coverage.not_shown()),
+            "beside": dict(coverage.not_shown(beside=True)),
+        },
+        "rollouts_without_task": source.openings.taskless,
+        "groups_of_several_tasks": source.openings.mixed,
+        "shared_prefix": estimate.shared / estimate.bytes if estimate.bytes else 0.0,
+        "identical_rollouts": estimate.identical_rollouts,
+        "tied_groups": estimate.tied_groups,
+        "equal_reward_groups": estimate.equal_reward_groups,
+        "rewards": notes.rewards.facts | {"spread": spread},
+        "outcomes": notes.outcomes.facts | {"of_truth": notes.outcomes.of_truth},
+        "judge": {"model": first.name, "context_tokens": first.model.context},
+        "judges": judges,
+        "passes": settings.ask.passes,
+        "adaptive": settings.adaptive,
+        "windows": {
+            "groups": max(bill.windowed for bill in estimate.judges),
+            "calls": sum((bill["windows"]["calls"] for bill in judges), NEVER),
+        },
+        "estimate": estimate.totals,
+        "suspect_rollouts": estimate.suspect_rollouts,
+        "too_long": {"groups": widest.too_long, "first": list(widest.too_long_keys)},
+        "laid_out": estimate.laid_out,
+        "exact": estimate.exact,
+        "warnings": list(map(command_words, warnings)),
+    }
+
+
+def _judge_estimate(
+    settings: ScoreSettings, number: int, judge: JudgeSettings, ledger: Ledger | None
+) -> JudgeEstimate:
+    """Return an empty estimate for a judge, with its replies in the ledger."""
+    role: JudgeRole = "fallback" if settings.fallback and number else "panel"
+    if judge is settings.escalate:
+        role = "escalation"
+    model = ModelInfo()
+    with suppress(UsageError):  # of a misspelt name, which the verdict has
+        model = model_of(judge)
+    result = JudgeEstimate(
+        judge.label,
+        model,
+        judge.params,
+        role=role,
+        panel_index=number if role == "panel" else 0,
+        ask=replace(settings.ask, context_tokens=model.context),
+        adaptive=settings.adaptive,
+    )
+    if ledger is not None:
+        cache = ReplyCache(ledger, judge.model, judge.params)
+        result.find_reply = lambda request: cache.find(cache.key(request))
+    return result
+
+
+def _reasons(
+    settings: ScoreSettings, source: Input, estimate: Estimate, problems: int
+) -> Iterator[str]:
+    """Yield why `score` would refuse the run, would not score all of it, or could compare nothing."""
+    groups, too_long = estimate.sizes.total(), estimate.widest.too_long
+    if not groups:
+        yield "there is no group that can be scored"
+    if problems:
+        yield f"{count(problems, 'line or trajectory')} cannot be scored"
+    if too_long:
+        yield f"too long for the judge: {count(too_long, 'group')}; --group-size N shows fewer at once"
+    compared = estimate.comparable or settings.ask.single != "flag"
+    if groups and source.reader and not compared:
+        yield command_words(NothingToCompare(source.reader.shown_key))
+    cap, totals = settings.pool.max_cost, estimate.totals
+    if cap is None or totals.cost_usd is None or settings.cached_only:
+        return
+    if totals.cost_usd.expected > cap:
+        enough = rounded(totals.max_cost_usd or 0.0, up=True)
+        yield f"--max-cost {cap:g} is less than the expected cost; {enough} lets every call go"
+
+
+def _format(notes: InputCounts, reader: Reader) -> Facts:
+    """Return the format's name, and how many of the first lines fit it."""
+    form, agreed = reader.format, 0
+    lines = {record.line.number: record.line for record in notes.first}
+    for line in lines.values():
+        with suppress(UnreadableError):
+            agreed += bool(fits(form, parse(line.raw)))
+    return {
+        "name": form.name,
+        "family": form.family,
+        "shape": form.shape,
+        "tells": form.signature,
+        "agreed": agreed,
+        "first": len(lines),
+    }
+
+
+def _paths(
+    notes: InputCounts, reader: Reader, settings: InputSettings
+) -> dict[str, Facts]:
+    """Return the paths of messages, key, reward and outcome, each with the value in the first record."""
+    layout, rewards, outcomes = reader.format.layout, notes.rewards, notes.outcomes
+    key, first = next(
+        (
+            (record.key, rollout)
+            for record in notes.first
+            for rollout in record.rollouts
+            if rollout.error is None
+        ),
+        (None, None),
+    )
+    messages = first.messages if first else []
+    last = messages[-1] if messages else {}
+    content = last.get("content")
+    contents = (
+        message.get("content")
+        for message in messages
+        if message.get("role") not in ("system", "developer")
+    )
+    own_key = "the line" if reader.format.shape == "group" else "hash of the prompt"
+    if reader.key != PROMPT_HASH:
+        own_key = reader.key
+    place = () if layout.elsewhere else layout.reward or ()
+    own_reward = ".".join(map(str, place))
+    rows: list[tuple[str, Any, Any, Any, int]] = [
+        (
+            "messages",
+            settings.messages,
+            _OWN_PATH,
+            last if content is None else content,
+            0,
+        ),
+        ("prompt", settings.prompt, "", next(contents, None), 0),
+        ("group key", settings.group_by, own_key, key, 0),
+        (
+            "reward",
+            settings.reward,
+            own_reward or _OWN_PATH * rewards.seen,
+            first and first.reward,
+            rewards.absent,
+        ),
+        (
+            "outcome",
+            settings.outcome,
+            _OWN_PATH * outcomes.seen,
+            first and first.outcome,
+            outcomes.absent,
+        ),
+    ]
+    result = {}
+    for name, given, own, value, absent in rows:
+        if name == "prompt" and not given:
+            continue
+        example = None
+        if first and (given or own or name == "reward"):
+            text = dump(raw_value(value)).decode("utf-8", "replace")
+            example = shorten(text, _LONGEST)
+        result[name] = {
+            "path": given or own,
+            "given": bool(given),
+            "example": example,
+            "absent": absent,
+        }
+    return result
+
+
+def _batch_facts(judges: Sequence[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:
+    """Return USD, batches and hours of the run in providers' batches; the cost may be unknown (None)."""
+    facts: list[Facts] = []
+    for judge, bill in zip(judges, bills, strict=True):
+        target = batch_target(judge)
+        form = FORMS[target] if target else None
+        price, kind = batch_price(judge) if target else (None, "")
+        facts.append(
+            {
+                "model": bill.name,
+                "provider": target,
+                "cost_usd": price and bill.totals(price).cost_usd,
+                "price": price and kind,
+                "batches": form and bill.batches(form),
+                "requests_per_batch": form and form.requests,
+                "bytes_per_batch": form and form.bytes,
+            }
+        )
+    costs = [each["cost_usd"] for each in facts]
+    total = None if None in costs else sum(costs, NEVER)
+    return {"hours": _HOURS, "cost_usd": total, "judges": facts}
+
+
+def _print_page(facts: Facts, source: Input, estimate: Estimate) -> None:
+    """Print the verdict and the sections on stdout."""
+    width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
+    word, colour = ("ready: ", "green") if facts["ready"] else ("not ready: ", "red")
+    about = "" if facts["exact"] else "about "
+    size = [_size(facts, about)] if facts["groups"] else []
+    head = _style(word, colour)
+    for line in (*facts["not_ready"], *size, *facts["missing_keys"]):
+        for text in wrap(visible(one_line(line)), max(_LEAST, width - len(word))):
+            typer.echo((head + text).rstrip())
+            head = " " * len(word)
+    figures = {**facts, **_texts(facts, source, estimate), "about": about}
+    # without a group there is only the first section
+    sections = _PAGE.strip().split("\n\n")[: None if facts["groups"] else 1]
+    pages = {
+        title: [*rows(template, figures)]
+        for title, _, template in (section.partition("\n") for section in sections)
+    }
+    pages["Input"] += _path_rows(facts)
+    if "Cost" in pages:
+        judges = facts["judges"] if facts["judges"][1:] else ()
+        pages["Cost"] += _each(_JUDGE, judges)
+        pages["Cost"] += _each(_BATCH, facts.get("batch", {"judges": ()})["judges"])
+    pages["Warnings"] = [("", sentence) for sentence in facts["warnings"]]
+    for title, lines in pages.items():
+        if lines:
+            typer.echo("\n" + _style(title))
+        for name, value in lines:
+            _print_row(name, visible(one_line(value)), width)
+
+
+def _print_row(name: str, value: str, width: int) -> None:
+    """Print a name with its value beside it, below it on a narrow terminal, or a value alone."""
+    head, indent = " " * _INDENT + name, _INDENT + _NAMES * bool(name)
+    if name and (width < _NARROW or len(name) >= _NAMES):
+        typer.echo(head)
+        head, indent = "", 2 * _INDENT if width < _NARROW else indent
+    for row in wrap(value, max(_LEAST, width - indent)):
+        typer.echo((head.ljust(indent) + row).rstrip())
+        head = ""
+
+
+def _style(text: str, colour: str | None = None) -> str:
+    """Return text in bold; typer leaves styles out if stdout is no terminal."""
+    if os.environ.get("NO_COLOR"):
+        return text
+    return typer.style(text, fg=colour, bold=True)
+
+
+def _size(facts: Facts, about: str) -> str:
+    """Return the size of the run in a line."""
+    left, cost = facts["estimate"], facts["estimate"].cost_usd
+    judges = ", ".join(judge["model"] for judge in facts["judges"])
+    calls = f"{about}{number_of(round(left.calls.expected), 'call')}"
+    if left.kept:
+        calls += f" (and {about}{left.kept:,} cached)"
+    price = "cost unknown"
+    if cost is not None:
+        price = f"about ${rounded(cost.expected)}" if cost.high else "no cost"
+    return f"{number_of(facts['groups'], 'group')}, {calls}, {price} with {judges}"
+
+
+def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
+    """Return texts of the page that are made of several figures."""
+    sizes, judges, passes = facts["group_sizes"], facts["judges"], facts["passes"]
+    common = [
+        f"{number_of(size['groups'], 'group')} of {size['size']}"
+        for size in sizes["commonest"]
+    ]
+    if len(estimate.sizes) > _COMMONEST:
+        common.append("…")
+    panel = [judge for judge in judges if judge["asked"] == "panel"]
+    share, hidden = estimate.coverage.share, estimate.coverage.not_shown_text()
+    shown = "no text to show" if share is None else f"{share:.0%} of the text"
+    thinking = {judge.model.reasoning for judge in estimate.judges}
+    cap = facts["estimate"].max_cost_usd
+    return {
+        "found": source.found(),
+        "shown": f"{shown}; not shown: {hidden}" if hidden else shown,
+        "thought": _THOUGHTS[None if None in thinking else True in thinking],
+        "sizes": ", ".join(common),
+        "shared": round(facts["shared_prefix"], 2) or None,
+        "context": max(judge["context_tokens"] or 0 for judge in panel),
+        "sampled": not facts["exact"] and facts["laid_out"],
+        "asked": ", ".join(judge["model"] + _ROLES[judge["asked"]] for judge in judges),
+        "passed": f"up to {passes} on average"
+        if facts["adaptive"]
+        else passes * (passes > 1),
+        "cost": _dollars(facts["estimate"].cost_usd),
+        "cap": rounded(cap, up=True) if cap else None,
+    }
+
+
+def _path_rows(facts: Facts) -> Iterator[Row]:
+    """Yield the paths of the parts of a record, with the first value of each."""
+    for name, part in facts["paths"].items():
+        path = part["path"]
+        nowhere = not part["given"] and part["absent"] >= max(1, facts["rollouts"])
+        if nowhere or not path:
+            continue
+        shown = path if " " in path else f"`{path}`"
+        words = (
+            "" if path == _OWN_PATH else shown + " as given" * part["given"],
+            part["example"] and f"first: {part['example']}",
+            part["absent"] and f"absent in {part['absent']:,}",
+        )
+        yield name, ", ".join(filter(None, words)) or _OWN_PATH
+
+
+def _each(template: str, judges: Iterable[Facts]) -> Iterator[Row]:
+    """Fill the lines of a template for each judge."""
+    for number, judge in enumerate(judges, 1):
+        cost = _dollars(judge["cost_usd"])
+        if how := judge.get("price"):
+            cost += f", {how} price"
+        if judge.get("provider", "") is None:
+            cost = f"{judge['model']} has no batch API; use `ruler render`"
+        yield from rows(template, {**judge, "number": number, "cost": cost})
+
+
+def _dollars(cost: Range | None) -> str:
+    if cost is None:
+        return _NO_PRICE
+    low, high = rounded(cost.low, up=False), rounded(cost.high, up=True)
+    middle = f"${rounded(cost.expected)}"
+    return f"{middle} (from ${low} to ${high})" if cost.high else middle

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -32,10 +33,22 @@ def run_command(
     resumes: bool = False,
     refused: Callable[[Mapping[str, Any], RulerError], None] | None = None,
 ) -> int:
-    """Call a command with its options and arguments; return its exit code.
+    """Call a command with its options and arguments, as in `running`; return its exit code."""
+    with running(ctx, *arguments, resumes=resumes, refused=refused) as options:
+        return main(options, *arguments)
 
-    An error is printed as one sentence; for a command that `resumes`, another names the command to go on with.
-    `refused` is told of options that are refused.
+
+@contextmanager
+def running(
+    ctx: typer.Context,
+    *arguments: Any,
+    resumes: bool = False,
+    refused: Callable[[Mapping[str, Any], RulerError], None] | None = None,
+) -> Iterator[Options]:
+    """Yield the options of a command, whose errors are printed as one sentence.
+
+    For a command that `resumes`, another sentence names the command to go on with. `refused` is told of
+    options that are refused.
     """
     command = ctx.command_path.partition(" ")[2]
     words = ctx.params
@@ -61,7 +74,7 @@ def run_command(
             raise
         try:
             with named_sources(options.origins):
-                return main(options, *arguments)
+                yield options
         except UsageError as error:
             raise name_judges(error, options) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from urllib.parse import quote
 
 from ruler_cli.cli.safe_text import parse_key, printable_key
@@ -50,7 +49,16 @@ class KeySearch:
             return
         if self._left_out:
             raise UsageError(f"{self._name}: {self._left_out}")
-        raise unknown_group(self._name, self._key, self._keys)
+        shortened = {key[:LONGEST]: key for key in self._keys}
+        if near := nearest(self._key, shortened):
+            suggestion = f"the nearest is {_quoted(shortened[near])}"
+        else:
+            first = ", ".join(map(_quoted, self._keys[:_SUGGESTED]))
+            suggestion = (
+                f"its first keys are {first}" if first else see_check(self._name)
+            )
+        problem = f"{self._name}: there is no group {_quoted(self._key)}"
+        raise UsageError(problem, suggestion)
 
     def _is(self, key: str) -> bool:
         return key in (self._key, self._text) or (
@@ -64,9 +72,8 @@ class KeySearch:
 
         if self._matched is None:
             return ""
-        return "#group=" + quote(
-            readable_text(_page_key(self._matched)), safe=_IN_ADDRESS
-        )
+        text = readable_text(_page_key(self._matched))
+        return "#group=" + quote(text, safe=_IN_ADDRESS)
 
 
 def _page_key(key: str) -> str:
@@ -75,21 +82,9 @@ def _page_key(key: str) -> str:
     return page_key(key)
 
 
-def unknown_group(name: str, key: str | None, keys: Sequence[str]) -> UsageError:
-    """Make the error for a key that is not in the file, with a suggestion; None: there is no group at all."""
-    near = nearest(key or "", (other[:LONGEST] for other in keys))
-    like = [other for other in keys if key and key.lower() in other.lower()][
-        :_SUGGESTED
-    ]
-    like = like or [other for other in keys if other[:LONGEST] == near][:1]
-    if like:
-        suggestion = f"the nearest {'are' if len(like) > 1 else 'is'} {', '.join(map(_quoted, like))}"
-    elif keys:
-        suggestion = f"its first keys are {', '.join(map(_quoted, keys[:_SUGGESTED]))}"
-    else:
-        suggestion = f"`ruler check {name}` says how groups are found"
-    wanted = "" if key is None else f" {_quoted(key)}"
-    return UsageError(f"{name}: there is no group{wanted}; {suggestion}")
+def see_check(name: str) -> str:
+    """Return the advice for a file without a group."""
+    return f"`ruler check {name}` says how groups are found"
 
 
 def _quoted(key: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.command import run_command
-from ruler_cli.cli.figures import rows
+from ruler_cli.cli.command import running
+from ruler_cli.cli.figures import Row, rows
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import AsJson, Config, JudgeModel, OlderThan, OneLedger, Yes
@@ -23,8 +23,6 @@ from ruler_cli.settings.options import Options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ruler_cli.ledger.reply_cache import ModelRows
-    from ruler_cli.runs.batch.import_replies import ImportResult
 
 _HELP = """Stored replies of judges, so that no request is paid for twice.
 
@@ -64,13 +62,10 @@ def path(
 
     Exit codes: 0 printed; 2 bad usage.
     """
-    return run_command(ctx, _path)
-
-
-def _path(options: Options) -> int:
-    # byte for byte: a script reads it
-    typer.echo(os.fsencode(required_ledger_path(options)))
-    return 0
+    with running(ctx) as options:
+        # byte for byte: a script reads it
+        typer.echo(os.fsencode(required_ledger_path(options)))
+        return 0
 
 
 @app.command("stats", cls=SectionedCommand)
@@ -86,54 +81,47 @@ def stats(
 
     Exit codes: 0 shown; 1 the ledger cannot be read; 2 bad usage, or no ledger of this program.
     """
-    return run_command(ctx, _stats)
+    with running(ctx) as options:
+        from ruler_cli.judges.providers import model_info
+        from ruler_cli.ledger.reply_cache import Ledger
 
-
-def _stats(options: Options) -> int:
-    from ruler_cli.ledger.reply_cache import Ledger
-
-    file = required_ledger_path(options)
-    with Ledger(file, make=False) as opened:
-        totals = opened.stats()
-    facts = {
-        "ledger": str(file),
-        "bytes": totals.size,
-        "first": iso(totals.first),
-        "last": iso(totals.last),
-        "rows": totals.rows,
-        "models": list(map(_model_facts, totals.models)),
-    }
-    if options.as_json:
-        print_json(facts)
-    else:
-        typer.echo("\n".join(map(one_line, _stats_table(facts))))
-    return 0
-
-
-def _model_facts(model: ModelRows) -> dict[str, Any]:
-    from ruler_cli.judges.providers import model_info
-
-    price = model_info(model.model).price
-    return {
-        "model": model.model,
-        "rows": dict(model.rows),
-        "prompt_tokens": model.usage.prompt,
-        "completion_tokens": model.usage.completion,
-        "cached_tokens": model.usage.cached,
-        "cost_usd": price and price.of(model.usage),
-    }
-
-
-def _stats_table(facts: Mapping[str, Any]) -> Iterator[str]:
-    figures = {"used": size(facts["bytes"]), "total": sum(facts["rows"].values())}
-    lines = [*rows(_STATS, {**facts, **figures})]
-    for model in facts["models"]:
-        cost = model["cost_usd"]
-        price = "price unknown" if cost is None else f"${cost:.2f} at list price"
-        lines += rows(_MODEL, {**model, "price": price})
-    yield from columns(lines)
-    if not facts["models"]:
-        yield "it is empty"
+        file = required_ledger_path(options)
+        with Ledger(file, make=False) as opened:
+            totals = opened.stats()
+        models = []
+        for model in totals.models:
+            usage, price = model.usage, model_info(model.model).price
+            models.append(
+                {
+                    "model": model.model,
+                    "rows": dict(model.rows),
+                    "prompt_tokens": usage.prompt,
+                    "completion_tokens": usage.completion,
+                    "cached_tokens": usage.cached,
+                    "cost_usd": price and price.of(usage),
+                }
+            )
+        facts = {
+            "ledger": str(file),
+            "bytes": totals.size,
+            "first": iso(totals.first),
+            "last": iso(totals.last),
+            "rows": totals.rows,
+            "models": models,
+        }
+        if options.as_json:
+            print_json(facts)
+            return 0
+        number = sum(totals.rows.values())
+        lines = [*rows(_STATS, {**facts, "used": size(totals.size), "total": number})]
+        for each in models:
+            cost = each["cost_usd"]
+            worth = "price unknown" if cost is None else f"${cost:.2f} at list price"
+            lines += rows(_MODEL, {**each, "price": worth})
+        _print_table(lines)
+        if not models:
+            typer.echo("it is empty")
+        return 0
 
 
 @app.command("clear", cls=SectionedCommand)
@@ -153,33 +141,32 @@ def clear(
     Exit codes: 0 removed; 1 not confirmed, or the ledger cannot be written; 2 bad usage, or no --yes where
     stdin is no terminal.
     """
-    return run_command(ctx, _clear)
+    with running(ctx) as options:
+        from ruler_cli.ledger.reply_cache import Ledger, is_there
 
-
-def _clear(options: Options) -> int:
-    from ruler_cli.ledger.reply_cache import Ledger, is_there
-
-    file, days = required_ledger_path(options), options.older_than
-    older = None if days is None else days * _DAY
-    if not is_there(file):
-        typer.echo(f"removed nothing: there is no {safe(str(file))}")
+        file, days = required_ledger_path(options), options.older_than
+        older = None if days is None else days * _DAY
+        if not is_there(file):
+            typer.echo(f"removed nothing: there is no {safe(str(file))}")
+            return 0
+        with Ledger(file) as opened:
+            if not options.yes:
+                number, used = opened.measure(older)
+                age = "" if days is None else f" older than {days:g} days"
+                what = f"{count(number, 'row')}{age} ({size(used)}) from {file}"
+                if sys.stdin is None or not sys.stdin.isatty():
+                    remedy = "give --yes, since stdin is no terminal to ask on"
+                    raise UsageError(
+                        f"would remove {what}", remedy, place="ledger clear"
+                    )
+                if not typer.confirm(f"Remove {safe(what)}?", err=True):
+                    typer.echo("removed nothing")
+                    return 1
+            number = opened.clear(older)
+            left = opened.stats().size
+        removed = count(number, "row")
+        typer.echo(f"removed {removed} from {safe(str(file))}, now {size(left)}")
         return 0
-    with Ledger(file) as opened:
-        if not options.yes:
-            number, used = opened.measure(older)
-            age = "" if days is None else f" older than {days:g} days"
-            what = f"{count(number, 'row')}{age} ({size(used)}) from {file}"
-            if sys.stdin is None or not sys.stdin.isatty():
-                remedy = "give --yes, since stdin is no terminal to ask on"
-                raise UsageError(f"would remove {what}", remedy, place="ledger clear")
-            if not typer.confirm(f"Remove {safe(what)}?", err=True):
-                typer.echo("removed nothing")
-                return 1
-        number = opened.clear(older)
-        left = opened.stats().size
-    removed = count(number, "row")
-    typer.echo(f"removed {removed} from {safe(str(file))}, now {size(left)}")
-    return 0
 
 
 @app.command("import", cls=SectionedCommand)
@@ -209,56 +196,44 @@ def import_(
     Exit codes: 0 all of it is in the ledger; 1 some failed, are to be asked again or could not be read;
     2 bad usage, or no such file.
     """
-    return run_command(ctx, _import, replies)
+    with running(ctx, replies) as options:
+        from ruler_cli.ledger.reply_cache import Ledger
+        from ruler_cli.runs.batch.replies import import_rows, reply_files, rows_of
+
+        file, names = required_ledger_path(options), reply_files(replies)
+        name = next(iter(options.model), None)
+        if options.file and name and name in options.file.judges:
+            name = str(options.file.judges[name]["model"])
+        with Ledger(file) as opened:
+            result = import_rows(opened, rows_of(names), name)
+        failed, again = (result.unanswered(for_good=kind) for kind in (True, False))
+        facts = {
+            "ledger": str(file),
+            "rows": result.rows,
+            "new": result.new,
+            "known": result.known,
+            "failed_for_good": sum(failed.values()),
+            "failed": failed,
+            "again": sum(again.values()),
+            "again_by_reason": again,
+            "foreign": result.foreign,
+            "unreadable": result.unreadable,
+            "odd": [row._asdict() for row in result.rejected],
+        }
+        if not result.rows:
+            print_note("there are no replies in the input")
+        print_note(*(f"{row.where} {row.reason}" for row in result.rejected))
+        for label, sentence in result.messages.items():
+            print_note(f"the first request that is {label}: {sentence}")
+        if options.as_json:
+            print_json(facts)
+        else:
+            _print_table(rows(_IMPORT, {**facts, "files": len(names)}))
+        return 1 if result.open or result.foreign or result.unreadable else 0
 
 
-def _import(options: Options, replies: list[str]) -> int:
-    from ruler_cli.ledger.reply_cache import Ledger
-    from ruler_cli.runs.batch.import_replies import import_rows, reply_files, rows_of
-
-    file, names = required_ledger_path(options), reply_files(replies)
-    model = next(iter(options.model), None)
-    if options.file and model and model in options.file.judges:
-        model = str(options.file.judges[model]["model"])
-    with Ledger(file) as opened:
-        result = import_rows(opened, rows_of(names), model)
-    facts = {
-        "ledger": str(file),
-        "rows": result.rows,
-        "new": result.new,
-        "known": result.known,
-        "failed_for_good": sum(result.failed.values()),
-        "failed": result.failed,
-        "again": sum(result.again.values()),
-        "again_by_reason": result.again,
-        "foreign": result.foreign,
-        "unreadable": result.unreadable,
-        "odd": [
-            {"where": row.where, "line": row.number, "reason": row.reason}
-            for row in result.rejected
-        ],
-    }
-    _print_problems(result)
-    figures = {**facts, "files": len(names)}
-    if options.as_json:
-        print_json(facts)
-    else:
-        typer.echo("\n".join(map(one_line, columns([*rows(_IMPORT, figures)]))))
-    return 0 if result.complete else 1
-
-
-def _print_problems(result: ImportResult) -> None:
-    """Name rows without a reply, and the first of each kind of error, on stderr."""
-    if not result.rows and not result.rejected:
-        print_note("there are no replies in the input")
-    print_note(*(f"{row.where} {row.reason}" for row in result.rejected))
-    if (more := result.unreadable + result.foreign - len(result.rejected)) > 0:
-        print_note(f"… and {count(more, 'more row')} like that")
-    for label, sentence in result.messages.items():
-        number = result.failed.get(label) or result.again.get(label)
-        if number:
-            requests = count(number, "request")
-            print_note(f"{requests} {label}, first: {sentence}")
+def _print_table(lines: Iterable[Row]) -> None:
+    typer.echo("\n".join(map(one_line, columns(list(lines)))))
 
 
 def required_ledger_path(options: Options) -> Path:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ruler_cli.cli.command import run_command
-from ruler_cli.cli.group_keys import KeySearch, unknown_group
+from ruler_cli.cli.command import running
+from ruler_cli.cli.group_keys import KeySearch, see_check
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     ApiBase,
@@ -40,7 +40,6 @@ from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
     from ruler_cli.types import Group
@@ -78,56 +77,48 @@ def command(
 
     Exit codes: 0 printed; 2 bad usage or unreadable input.
     """
-    return run_command(ctx, _run, source)
+    with running(ctx, source) as options:
+        from ruler_cli.judges.chat_completions import messages as request_messages
+        from ruler_cli.judges.resolve import answer_format_of, model_of
+        from ruler_cli.prompting.prompt import (
+            build_layout,
+            pass_count,
+            requests_of_pass,
+            why_unaskable,
+            write_prompt,
+        )
 
-
-def _run(options: Options, source: str) -> int:
-    from ruler_cli.judges.chat_completions import messages as request_messages
-    from ruler_cli.judges.resolve import answer_format_of, model_of
-    from ruler_cli.prompting.prompt import (
-        build_layout,
-        pass_count,
-        requests_of_pass,
-        why_unaskable,
-        write_prompt,
-    )
-
-    settings = score_settings(options, source)
-    number, window = options.pass_, options.window
-    context = model_of(settings.judge).context
-    ask = replace(
-        settings.ask,
-        context_tokens=context,
-        passes=max(settings.ask.passes, number),
-    )
-    group = _group(settings.input, options.group)
-    layout, name = build_layout(group, ask), f"group {group.key!r}"
-    if not layout.distinct:
-        reason = why_unaskable(group, layout, ask).reason
-        raise UsageError(f"{name}: {reason}", place=Location(source).shown)
-    windows = requests_of_pass(layout, ask, number - 1)
-    passes = pass_count(layout, ask, max(1, len(windows)))
-    if number > passes:
-        problem = f"{name} has nothing to compare, and one pass"
-        remedy = Sentence("{single:score} makes more passes")
-        raise UsageError(problem, remedy, option="pass_", value=number)
-    if window > max(1, len(windows)):
-        problem = f"{name} is shown in {count(len(windows), 'window')}"
-        raise UsageError(problem, option="window", value=window)
-    part = None
-    if not windows:
-        reason = why_unaskable(group, layout, ask).reason
-        print_note(f"warning: this is not sent, {name} is too long: {reason}")
-    else:
-        part = windows[window - 1]
-        if passes * len(windows) > 1:
+        settings = score_settings(options, source)
+        number, window = options.pass_, options.window
+        ask = replace(
+            settings.ask,
+            context_tokens=model_of(settings.judge).context,
+            passes=max(settings.ask.passes, number),
+        )
+        chosen = _group(settings.input, options.group)
+        layout, name = build_layout(chosen, ask), f"group {chosen.key!r}"
+        windows = requests_of_pass(layout, ask, number - 1) if layout.distinct else []
+        passes = pass_count(layout, ask, max(1, len(windows)))
+        reason = "" if windows else why_unaskable(chosen, layout, ask).reason
+        if not layout.distinct:
+            raise UsageError(f"{name}: {reason}", place=Location(source).shown)
+        if number > passes:
+            problem = f"{name} has nothing to compare, and one pass"
+            remedy = Sentence("{single:score} makes more passes")
+            raise UsageError(problem, remedy, option="pass_", value=number)
+        if window > max(1, len(windows)):
+            problem = f"{name} is shown in {count(len(windows), 'window')}"
+            raise UsageError(problem, option="window", value=window)
+        if not windows:
+            print_note(f"warning: this is not sent, {name} is too long: {reason}")
+        elif passes * len(windows) > 1:
             of_windows = f"window {window} of {len(windows)}"
             print_note(f"{name}: pass {number} of {passes}, {of_windows}")
-    system, user = request_messages(
-        write_prompt(layout, ask, part), answer_format_of(settings.judge)
-    )
-    typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
-    return 0
+        part = windows[window - 1] if windows else None
+        request = write_prompt(layout, ask, part)
+        system, user = request_messages(request, answer_format_of(settings.judge))
+        typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
+        return 0
 
 
 def _group(settings: InputSettings, key: str | None) -> Group:
@@ -142,4 +133,4 @@ def _group(settings: InputSettings, key: str | None) -> Group:
             if key is None or search.matches(group.key):
                 return group
     search.refuse_unknown()
-    raise unknown_group(name, None, ())
+    raise UsageError(f"{name}: there is no group", see_check(name))

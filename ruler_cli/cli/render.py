@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.command import ledger_command, run_command, score_command
+from ruler_cli.cli.command import ledger_command, running, score_command
 from ruler_cli.cli.figures import print_figures
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
@@ -48,7 +48,6 @@ from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import create_file
 from ruler_cli.settings.load import score_settings
-from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
     from ruler_cli.types import Request
@@ -110,48 +109,52 @@ def command(
     Exit codes: 0 written, or nothing is missing; 1 some lines cannot be read or some groups not be asked
     about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
-    return run_command(ctx, _run, source, requests)
+    with running(ctx, source, requests) as options:
+        from ruler_cli.files.output import refuse_clashes, refuse_name
+        from ruler_cli.judges.resolve import cached_only
+        from ruler_cli.runs.batch.requests import (
+            names_for,
+            render_missing,
+            request_line,
+            target_of,
+        )
 
+        settings = score_settings(options, source, requests)
+        source, output = settings.input.source, settings.output
+        refuse_name(requests, ".json")
+        refuse_clashes(source, output)
+        if source != "-" and Location(source).same(output):
+            raise UsageError("is INPUT", "give another name", place=output)
+        judges = settings.judges
+        for judge in judges:
+            cached_only(judge)
+        lines = [
+            request_line(target_of(judge, options.target), judge) for judge in judges
+        ]
+        names = names_for(output, [judge.label for judge in judges])
+        with closing(Console("log", source)) as console, ExitStack() as stack:
+            files = []
+            for name in names:
+                files.append(create_file(Location(name)))
+                stack.callback(files[-1].discard)
 
-def _run(options: Options, source: str, requests: str) -> int:
-    from ruler_cli.files.output import refuse_clashes, refuse_name
-    from ruler_cli.judges.resolve import cached_only
-    from ruler_cli.runs.batch.missing_requests import render_missing
-    from ruler_cli.runs.batch.request_files import names_for, request_line, target_of
+            def write(judge: int, key: bytes, request: Request) -> None:
+                with writing(names[judge]):
+                    files[judge].stream.write(lines[judge](key, request))
 
-    settings = score_settings(options, source, requests)
-    source, output = settings.input.source, settings.output
-    refuse_name(requests, ".json")
-    refuse_clashes(source, output)
-    if source != "-" and Location(source).same(output):
-        raise UsageError("is INPUT", "give another name", place=output)
-    judges = settings.judges
-    for judge in judges:
-        cached_only(judge)
-    lines = [request_line(target_of(judge, options.target), judge) for judge in judges]
-    names = names_for(output, [judge.label for judge in judges])
-    with closing(Console("log", source)) as console, ExitStack() as stack:
-        files = [create_file(Location(name)) for name in names]
-        for file in files:
-            stack.callback(file.discard)
-
-        def write(judge: int, key: bytes, request: Request) -> None:
-            with writing(names[judge]):
-                files[judge].stream.write(lines[judge](key, request))
-
-        rendered = run_cancellable(lambda: render_missing(settings, write, console))
-        with writing(output):
-            for file in files:
-                file.commit()
-        stack.pop_all()
-    print_figures(NOT_RENDERED, rendered)
-    score = score_command(options, source)
-    if any(rendered.requests):
-        for name, number in zip(names, rendered.requests, strict=True):
-            file_name = "stdout" if name == "-" else name
-            print_note(f"{file_name}: {count(number, 'request')}")
-        take_in = ledger_command(options, "ledger import", "REPLIES")
-        print_note(f"next, once they are answered: {take_in} && {score}")
-    else:
-        print_note(f"no request is missing; next: {score}")
-    return 1 if rendered.unreadable or rendered.unaskable else 0
+            rendered = run_cancellable(lambda: render_missing(settings, write, console))
+            with writing(output):
+                for file in files:
+                    file.commit()
+            stack.pop_all()
+        print_figures(NOT_RENDERED, rendered)
+        score = score_command(options, source)
+        if any(rendered.requests):
+            for name, number in zip(names, rendered.requests, strict=True):
+                file_name = "stdout" if name == "-" else name
+                print_note(f"{file_name}: {count(number, 'request')}")
+            take_in = ledger_command(options, "ledger import", "REPLIES")
+            print_note(f"next, once they are answered: {take_in} && {score}")
+        else:
+            print_note(f"no request is missing; next: {score}")
+        return 1 if rendered.unreadable or rendered.unaskable else 0

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.check import check
 from ruler_cli.cli.command import command_line, ledger_command, run_command
 from ruler_cli.cli.messages import print_note, print_wrapped
 from ruler_cli.cli.notes import print_file_note
@@ -193,6 +192,8 @@ def _run(options: Options, source: str, output: str) -> int:
     with RunRecord(options, source, output) as record:
         settings = score_settings(options, source, output)
         if options.dry_run:
+            from ruler_cli.cli.check import check
+
             _refuse_run(settings)
             return check(settings, options)
         _refuse_engine(settings, options)

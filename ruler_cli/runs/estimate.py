@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal
@@ -24,14 +24,13 @@ from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import (
     BYTES_PER_TOKEN,
     PromptLayout,
-    RequestPart,
     build_layout,
     pass_count,
     pass_of_judge,
     requests_of_pass,
     write_prompt,
 )
-from ruler_cli.runs.batch.request_files import Limits
+from ruler_cli.runs.batch.requests import BatchForm
 from ruler_cli.runs.sample import SampleWeight, leading_bits
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import CallError, Group, Reply, Request, Usage
@@ -40,10 +39,6 @@ JudgeRole = Literal["panel", "fallback", "escalation"]
 """Use of a judge: for every group, after a refusal of the judge before, or for groups left unresolved."""
 FindReply = Callable[[Request], Reply | CallError | None]
 """Look up the reply in the ledger; a CallError is a call that failed for good, None is no reply."""
-
-
-def no_reply(_: Request) -> None:
-    """Find no reply, as in a run without a ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +115,6 @@ _KEYS = 5
 """Keys of groups that are too long, as examples."""
 _BITS = 8
 """Binary digits of a rollout's tokens that are counted: a quantile is exact to one part in 128."""
-_ONE_GROUP = SampleWeight()
 
 
 @dataclass(frozen=True)
@@ -160,7 +154,7 @@ class JudgeEstimate:
     name: str
     model: ModelInfo
     params: Mapping[str, Any] = field(default_factory=dict)
-    find_reply: FindReply = no_reply
+    find_reply: FindReply | None = None
     role: JudgeRole = "panel"
     panel_index: int = 0
     ask: AskSettings = field(default_factory=AskSettings)
@@ -176,16 +170,15 @@ class JudgeEstimate:
     too_long_keys: tuple[str, ...] = ()
     _longest: tuple[int, Request | None] = (-1, None)
 
-    def add_group(
-        self, key: str, layout: PromptLayout, weight: SampleWeight = _ONE_GROUP
-    ) -> None:
+    def add_group(self, key: str, layout: PromptLayout, weight: SampleWeight) -> None:
         """Add the requests of a group and of those that it stands for."""
+        groups, limit = weight.groups, self.ask.context_tokens or math.inf
         first = requests_of_pass(layout, self.ask, pass_of_judge(0, self.panel_index))
         if not first:
-            self.too_long += weight.groups
+            self.too_long += groups
             self.too_long_keys = (*self.too_long_keys, key)[:_KEYS]
             return
-        self.windowed += weight.groups * (len(first) > 1)
+        self.windowed += groups * (len(first) > 1)
         if layout.alone and self.role == "escalation":
             return  # a tied group is not escalated
         for pass_index in range(pass_count(layout, self.ask, len(first))):
@@ -193,10 +186,29 @@ class JudgeEstimate:
             # the others are expected to be spent, though not evenly
             certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
             times = _REQUESTS[self.role] * (ALWAYS if certain else _POSSIBLE)
-            for part in requests_of_pass(
-                layout, self.ask, pass_of_judge(pass_index, self.panel_index)
-            ):
-                self._request(layout, part, times, weight)
+            index = pass_of_judge(pass_index, self.panel_index)
+            for part in requests_of_pass(layout, self.ask, index):
+                size = layout.tokens_of(part.distinct)
+                request = write_prompt(layout, self.ask, part)
+                reply = self.find_reply(request) if self.find_reply else None
+                # the groups that this one stands for are not looked up: the same is expected of them, and the
+                # high values count them as not answered
+                if reply is None:
+                    number = times * Range(groups, groups, groups)
+                    self._longest = max(
+                        self._longest, (size, request), key=itemgetter(0)
+                    )
+                else:
+                    number = Range(0, 0, times.high * (groups - 1))
+                    self.cached += groups
+                    self.cached_failed += groups * isinstance(reply, CallError)
+                if len(part.distinct) < len(layout.distinct):
+                    self.window_calls += number
+                mean, longest = (
+                    min(size * ratio, max(size, limit))
+                    for ratio in (weight.mean, weight.longest_ratio)
+                )
+                self.add(Range(mean, mean, longest), len(part.distinct), number)
 
     def add(self, tokens: Range, rollouts: int, times: Range) -> None:
         """Add a request that is made `times` times, given its prompt tokens and distinct rollouts."""
@@ -236,7 +248,7 @@ class JudgeEstimate:
             cap,
         )
 
-    def batches(self, limits: Limits) -> Range:
+    def batches(self, limits: BatchForm) -> Range:
         """Return the number of batches for the requests within a provider's limits."""
 
         def count(calls: float, tokens: float) -> int:
@@ -244,37 +256,6 @@ class JudgeEstimate:
             return math.ceil(max(calls / limits.requests, size / limits.bytes))
 
         return map_ranges(count, self.calls * CALLS, self.prompt * CALLS)
-
-    def _request(
-        self,
-        layout: PromptLayout,
-        part: RequestPart,
-        times: Range,
-        weight: SampleWeight,
-    ) -> None:
-        """Add one request, or count it as cached if the ledger answers it.
-
-        The groups that this one stands for are not looked up: the same is expected of them, and the high
-        values count them as not answered.
-        """
-        size, groups = layout.tokens_of(part.distinct), weight.groups
-        request = write_prompt(layout, self.ask, part)
-        reply = self.find_reply(request)
-        if reply is None:
-            times *= Range(groups, groups, groups)
-            self._longest = max(self._longest, (size, request), key=itemgetter(0))
-        else:
-            times = Range(0, 0, times.high * (groups - 1))
-            self.cached += groups
-            self.cached_failed += groups * isinstance(reply, CallError)
-        if len(part.distinct) < len(layout.distinct):
-            self.window_calls += times
-        limit = self.ask.context_tokens or math.inf
-        mean, longest = (
-            min(size * ratio, max(size, limit))
-            for ratio in (weight.mean, weight.longest_ratio)
-        )
-        self.add(Range(mean, mean, longest), len(part.distinct), times)
 
 
 @dataclass(slots=True)
@@ -288,7 +269,7 @@ class Estimate:
     ones included. Suspect rollouts address a judge. `coverage` is of the groups laid out.
     """
 
-    judges: tuple[JudgeEstimate, ...]
+    judges: Sequence[JudgeEstimate]
     laid_out: int = 0
     exact: bool = True
     sizes: Counter[int] = field(default_factory=Counter)
@@ -310,11 +291,6 @@ class Estimate:
         return sum(others, first)
 
     @property
-    def window_calls(self) -> Range:
-        """Return the calls of groups that need several requests a pass."""
-        return sum((judge.window_calls * CALLS for judge in self.judges), NEVER)
-
-    @property
     def widest(self) -> JudgeEstimate:
         """Return the judge on the panel with the largest context: groups too long for it fail."""
         panel = (judge for judge in self.judges if judge.role == "panel")
@@ -329,69 +305,46 @@ class Estimate:
         """Add a group and those that it stands for; judges share its layout if it needs no shortening."""
         first, groups = self.judges[0].ask, weight.groups
         layout = build_layout(group, first)
-        # the rollout of each record: several records may be parts of one
-        names = [
-            i if rollout.member is None else rollout.member
-            for i, rollout in enumerate(group.rollouts)
-        ]
-        self._add_rewards(group, names, groups)
+        # the owner and the reward of each rollout: several records may be parts of one
+        owners: dict[int | str, int] = {}
+        rewards: dict[int | str, float | None] = {}
+        for i, (rollout, owner) in enumerate(
+            zip(group.rollouts, layout.owner, strict=True)
+        ):
+            name = i if rollout.member is None else rollout.member
+            if owner is not None:
+                owners[name] = owner
+            if rollout.error is None:
+                known = (rewards.get(name), number(rollout.reward))
+                rewards[name] = max((n for n in known if n is not None), default=None)
+        if rewards:
+            self.sizes[len(rewards)] += groups
+        numbers = [reward for reward in rewards.values() if reward is not None]
+        if len(numbers) > 1:
+            spread = max(numbers) - min(numbers)
+            self.spread += groups * spread
+            self.spreads += groups
+            equal = not spread and len(numbers) == len(rewards)
+            self.equal_reward_groups += groups * equal
         if not layout.distinct:
             return
         self.laid_out += 1
         self.exact = self.exact and groups == 1
         self.coverage.add(group, layout)
-        self._add_prompts(layout, names, groups)
-        for judge in self.judges:
-            limit = judge.ask.context_tokens
-            fits = not layout.shortening and (limit is None or layout.tokens <= limit)
-            own = fits or judge.ask == first
-            judge.add_group(
-                group.key, layout if own else build_layout(group, judge.ask), weight
-            )
-
-    def _add_rewards(
-        self, group: Group, names: Sequence[int | str], groups: int
-    ) -> None:
-        """Count the rollouts that can be judged, and compare their original rewards."""
-        rewards: dict[int | str, list[float]] = {}
-        for name, rollout in zip(names, group.rollouts, strict=True):
-            if rollout.error is None:
-                reward = number(rollout.reward)
-                rewards.setdefault(name, []).extend([] if reward is None else [reward])
-        if not rewards:
-            return
-        self.sizes[len(rewards)] += groups
-        known = [max(values) for values in rewards.values() if values]
-        if len(known) > 1:
-            spread = max(known) - min(known)
-            self.spread += groups * spread
-            self.spreads += groups
-            equal = not spread and len(known) == len(rewards)
-            self.equal_reward_groups += groups * equal
-
-    def _add_prompts(
-        self, layout: PromptLayout, names: Sequence[int | str], groups: int
-    ) -> None:
-        owners = zip(names, layout.owner, strict=True)
-        rollouts = {name: owner for name, owner in owners if owner is not None}
         suspects = sum(owner in layout.suspects for owner in layout.owner)
-        self.identical_rollouts += groups * (len(rollouts) - len(layout.distinct))
+        self.identical_rollouts += groups * (len(owners) - len(layout.distinct))
         self.tied_groups += groups * layout.alone
         self.suspect_rollouts += groups * suspects
         common = len(layout.context.encode()) + len(layout.tools.encode())
         sizes = [len(text.encode()) for text in layout.distinct]
         self.shared += groups * common
         self.bytes += groups * (common + sum(sizes))
-        for owner in rollouts.values():
+        for owner in owners.values():
             tokens = int((common + sizes[owner]) / BYTES_PER_TOKEN)
             self.lengths[leading_bits(tokens, _BITS)] += groups
-
-
-def estimate(
-    groups: Iterable[tuple[Group, SampleWeight]], judges: Sequence[JudgeEstimate]
-) -> Estimate:
-    """Add up groups in memory that does not grow with their number; the first judge is on the panel."""
-    result = Estimate(tuple(judges))
-    for group, weight in groups:
-        result.add(group, weight)
-    return result
+        for judge in self.judges:
+            limit, own = judge.ask.context_tokens, layout
+            fits = not layout.shortening and (limit is None or layout.tokens <= limit)
+            if not fits and judge.ask != first:
+                own = build_layout(group, judge.ask)
+            judge.add_group(group.key, own, weight)

@@ -8,15 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ruler_cli.runs.batch.http import open_session
 from ruler_cli.runs.batch.providers import (
-    AnthropicApi,
-    OpenAIApi,
     Providers,
     RemoteBatch,
+    open_session,
 )
+from ruler_cli.runs.batch.requests import FORMS
 from ruler_cli.settings.models import JudgeSettings
-from tests.batch_server import BatchServer
+from tests.judge_server import BatchServer
 
 KEY = "sk-0123456789abcdef"
 TAG = "tag-1"
@@ -80,7 +79,7 @@ def requests(
     times: int = 1,
 ) -> Path:
     """Write a file of requests, each so many times."""
-    made = OpenAIApi if name == "openai" else AnthropicApi
+    made = FORMS["openai" if name == "openai" else "anthropic"]
     lines = [
         json.dumps(request(name, start + i, model)).encode() for i in range(count)
     ] * times

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.batch_server import BatchServer
+from tests.judge_server import BatchServer
 
 
 @pytest.fixture

@@ -13,17 +13,15 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.runs.batch.batches import Batches, BatchStatus
-from ruler_cli.runs.batch.http import open_session
+from ruler_cli.runs.batch.batches import Batches, BatchStatus, SubmitResult
 from ruler_cli.runs.batch.journal import BatchRecord, BatchState, Journal
-from ruler_cli.runs.batch.missing_requests import render_missing
-from ruler_cli.runs.batch.providers import Provider, Providers
-from ruler_cli.runs.batch.submit import SubmitResult, submit
+from ruler_cli.runs.batch.providers import Provider, Providers, open_session
+from ruler_cli.runs.batch.requests import render_missing
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.types import Observer
 from tests.batch.apis import KEY
-from tests.batch_server import BatchServer
 from tests.conftest import group, write
+from tests.judge_server import BatchServer
 
 T = TypeVar("T")
 WINDOW = 0.1
@@ -85,7 +83,7 @@ def mortal(provider: Any, steps: Steps) -> Any:
 class Loopback(Providers):
     """The providers of a test's server."""
 
-    limits: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
     steps: Steps | None = None
 
     def for_judge(self, judge: JudgeSettings) -> Provider:
@@ -98,7 +96,7 @@ class Loopback(Providers):
 
         made = super().for_judge(replace(judge, api_key=KEY, api_key_env=None))
         made.pause = pause
-        made.limits = made.limits._replace(**self.limits)
+        made.form = made.form._replace(**self.limits)
         return made if self.steps is None else mortal(made, self.steps)
 
 
@@ -197,7 +195,7 @@ class Client:
         settings = replace(self.settings, **changed)
 
         async def main(batches: Batches) -> SubmitResult:
-            return await submit(batches, settings, lambda batch: None)
+            return await batches.submit(settings, lambda batch: None)
 
         return self.run(main, steps)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.batch.apis import KEY
 from tests.batch.crashes import WINDOW, Client, Crash, Steps
-from tests.batch_server import BatchServer
+from tests.judge_server import BatchServer
 
 GROUPS, PER_BATCH = 5, 3
 _ROOT = Path(__file__).resolve().parents[2]

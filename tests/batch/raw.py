@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from ruler_cli.runs.batch.http import ApiClient, open_session
+from ruler_cli.runs.batch.providers import Provider, open_session
+from ruler_cli.runs.batch.requests import FORMS
 
 KEY = "sk-0123456789abcdef"
 
@@ -88,7 +89,7 @@ async def api_client(
     base: str,
     waits: list[float] | None = None,
     key: str | None = KEY,
-) -> AsyncIterator[ApiClient]:
+) -> AsyncIterator[Provider]:
     """An API client that records its waits instead of waiting."""
     noted = [] if waits is None else waits
 
@@ -97,4 +98,4 @@ async def api_client(
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with open_session() as session:
-        yield ApiClient(session, base, headers, key, pause)
+        yield Provider(session, base, headers, key, FORMS["openai"], pause)

@@ -10,12 +10,12 @@ import pytest
 from ruler_cli.errors import RefusedError, UsageError
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.runs.batch.batches import Batches, BatchStatus
-from ruler_cli.runs.batch.http import UnreachableError
 from ruler_cli.runs.batch.journal import OPEN, Journal
-from ruler_cli.runs.batch.providers import Provider, RemoteBatch
+from ruler_cli.runs.batch.providers import Provider, RemoteBatch, UnreachableError
 from tests.batch.apis import APIS
 from tests.batch.crashes import Client
-from tests.batch_server import BatchServer, rows
+from tests.judge_server import BatchServer
+from tests.judge_server import batch_rows as rows
 
 each_api = pytest.mark.parametrize("name", APIS)
 one_api = pytest.mark.parametrize("name", APIS[:1])

@@ -15,7 +15,7 @@ from ruler_cli.settings.models import AskSettings
 from tests.batch.apis import APIS
 from tests.batch.crashes import WINDOW, Client, Crash, Steps
 from tests.batch.matrix import GROUPS, PER_BATCH, ends, kills, table
-from tests.batch_server import BatchServer
+from tests.judge_server import BatchServer
 from tests.values import few
 
 each_api = pytest.mark.parametrize("name", APIS)

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 
 from ruler_cli.errors import RefusedError, RulerError
-from ruler_cli.runs.batch import http as module
-from ruler_cli.runs.batch.http import ApiClient, OpenBody, UnclearError
+from ruler_cli.runs.batch import providers as module
+from ruler_cli.runs.batch.providers import OpenBody, Provider, RemoteBatch, UnclearError
 from tests.batch.raw import KEY, Answer, Call, api_client, serving
 
 pytestmark = pytest.mark.anyio
@@ -39,10 +39,18 @@ def _empty() -> AbstractContextManager[aiohttp.Payload]:
     return nullcontext(aiohttp.JsonPayload({}))
 
 
-async def downloaded(client: ApiClient, paths: list[str]) -> list[bytes]:
-    """Download files, and return their lines."""
+def finished(files: int = 1) -> RemoteBatch:
+    """A batch whose results are one file or two."""
+    ids = dict(zip(("output_file_id", "error_file_id"), "12"[:files], strict=False))
+    return RemoteBatch.model_validate(
+        {"id": "b", "status": "completed", "created_at": 1, **ids}
+    )
+
+
+async def downloaded(client: Provider, files: int = 1) -> list[bytes]:
+    """Download the results of a batch, and return their lines."""
     with TemporaryFile() as file:
-        return [*await client.lines(paths, file, "gone")]
+        return [*await client.results(finished(files), file)]
 
 
 async def test_broken_creation(tmp_path: Path) -> None:
@@ -119,7 +127,7 @@ async def test_results_memory() -> None:
         tracemalloc.start()
         try:
             with TemporaryFile() as file:
-                for each in await client.lines(["/results"], file, "gone"):
+                for each in await client.results(finished(), file):
                     assert each == line.strip()
                     count += 1
             assert tracemalloc.get_traced_memory()[1] < 4 << 20
@@ -136,7 +144,7 @@ async def test_long_line(monkeypatch: pytest.MonkeyPatch) -> None:
         await call.answer(b"one\n" + b"x" * 17 + b"\ntwo\r\n\n" + b"y" * 12)
 
     async with serving(play, []) as base, api_client(base) as client:
-        lines = await downloaded(client, ["/1", "/2"])
+        lines = await downloaded(client, 2)
     whole = [b"one", b"x" * 10, b"x" * 7, b"two", b"y" * 10, b"y" * 2]
     assert lines == whole * 2
 
@@ -152,7 +160,7 @@ async def test_broken_stream() -> None:
         await call.writer.drain()
 
     async with serving(play, heads) as base, api_client(base) as client:
-        lines = await downloaded(client, ["/first", "/second"])
+        lines = await downloaded(client, 2)
     assert lines == [b"1", b"2", b"33", b"4"] * 2
     assert len(heads) == 3
 
@@ -172,10 +180,10 @@ async def test_key_stays_with_its_host() -> None:
             await call.answer(b"", 302, f"Location: {target}\r\n")
 
         async with serving(play, here) as base, api_client(base) as client:
-            assert await downloaded(client, ["/results"]) == [b"1", b"2"]
+            assert await downloaded(client) == [b"1", b"2"]
             client.headers = {"x-api-key": KEY}
             with pytest.raises(RulerError, match="redirects elsewhere"):
-                await downloaded(client, ["/results"])
+                await downloaded(client)
     assert [KEY in head for head in here] == [True, True, True]
     assert [KEY in head for head in there] == [False]
     assert there[0].startswith("GET /signed?x=1 ")
@@ -189,7 +197,7 @@ async def test_redirect_loop() -> None:
 
     async with serving(play, []) as base, api_client(base) as client:
         with pytest.raises(RulerError, match="broke"):
-            await downloaded(client, ["/results"])
+            await downloaded(client)
 
 
 async def test_no_key() -> None:
@@ -252,7 +260,7 @@ async def test_slow_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(play, []) as base, api_client(base) as client:
         asks: list[Coroutine[object, object, object]] = [
             client.request("GET", "/batches", Answer),
-            downloaded(client, ["/results"]),
+            downloaded(client),
         ]
         for ask in asks:
             with pytest.raises(RulerError, match="did not answer in time"):

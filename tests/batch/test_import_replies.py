@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.runs.batch.import_replies import (
+from ruler_cli.runs.batch.replies import (
     ImportResult,
     RejectedRow,
     Row,
@@ -122,11 +122,9 @@ def test_stored_rows(ledger: Ledger) -> None:
         good(1),
     ]
     result = import_lines(file, ledger)
-    assert (result.rows, result.new, result.known, result.complete) == (6, 2, 1, False)
-    assert (result.failed, result.again) == (
-        {"too_long": 1},
-        {"expired": 1, "no chat completion": 1},
-    )
+    assert (result.rows, result.new, result.known) == (6, 2, 1)
+    assert result.unanswered(for_good=True) == {"too_long": 1}
+    assert result.unanswered(for_good=False) == {"expired": 1, "no chat completion": 1}
     assert stored(ledger) == {
         key(1).hex(): "fine",
         key(2).hex(): "too_long",
@@ -147,9 +145,9 @@ def test_stored_rows(ledger: Ledger) -> None:
 
 
 def test_complete_import(ledger: Ledger) -> None:
-    """If every request of the rows has an answer, the import is complete."""
+    """A request of which any row has an answer is not open."""
     assert import_lines([good(1), expired(1), good(2)], ledger) == ImportResult(3, 2)
-    assert import_lines([], ledger).complete
+    assert import_lines([], ledger) == ImportResult()
 
 
 def test_model(ledger: Ledger) -> None:

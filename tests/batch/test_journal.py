@@ -37,7 +37,9 @@ def begun(journal: Journal, *keys: bytes) -> BatchRecord:
         "base": None,
         "file": "",
     }
-    return journal.begin("tag", keys, **fields, requests=len(keys), bytes=100, usd=0.5)
+    return journal.begin(
+        keys, tag="tag", **fields, requests=len(keys), bytes=100, usd=0.5
+    )
 
 
 @pytest.fixture

@@ -10,18 +10,18 @@ import orjson
 import pytest
 
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.runs.batch import http
-from ruler_cli.runs.batch.http import UnclearError, open_session
+from ruler_cli.runs.batch import providers as http
 from ruler_cli.runs.batch.providers import (
-    MessageBatch,
     Provider,
     Providers,
     RemoteBatch,
+    UnclearError,
+    open_session,
 )
 from ruler_cli.settings.models import JudgeSettings
 from tests.batch.apis import APIS, KEY, TAG, api, requests, submit, to_list
 from tests.batch.raw import Call, serving
-from tests.batch_server import BatchServer
+from tests.judge_server import BatchServer
 
 pytestmark = pytest.mark.anyio
 both = pytest.mark.parametrize("name", APIS)
@@ -59,7 +59,7 @@ async def test_own_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("openai/o3", "hosted_vllm/q", "plain", "gemini/x"):
         for variable, key in ((None, None), ("MINE", "sk-y")):
             made = await _of(name, api_base="http://h:1/v1", api_key_env=variable)
-            assert (made.target, made.key) == ("openai", key)
+            assert (made.form.target, made.key) == ("openai", key)
             assert made.name == "the batch API at h:1"
 
 
@@ -182,7 +182,7 @@ async def test_unclear(
                 tags = [each.tag for each in await to_list(made.list_batches(0))]
         assert (server.created, tags) == (
             created,
-            [TAG if made.target == "openai" else None] * created,
+            [TAG if made.form.target == "openai" else None] * created,
         )
 
 
@@ -375,7 +375,8 @@ def test_anthropic_states() -> None:
             "request_counts": counts,
         }
         value = {**fields, "processing_status": word}
-        assert MessageBatch.model_validate(value).state == "ended"
+        assert RemoteBatch.model_validate(value).state == "ended"
+        value = {**fields, "status": word}
         assert RemoteBatch.model_validate(value).state == "running"
 
 
@@ -397,11 +398,13 @@ def test_openai_malformed_fields() -> None:
 
 
 def test_openai_reasons() -> None:
-    """The reason of a failed batch is one clean sentence."""
+    """The reason of a failed batch is its first error, as one clean sentence."""
     for errors, reason in (
         (None, "its provider does not say why"),
         ({"data": [{"message": "bad \x1b[2J"}]}, "bad  [2J"),
-        ({"data": [{"code": "too_many"}, {"message": "x"}]}, "too_many; x"),
+        ({"data": [{"code": "too_many"}, {"message": "x"}]}, "too_many"),
+        ({"data": "x"}, "its provider does not say why"),
+        ([], "its provider does not say why"),
         ({"data": [{"code": 400, "line": "x"}]}, "400"),
     ):
         assert _batch(status="failed", errors=errors).reason == reason

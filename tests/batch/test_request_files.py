@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ruler_cli.runs.batch.request_files import names_for
+from ruler_cli.runs.batch.requests import names_for
 
 
 def test_panel_names() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.runs.batch.reply_rows import ReplyRow, read_row
+from ruler_cli.runs.batch.replies import ReplyRow, read_row
 from ruler_cli.types import Reply
 from tests.batch.apis import KEY, request, requests
-from tests.batch_server import BatchServer
+from tests.judge_server import BatchServer
 
 
 def test_openai(batch_server: BatchServer, tmp_path: Path) -> None:

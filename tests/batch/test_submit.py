@@ -10,14 +10,13 @@ import anyio
 import pytest
 
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.runs.batch.batches import Batches
+from ruler_cli.runs.batch.batches import BatchCostError, Batches
 from ruler_cli.runs.batch.journal import OPEN, Journal
 from ruler_cli.runs.batch.providers import Provider, RemoteBatch
-from ruler_cli.runs.batch.submit import BatchCostError, submit
 from ruler_cli.settings.models import AskSettings, PoolSettings
 from tests.batch.apis import APIS
 from tests.batch.crashes import Client
-from tests.batch_server import BatchServer
+from tests.judge_server import BatchServer
 
 each_api = pytest.mark.parametrize("name", APIS)
 
@@ -121,7 +120,7 @@ def test_cancellation(client: Client, batch_server: BatchServer) -> None:
     async def main(batches: Batches) -> None:
         with anyio.CancelScope() as scope:
             stop = scope.cancel
-            await submit(batches, client.settings, lambda _: stop())
+            await batches.submit(client.settings, lambda _: stop())
 
     client.run(main)
     assert [batch.state for batch in client.batches()] == ["submitted"]
@@ -177,7 +176,7 @@ def test_cancellation_during_creation(
 
         monkeypatch.setattr(Provider, "create", create)
         with anyio.CancelScope() as scope:
-            await submit(batches, client.settings, lambda _: None)
+            await batches.submit(client.settings, lambda _: None)
 
     client.run(main)
     assert [batch.state for batch in client.batches()] == ["submitted"]

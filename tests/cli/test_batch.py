@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.runs.batch.batches import Batches
-from ruler_cli.runs.batch.request_files import LIMITS, Limits
-from tests.batch_server import BatchServer
+from ruler_cli.runs.batch.requests import FORMS
 from tests.conftest import ROOT, Ruler, group, write
+from tests.judge_server import BatchServer
 
 GROUPS = [group(f"g{i}", 0.25, (i % 5) / 4, 0.5) for i in range(6)]
 _TIMES = re.compile(
@@ -35,7 +35,7 @@ REFUSED = (
     ("submit in.jsonl -m openai/m --settle nan", 2, "is not a number of 0 or more"),
     ("collect --wait --timeout inf", 2, "is not a number of 0 or more"),
     ("status --ledger none", 2, "--ledger none"),
-    ("collect --ledger none.sqlite", 0, "nothing was submitted"),
+    ("collect --ledger none.sqlite", 0, "no batch is open"),
 )
 Batch = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -354,7 +354,9 @@ def test_status_of_lost_batch(batch: Batch, batches: BatchServer) -> None:
 
 def test_too_large(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     """If every missing request is too large, the command does not report that none is missing."""
-    monkeypatch.setitem(LIMITS, "openai", Limits(100, 100))
+    monkeypatch.setitem(
+        FORMS, "openai", FORMS["openai"]._replace(requests=100, bytes=100)
+    )
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     assert done.returncode == 1
     assert "shows fewer rollouts: 6 requests" in done.stderr

@@ -271,10 +271,7 @@ def test_panel(ruler: Ruler, several: Path) -> None:
     """The page has the passes, the windows and the judges of the groups, and the cost of each judge."""
     args = [*PANEL, "--passes", "2", "--group-size", "3", "--escalate", "openai/gpt-5"]
     result = rows(ruler("check", several, *args).stdout)
-    assert (
-        result["judge"]
-        == "openai/o3, openai/gpt-4o; for groups that stay unresolved openai/gpt-5"
-    )
+    assert result["judge"] == "openai/o3, openai/gpt-4o, openai/gpt-5 (escalation)"
     assert result["passes"] == "2"
     assert (
         result["windows"]
@@ -297,7 +294,7 @@ def test_fallback_and_adaptive(ruler: Ruler, several: Path) -> None:
             "check", several, *PANEL, "--fallback", "--adaptive", "--passes", "4"
         ).stdout
     )
-    assert result["judge"] == "openai/o3, if it refuses openai/gpt-4o"
+    assert result["judge"] == "openai/o3, openai/gpt-4o (fallback)"
     assert result["passes"] == "up to 4 on average"
     assert result["calls"] == "13 (from 7 to 52)"
     assert result["judge 2"].startswith("openai/gpt-4o: 0 (from 0 to 26) calls")
@@ -369,7 +366,7 @@ def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
     assert (alone.returncode, both.returncode) == (1, 0)
     assert rows(alone.stdout)["too long"] == "1 group for 128,000 tokens (b)"
     assert "too long" not in rows(both.stdout)
-    assert "1 group is too long for the judge" in rows(alone.stdout)["verdict"]
+    assert "too long for the judge: 1 group" in rows(alone.stdout)["verdict"]
     assert rows(both.stdout)["too long 1"] == "1 group for its 128,000 tokens"
 
 

@@ -386,19 +386,17 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
     ).stdout
     assert (
         panel.splitlines()[0]
-        == "ready: 2 groups, 4 calls, cost unknown with mine and other"
+        == "ready: 2 groups, 4 calls, cost unknown with mine, other"
     )
     with (tmp_path / "in.jsonl").open("a") as file:
         file.write("{broken\n")
     done = ruler("check", "in.jsonl", "-m", "openai/o3")
-    verdict = rows(done.stdout)["verdict"].splitlines()
-    assert verdict == [
-        "not ready: 1 line or trajectory cannot be scored",
-        verdict[1],
-        "           judge openai/o3 needs a key and OPENAI_API_KEY is not set",
-    ]
-    assert verdict[1].startswith("           2 groups, 2 calls, about $0.0")
-    assert "export OPENAI_API_KEY=" in rows(done.stdout)["warnings"]
+    first, size, key_line, *_ = rows(done.stdout)["verdict"].splitlines()
+    assert first == "not ready: 1 line or trajectory cannot be scored"
+    assert size.startswith("           2 groups, 2 calls, about $0.0")
+    missing = "           judge openai/o3 needs a key and OPENAI_API_KEY is not set"
+    assert key_line.startswith(missing)
+    assert "export OPENAI_API_KEY=" in done.stdout
     assert "line 3 is not JSON" not in done.stdout
     assert "sk-0123456789" not in ruler("check", "in.jsonl", "--json", **key).stdout
 
@@ -435,7 +433,7 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         assert done.stdout.startswith(
             "not ready: no group of INPUT has anything to compare: "
         )
-        assert "--single score" in rows(done.stdout)["warnings"]
+        assert "--single score" in " ".join(done.stdout.split())
         done = ruler("check", "in.jsonl", "-m", "offline", "--single", "score")
         assert (done.returncode, done.stdout.startswith("ready: ")) == (0, True)
         assert "every group has one rollout" not in done.stdout
@@ -458,12 +456,14 @@ def test_verdict_of_a_dry_run(ruler: Ruler, tmp_path: Path) -> None:
     assert (
         "not ready: --max-cost 0.01 is less than the expected cost" in poor["verdict"]
     )
-    enough = poor["warnings"].split(" lets every call go")[0].split()[-1]
+    enough = (
+        " ".join(poor["verdict"].split()).split(" lets every call go")[0].split()[-1]
+    )
     assert enough == poor["--max-cost"].split()[0]
     assert ruler(*run, "--max-cost", "0.01", **key).returncode == 1
     other = ruler(*run, "--max-cost", "1", "--api-base", "http://x/v1")
     assert (
-        "not ready: --max-cost: the price of openai/o3 is not known\n" in other.stdout
+        "not ready: --max-cost: the price of openai/o3 is not known; " in other.stdout
     )
     assert other.returncode == 2
     assert ruler(*run, "--cached-only").stdout.startswith("ready: ")

@@ -13,9 +13,8 @@ import ruler_cli
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.settings.options import ScoreOptions
-from tests.batch_server import BatchServer
 from tests.conftest import Ruler, group, read, write
-from tests.judge_server import JudgeServer
+from tests.judge_server import BatchServer, JudgeServer
 
 FILE = """\
 # comments count as lines

@@ -11,7 +11,7 @@ from ruler_cli.files.parse import parse
 from tests.attacks import FAMILIES
 from tests.conftest import Ruler, rollout, write
 from tests.judge_server import JudgeServer
-from tests.judging_server.cues import HOSTILE
+from tests.judge_server.cues import HOSTILE
 
 RAW = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"

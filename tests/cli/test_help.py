@@ -19,9 +19,8 @@ from ruler_cli import cli
 from ruler_cli.cli import app
 from ruler_cli.settings.load import variables_of
 from ruler_cli.settings.options import FIELDS
-from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
-from tests.judge_server import JudgeServer
+from tests.judge_server import BatchServer, JudgeServer
 
 
 def commands(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

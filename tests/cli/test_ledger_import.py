@@ -49,8 +49,8 @@ def test_incomplete_import(ruler: Ruler, tmp_path: Path) -> None:
     assert "unreadable  1 row" in done.stdout
     assert "r.jsonl line 4 has a foreign custom_id" in done.stderr
     assert "r.jsonl line 5 has no custom_id" in done.stderr
-    assert "1 request expired, first: not executed" in done.stderr
-    assert "1 request too_long, first: the judge answered 400" in done.stderr
+    assert "the first request that is expired: not executed" in done.stderr
+    assert "the first request that is too_long: the judge answered 400" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
 
 

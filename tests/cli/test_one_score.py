@@ -21,7 +21,7 @@ from ruler_cli.types import (
 from tests.cli.scored import scored
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
-from tests.judging_server.asks import expected_score
+from tests.judge_server.asks import expected_score
 from tests.runs import Stage, Stub, group_of, truthful
 
 TWELVE = [group(f"g{i}", 0.1, 0.5, 0.9) for i in range(12)]

@@ -111,7 +111,7 @@ def test_similar_keys(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
-    """For an unknown key the most similar ones are suggested; if none is similar, the first."""
+    """For an unknown key the most similar one is suggested; if none is, the first ones."""
     write(tmp_path / "s.jsonl", [scored(f"task-{n}\x1b", 0.1, 0.2) for n in range(300)])
     done = ruler("report", "s.jsonl", "--group", "tsak-17")
     assert (done.returncode, done.stdout) == (2, "")
@@ -121,7 +121,6 @@ def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
         "its first keys are `$'task-0\\x1b'`, `$'task-1\\x1b'`, `$'task-2\\x1b'`"
         in output
     )
-    assert "`$'task-299\\x1b'`" in ruler("report", "s.jsonl", "--group", "299").stderr
 
 
 def test_shared_key(ruler: Ruler, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from ruler_cli.judges.chat_completions import (
 )
 from ruler_cli.judges.resolve import OPENAI, resolve
 from ruler_cli.prompting import templates
-from ruler_cli.runs.batch.request_files import request_line
+from ruler_cli.runs.batch.requests import request_line
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import EXPLANATION, Reply, Request, Usage
 from tests.judge_server import JudgeServer

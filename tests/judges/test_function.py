@@ -32,7 +32,7 @@ from ruler_cli import (
 )
 from ruler_cli.judges.offline import blocks
 from tests.conftest import group, read, write
-from tests.judging_server.asks import expected_score
+from tests.judge_server.asks import expected_score
 from tests.virtual import virtually
 
 GROUPS = [group("a", 0.1, 0.9), group("b", 0.8, 0.2), group("c", 0.5, 0.7)]

@@ -9,7 +9,7 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.resolve import resolve
-from ruler_cli.runs.batch.request_files import Target, request_line, target_of
+from ruler_cli.runs.batch.requests import Target, request_line, target_of
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Request
 from tests.judges.raw_server import answer, serving

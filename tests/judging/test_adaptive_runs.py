@@ -13,7 +13,7 @@ from ruler_cli.judges.providers import stated_price
 from ruler_cli.settings.models import MaxFailures
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import group
-from tests.judging_server.asks import expected_score
+from tests.judge_server.asks import expected_score
 from tests.runs import (
     BROKEN,
     Stage,

@@ -19,7 +19,7 @@ from ruler_cli.prompting.prompt import build_layout, requests_of_pass
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import CallError, PassScores, Reply, Request, reply_of
 from tests.conftest import group
-from tests.judging_server.asks import expected_score
+from tests.judge_server.asks import expected_score
 from tests.runs import Stage, Stub
 from tests.values import group as talks
 from tests.values import talk

@@ -1,8 +1,10 @@
-"""The batches of a ledger: find those that a crash left, fetch their status, import their results, cancel them.
+"""The batches of a ledger: submit what is missing, find what a crash left, fetch, import, cancel.
 
-If a crash hid the provider's answer to a creation, the batch may exist: its requests stay reserved until that
-is certain. OpenAI stores our tag. Anthropic stores none: there every batch of that time with as many requests
-is a candidate, and the ids in its results decide once it has ended.
+Each request that is neither in the ledger nor in an open batch is submitted once. The journal has a batch and
+its requests before the provider is asked to create it, and the batch's id after; the next command recovers
+from a crash between the two. If the crash hid the provider's answer, the batch may exist: its requests stay
+reserved until that is certain. OpenAI stores our tag. Anthropic stores none: there every batch of that time
+with as many requests is a candidate, and the ids in its results decide once it has ended.
 
 Results go to the ledger before the batch is closed, and importing them twice does no harm: after a crash at
 any point they are fetched once more.
@@ -10,25 +12,54 @@ any point they are fetched once more.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NamedTuple
 
 import anyio
 
 from ruler_cli.errors import RefusedError, RulerError, Sentence, UsageError
+from ruler_cli.files.error_map import writing
+from ruler_cli.judges.providers import ModelInfo
+from ruler_cli.judges.resolve import model_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.runs.batch.http import UnknownBatchError, UnreachableError
-from ruler_cli.runs.batch.import_replies import import_rows
+from ruler_cli.prompting.prompt import BYTES_PER_TOKEN
 from ruler_cli.runs.batch.journal import OPEN, BatchRecord, BatchState, Journal
-from ruler_cli.runs.batch.providers import Provider, Providers, RemoteBatch
-from ruler_cli.runs.batch.reply_rows import ReplyRow, read_row
-from ruler_cli.types import Observer
+from ruler_cli.runs.batch.providers import (
+    Provider,
+    Providers,
+    RemoteBatch,
+    UnclearError,
+    UnknownBatchError,
+    UnreachableError,
+)
+from ruler_cli.runs.batch.replies import ReplyRow, import_rows, read_row
+from ruler_cli.runs.batch.requests import (
+    Line,
+    MissingRequests,
+    batch_price,
+    render_missing,
+    request_line,
+)
+from ruler_cli.runs.estimate import ALWAYS, JudgeEstimate, Range
+from ruler_cli.settings.models import JudgeSettings, ScoreSettings
+from ruler_cli.types import Observer, Request
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two polls while waiting for batches."""
+_LOCK_POLL = 0.5
+"""Seconds between two tries to get the lock from another command."""
+
+
+class BatchCostError(RulerError):
+    """Submission that could cost more than the cap; nothing was submitted."""
+
+    exit_code = 4
+    resumable = False
 
 
 class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
@@ -40,8 +71,8 @@ class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
     def __init__(
         self,
         batch: BatchRecord,
-        candidates: Sequence[RemoteBatch] = (),
-        seconds_left: float = 0.0,
+        candidates: Sequence[RemoteBatch],
+        seconds_left: float,
     ) -> None:
         self.candidates, self.seconds_left = candidates, seconds_left
         problem = "is not at the provider; the next `ruler batch submit` gives it up"
@@ -66,6 +97,72 @@ class BatchStatus(NamedTuple):
     error: RulerError | None = None
 
 
+class SubmitResult(NamedTuple):
+    """Result of a submission.
+
+    `missing` counts the requests that the ledger lacked. Of these `large` were larger than the provider
+    accepts. `uncertain` batches may exist at the provider.
+    """
+
+    missing: MissingRequests
+    batches: list[BatchRecord]
+    large: int
+    uncertain: list[BatchStatus]
+
+    @property
+    def requests(self) -> int:
+        """Number of requests that were submitted."""
+        return sum(batch.requests for batch in self.batches)
+
+    @property
+    def out(self) -> int:
+        """Number of missing requests that were in other open batches already."""
+        return sum(self.missing.requests) - self.large - self.requests
+
+
+class _BatchJudge(NamedTuple):
+    """A judge, its batch API, the form of its request lines, its model with the batch price; its batches."""
+
+    settings: JudgeSettings
+    provider: Provider
+    line: Line
+    model: ModelInfo
+    pending: list[_PendingBatch]
+
+
+class _PendingBatch:
+    """A batch before its submission: its requests, in a file, and their estimated cost."""
+
+    def __init__(self, judge: _BatchJudge, folder: Path) -> None:
+        self.judge, self.form = judge, judge.provider.form
+        self.tag = f"{int(time.time()):08x}-{secrets.token_hex(6)}"
+        self.file = folder / f"ruler-{self.tag}.jsonl"
+        self.keys = list[bytes]()
+        self.bytes = 0
+        settings = judge.settings
+        self._estimate = JudgeEstimate(settings.model, judge.model, settings.params)
+
+    def add(self, key: bytes, line: bytes, request: Request) -> None:
+        """Append a request to the file, and its cost to the estimate."""
+        before = self.form.between if self.keys else self.form.opening
+        self.write(before + line.removesuffix(b"\n"))
+        self.keys.append(key)
+        self.bytes += len(line)
+        prompt = (request.system + request.user).encode("utf-8", "replace")
+        tokens = len(prompt) / BYTES_PER_TOKEN
+        self._estimate.add(Range(tokens, tokens, tokens), len(request.labels), ALWAYS)
+
+    def write(self, data: bytes) -> None:
+        """Append to the file; OutputError if that is not possible."""
+        with writing(str(self.file.parent)), self.file.open("ab") as out:
+            out.write(data)
+
+    @property
+    def cost(self) -> Range | None:
+        """Cost in USD, each request sent once (repeats go to later batches); None if unknown."""
+        return self._estimate.totals(self.judge.model.price, ALWAYS).cost_usd
+
+
 @dataclass
 class Batches:
     """The batches of a ledger, for one command.
@@ -81,20 +178,37 @@ class Batches:
     _others: set[str | None] = field(default_factory=set)
     """Batches at providers that turned out not to be a candidate."""
 
+    async def submit(
+        self, settings: ScoreSettings, on_submitted: Callable[[BatchRecord], None]
+    ) -> SubmitResult:
+        """Recover from crashes, then submit all missing requests; `on_submitted` gets each batch.
+
+        BatchCostError, before anything is submitted, if all of it could cost more than `pool.max_cost`.
+        UsageError if a judge has no batch API, or no price under that cap; RulerError if INPUT cannot be read
+        or a provider refuses: batches submitted until then are on record. Cancellation waits for the answer
+        to a creation in progress.
+        """
+        judges = [self._batch_judge(judge, settings) for judge in settings.judges]
+        while True:
+            with self.journal.alone() as mine:
+                if mine:
+                    uncertain = await self.recover(give_up=True)
+                    missing, pending, large = await self._fill(settings, judges)
+                    submitted = list[BatchRecord]()
+                    for each in pending:
+                        submitted.append(await self._send(each))
+                        on_submitted(submitted[-1])
+                    return SubmitResult(missing, submitted, large, uncertain)
+            self.observer.note("waiting for another command that submits")
+            await anyio.sleep(_LOCK_POLL)
+
     async def status(self, *states: BatchState) -> list[BatchStatus]:
         """Return the batches in these states, all batches without any, as their providers report them."""
         uncertain = await self._recover_if_idle()
-        statuses = []
-        for batch in self.journal.batches(*states):
-            status = uncertain.get(batch.id) or BatchStatus(batch)
-            if batch.state == "submitted" and batch.remote is not None:
-                try:
-                    provider = self.providers.for_batch(batch)
-                    status = BatchStatus(batch, await provider.retrieve(batch.remote))
-                except RulerError as error:
-                    status = _failed(batch, error)
-            statuses.append(status)
-        return statuses
+        return [
+            uncertain.get(batch.id) or await self._ask(batch)
+            for batch in self.journal.batches(*states)
+        ]
 
     async def collect(
         self,
@@ -108,6 +222,8 @@ class Batches:
         `on_closed` gets each batch as it is closed. With `wait`, in seconds, poll until no batch is open or
         the time is over. After an error the batches closed until then are on record.
         """
+        if not self.journal.batches(*OPEN):
+            return []  # there may be no ledger
         deadline, first = time.monotonic() + wait, True
         with Ledger(self.journal.path) as ledger:
             while True:
@@ -120,7 +236,7 @@ class Batches:
                         continue
                     if closed is not None:
                         on_closed(closed)
-                    elif self.journal.batch(current.batch.id).state in OPEN:
+                    elif self._is_open(current.batch):
                         still_open.append(current)
                 seconds_left = deadline - time.monotonic()
                 if seconds_left <= 0 or not any(
@@ -146,12 +262,17 @@ class Batches:
         if len(batches) < len(names):
             remedy = "`ruler batch status` lists the open ones"
             raise UsageError("no such open batch", remedy, place=", ".join(names))
-        return [
-            self._forget(batch)
-            if forget
-            else uncertain.get(batch.id) or await self._cancel(batch)
-            for batch in batches
-        ]
+        statuses = []
+        for batch in batches:
+            status = uncertain.get(batch.id)
+            if forget:
+                why = "given up by hand"
+                moved = self.journal.move(batch, "abandoned", reason=why)
+                status = BatchStatus(moved or batch)
+            elif status is None:
+                status = await self._cancel(batch)
+            statuses.append(status)
+        return statuses
 
     async def recover(self, *, give_up: bool = False) -> list[BatchStatus]:
         """Bring batches into a certain state; return the uncertain ones. The caller holds the lock.
@@ -159,19 +280,119 @@ class Batches:
         With `give_up`, a batch that has not appeared within the window is given up.
         """
         uncertain = []
-        for batch in self.journal.batches("creating"):
-            status = await self._search(batch)
-            if status is None:
+        for found in self.journal.batches("creating"):
+            batch = found
+            # the time of the crash is unknown: count from the first search, or from now if the clock was set back
+            if found.changed == found.created or found.changed > time.time():
+                batch = self.journal.move(found, "creating") or found
+            # computed before the listing: the last listing must come after the end
+            seconds_left = max(0.0, batch.changed + self.window - time.time())
+            try:
+                ours, candidates = await self._find(batch)
+            except RulerError as error:
+                uncertain.append(BatchStatus(batch, error=error))
                 continue
-            error = status.error
-            absent = isinstance(error, UncertainBatch) and not error.may_appear
-            if not (give_up and absent):
-                uncertain.append(status)
-                continue
-            why = "never appeared at the provider"
-            if self.journal.move(status.batch, "abandoned", reason=why):
-                self.observer.note(f"batch {batch.tag} {why}; its requests are free")
+            if ours is not None:
+                known = {"remote": ours.id, "label": ours.label}
+                if self.journal.move(batch, "submitted", **known):
+                    self.observer.note(f"batch {batch.tag} was found: {ours.id}")
+            elif candidates or seconds_left or not give_up:
+                unsure = UncertainBatch(batch, candidates, seconds_left)
+                uncertain.append(BatchStatus(batch, error=unsure))
+            else:
+                why = "never appeared at the provider"
+                if self.journal.move(batch, "abandoned", reason=why):
+                    self.observer.note(
+                        f"batch {batch.tag} {why}; its requests are free"
+                    )
         return uncertain
+
+    def _batch_judge(
+        self, judge: JudgeSettings, settings: ScoreSettings
+    ) -> _BatchJudge:
+        """Prepare a judge for batches; UsageError if it has no batch API, or no price under a cost cap."""
+        provider, (price, _) = self.providers.for_judge(judge), batch_price(judge)
+        if settings.pool.max_cost is not None and price is None:
+            remedy = Sentence("give it with {price:IN,OUT}; a batch takes half of it")
+            problem = f"the price of {judge.label} is not known"
+            raise UsageError(problem, remedy, option="max_cost")
+        model = replace(model_of(judge), price=price)
+        line = request_line(provider.form.target, judge)
+        return _BatchJudge(judge, provider, line, model, [])
+
+    async def _fill(
+        self, settings: ScoreSettings, judges: Sequence[_BatchJudge]
+    ) -> tuple[MissingRequests, list[_PendingBatch], int]:
+        """Put all missing requests of INPUT into batches within the limits, each once.
+
+        Return also the number of requests that are too large. BatchCostError if the batches could cost too
+        much.
+        """
+        large, newest_row = 0, self.journal.newest()
+
+        def add(judge_index: int, key: bytes, request: Request) -> None:
+            nonlocal large
+            judge = judges[judge_index]
+            allow, batches = judge.provider.form.allow, judge.pending
+            line = judge.line(key, request)
+            if not allow(1, len(line)):
+                large += 1
+            elif self.journal.free(key, newest_row):
+                last = batches[-1] if batches else None
+                if not last or not allow(len(last.keys) + 1, last.bytes + len(line)):
+                    last = _PendingBatch(judge, self.journal.folder)
+                    batches.append(last)
+                last.add(key, line, request)
+
+        missing = await render_missing(settings, add, self.observer)
+        pending = [batch for judge in judges for batch in judge.pending]
+        for batch in pending:
+            batch.write(batch.form.closing)
+        high = sum(batch.cost.high for batch in pending if batch.cost)
+        max_cost = settings.pool.max_cost
+        if max_cost is not None and high > max_cost:
+            requests = sum(len(batch.keys) for batch in pending)
+            problem = f"{requests} requests may cost up to ${high:.2f} at batch price"
+            remedy = "nothing was submitted; allow that, or submit a part of INPUT"
+            value = f"{max_cost:g}"
+            raise BatchCostError(problem, remedy, option="max_cost", value=value)
+        return missing, pending, large
+
+    async def _send(self, pending: _PendingBatch) -> BatchRecord:
+        """Submit one batch: record it, have the provider create it, record its id."""
+        judge, provider = pending.judge.settings, pending.judge.provider
+        journal = self.journal
+        uploaded = await provider.upload(pending.file)
+        batch = journal.begin(
+            pending.keys,
+            tag=pending.tag,
+            provider=pending.form.target,
+            model=judge.model,
+            base=judge.api_base,
+            key_env=judge.api_key_env,
+            account=provider.account,
+            requests=len(pending.keys),
+            bytes=pending.bytes,
+            usd=pending.cost and pending.cost.expected,
+            file=uploaded,
+        )
+        try:
+            # without the answer the batch may exist and be billed
+            with anyio.CancelScope(shield=True):
+                remote = await provider.create(pending.file, uploaded, pending.tag)
+        except RulerError as error:
+            state: BatchState = "failed"
+            if isinstance(error, UnclearError):
+                state = "creating"
+            journal.move(batch, state, reason=str(error.brief))
+            raise
+        pending.file.unlink(missing_ok=True)
+        created = journal.move(batch, "submitted", remote=remote.id, label=remote.label)
+        if created is None:
+            given_up = f"was given up by another command while it became {remote.id}"
+            remedy = "cancel it at its provider, which bills it"
+            raise RulerError(given_up, remedy, place=f"batch {batch.tag}")
+        return created
 
     async def _recover_if_idle(self) -> dict[int, BatchStatus]:
         """Recover unless another command submits; return the uncertain batches by their row id."""
@@ -181,42 +402,34 @@ class Batches:
             uncertain = await self.recover() if mine else []
         return {each.batch.id: each for each in uncertain}
 
-    async def _search(self, batch: BatchRecord) -> BatchStatus | None:
-        """Look for a batch at its provider; None if it is now recorded as submitted."""
-        # the time of the crash is unknown: count from the first search, or from now if the clock was set back
-        if batch.changed == batch.created or batch.changed > time.time():
-            batch = self.journal.move(batch, "creating") or batch
-        # computed before the listing: the last listing must come after the end
-        seconds_left = max(0.0, batch.changed + self.window - time.time())
-        try:
-            ours, candidates = await self._find(batch)
-        except RulerError as error:
-            return BatchStatus(batch, error=error)
-        if ours is None:
-            uncertain = UncertainBatch(batch, candidates, seconds_left)
-            return BatchStatus(batch, error=uncertain)
-        if self.journal.move(batch, "submitted", remote=ours.id, label=ours.label):
-            self.observer.note(f"batch {batch.tag} was found: {ours.id}")
-        return None
-
     async def _find(
         self, batch: BatchRecord
     ) -> tuple[RemoteBatch | None, list[RemoteBatch]]:
         """Return the batch with our tag, file or results; else the candidates, the oldest first."""
         provider = self.providers.for_batch(batch)
         others = self._others | {each.remote for each in self.journal.batches()}
-        candidates: list[RemoteBatch] = []
-        async for remote in provider.list_batches(batch.created - provider.skew):
+        found: list[RemoteBatch] = []
+        async for remote in provider.list_batches(batch.created - provider.form.skew):
             if remote.tag == batch.tag or (batch.file and remote.file == batch.file):
                 return remote, []
             unknown = not (remote.tag or remote.file or remote.id in others)
             if unknown and remote.total in (0, batch.requests):
-                candidates.insert(0, remote)
-        keys = self.journal.keys(batch.id)
-        for remote in [each for each in candidates if each.state == "ended"]:
-            if await _has_results_of(provider, remote, keys):
+                found.insert(0, remote)
+        ids = {key.hex() for key in self.journal.keys(batch.id)}
+        candidates = []
+        for remote in found:
+            if remote.state != "ended":
+                candidates.append(remote)
+                continue
+            # it is ours if most of its results have the keys of our requests
+            balance = 0
+            with TemporaryFile() as file:
+                for line in await provider.results(remote, file):
+                    row = read_row(line)
+                    ours = isinstance(row, ReplyRow) and row.custom_id in ids
+                    balance += 1 if ours else -1
+            if balance > 0:
                 return remote, []
-            candidates.remove(remote)
             self._others.add(remote.id)
         return None, candidates
 
@@ -234,7 +447,7 @@ class Batches:
                 left_out=batch.requests,
             )
         provider, keys = self.providers.for_batch(batch), self.journal.keys(batch.id)
-        if self.journal.batch(batch.id).state not in OPEN:
+        if not self._is_open(batch):
             return None  # its keys are gone
         for _ in range(2):  # a second time if rows are missing: answers are paid for
             with TemporaryFile() as file:
@@ -242,25 +455,24 @@ class Batches:
                 rows = ((f"line {number}", number, line) for number, line in results)
                 imported = import_rows(ledger, rows, batch.model, keys)
             answered = len(imported.answered or ())
-            failed = sum(imported.failed.values())
             others = len(imported.open) + imported.foreign + imported.unreadable
             missing = remote.succeeded - answered - others
             if missing <= 0 and not imported.unreadable:
                 break
-        canceled = "cancel" in remote.label or "cancel" in batch.label
+        failed = sum(imported.unanswered(for_good=True).values())
+        sentences = [
+            *imported.messages.values(),
+            *(f"{row.where} of its results {row.reason}" for row in imported.rejected),
+        ]
         closed = self.journal.move(
             batch,
-            "canceled" if canceled else "collected",
+            "canceled" if "cancel" in remote.label + batch.label else "collected",
             label=remote.label,
             reason=str(next(iter(imported.messages.values()), "")),
             answered=answered,
             failed=failed,
             left_out=batch.requests - answered - failed,
         )
-        sentences = [
-            *imported.messages.values(),
-            *(f"{row.where} of its results {row.reason}" for row in imported.rejected),
-        ]
         if missing > 0:
             sentences.append(f"{missing} answers of its provider's count are missing")
         for sentence in sentences if closed else ():
@@ -268,23 +480,32 @@ class Batches:
             self.observer.warn(Sentence(place, sentence=sentence))
         return closed
 
-    async def _cancel(self, batch: BatchRecord) -> BatchStatus:
-        if batch.remote is None:
-            problem = "is being submitted by another command; stop that first"
-            error = RulerError(problem, place=f"batch {batch.tag}")
-            return BatchStatus(batch, error=error)
+    async def _ask(self, batch: BatchRecord, *, cancel: bool = False) -> BatchStatus:
+        """Fetch a submitted batch from its provider, or have it canceled."""
+        if batch.state != "submitted" or batch.remote is None:
+            return BatchStatus(batch)
         try:
-            remote = await self.providers.for_batch(batch).cancel(batch.remote)
+            provider = self.providers.for_batch(batch)
+            ask = provider.cancel if cancel else provider.retrieve
+            return BatchStatus(batch, await ask(batch.remote))
         except RulerError as error:
+            return _failed(batch, error)
+
+    async def _cancel(self, batch: BatchRecord) -> BatchStatus:
+        status = await self._ask(batch, cancel=True)
+        remote, error = status.remote, status.error
+        if remote is None:
+            problem = "is being submitted by another command; stop that first"
+            error = error or RulerError(problem, place=f"batch {batch.tag}")
             return BatchStatus(batch, error=error)
         # Anthropic reports a canceled batch as ended, like any other
         label = remote.label if remote.state == "ended" else "canceling"
         moved = self.journal.move(batch, "submitted", label=label)
         return BatchStatus(moved or batch, remote)
 
-    def _forget(self, batch: BatchRecord) -> BatchStatus:
-        moved = self.journal.move(batch, "abandoned", reason="given up by hand")
-        return BatchStatus(moved or batch)
+    def _is_open(self, batch: BatchRecord) -> bool:
+        """Tell if no other process has closed a batch."""
+        return self.journal.batch(batch.id).state in OPEN
 
 
 def _failed(batch: BatchRecord, error: RulerError) -> BatchStatus:
@@ -301,17 +522,3 @@ def _may_end(status: BatchStatus, *, first: bool) -> bool:
     if isinstance(error, UnreachableError):
         return not first
     return not isinstance(error, RefusedError | UsageError)
-
-
-async def _has_results_of(
-    provider: Provider, remote: RemoteBatch, keys: set[bytes]
-) -> bool:
-    """Tell if most results of an ended batch have the keys of our requests."""
-    ids = {key.hex() for key in keys}
-    balance = 0
-    with TemporaryFile() as file:
-        for line in await provider.results(remote, file):
-            row = read_row(line)
-            ours = isinstance(row, ReplyRow) and row.custom_id in ids
-            balance += 1 if ours else -1
-    return balance > 0

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from ruler_cli.errors import OutputError, Sentence, system_errors
 from ruler_cli.ledger.database import file_errors, open_ledger, remedy
+from ruler_cli.ledger.reply_cache import is_there
 
 BatchState = Literal[
     "creating", "submitted", "collected", "canceled", "failed", "abandoned"
@@ -89,11 +90,19 @@ _SELECT = (
 class Journal(AbstractContextManager["Journal"]):
     """The batches of a ledger; a context manager. Several processes may have it open."""
 
-    def __init__(self, ledger: Path) -> None:
-        """Open or create the journal; UsageError if that is not possible."""
+    def __init__(self, ledger: Path, *, make: bool = True) -> None:
+        """Open the journal; UsageError if that is not possible.
+
+        If there is no ledger, it is created, or without `make` the journal is in memory.
+        """
         self.path = ledger
         with file_errors(f"{ledger}: cannot be used as a ledger", _ANOTHER):
-            self._db = open_ledger(ledger)
+            memory = not make and not is_there(ledger)
+            self._db = (
+                sqlite3.connect(":memory:", isolation_level=None)
+                if memory
+                else open_ledger(ledger)
+            )
             # a batch that is paid for must survive a power cut
             self._db.execute("PRAGMA synchronous = FULL")
             if not self._db.execute(_TABLES_EXIST).fetchone():
@@ -115,10 +124,10 @@ class Journal(AbstractContextManager["Journal"]):
         """Tell if a request is in no open batch, and not answered since the ledger's row `newest`."""
         return not self._rows(_NOT_FREE, key, newest)
 
-    def begin(self, tag: str, keys: Iterable[bytes], **fields: Any) -> BatchRecord:
+    def begin(self, keys: Iterable[bytes], **fields: Any) -> BatchRecord:
         """Record a batch that is about to be created, with the keys of its requests."""
         with self.writing():
-            values = {"tag": tag, "now": time.time(), **fields}
+            values = {"now": time.time(), **fields}
             id = int(self._db.execute(_INSERT, values).lastrowid or 0)
             rows = ((key, id) for key in keys)
             self._db.executemany("INSERT INTO batch_keys VALUES (?, ?)", rows)

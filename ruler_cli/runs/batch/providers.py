@@ -2,18 +2,25 @@
 
 OpenAI and compatible endpoints: a request file is uploaded, a batch is created from it, the results are
 files. Anthropic: a single HTTP request holds all judge requests; it stores no tag of ours, only their ids.
+
+Requests are retried if that is safe, and the key goes to its own host only. Files are sent and received piece
+by piece, so memory does not grow with the batch.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Annotated, Any, BinaryIO, ClassVar, Generic, Literal, TypeVar
-from urllib.parse import quote
+from typing import IO, Annotated, Any, Literal, TypeVar
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 from pydantic import (
@@ -22,30 +29,76 @@ from pydantic import (
     AliasPath,
     BaseModel,
     Field,
+    ValidationError,
 )
 
 from ruler_cli.errors import RefusedError, RulerError, Sentence, UsageError
-from ruler_cli.judges.resolve import (
-    check_address,
-    cut_address,
-    endpoint_of,
-    key_for,
-)
-from ruler_cli.runs.batch.http import (
-    FILE_ALTERNATIVE,
-    ApiClient,
-    UnknownBatchError,
-)
+from ruler_cli.judges.openai_http import proxy_of
+from ruler_cli.judges.provider_errors import classify, error_of
+from ruler_cli.judges.resolve import check_address, cut_address, endpoint_of, key_for
+from ruler_cli.pool.retries import delay
 from ruler_cli.runs.batch.journal import BatchRecord
-from ruler_cli.runs.batch.request_files import LIMITS, Limits, Target, batch_target
+from ruler_cli.runs.batch.requests import FORMS, BatchForm, batch_target
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import clean
+from ruler_cli.types import clean, without_key
 
-RemoteState = Literal["running", "ended", "failed"]
-"""`ended`: results can be fetched, of canceled and expired batches too. `failed`: nothing was processed."""
+T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
+OpenBody = Callable[[], AbstractContextManager[aiohttp.Payload | None]]
+"""Open the request body, anew for each try."""
 _ENDED = ("ended", "completed", "expired", "cancelled", "canceled")
 """Labels of an ended batch; with any other label but `failed` a batch is running."""
 _PAGE = 100
+_MAX_BYTES = 32 << 20
+"""Largest JSON answer, and largest line of results, in bytes."""
+_CONNECT_TIMEOUT = 30.0
+"""Seconds to make a connection."""
+_READ_TIMEOUT = 60.0
+"""Seconds to wait for an answer to a request without a body, or for the next piece of results."""
+_UPLOAD_TIMEOUT = 3600.0
+"""Seconds for a request with a body, which may be 256 MB."""
+_TRIES = 6
+_MAX_RETRY_AFTER = 300.0
+"""Seconds that a server may ask to wait; the command ends if it asks for more."""
+_RUN_LATER = "run again later"
+_FILE_ALTERNATIVE = "use `ruler render` and `ruler ledger import`"
+_UNCLEAR = frozenset({408, 409, 424, 425, 499})
+"""Statuses that leave open if the request was handled."""
+_UNSENT = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.InvalidURL,
+    UnicodeError,
+)
+"""Errors after which the request certainly did not arrive; UnicodeError is of an invalid host name."""
+
+
+class UnclearError(RulerError):
+    """Creation of a batch that may have succeeded: the batch may exist, and be billed."""
+
+
+class UnreachableError(RefusedError):
+    """Failure to connect; temporary if an earlier connection succeeded."""
+
+
+class UnknownBatchError(RefusedError):
+    """Batch that the provider does not know, or does not show to this key."""
+
+
+@dataclass(eq=False)
+class _HttpError(Exception):
+    """Failure of one try.
+
+    `error` is the error for the user if no further try follows. `retryable`: another try may succeed, after
+    `retry_after` seconds if the server asked for them. `unclear`: the server may have handled the request.
+    """
+
+    error: RulerError
+    retryable: bool = False
+    unclear: bool = False
+    retry_after: float = 0.0
+    status: int = 0
 
 
 class _Stored(BaseModel):
@@ -66,10 +119,17 @@ class RemoteBatch(_Stored):
     output_file_id: str | None = None
     error_file_id: str | None = None
     # of any type: gateways vary
+    processing_status: Any = None
     request_counts: Any = None
     tag: Any = Field(None, validation_alias=AliasPath("metadata", "ruler"))
     file: Any = Field(None, validation_alias="input_file_id")
-    errors: Any = Field(None, validation_alias=AliasPath("errors", "data"))
+    error: Any = Field(
+        None,
+        validation_alias=AliasChoices(
+            AliasPath("errors", "data", 0, "message"),
+            AliasPath("errors", "data", 0, "code"),
+        ),
+    )
 
     @property
     def created(self) -> float:
@@ -99,81 +159,94 @@ class RemoteBatch(_Stored):
         return [file for file in (self.output_file_id, self.error_file_id) if file]
 
     @property
-    def state(self) -> RemoteState:
-        """State of the batch; running with any label that is not known."""
+    def state(self) -> Literal["running", "ended", "failed"]:
+        """State of the batch; running with any label that is not known.
+
+        `ended`: results can be fetched, of canceled and expired batches too. `failed`: nothing was processed.
+        """
         if self.label == "failed":
             # some requests may still have been answered, and billed
             return "ended" if self.output_file_id else "failed"
-        # some endpoints report the end before the files exist; without them paid answers would be lost
-        done = self.failed or self.label == "completed"
-        answers_to_come = self.succeeded and not self.output_file_id
-        if answers_to_come or (done and not self.files):
-            return "running"
+        if self.processing_status is None:
+            # some endpoints report the end before the files exist; without them paid answers would be lost
+            done = self.failed or self.label == "completed"
+            answers_to_come = self.succeeded and not self.output_file_id
+            if answers_to_come or (done and not self.files):
+                return "running"
         return "ended" if self.label in _ENDED else "running"
 
     @property
     def reason(self) -> str:
-        """Errors of a failed batch."""
-        errors = self.errors if isinstance(self.errors, list) else []
-        texts = [
-            str(error.get("message") or error.get("code"))
-            for error in errors
-            if isinstance(error, dict)
-        ]
-        return clean("; ".join(texts)) or "its provider does not say why"
+        """First error of a failed batch."""
+        return clean(str(self.error or "its provider does not say why"))
 
     def _count(self, *words: str) -> int:
         """Count the requests in states of these names."""
         counts = self.request_counts if isinstance(self.request_counts, dict) else {}
-        numbers = (counts.get(word) for word in words)
-        return sum(
-            number for number in numbers if isinstance(number, int) and number > 0
-        )
+        numbers = map(counts.get, words)
+        return sum(n for n in numbers if isinstance(n, int) and n > 0)
 
 
-class MessageBatch(RemoteBatch):
-    """A batch of Anthropic's API, whose results are no files."""
-
-    @property
-    def state(self) -> RemoteState:
-        """State of the batch; it never fails as a whole."""
-        return "ended" if self.label in _ENDED else "running"
-
-
-B = TypeVar("B", bound=RemoteBatch)
-
-
-class _Page(BaseModel, Generic[B]):
-    data: list[B]
+class _Page(BaseModel):
+    data: list[RemoteBatch]
     has_more: Any = False
 
 
+def open_session() -> aiohttp.ClientSession:
+    """Open a session with a new connection for every request.
+
+    A server may close an idle connection at any moment, which would leave open if a batch was created.
+    """
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(force_close=True),
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
+
+
 @dataclass
-class Provider(ApiClient):
-    """A batch API at an address.
+class Provider:
+    """A batch API at an address; `headers` hold the key.
 
     Every failure is a RulerError, after retries if they are safe: RefusedError if the key, the account or
     the batch is refused for good, UnclearError only from `create`.
-
-    A class for each API has the differences: `cursor` is the query parameter for the next page of a listing.
-    `opening`, `between` and `closing` join request lines to a request file. `skew` is the most that the
-    provider's clock may differ from ours, in seconds; where batches store our tag a longer listing does no harm.
     """
 
-    limits: Limits = LIMITS["openai"]
-    target: ClassVar[Target]
-    path: ClassVar[str]
-    cursor: ClassVar[str]
-    batch: ClassVar[type[RemoteBatch]]
-    page: ClassVar[type[_Page[Any]]]
-    skew: ClassVar[float] = 900.0
-    opening: ClassVar[bytes] = b""
-    between: ClassVar[bytes] = b"\n"
-    closing: ClassVar[bytes] = b"\n"
+    session: aiohttp.ClientSession = field(repr=False)
+    base: str
+    headers: Mapping[str, str] = field(repr=False)
+    key: str | None = field(repr=False)
+    form: BatchForm
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    @property
+    def name(self) -> str:
+        """Subject of error sentences."""
+        return f"the batch API at {urlsplit(self.base).netloc}"
+
+    @property
+    def account(self) -> str:
+        """Digest of the address, a dot, digest of address and key; neither can be read from it."""
+        texts = (self.base, f"{self.base}\n{self.key or ''}")
+        return ".".join(
+            blake2b(text.encode(), digest_size=4, person=b"ruler account 1").hexdigest()
+            for text in texts
+        )
 
     async def upload(self, file: Path) -> str:
         """Upload a request file; return its id at the provider, "" if the API has no such step."""
-        return ""
+        if not self.form.files:
+            return ""
+
+        @contextmanager
+        def form() -> Iterator[aiohttp.Payload]:
+            with file.open("rb") as source:
+                fields = aiohttp.FormData({"purpose": "batch"})
+                fields.add_field(
+                    "file", source, filename=file.name, content_type="application/jsonl"
+                )
+                yield fields()
+
+        return (await self.request("POST", "/files", _Stored, form)).id
 
     async def create(self, file: Path, uploaded: str, tag: str) -> RemoteBatch:
         """Create a batch, which costs money; the call is not retried once it may have arrived.
@@ -184,10 +257,22 @@ class Provider(ApiClient):
 
         @contextmanager
         def body() -> Iterator[aiohttp.Payload]:
+            if self.form.files:
+                yield aiohttp.JsonPayload(
+                    {
+                        "input_file_id": uploaded,
+                        "endpoint": "/v1/chat/completions",
+                        "completion_window": "24h",
+                        "metadata": {"ruler": tag},
+                    }
+                )
+                return
             with file.open("rb") as source:
-                yield self._creation(source, uploaded, tag)
+                yield aiohttp.BufferedReaderPayload(
+                    source, content_type="application/json"
+                )
 
-        return await self.request("POST", self.path, self.batch, body, once=True)
+        return await self.request("POST", self.form.path, RemoteBatch, body, once=True)
 
     async def retrieve(self, id: str) -> RemoteBatch:
         """Fetch a batch by its id; UnknownBatchError if there is none."""
@@ -210,86 +295,183 @@ class Provider(ApiClient):
 
         A page without any ends the listing.
         """
-        cursors, after = set[str](), ""
+        after = ""
         while True:
-            path = f"{self.path}?limit={_PAGE}{after}"
-            page = await self.request("GET", path, self.page)
+            path = f"{self.form.path}?limit={_PAGE}{after}"
+            page = await self.request("GET", path, _Page)
             recent = [remote for remote in page.data if remote.created >= since]
             for remote in recent:
                 yield remote
-            last = page.data[-1].id if recent and page.has_more else ""
-            if not last or last in cursors:  # an endpoint may ignore the cursor
+            if not recent or not page.has_more:
                 return
-            cursors.add(last)
-            after = f"&{self.cursor}={quote(last, safe='')}"
+            last = quote(page.data[-1].id, safe="")
+            before, after = after, f"&{self.form.cursor}={last}"
+            if after == before:  # the endpoint ignores the cursor
+                return
 
     async def results(self, remote: RemoteBatch, file: IO[bytes]) -> Iterator[bytes]:
-        """Download the results to a file; return their lines, answers and errors, without line breaks."""
-        not_found = f"{self.name} has no results of batch {remote.id}"
-        return await self.lines(self._result_paths(remote), file, not_found)
+        """Download the results to a file; return their lines, answers and errors, without line breaks.
 
-    def _creation(self, file: BinaryIO, uploaded: str, tag: str) -> aiohttp.Payload:
-        """Return the body of the request that creates a batch."""
-        return aiohttp.BufferedReaderPayload(file, content_type="application/json")
+        A line is without the key, which it may repeat; one that is longer than 32 MiB comes in pieces.
+        """
+        paths = [f"{self._path_of(remote.id)}/results"]
+        if self.form.files:
+            paths = [f"/files/{quote(file, safe='')}/content" for file in remote.files]
+        for path in paths:
+            start = file.tell()
 
-    def _result_paths(self, remote: RemoteBatch) -> list[str]:
-        return [f"{self._path_of(remote.id)}/results"]
+            async def write(response: aiohttp.ClientResponse) -> None:
+                # each try writes the whole again
+                file.seek(start)  # noqa: B023 - it runs within this turn
+                file.truncate()
+                async for piece in response.content.iter_any():
+                    file.write(piece)
+                file.write(b"\n")
+
+            not_found = f"{self.name} has no results of batch {remote.id}"
+            await self._call("GET", path, write, not_found=not_found, download=True)
+        file.seek(0)
+        lines = map(bytes.strip, iter(partial(file.readline, _MAX_BYTES), b""))
+        return (without_key(line, self.key) for line in lines if line)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        model: type[Model],
+        body: OpenBody = nullcontext,
+        **rules: Any,
+    ) -> Model:
+        """Request a JSON object, and read it as a `model`; any other answer could hide a batch that is billed.
+
+        `rules` are those of `_call`.
+        """
+
+        async def read(response: aiohttp.ClientResponse) -> Model:
+            answer = without_key(await _read_bounded(response), self.key)
+            try:
+                return model.model_validate_json(answer)
+            except ValidationError:
+                problem, remedy = (
+                    "its answer is not a batch API's",
+                    Sentence("check {api_base}"),
+                )
+                error = RulerError(problem, remedy, place=self.name)
+                raise _HttpError(error, unclear=True) from None
+
+        return await self._call(method, path, read, body, **rules)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
+        body: OpenBody = nullcontext,
+        *,
+        not_found: str = "",
+        once: bool = False,
+        download: bool = False,
+    ) -> T:
+        """Make a request, with retries, and `read` the response.
+
+        UnknownBatchError with the sentence `not_found`, if any, on a 404. A request that must be handled at
+        most `once`, since it costs money, is retried only if it certainly was not handled; UnclearError if it
+        may have been. A `download` may take any time, and may be redirected.
+        """
+        url, failures = self.base + path, 0
+        # at another host aiohttp leaves out the header Authorization, but no other one
+        follow = download and (not self.key or "Authorization" in self.headers)
+        while True:
+            try:
+                with body() as data:
+                    seconds = _UPLOAD_TIMEOUT if data else _READ_TIMEOUT
+                    async with self.session.request(
+                        method,
+                        url,
+                        data=data,
+                        headers=self.headers,
+                        proxy=proxy_of(url),
+                        allow_redirects=follow,
+                        timeout=aiohttp.ClientTimeout(
+                            total=None if download else seconds,
+                            sock_connect=_CONNECT_TIMEOUT,
+                            sock_read=seconds if download else None,
+                        ),
+                    ) as response:
+                        if response.status < 300:
+                            return await read(response)
+                        answer = await _read_bounded(response)
+                        failure = self._status_error(response, answer)
+            except _HttpError as error:
+                failure = error
+            except (
+                aiohttp.ClientError,
+                ConnectionError,
+                TimeoutError,
+                UnicodeError,
+            ) as error:
+                failure = self._connection_error(error)
+            if once and failure.unclear:
+                remedy = (
+                    "if there is a batch now, the next `ruler batch` command finds it"
+                )
+                raise UnclearError(failure.error.brief, remedy)
+            if failure.status == 404 and not_found:
+                raise UnknownBatchError(not_found)
+            failures += 1
+            too_late = failure.retry_after > _MAX_RETRY_AFTER
+            if not failure.retryable or too_late or failures == _TRIES:
+                raise failure.error
+            await self.pause(delay(failures - 1, failure.retry_after, random.random()))
+
+    def _status_error(
+        self, response: aiohttp.ClientResponse, data: bytes
+    ) -> _HttpError:
+        status, (codes, message) = response.status, error_of(data)
+        error = classify(status, codes, message, response.headers, self.key, self.name)
+        if status in (404, 405):
+            remedy = Sentence("check {api_base}, or " + _FILE_ALTERNATIVE)
+            absent = f"{self.name} answered {status}: {clean(message, self.key)}"
+            return _HttpError(RefusedError(absent, remedy), status=status)
+        unclear = status >= 500 or status in _UNCLEAR
+        if error.kind != "transport":
+            return _HttpError(RefusedError(error.reason), unclear=unclear)
+        return _HttpError(
+            RulerError(error.reason, _RUN_LATER),
+            retryable=error.scope == "call" and status != 409,  # a conflict stays one
+            unclear=unclear,
+            retry_after=error.retry_after or 0.0,
+        )
+
+    def _connection_error(self, error: Exception) -> _HttpError:
+        cause = getattr(error, "os_error", error)
+        why = clean(str(cause) or type(cause).__name__, self.key)
+        if isinstance(error, _UNSENT):
+            remedy = Sentence("check the network, the proxy and {api_base}")
+            refused = UnreachableError(f"{self.name} cannot be reached: {why}", remedy)
+            return _HttpError(refused, retryable=True)
+        problem = f"the connection to {self.name} broke: {why}"
+        if isinstance(error, TimeoutError):
+            problem = f"{self.name} did not answer in time"
+        return _HttpError(RulerError(problem, _RUN_LATER), retryable=True, unclear=True)
 
     def _path_of(self, id: str) -> str:
-        return f"{self.path}/{quote(id, safe='')}"
+        return f"{self.form.path}/{quote(id, safe='')}"
 
     async def _request_batch(
         self, method: str, id: str, action: str = ""
     ) -> RemoteBatch:
         path = self._path_of(id) + action
         not_found = f"{self.name} shows no batch {id} to this key"
-        return await self.request(method, path, self.batch, not_found=not_found)
+        return await self.request(method, path, RemoteBatch, not_found=not_found)
 
 
-class AnthropicApi(Provider):
-    """Anthropic's Message Batches API."""
-
-    target = "anthropic"
-    path = "/v1/messages/batches"
-    cursor = "after_id"
-    batch, page = MessageBatch, _Page[MessageBatch]
-    opening, between, closing = b'{"requests":[', b",", b"]}"
-
-
-class OpenAIApi(Provider):
-    """OpenAI's Batch API, which other endpoints have too: files in, files out."""
-
-    target = "openai"
-    path = "/batches"
-    cursor = "after"
-    batch, page = RemoteBatch, _Page[RemoteBatch]
-    skew = 86400.0
-
-    async def upload(self, file: Path) -> str:
-        """Upload a request file; return its id at the provider."""
-
-        @contextmanager
-        def form() -> Iterator[aiohttp.Payload]:
-            with file.open("rb") as source:
-                fields = aiohttp.FormData({"purpose": "batch"})
-                fields.add_field(
-                    "file", source, filename=file.name, content_type="application/jsonl"
-                )
-                yield fields()
-
-        return (await self.request("POST", "/files", _Stored, form)).id
-
-    def _creation(self, file: BinaryIO, uploaded: str, tag: str) -> aiohttp.Payload:
-        fields = {
-            "input_file_id": uploaded,
-            "endpoint": "/v1/chat/completions",
-            "completion_window": "24h",
-            "metadata": {"ruler": tag},
-        }
-        return aiohttp.JsonPayload(fields)
-
-    def _result_paths(self, remote: RemoteBatch) -> list[str]:
-        return [f"/files/{quote(file, safe='')}/content" for file in remote.files]
+async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
+    """Read the body of an answer, cut if it is too large."""
+    try:
+        return await response.content.readexactly(_MAX_BYTES)
+    except asyncio.IncompleteReadError as end:
+        return end.partial
 
 
 @dataclass(frozen=True)
@@ -311,13 +493,18 @@ class Providers:
         if target is None:
             remedy = Sentence(
                 "use openai/… or anthropic/…, or an endpoint with a batch API like OpenAI's "
-                f"({{api_base:URL}}); for any other, {FILE_ALTERNATIVE}"
+                f"({{api_base:URL}}); for any other, {_FILE_ALTERNATIVE}"
             )
             raise UsageError("has no batch API", remedy, place=f"judge {judge.model}")
         headers: dict[str, str] = {}
         if target == "anthropic":
-            base, key = _anthropic_address(judge), key_for(judge, "ANTHROPIC_API_KEY")
-            headers = {"anthropic-version": "2023-06-01"}
+            variables = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE")
+            given = filter(None, (judge.api_base, *map(os.environ.get, variables)))
+            address = next(given, "https://api.anthropic.com")
+            check_address(address)
+            base = cut_address(address).removesuffix("/v1")
+            key = key_for(judge, "ANTHROPIC_API_KEY")
+            headers["anthropic-version"] = "2023-06-01"
             if key:
                 headers["x-api-key"] = key
         else:
@@ -325,8 +512,7 @@ class Providers:
             base, key = endpoint.base, endpoint.key
             if key:
                 headers["Authorization"] = f"Bearer {key}"
-        api = AnthropicApi if target == "anthropic" else OpenAIApi
-        return api(self.session, base, headers, key, limits=LIMITS[target])
+        return Provider(self.session, base, headers, key, FORMS[target])
 
     def for_batch(self, batch: BatchRecord) -> Provider:
         """Return the API of a batch; RefusedError if the account has changed since its submission.
@@ -348,12 +534,3 @@ class Providers:
                 place=f"batch {batch.tag}",
             )
         return provider
-
-
-def _anthropic_address(judge: JudgeSettings) -> str:
-    """Return the address of Anthropic's API, without a trailing path."""
-    variables = map(os.environ.get, ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"))
-    given = filter(None, (judge.api_base, *variables))
-    address = next(given, "https://api.anthropic.com")
-    check_address(address)
-    return cut_address(address).removesuffix("/v1")

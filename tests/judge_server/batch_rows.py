@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import orjson
 
-from tests.judging_server.judge import Judge
-from tests.judging_server.messages_api import chat_of, message_of
+from tests.judge_server.judge import Judge
+from tests.judge_server.messages_api import chat_of, message_of
 
 Api = Literal["openai", "anthropic"]
 KINDS = (

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tests.batch_server.rows import Api, Row, cue_of, result_of, undone
-from tests.judging_server.conduct import Conduct as JudgeConduct
-from tests.judging_server.judge import Judge
+from tests.judge_server.batch_rows import Api, Row, cue_of, result_of, undone
+from tests.judge_server.judge import Judge
 
 _STAGES = 3
 """Steps from a batch's creation to its end; its rows are processed in the second."""
@@ -57,9 +55,9 @@ class Batch:
 class Store:
     """Everything of one account."""
 
-    def __init__(self, conduct: Conduct, judge: Mapping[str, Any]) -> None:
+    def __init__(self, conduct: Conduct, judge: Judge) -> None:
         self.conduct = conduct
-        self.judge = Judge(JudgeConduct().with_(judge))
+        self.judge = judge
         self.files: dict[str, bytes] = {}
         self.names: dict[str, str] = {}
         self.batches: dict[str, Batch] = {}

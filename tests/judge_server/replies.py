@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from tests.judging_server.asks import Ask
+from tests.judge_server.asks import Ask
 
 
 @dataclass(slots=True)

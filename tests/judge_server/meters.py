@@ -6,7 +6,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any
 
-from tests.judging_server.replies import Reply
+from tests.judge_server.replies import Reply
 
 
 class Window:

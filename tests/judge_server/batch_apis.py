@@ -1,18 +1,22 @@
-"""Both sides of the batch server: OpenAI's Files and Batch API, Anthropic's Message Batches API."""
+"""Both batch APIs of the server: OpenAI's Files and Batch API, Anthropic's Message Batches API."""
 
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import parse_qsl
 
 import orjson
 
-from tests.batch_server.rows import Api
-from tests.batch_server.store import Batch, Store
+from tests.judge_server.batch_rows import Api
+from tests.judge_server.batch_store import Batch, Conduct, Store
+from tests.judge_server.judge import Judge
+from tests.judge_server.replies import Reply
 
 _RUNNING = ("validating", "in_progress", "finalizing")
 _TIMES = (
@@ -28,17 +32,8 @@ _MOST: dict[Api, tuple[int, int]] = {
     "openai": (50_000, 200_000_000),
     "anthropic": (100_000, 256_000_000),
 }
+Hook = Callable[[str], Any]
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
-@dataclass(slots=True)
-class Answer:
-    """Status, body and headers."""
-
-    body: bytes
-    status: int = 200
-    mime: str = "application/json"
-    headers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +49,164 @@ class Ask:
     root: str
 
 
+_ROUTES: tuple[tuple[str, Api, str], ...] = (
+    (r"POST /v1/files", "openai", "upload"),
+    (r"GET /v1/files/([^/]+)/content", "openai", "results"),
+    (r"POST /v1/batches", "openai", "create"),
+    (r"GET /v1/batches", "openai", "list"),
+    (r"GET /v1/batches/([^/]+)", "openai", "retrieve"),
+    (r"POST /v1/batches/([^/]+)/cancel", "openai", "cancel"),
+    (r"POST /v1/messages/batches", "anthropic", "create"),
+    (r"GET /v1/messages/batches", "anthropic", "list"),
+    (r"GET /v1/messages/batches/([^/]+)", "anthropic", "retrieve"),
+    (r"GET /v1/messages/batches/([^/]+)/results", "anthropic", "results"),
+    (r"POST /v1/messages/batches/([^/]+)/cancel", "anthropic", "cancel"),
+)
+_REFUSALS = {
+    "400": (400, "We could not process your request.", "invalid_request_error"),
+    "401": (401, "Incorrect API key provided.", "authentication_error"),
+    "403": (403, "Your key has no access to this.", "permission_error"),
+    "404": (404, "Not found.", "not_found_error"),
+    "413": (413, "The request is too large.", "request_too_large"),
+    "429": (429, "Rate limit reached for requests.", "rate_limit_error"),
+    "quota": (429, "You exceeded your current quota.", "insufficient_quota"),
+    "500": (500, "The server had an error.", "api_error"),
+    "302": (302, "It is elsewhere.", "moved"),
+}
+_HEADERS = {"429": "Retry-After: 0\r\n", "302": "Location: /v2\r\n"}
+
+
+@dataclass(slots=True)
+class _StepError:
+    """An error of the next requests of one step.
+
+    `drop` hangs up, the request unhandled; `half` in the middle of the answer; `hang` never answers; `html`
+    and `huge` answer with a page and without end; all else is in _REFUSALS. With `-after` the request has
+    been handled.
+    """
+
+    step: str
+    kind: str
+    times: int
+
+    def strikes(self, step: str) -> bool:
+        """Tell if this request fails, and count it."""
+        self.times -= self.step == step
+        return self.step == step and self.times >= 0
+
+
+class BatchApis:
+    """Both batch APIs of one account, beside a judge.
+
+    The names of the steps are upload, create, list, retrieve, results and cancel. `before(step)` is called
+    when a request came in whole; if it returns False, the request is lost. `after(step)` is called when it
+    was done and nothing is answered yet. Both may take their time, or kill the client. `conduct` are fields of
+    Conduct.
+    """
+
+    def __init__(self, judge: Judge, **conduct: Any) -> None:
+        self.judge = judge
+        self.conduct = Conduct(**conduct)
+        self.store = Store(self.conduct, judge)
+        self.before: Hook = lambda step: None
+        self.after: Hook = lambda step: None
+        self.step_errors: list[_StepError] = []
+        self.steps: list[str] = []
+        self.keys: set[str] = set()
+        self.mistakes: list[Exception] = []
+        self.lock = threading.RLock()
+
+    @property
+    def created(self) -> int:
+        """Batches ever created."""
+        return len(self.store.batches)
+
+    @property
+    def billed(self) -> int:
+        """Requests ever billed, of all batches."""
+        return sum(self.store.billed.values())
+
+    @property
+    def billed_again(self) -> int:
+        """Requests billed more than once."""
+        return sum(count - 1 for count in self.store.billed.values() if count)
+
+    def advance(self, steps: int = 1) -> None:
+        """Advance every batch by so many steps; three end it."""
+        with self.lock:
+            for _ in range(steps):
+                for batch in list(self.store.batches.values()):
+                    self.store.advance(batch)
+
+    def fault(self, step: str, kind: str, times: int = 1) -> None:
+        """Make the next requests of one step fail."""
+        assert kind.removesuffix("-after") in {
+            *_REFUSALS,
+            "drop",
+            "half",
+            "hang",
+            "html",
+            "huge",
+        }
+        self.step_errors.append(_StepError(step, kind, times))
+
+    def reply(
+        self, route: str, query: str, body: bytes, headers: dict[str, str], root: str
+    ) -> Reply | None:
+        """The reply to a request of a batch API; None if it is of none."""
+        for pattern, api, step in _ROUTES:
+            if result := re.fullmatch(pattern, route):
+                id = result[1] if result.groups() else ""
+                ask = Ask(api, step, id, dict(parse_qsl(query)), body, headers, root)
+                try:
+                    return self._step(ask)
+                except Exception as error:  # noqa: BLE001 - a test's mistake, raised at its end
+                    self.mistakes.append(error)
+                    return refuse(api, 500, repr(error), "api_error")
+        return None
+
+    def _step(self, ask: Ask) -> Reply:
+        failure = next(
+            (each.kind for each in self.step_errors if each.strikes(ask.step)), ""
+        )
+        handled = (
+            not failure
+            or failure.endswith("-after")
+            or failure in ("half", "html", "huge")
+        )
+        output, created = Reply(b""), None
+        with self.lock:
+            if self.before(ask.step) is False:
+                failure, handled = "drop", False
+            if handled:
+                self.steps.append(ask.step)
+                bearer = ask.headers.get("authorization", "")[7:]
+                self.keys.add(ask.headers.get("x-api-key") or bearer)
+                count = self.created
+                output = answer(self.store, ask)
+                if self.created > count:
+                    created = list(self.store.batches.values())[-1]
+                self.after(ask.step)
+            if created and self.conduct.pace == "at once":
+                while not created.ended:
+                    self.store.advance(created)
+        kind = failure.removesuffix("-after")
+        if kind in _REFUSALS:
+            output = refuse(ask.api, *_REFUSALS[kind])
+            output.headers = _HEADERS.get(kind, "")
+        elif kind == "html":
+            output.body, output.mime = (
+                b"<html><title>Welcome</title></html>",
+                "text/html",
+            )
+        elif kind:
+            output.delivery = "flood" if kind == "huge" else kind
+        return output
+
+
 def refuse(
     api: Api, status: int, message: str, code: str = "invalid_request_error"
-) -> Answer:
+) -> Reply:
     """An error as the API words it."""
     if api == "anthropic":
         body: dict[str, Any] = {
@@ -67,10 +217,10 @@ def refuse(
         body = {
             "error": {"message": message, "type": code, "param": None, "code": code}
         }
-    return Answer(orjson.dumps(body), status)
+    return Reply(orjson.dumps(body), status)
 
 
-def answer(store: Store, ask: Ask) -> Answer:
+def answer(store: Store, ask: Ask) -> Reply:
     """Do one step."""
     api = ask.api
     if api == "anthropic" and not ask.headers.get("anthropic-version"):
@@ -88,7 +238,7 @@ def answer(store: Store, ask: Ask) -> Answer:
             if api == "openai"
             else _create_anthropic(store, ask)
         )
-        return made if isinstance(made, Answer) else _ok(shown(made))
+        return made if isinstance(made, Reply) else _ok(shown(made))
     if ask.step == "list":
         return _page(store, ask, shown)
     if ask.step == "results" and api == "openai":
@@ -96,7 +246,7 @@ def answer(store: Store, ask: Ask) -> Answer:
         return (
             refuse(api, 404, "No such File.")
             if data is None
-            else Answer(data, mime="application/x-jsonl")
+            else Reply(data, mime="application/x-jsonl")
         )
     batch = store.batches.get(ask.id)
     if batch is None or batch.api != api:
@@ -109,7 +259,7 @@ def answer(store: Store, ask: Ask) -> Answer:
                 "No results yet: the batch is still in progress.",
                 "not_found_error",
             )
-        return Answer(store.files[batch.output], mime="application/x-jsonl")
+        return Reply(store.files[batch.output], mime="application/x-jsonl")
     if ask.step == "cancel":
         if batch.ended:
             message = f"Cannot cancel a batch with status '{batch.ended}'."
@@ -120,11 +270,11 @@ def answer(store: Store, ask: Ask) -> Answer:
     return _ok(shown(batch))
 
 
-def _ok(value: Any) -> Answer:
-    return Answer(orjson.dumps(value))
+def _ok(value: Any) -> Reply:
+    return Reply(orjson.dumps(value))
 
 
-def _page(store: Store, ask: Ask, shown: Callable[[Batch], Any]) -> Answer:
+def _page(store: Store, ask: Ask, shown: Callable[[Batch], Any]) -> Reply:
     """One page of a listing, newest first, without batches that are too new for it."""
     batches = [batch for batch in store.batches.values() if batch.api == ask.api]
     after = ask.query.get("after" if ask.api == "openai" else "after_id")
@@ -150,7 +300,7 @@ def _page(store: Store, ask: Ask, shown: Callable[[Batch], Any]) -> Answer:
     )
 
 
-def _upload(store: Store, ask: Ask) -> Answer:
+def _upload(store: Store, ask: Ask) -> Reply:
     """Store the file of a multipart form."""
     boundary, parts = (
         ask.headers["content-type"].partition("boundary=")[2],
@@ -176,7 +326,7 @@ def _upload(store: Store, ask: Ask) -> Answer:
     )
 
 
-def _create_openai(store: Store, ask: Ask) -> Batch | Answer:
+def _create_openai(store: Store, ask: Ask) -> Batch | Reply:
     body = orjson.loads(ask.body)
     data = store.files.get(body["input_file_id"])
     if data is None:
@@ -199,7 +349,7 @@ def _create_openai(store: Store, ask: Ask) -> Batch | Answer:
     return batch
 
 
-def _create_anthropic(store: Store, ask: Ask) -> Batch | Answer:
+def _create_anthropic(store: Store, ask: Ask) -> Batch | Reply:
     lines = orjson.loads(ask.body)["requests"]
     ids = [line["custom_id"] for line in lines]
     fine = all(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from tests.judging_server.cues import CUES, MALFORMED
+from tests.judge_server.cues import CUES, MALFORMED
 
 
 @dataclass(frozen=True, slots=True)

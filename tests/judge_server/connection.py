@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import orjson
 
-from tests.judging_server.judge import Judge
-from tests.judging_server.messages_api import chat_of, message_of
-from tests.judging_server.replies import Reply, refuse
+from tests.judge_server.batch_apis import BatchApis
+from tests.judge_server.messages_api import chat_of, message_of
+from tests.judge_server.replies import Reply, refuse
 
 _HEADERS = re.compile(
-    r"\r\n(authorization|connection|content-length|transfer-encoding):[ \t]*([^\r\n]*)",
+    r"\r\n(anthropic-version|authorization|connection|content-(?:length|type)|transfer-encoding|x-api-key)"
+    r":[ \t]*([^\r\n]*)",
     re.IGNORECASE,
 )
 
@@ -24,22 +25,24 @@ class Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, judge: Judge) -> None:
-        self.judge = judge
+    def __init__(self, batches: BatchApis, opened: set[Connection]) -> None:
+        self.judge, self.batches, self.opened = batches.judge, batches, opened
         self.buffer = bytearray()
         self.request_line = ""
         self.headers: dict[str, str] = {}
         self.busy = False
         self.judging: Reply | None = None
-        self.timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.Handle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self.opened.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the work for a caller that is gone."""
+        self.opened.discard(self)
         if self.timer:
             self.timer.cancel()
         self.done(gone=True)
@@ -71,7 +74,8 @@ class Connection(asyncio.Protocol):
     def serve(self, body: bytes) -> None:
         """Answer a request, now or after its delay."""
         method, target, _ = self.request_line.split(" ", 2)
-        path, self.request_line, self.busy = target.partition("?")[0], "", True
+        path, _, query = target.partition("?")
+        self.request_line, self.busy = "", True
         if "transfer-encoding" in self.headers:
             self.headers["connection"] = "close"  # where that body ends is unknown
             reply = refuse(411, "A Content-Length is required.")
@@ -88,7 +92,10 @@ class Connection(asyncio.Protocol):
                 reply.body = orjson.dumps(message_of(params, orjson.loads(reply.body)))
             self.judging = reply
         else:
-            reply = self.judge.other(f"{method} {path}", body)
+            root = "http://{}:{}".format(*self.transport.get_extra_info("sockname"))
+            route = f"{method} {path}"
+            batched = self.batches.reply(route, query, body, self.headers, root)
+            reply = batched or self.judge.other(route, body)
         deliver = DELIVERIES[reply.delivery]
         if reply.delay:
             loop = asyncio.get_running_loop()
@@ -127,6 +134,18 @@ class Connection(asyncio.Protocol):
         self.transport.write(b" ")
         self.timer = asyncio.get_running_loop().call_later(0.05, self.drip_byte)
 
+    def flood(self, reply: Reply) -> None:
+        """Send an endless body as fast as it is read."""
+        self.transport.write(replace(reply, body=b"").wire(10**12))
+        self.flood_on()
+
+    def flood_on(self) -> None:
+        """Send one more piece, unless much waits to be read."""
+        if self.transport.get_write_buffer_size() < 1 << 20:
+            self.transport.write(b" " * 65536)
+        loop = asyncio.get_running_loop()
+        self.timer = loop.call_later(0.0001, self.flood_on)
+
     def drop(self, reply: Reply) -> None:
         """Hang up without a word."""
         self.transport.close()
@@ -139,6 +158,7 @@ DELIVERIES: dict[str, Callable[[Connection, Reply], None]] = {
     "whole": Connection.whole,
     "half": Connection.half,
     "drip": Connection.drip,
+    "flood": Connection.flood,
     "drop": Connection.drop,
     "hang": Connection.hang,
 }

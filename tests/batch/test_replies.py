@@ -16,7 +16,7 @@ from ruler_cli.judges.provider_errors import (
     refuses_format,
 )
 from ruler_cli.judges.resolve import resolve
-from ruler_cli.runs.batch.reply_rows import MAX_LINE_BYTES, ReplyRow, read_row
+from ruler_cli.runs.batch.replies import MAX_LINE_BYTES, ReplyRow, read_row
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import CallError, Reply, Request, Usage, reply_of
 from tests.judges.answers import ANSWERS

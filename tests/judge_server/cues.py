@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from tests.judging_server.asks import Ask, Entries
-from tests.judging_server.replies import (
+from tests.judge_server.asks import Ask, Entries
+from tests.judge_server.replies import (
     Reply,
     complete,
     good,

@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
-from tests.judging_server.asks import Ask, err, read_ask
-from tests.judging_server.conduct import Conduct, around
-from tests.judging_server.cues import CUES
-from tests.judging_server.meters import Books, Load, Rates
-from tests.judging_server.replies import Reply, good, limit, refuse, too_long
+from tests.judge_server.asks import Ask, err, read_ask
+from tests.judge_server.conduct import Conduct, around
+from tests.judge_server.cues import CUES
+from tests.judge_server.meters import Books, Load, Rates
+from tests.judge_server.replies import Reply, good, limit, refuse, too_long
 
 _SPELLS = {"once": 1, "twice": 2}
 

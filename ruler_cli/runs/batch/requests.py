@@ -1,0 +1,283 @@
+"""INPUT and ledger → the requests that the ledger lacks, and the lines, limits and price of a batch of them.
+
+Nothing is sent. A panel has a file of requests for each judge, named after it: `requests.openai-o3.jsonl`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import anyio.lowlevel
+
+from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.files.scratch import Index
+from ruler_cli.judges.chat_completions import chat_body, first_format
+from ruler_cli.judges.providers import EMBEDDED, Price, listed_batch_price
+from ruler_cli.judges.resolve import (
+    LOCAL,
+    OPENAI,
+    cached_only,
+    model_at_endpoint,
+    model_of,
+)
+from ruler_cli.judging.adaptive import BLOCK_BYTES
+from ruler_cli.judging.group_run import GroupRun, JudgeRunner
+from ruler_cli.judging.panel import open_panel
+from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.pool.engine import Bounds, StopSignal, in_thread, inline, run, threaded
+from ruler_cli.runs.file import held_groups, nothing_to_compare
+from ruler_cli.runs.input import Input, open_input
+from ruler_cli.settings.models import JudgeSettings, ScoreSettings
+from ruler_cli.types import GroupResult, Observer, Problem, Request
+
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9._]+")
+_MAX_JUDGE_NAME = 80
+"""Longest name of a judge in a file's name, in characters."""
+_OVERHEAD = 64
+"""Bytes of a batch, which may be one HTTP request, outside of its lines."""
+
+Target = Literal["openai", "anthropic", "vllm"]
+Line = Callable[[bytes, Request], bytes]
+"""Make the line of a request file from a key and a request."""
+OnMissing = Callable[[int, bytes, Request], None]
+"""Receives a missing request: the index of its judge in `settings.judges`, its key, the request."""
+
+
+class BatchForm(NamedTuple):
+    """A batch API's limits, paths and form of requests.
+
+    A batch has at most so many `requests` and `bytes`. `path` is that of batches, `cursor` the query
+    parameter for the next page of a listing. `files`: request files are uploaded, and results are files.
+    `opening`, `between` and `closing` join request lines to a request file. `skew` is the most that the
+    provider's clock may differ from ours, in seconds; where batches store our tag a longer listing does no
+    harm.
+    """
+
+    target: Target
+    path: str
+    cursor: str
+    files: bool
+    skew: float
+    opening: bytes
+    between: bytes
+    closing: bytes
+    requests: int
+    bytes: int
+
+    def allow(self, requests: int, size: int) -> bool:
+        """Tell if a batch may hold so many requests with so many bytes together."""
+        return requests <= self.requests and size + _OVERHEAD <= self.bytes
+
+
+FORMS: dict[Target, BatchForm] = {
+    "openai": BatchForm(
+        target="openai",
+        requests=50_000,
+        bytes=200_000_000,
+        path="/batches",
+        cursor="after",
+        files=True,
+        skew=86400.0,
+        opening=b"",
+        between=b"\n",
+        closing=b"\n",
+    ),
+    "anthropic": BatchForm(
+        target="anthropic",
+        requests=100_000,
+        bytes=256_000_000,
+        path="/v1/messages/batches",
+        cursor="after_id",
+        files=False,
+        skew=900.0,
+        opening=b'{"requests":[',
+        between=b",",
+        closing=b"]}",
+    ),
+}
+"""A megabyte is 1,000,000 bytes, even if a provider may count 1,048,576."""
+
+
+def batch_target(judge: JudgeSettings) -> Target | None:
+    """Return the batch API for a judge; None if there is none that ruler knows."""
+    provider = judge.model.partition("/")[0]
+    if provider == "anthropic":
+        return "anthropic"
+    if judge.model in EMBEDDED or not (judge.api_base or provider == "openai"):
+        return None
+    return "openai"
+
+
+def target_of(
+    judge: JudgeSettings, target: Literal["auto"] | Target = "auto"
+) -> Target:
+    """Choose the form of the requests by the judge's name, unless given; UsageError if that is unknown."""
+    if target != "auto":
+        return target
+    provider = judge.model.partition("/")[0]
+    if provider in ("hosted_vllm", "vllm", "sglang"):
+        return "vllm"
+    found: Target | None = "openai" if judge.api_base else batch_target(judge)
+    if found is None:
+        problem = "the form of its requests is not known"
+        remedy = Sentence("give {target:openai}, or {target:vllm} for your own engine")
+        raise UsageError(problem, remedy, place=f"judge {judge.model}")
+    return found
+
+
+def request_line(target: Target, judge: JudgeSettings) -> Line:
+    """Return a function that makes lines of a request file; their `custom_id` is the key in hex.
+
+    It may import litellm, which takes seconds; each line then takes microseconds. UsageError if the form
+    cannot hold the judge's name or parameters.
+    """
+    if target == "anthropic":
+        from ruler_cli.judges.litellm import anthropic_params
+
+        params = anthropic_params(judge)
+        return lambda key, request: (
+            b'{"custom_id":"%s","params":%s}\n' % (key.hex().encode(), params(request))
+        )
+    model = model_at_endpoint(judge)
+    at_openai = target == "openai" and not judge.api_base
+    if at_openai and model == judge.model and "/" in model:
+        from ruler_cli.judges.litellm import model_at_provider
+
+        model = model_at_provider(model)  # without the name of the provider
+    address = judge.api_base or (OPENAI if at_openai else LOCAL)
+    answer_format = first_format(judge, address)
+    return lambda key, request: (
+        b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
+        % (key.hex().encode(), chat_body(model, judge.params, request, answer_format))
+    )
+
+
+def batch_price(judge: JudgeSettings) -> tuple[Price | None, str]:
+    """Return a judge's batch price, and if it is `listed` or `half` of its price for calls; None if unknown."""
+    own = judge.price or judge.api_base
+    if not own and (listed := listed_batch_price(judge.model)):
+        return listed, "listed"
+    price = model_of(judge).price
+    return price and price.halved, "half"
+
+
+def names_for(name: str, judges: Sequence[str]) -> list[str]:
+    """Return the file name for each judge: `name` itself for one, else names that differ in more than case.
+
+    UsageError if several judges would share stdout.
+    """
+    if len(judges) == 1:
+        return [name]
+    if name == "-":
+        remedy = "give a file name, or one judge"
+        raise UsageError("a request file has one model", remedy, place=name)
+    slugs = [
+        _NOT_PLAIN.sub("-", judge).strip("-.")[-_MAX_JUDGE_NAME:] for judge in judges
+    ]
+    if len({slug.lower() for slug in slugs}) < len(slugs) or "" in slugs:
+        slugs = [f"{number}-{slug}" for number, slug in enumerate(slugs, 1)]
+    path = Path(name)
+    stem, dot, ending = path.name.partition(".")
+    return [str(path.with_name(f"{stem}.{slug}{dot}{ending}")) for slug in slugs]
+
+
+@dataclass(slots=True)
+class MissingRequests:
+    """Counts of the missing requests.
+
+    `requests` are by judge, in the order of `settings.judges`. The `answered` groups need no request. The
+    `failed` ones, by error kind, allow none or failed with the ledger's replies. All others miss at least one
+    request. `unreadable` counts records.
+    """
+
+    requests: list[int]
+    answered: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    unreadable: int = 0
+
+    @property
+    def lost(self) -> int:
+        """Number of groups that failed with the ledger's replies."""
+        return self.failed.total() - self.unaskable
+
+    @property
+    def unaskable(self) -> int:
+        """Number of groups without a possible request: nothing to judge, or too long."""
+        return self.failed["input"] + self.failed["too_long"]
+
+
+async def render_missing(
+    settings: ScoreSettings, on_missing: OnMissing, observer: Observer
+) -> MissingRequests:
+    """Judge each group by the ledger alone, and call `on_missing` with each request that it lacks, once.
+
+    `on_missing` runs in the event loop, in the order of INPUT; its errors end the rendering. A ledger that
+    does not exist counts as empty and is not created. RulerError if INPUT or the ledger cannot be read. No
+    paid call is in flight, so it may be cancelled at any time.
+    """
+    counts = MissingRequests([0 for _ in settings.judges])
+    resolved = [cached_only(judge) for judge in settings.judges]
+    with ExitStack() as stack:
+        ledger, seen = None, stack.enter_context(closing(Index()))
+        if settings.ledger is not None:
+            opened = Ledger(settings.ledger, settings.ledgers, make=False)
+            ledger = stack.enter_context(opened)
+        panel = open_panel(settings, resolved, StopSignal(), ledger)
+        runner = JudgeRunner(settings, panel.judges)
+
+        def on_problem(problem: Problem) -> None:
+            counts.unreadable += 1
+            observer.problem(problem)
+
+        def open_source() -> Input:
+            source = open_input(settings.input, stack, on_problem)
+            if error := nothing_to_compare(settings, source):
+                raise error
+            return source
+
+        # in a thread: a pipe may be silent for long, and the survey of a large file takes long
+        source = await in_thread(open_source)
+        source.report(observer)
+        groups = held_groups(settings, source, observer)
+        pull = (threaded if source.waits else inline)(groups)
+
+        async def next_group() -> GroupRun | None:
+            group = await pull()
+            if group is None:
+                runner.end()
+                return None
+            return runner.start(group)
+
+        async def deliver(group_run: GroupRun, result: GroupResult) -> None:
+            for judge_index, request in group_run.missing:
+                key = panel.judges[judge_index].key(request)
+                number = sum(counts.requests) + 1
+                if seen.first_seen(key.hex(), number) == number:
+                    counts.requests[judge_index] += 1
+                    on_missing(judge_index, key, request)
+            if group_run.missing:
+                return
+            if result.failed_calls and not result.pass_scores:
+                error = result.failed_calls[0].error
+                counts.failed[error.kind] += 1
+                observer.failed(group_run.group.key, error.kind, error.reason)
+            else:
+                counts.answered += 1
+
+        await run(
+            next_group,
+            GroupRun.judge,
+            deliver,
+            lambda group_run: group_run.group.size,
+            anyio.lowlevel.checkpoint,
+            # at most one block of groups that are decided together is in memory
+            Bounds(size=BLOCK_BYTES),
+        )
+        source.report(observer, end=True)
+    return counts

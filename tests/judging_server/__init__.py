@@ -1,1 +1,0 @@
-"""The judge server: requests, answers, refusals, counts and connections."""
