@@ -23,60 +23,38 @@ from ruler_cli.cli.options import (
     Adaptive,
     ApiBase,
     ApiKeyEnv,
-    Blend,
-    CachedOnly,
-    Concurrency,
     Config,
-    Debias,
-    Debug,
-    DryRun,
-    Engine,
     Escalate,
-    Failed,
     Fallback,
     Format,
     GroupBy,
     Grouping,
     GroupSize,
-    Hedge,
     JudgeModel,
     Ledgers,
     Limit,
     MaxCost,
-    MaxFailures,
-    MaxOutage,
     MaxRecord,
     Messages,
-    MinPasses,
     NoCache,
-    OnFailure,
     Order,
-    OrderByOutcome,
     Outcome,
     Param,
     Passes,
     Price,
-    Progress,
     Prompt,
-    Quiet,
-    RayAddress,
-    RayWorkers,
-    Retries,
     RetryFailed,
     Reward,
-    Rpm,
     Rubric,
     Seed,
     ShardOf,
     Single,
     Source,
-    Spend,
-    Standardize,
-    SummaryFile,
-    Timeout,
-    Tpm,
     ViaWay,
-    WaitForJudge,
+    limit_option,
+    output_option,
+    quality_option,
+    scale_option,
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.run_record import RunRecord, record_refusal
@@ -132,27 +110,83 @@ def command(
     seed: Seed = 0,
     group_size: GroupSize = 32,
     single: Single = "flag",
-    min_passes: MinPasses = 1,
-    debias: Debias = False,
-    standardize: Standardize = False,
-    blend: Blend = None,
-    order_by_outcome: OrderByOutcome = False,
-    dry_run: DryRun = False,
-    concurrency: Concurrency = None,
-    rpm: Rpm = None,
-    tpm: Tpm = None,
-    timeout: Timeout = 600,
-    retries: Retries = 6,
-    spend: Spend = "first",
-    max_outage: MaxOutage = 900,
-    wait_for_judge: WaitForJudge = 0,
-    hedge: Hedge = False,
-    max_failures: MaxFailures = None,
+    min_passes: Annotated[
+        int,
+        quality_option("Valid passes that a judge needs for its scores to count.", "M"),
+    ] = 1,
+    debias: Annotated[
+        bool, quality_option("Correct for position bias measured over the batch.")
+    ] = False,
+    standardize: Annotated[
+        bool,
+        quality_option("Bring the judges of a panel to one mean and spread first."),
+    ] = False,
+    blend: Annotated[
+        float | None,
+        quality_option(
+            "W times the judge's score plus 1 - W times the original reward; W from 0 to 1.",
+            "W",
+        ),
+    ] = None,
+    order_by_outcome: Annotated[
+        bool,
+        quality_option(
+            "Never rank a rollout that failed its check (--outcome, else the reward) above one that passed."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        limit_option(
+            "Estimate calls and cost as `ruler check` does; send and write nothing."
+        ),
+    ] = False,
+    concurrency: Annotated[
+        int | None,
+        limit_option(
+            "Calls in flight.  [default: as many as the judge takes]",
+            "N",
+            "--concurrency",
+            "-c",
+        ),
+    ] = None,
+    rpm: Annotated[float | None, limit_option("Requests per minute.", "N")] = None,
+    tpm: Annotated[float | None, limit_option("Tokens per minute.", "N")] = None,
+    timeout: Annotated[float, limit_option("Deadline per call, seconds.", "S")] = 600,
+    retries: Annotated[
+        int, limit_option("Retries per call; waits for a rate limit do not count.", "N")
+    ] = 6,
+    spend: Annotated[
+        str,
+        limit_option(
+            "Groups that --max-cost pays for: the first of INPUT, or a fair sample drawn by --seed.",
+            "first|spread",
+        ),
+    ] = "first",
+    max_outage: Annotated[
+        float, limit_option("How long to wait for a judge that is down, seconds.", "S")
+    ] = 900,
+    wait_for_judge: Annotated[
+        float,
+        limit_option("How long to wait for a judge that is not up yet, seconds.", "S"),
+    ] = 0,
+    hedge: Annotated[
+        bool,
+        limit_option(
+            "Send the slowest 5 % of calls a second time and take the first answer; for training steps."
+        ),
+    ] = False,
+    max_failures: Annotated[
+        str | None,
+        limit_option("Stop when more groups and lines than that fail.", "N|P%"),
+    ] = None,
     price: Price = None,
     ledger: Ledgers = None,
     no_cache: NoCache = False,
     retry_failed: RetryFailed = False,
-    cached_only: CachedOnly = False,
+    cached_only: Annotated[
+        bool,
+        limit_option("Ask no judge: score what the ledger answers, and fail the rest."),
+    ] = False,
     limit: Limit = None,
     format: Format = "auto",
     group_by: GroupBy = None,
@@ -162,16 +196,51 @@ def command(
     reward: Reward = None,
     outcome: Outcome = None,
     max_record: MaxRecord = 512,
-    on_failure: OnFailure = "null",
-    failed: Failed = None,
-    summary: SummaryFile = None,
-    progress: Progress = "auto",
-    quiet: Quiet = False,
-    debug: Debug = False,
+    on_failure: Annotated[
+        str,
+        output_option(
+            "A group that cannot be scored: reward null, record left out, or reward kept.",
+            "null|drop|keep",
+        ),
+    ] = "null",
+    failed: Annotated[
+        Path | None,
+        output_option(
+            "File for unreadable lines and dropped records.  [default: OUTPUT.failed.jsonl]",
+            "FILE",
+        ),
+    ] = None,
+    summary: Annotated[
+        Path | None, output_option("Write the run's summary as JSON.", "FILE")
+    ] = None,
+    progress: Annotated[
+        str, output_option("Progress on stderr.", "auto|bar|log|none")
+    ] = "auto",
+    quiet: Annotated[
+        bool,
+        output_option(
+            "No progress and no summary: --progress none.", "", "--quiet", "-q"
+        ),
+    ] = False,
+    debug: Annotated[bool, output_option("Show each reply.")] = False,
     shard: ShardOf = None,
-    engine: Engine = "here",
-    ray_address: RayAddress = None,
-    ray_workers: RayWorkers = None,
+    engine: Annotated[
+        str,
+        scale_option(
+            "Judge in this process, or in workers of Ray; OUTPUT is the same.",
+            "here|ray",
+        ),
+    ] = "here",
+    ray_address: Annotated[
+        str | None,
+        scale_option(
+            "A running Ray cluster that this machine is part of.  [default: one is started here]",
+            "HOST:PORT",
+        ),
+    ] = None,
+    ray_workers: Annotated[
+        int | None, scale_option("Workers of Ray.  [default: 2]", "N")
+    ] = None,
     config: Config = None,
 ) -> int:
     """Score each group with a judge, and write the records annotated.
