@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from ruler_cli.cli.messages import command_words
-from ruler_cli.cli.notes import name_judges
 from ruler_cli.cli.units import count, rounded, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
@@ -65,7 +64,7 @@ def check_facts(
     refused, missing = list[UsageError](), list[UsageError]()
     for error in judge_errors(settings):
         lacks = isinstance(error, MissingCredentialsError)
-        (missing if lacks else refused).append(name_judges(error, options))
+        (missing if lacks else refused).append(error)
     bad = list[Facts]()
 
     def add_problem(problem: Problem) -> None:

@@ -10,9 +10,10 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
+from typing import Any
 
 import typer
 
@@ -21,6 +22,7 @@ from ruler_cli.cli.units import wrap
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError, named
 from ruler_cli.settings.keys import secrets_among, without_keys
 from ruler_cli.settings.names import ALIASES, NAMES
+from ruler_cli.settings.suggestions import question
 
 _PREFIX = "ruler: "
 _LEAST = 20
@@ -61,6 +63,15 @@ def hide_keys(text: str) -> str:
                 value,
             ]
     return without_keys(text, secrets_among(words))
+
+
+def hide_keys_of(value: Any) -> Any:
+    """Return a JSON value whose texts are as on a command line: with its names of options, without its keys."""
+    if isinstance(value, Mapping):
+        return {hide_keys(name): hide_keys_of(own) for name, own in value.items()}
+    if isinstance(value, list | tuple):
+        return [hide_keys_of(own) for own in value]
+    return hide_keys(command_words(value)) if isinstance(value, str) else value
 
 
 def hide_keys_of_tracebacks() -> None:
@@ -168,3 +179,26 @@ def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
             f"{file}{error.strerror or error}{hint if error.errno == errno.ENOSPC else ''}"
         )
         raise typer.Exit(exit_code_of(error)) from None
+
+
+def report_usage_error(error: Any) -> int | None:
+    """Print a usage error of typer as one sentence; return the exit code, None for any other error.
+
+    typer does not export the classes of its usage errors, so their attributes tell them.
+    """
+    if isinstance(error, typer.Abort):
+        print_note("aborted")
+        return 1
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # the help, on stderr
+        return 2
+    if not hasattr(error, "format_message"):
+        return None
+    message = error.format_message().rstrip(".")
+    if hasattr(error, "possibilities"):
+        near = next(iter(error.possibilities or ()), None)
+        message = f"no such option: {error.option_name}{question(near)}"
+    if error.ctx is not None and not message.endswith("?"):
+        message += f"; `{error.ctx.command_path} --help` lists what it takes"
+    print_note(message)
+    return 2

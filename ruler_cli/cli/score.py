@@ -16,9 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ruler_cli.cli.check import check
-from ruler_cli.cli.command import command_line, ledger_command, run_command
+from ruler_cli.cli.command import (
+    command_line,
+    ledger_command,
+    print_file_note,
+    run_command,
+)
 from ruler_cli.cli.messages import print_note, print_wrapped
-from ruler_cli.cli.notes import print_file_note
 from ruler_cli.cli.options import (
     Adaptive,
     ApiBase,

@@ -23,7 +23,7 @@ USAGE = {
     f"{S} --failed in.jsonl": "INPUT or OUTPUT",
     f"{S} --failed f.gz": "plain file",
     f"{S} --summary out.jsonl": "another file",
-    f"{S} --summary no/s.json": "does not exist",
+    f"{S} --summary no/s.json": "No such file",
     "score in.jsonl - -m offline --summary -": "stdout",
     "score in.jsonl - -m offline --on-failure drop": "--failed FILE",
     f"score {'x' * 5000} - -m offline": "File name too long",
