@@ -16,8 +16,7 @@ from ruler_cli.errors import RulerError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import named_sources, read_options, variables_of
 from ruler_cli.settings.models import ScoreSettings, ledger_path
-from ruler_cli.settings.names import PER_RUN
-from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, Options
+from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, PER_RUN, Options
 from ruler_cli.settings.suggestions import nearest
 
 _NOT_SCORED = ("target", "wait", "wait_timeout", "settle", "retry_failed", "ledger")

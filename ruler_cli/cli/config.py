@@ -21,8 +21,7 @@ from ruler_cli.settings.judges import judges_of, other_judges
 from ruler_cli.settings.keys import without_secrets
 from ruler_cli.settings.load import named_sources, score_settings
 from ruler_cli.settings.models import JudgeSettings, ledger_path
-from ruler_cli.settings.names import COMMANDS, NAMES
-from ruler_cli.settings.options import FIELDS, Options, Origin
+from ruler_cli.settings.options import COMMANDS, FIELDS, NAMES, Options, Origin
 from ruler_cli.settings.suggestions import nearest, question
 
 _VALUE = 36

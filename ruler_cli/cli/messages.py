@@ -21,7 +21,7 @@ from ruler_cli.cli.safe_text import one_line
 from ruler_cli.cli.units import wrap
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError, named
 from ruler_cli.settings.keys import secrets_among, without_keys
-from ruler_cli.settings.names import ALIASES, NAMES
+from ruler_cli.settings.options import ALIASES, NAMES
 from ruler_cli.settings.suggestions import question
 
 _PREFIX = "ruler: "

@@ -201,6 +201,8 @@ def _refuse_summary(path: Path, source: str, output: str, options: Options) -> N
         if output == "-":
             raise wrong("stdout holds the records", "give a file")
         return
+    if path.is_dir():
+        raise wrong("is a directory", "name a file in it")
     failed = options.failed or output.rstrip("/") + ".failed.jsonl"
     files = (source, output, output + ".partial", str(failed), *options.ledgers)
     taken = {Path(file).resolve() for file in files if not Location(file).remote}

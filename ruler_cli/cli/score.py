@@ -11,11 +11,10 @@ from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.check import check
 from ruler_cli.cli.command import (
     command_line,
     ledger_command,
@@ -63,7 +62,6 @@ from ruler_cli.cli.options import (
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.run_record import RunRecord, record_refusal
 from ruler_cli.cli.signals import run_interruptible
-from ruler_cli.cli.summary import summary_lines
 from ruler_cli.cli.units import count
 from ruler_cli.errors import (
     NoUsableReply,
@@ -74,9 +72,8 @@ from ruler_cli.errors import (
 )
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import score_settings
-from ruler_cli.settings.models import ScoreSettings, default_path
+from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import FILE, Options
-from ruler_cli.settings.suggestions import suggest_file
 
 if TYPE_CHECKING:
     from ruler_cli.runs.file import RunResult
@@ -262,15 +259,13 @@ def command(
 
 
 def _run(options: Options, source: str, output: str) -> int:
-    _refuse_swapped(source, output)
     with RunRecord(options, source, output) as record:
         settings = score_settings(options, source, output)
         if options.dry_run:
-            _refuse_run(settings)
-            return check(settings, options)
+            return _dry_run(settings, options)
         _refuse_engine(settings, options)
         print_file_note(options, settings)
-        print_note(*_warnings(settings, quiet=options.progress == "none"))
+        print_note(*_warnings(settings))
         judge = _judge_here if options.engine == "here" else _judge_on_ray
         record.result = judge(settings, options, record)
         code = _report(settings, options, record.result)
@@ -278,8 +273,22 @@ def _run(options: Options, source: str, output: str) -> int:
         return code
 
 
+def _dry_run(settings: ScoreSettings, options: Options) -> int:
+    """Refuse what a run would refuse whatever INPUT holds, and estimate it as `check` does."""
+    from ruler_cli.cli.check import check
+    from ruler_cli.files.output import failed_path, refuse_output
+    from ruler_cli.runs.file import refuse_settings_of_run
+
+    refuse_settings_of_run(settings)
+    refuse_output(settings.output)
+    failed_path(settings)
+    return check(settings, options)
+
+
 def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int:
     """Print the result of a run, and raise the error that stopped it; return the exit code."""
+    from ruler_cli.cli.summary import summary_lines
+
     summary, stopped = result.summary, result.stopped
     if options.progress != "none" and not isinstance(stopped, ReaderGone):
         debug = options.debug or settings.ledger is None
@@ -295,47 +304,15 @@ def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int
         if not result.whole:
             print_note(*_partial_output(settings))
         if isinstance(stopped, NoUsableReply):
-            stopped.set(
-                remedy=f"to see a reply: {_debug_command(settings, options, stopped)}"
-            )
+            leave = ("summary", "progress", "on_failure")
+            more = {"debug": True, "limit": stopped.first}
+            source = settings.input.source
+            shows = command_line(options, "score", source, "-", leave=leave, **more)
+            stopped.set(remedy=f"to see a reply: {shows}")
         raise stopped
     # a shard may have no group
     empty = not summary.groups and settings.input.shard is None
     return 0 if summary.complete and not empty else 1
-
-
-def _debug_command(
-    settings: ScoreSettings, options: Options, error: NoUsableReply
-) -> str:
-    """Return the command that shows the reply to the first group that failed."""
-    in_order = settings.input.shard is None and settings.draw is None
-    more: dict[str, Any] = {"limit": error.first} if in_order else {"max_failures": 0}
-    if settings.on_failure == "drop":  # dropped records need a file
-        more["on_failure"] = "null"
-    leave = ("summary", "progress")
-    source = settings.input.source
-    return command_line(options, "score", source, "-", leave=leave, debug=True, **more)
-
-
-def _refuse_swapped(source: str, output: str) -> None:
-    """Raise UsageError if INPUT does not exist and OUTPUT does, with the name that is nearest."""
-    location = Location(source)
-    swapped = location.local and not location.many and Path(output).is_file()
-    if not swapped or Path(source).exists():
-        return
-    near = suggest_file(source, output)
-    remedy = f"did you mean {near}?" if near else "are INPUT and OUTPUT swapped?"
-    raise UsageError("no such file", remedy, place=source)
-
-
-def _refuse_run(settings: ScoreSettings) -> None:
-    """Raise UsageError if `score` would refuse the settings or the files, whatever INPUT holds."""
-    from ruler_cli.files.output import failed_path, refuse_output
-    from ruler_cli.runs.file import refuse_settings_of_run
-
-    refuse_settings_of_run(settings)
-    refuse_output(settings.output)
-    failed_path(settings)
 
 
 def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
@@ -345,38 +322,31 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
     """
     if options.engine != "ray":
         for option in ("ray_address", "ray_workers"):
-            if (
-                options.rank(option) > FILE
-            ):  # a line of the file is for the runs that use Ray
+            # a line of the file is for the runs that use Ray
+            if options.rank(option) > FILE:
                 needed = Sentence("needs {engine:ray}")
                 raise UsageError(needed, "add it, or leave it out", option=option)
         return
-    wrong = partial(UsageError, option="engine", value="ray")
     source = settings.input.source
-    if settings.input.shard is not None:
-        raise wrong(
-            "shares all of INPUT among its workers", Sentence("leave out {shard}")
-        )
     special = source == "-" or source.startswith(("/dev/", "/proc/"))
-    if special or Path(source).is_fifo():
-        raise wrong("its workers cannot read stdin", "give INPUT as a file")
-    if settings.ledger is None:
-        raise wrong(
-            "its workers keep replies in the ledger",
-            Sentence("leave out {ledger:none}"),
-        )
-    if find_spec("ray") is None:
-        raise wrong("Ray is not installed", "pip install ray")
+    shares = "shares all of INPUT among its workers"
+    keeps = "its workers keep replies in the ledger"
+    for wrong, problem, remedy in (
+        (settings.input.shard, shares, Sentence("leave out {shard}")),
+        (
+            special or Path(source).is_fifo(),
+            "its workers cannot read stdin",
+            "give INPUT as a file",
+        ),
+        (settings.ledger is None, keeps, Sentence("leave out {ledger:none}")),
+        (find_spec("ray") is None, "Ray is not installed", "pip install ray"),
+    ):
+        if wrong:
+            raise UsageError(problem, remedy, option="engine", value="ray")
     address = options.ray_address or os.environ.get("RAY_ADDRESS") or ""
-    place: dict[str, Any] = {"place": f"RAY_ADDRESS {address}"}
-    if options.ray_address:
-        place = {"option": "ray_address", "value": address}
-    if address.startswith("ray://"):
-        remedy = "give host:port on a machine of the cluster, or use `ray job submit`"
-        raise UsageError("is an address of Ray Client", remedy, **place)
     if not _answers(address):
         remedy = "`ray status` tells the address; without one a cluster is started here"
-        raise RefusedError("no Ray answers there", remedy, **place)
+        raise RefusedError("no Ray answers there", remedy, place=f"Ray at {address}")
 
 
 def _answers(address: str) -> bool:
@@ -385,45 +355,32 @@ def _answers(address: str) -> bool:
     Ray itself tries for minutes, in C++ code that cannot be stopped, so another process asks.
     """
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not host:
         return True
-    command = (
-        sys.executable,
-        "-m",
-        "ray.scripts.scripts",
-        "health-check",
-        "--address",
-        address,
-    )
+    asking = f"{sys.executable} -m ray.scripts.scripts health-check --address"
     try:
         socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
-        subprocess.run(command, capture_output=True, check=True, timeout=2 * _PATIENCE)  # noqa: S603 - Ray's own
-    except (OSError, subprocess.SubprocessError):
+        subprocess.run(  # noqa: S603 - Ray's own
+            [*asking.split(), address],
+            capture_output=True,
+            check=True,
+            timeout=2 * _PATIENCE,
+        )
+    except (OSError, ValueError, OverflowError, subprocess.SubprocessError):
         return False
     return True
 
 
-def _warnings(settings: ScoreSettings, *, quiet: bool) -> Iterator[str]:
-    """Yield a sentence for each option that misleads, and what rests on a shard only."""
-    if settings.spend == "spread" and settings.draw is None and not quiet:
-        yield "--spend spread has an effect only with --max-cost"
+def _warnings(settings: ScoreSettings) -> Iterator[str]:
+    """Yield a sentence for each setting that misleads, or costs twice."""
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
     if settings.ask.order == "input" and repeated:
         yield (
             "warning: with --order input every pass has the same order, so position bias counts as "
             "reliability and weight"
         )
-    ledger = settings.ledger if settings.cached_only and not settings.ledgers else None
-    if ledger is not None and ledger != default_path() and not ledger.exists():
-        yield f"warning: there is no ledger at {ledger}, so --cached-only finds no reply"
-    if settings.input.shard is not None and repeated and not quiet:
-        yield (
-            f"{settings.input.shard}: reliability and weight are those of this shard; the last run, over "
-            "the whole file, writes them for all"
-        )
-    open_requests = 0 if settings.cached_only else _open_requests(settings)
-    if open_requests:
-        are = f"{count(open_requests, 'request')} of this ledger"
+    if not settings.cached_only and (number := _open_requests(settings)):
+        are = f"{count(number, 'request')} of this ledger"
         yield f"warning: {are} are out in batches; those of INPUT are asked, and paid for, again"
 
 
@@ -477,18 +434,12 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
     """Yield sentences on the files of a run."""
     from ruler_cli.files.output import failed_path
 
-    summary, output, failed = (
-        result.summary,
-        Location(settings.output),
-        failed_path(settings),
-    )
+    summary, output = result.summary, Location(settings.output)
+    failed = failed_path(settings)
     dropped = settings.on_failure == "drop" and summary.failed
     if failed is not None and (summary.unreadable or dropped) and failed.exists():
         what = "dropped records and unreadable lines" if dropped else "unreadable lines"
-        again = ""
-        if _replaced(settings, result):
-            again = "; INPUT no longer has them, so score that file with --retry-failed"
-        yield f"{what} are in {failed}{again}"
+        yield f"{what} are in {failed}"
     there = output.remote or output.real.exists()
     if not (result.whole or summary.scored or output.stream) and there:
         yield f"nothing was scored; {output.shown} is unchanged"
@@ -496,37 +447,27 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
             yield from _partial_output(settings)
 
 
-def _replaced(settings: ScoreSettings, result: RunResult) -> bool:
-    """Tell if OUTPUT took the place of INPUT, without the records that were dropped."""
-    output = Location(settings.output)
-    dropped = settings.on_failure == "drop" and result.summary.failed
-    return bool(
-        dropped
-        and result.whole
-        and not output.stream
-        and output.same(settings.input.source)
-    )
-
-
 def _next_command(settings: ScoreSettings, options: Options, result: RunResult) -> str:
     """Return the command that helps after a run: one for its failures, else `ruler report`; or nothing."""
-    summary, files = result.summary, (settings.input.source, settings.output)
+    summary, output = result.summary, Location(settings.output)
+    source = settings.input.source
     if summary.unanswered and (number := _open_requests(settings)):
         print_note(f"{count(number, 'request')} of this ledger are out in batches")
         return ledger_command(options, "batch collect")
-    if any(summary.failed.get(kind) for kind in _ASKED_AGAIN):
+    # after a run in place the groups that were dropped are in another file
+    again = partial(command_line, options, "score", source, settings.output)
+    in_place = settings.on_failure == "drop" and output.same(source)
+    if any(map(summary.failed.get, _ASKED_AGAIN)) and not in_place:
         if settings.ledger is None:
             print_note(
                 "no reply is kept: another run asks about all groups, at the full cost"
             )
-        elif not _replaced(settings, result):
-            if summary.failed.get("reply") and not options.debug:
-                return command_line(options, "score", *files, debug=True)
-            if not summary.unanswered:
-                return command_line(options, "score", *files, retry_failed=True)
-    target = Path(settings.output)
-    local = Location(settings.output).local and target.is_file()
-    if not summary.scored or settings.input.shard is not None or not local:
+        elif summary.failed.get("reply") and not options.debug:
+            return again(debug=True)
+        elif not summary.unanswered:
+            return again(retry_failed=True)
+    file = output.local and Path(settings.output).is_file()
+    if not summary.scored or settings.input.shard is not None or not file:
         return ""
     return command_line(Options(), "report", settings.output)
 

@@ -336,9 +336,7 @@ MISTAKES = {
     "[judges.a]\nmodel = 'x'\nparams = { base_url = 'x' }": (
         " [judges.a] param: name the endpoint with --api-base URL"
     ),
-    "[judges.a]\nmodel = 'x'\nask = 'f'": (
-        " [judges.a]: ask: only a program can set it"
-    ),
+    "[judges.a]\nmodel = 'x'\nask = 'f'": (" [judges.a]: no such option: ask"),
     "[score]\nparam = { messages = [] }": " [score] param: ruler writes the prompt",
     "[score]\nparam = ['model=y']": " [score] param: name the model with -m NAME",
     "[score]\nmax_failures = '5x'": (
@@ -389,7 +387,7 @@ def test_mistakes(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> No
 
 SECRETS = {
     "[judges.a]\nmodel = 'x'\napi_key = 'sk-1234567890'": (
-        " [judges.a]: a key must not stand in a file; name the variable"
+        " [judges.a]: api_key is no option; name the variable"
     ),
     "[judges.a]\nmodel = 'x'\napi_key_env = 'sk-1234567890'": (
         " [judges.a] api_key_env: takes the name of a variable"
@@ -398,7 +396,7 @@ SECRETS = {
         " [judges.a] param: a key is no parameter; name the variable"
     ),
     "[judges.a]\nmodel = 'sk-1234567890'": " [judges.a] model: its value (not shown)",
-    "[score]\napi_key = 'sk-1234567890'": " [score]: is no option; name the variable",
+    "[score]\napi_key = 'sk-1234567890'": " [score]: api_key is no option; name the variable",
     "[score]\napi_key_env = 'sk-1234567890'": " [score] api_key_env: takes the name",
     "[score]\nparam = { api_key = 'sk-1234567890' }": " [score] param: a key is no",
     "[score]\npasses = 'sk-1234567890'": " [score] passes: [key] is not",

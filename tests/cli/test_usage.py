@@ -79,8 +79,8 @@ USAGE = {
     "batch submit in.jsonl --adaptive": "give --passes 2 or more",
     f"{R} --escalate b": "give --passes 2",
     f"{P} --fallback --escalate b": "give --passes 2",
-    f"{R} --passes 2 --min-passes 3": "--min-passes 3: is more than --passes 2",
-    f"{R} --passes 5 --adaptive --min-passes 3": "--min-passes 3: --adaptive gives most groups 2 passes",
+    f"{R} --passes 2 --min-passes 3": "--min-passes: is more than --passes 2",
+    f"{R} --passes 5 --adaptive --min-passes 3": "--min-passes: --adaptive gives most groups 2 passes",
     f"{R} --passes 5 --escalate b --min-passes 3": "--escalate gives most groups 2 passes",
     # input and groups
     "check unknown.jsonl": "keys: a, b",
