@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copyreg
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+_NUMBER = re.compile(r"[\d.]+(?:e[+-]?\d+)?")
 _STOPPED = "stopped"
 """The place of an error that stops a run on behalf of its user."""
 Names = Callable[[str, str], str]
@@ -97,8 +99,7 @@ def _in_python(field: str, value: str) -> str:
     if field == "param":
         key, _, given = value.partition("=")
         return f"{name}={{{key!r}: {given}}}" if given else f"{name}[{key!r}]"
-    number = value.replace(".", "", 1)
-    return f"{name}={value if value.isupper() or number.isdecimal() else repr(value)}"
+    return f"{name}={value if value.isupper() or _NUMBER.fullmatch(value) else repr(value)}"
 
 
 class RulerError(Exception):

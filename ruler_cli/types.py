@@ -207,7 +207,7 @@ class Request:
         return len(self.system) + len(self.user)
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class JudgeRequest:
     """A request to a judge that is a function, `JudgeSettings(ask=…)`.
 

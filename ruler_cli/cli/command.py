@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -46,8 +45,6 @@ def run_command(
         how = "to resume" if kept else "no reply is kept; to start again"
         return f"{how}: {command_line(options, command, *names)}"
 
-    if ctx.params.get("source") == "-" and sys.stdin is not None and sys.stdin.isatty():
-        print_note("INPUT is the terminal: type records, then Ctrl-D; Ctrl-C stops")
     with report_errors(resume):
         warn_of_variables()
         try:

@@ -17,7 +17,6 @@ import typer.main
 from ruler_cli.cli import app, messages
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
-from tests.on_terminal import on_terminal
 
 S = "score in.jsonl out.jsonl"
 """A command line to which each case adds a mistake."""
@@ -209,22 +208,6 @@ def test_key_in_a_file(ruler: Ruler, tmp_path: Path) -> None:
         )
         done = ruler("score", "in.jsonl", "out.jsonl", "-m", "a")
         assert (done.returncode, KEY in done.stdout + done.stderr) == (2, False), line
-
-
-def test_terminal_as_input(tmp_path: Path) -> None:
-    """`-` on a terminal says that it waits for records, and reads those that are typed."""
-    record = '{"prompt": "hi", "responses": ["a", "b"]}'
-    code, out = on_terminal(
-        tmp_path, "score", "-", "-", "-m", "offline", keys=f"{record}\n\x04"
-    )
-    assert (
-        code,
-        out.startswith("ruler: INPUT is the terminal: type records, then Ctrl-D"),
-    ) == (
-        0,
-        True,
-    )
-    assert '"status":"scored"' in out
 
 
 def test_hostile_word(ruler: Ruler) -> None:
