@@ -57,7 +57,7 @@ def suggest_path(dotted: str, records: Iterable[Mapping[str, Any]]) -> str | Non
     known = dict.fromkeys(
         islice((one for record in records for one in _paths(record, "", _DEEP)), _MOST)
     )
-    return nearest(dotted, known, 0.6)
+    return nearest(dotted, known, 0.7)
 
 
 def _paths(value: Any, before: str, deep: int) -> Iterator[str]:
