@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -18,15 +17,12 @@ from typing import Any
 import typer
 
 from ruler_cli.cli.safe_text import one_line
-from ruler_cli.cli.units import wrap
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError, named
 from ruler_cli.settings.keys import secrets_among, without_keys
 from ruler_cli.settings.options import ALIASES, NAMES
 from ruler_cli.settings.suggestions import question
 
 _PREFIX = "ruler: "
-_LEAST = 20
-"""Columns of the narrowest row of a sentence."""
 _NAMES = {"model": "-m", "param": "-p", "wait_timeout": "--timeout"}
 """Options that have another name than their field, or are named by a short one."""
 
@@ -86,30 +82,6 @@ def hide_keys_of_tracebacks() -> None:
         )
 
     sys.excepthook = show
-
-
-def stderr_columns() -> int | None:
-    """Return the columns of the terminal that stderr is; None if it is none."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return None
-    with suppress(OSError, ValueError):
-        if columns := os.get_terminal_size(sys.stderr.fileno()).columns:
-            return columns
-    return shutil.get_terminal_size().columns
-
-
-def print_wrapped(*sentences: object) -> None:
-    """Print sentences of ruler on stderr; on a terminal each is wrapped at spaces and indented."""
-    columns = stderr_columns()
-    for sentence in sentences:
-        text = one_line(command_words(sentence))
-        rows = (
-            [text]
-            if columns is None
-            else wrap(text, max(_LEAST, columns - 1 - len(_PREFIX)))
-        )
-        for i, row in enumerate(rows):
-            print_stderr((" " * len(_PREFIX) if i else _PREFIX) + row)
 
 
 def print_note(*sentences: object) -> None:

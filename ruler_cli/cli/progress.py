@@ -15,7 +15,6 @@ from ruler_cli.cli.messages import (
     hide_keys,
     print_note,
     print_stderr,
-    print_wrapped,
 )
 from ruler_cli.cli.safe_text import one_line
 from ruler_cli.cli.units import count, rounded, short
@@ -167,7 +166,7 @@ class Console(Observer):
             self._printed.add(text)
             self._print(text)
 
-    def _print(self, text: str, print_: Callable[[str], None] = print_wrapped) -> None:
+    def _print(self, text: str, print_: Callable[[str], None] = print_note) -> None:
         """Print a sentence above the bar."""
         if self._bar is not None:
             self._bar.clear()

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from ruler_cli import __version__
-from ruler_cli.cli.config import judge_facts, long_name, public_value
 from ruler_cli.cli.messages import (
     command_words,
     exit_code_of,
@@ -31,7 +30,6 @@ from ruler_cli.errors import (
     RulerError,
     UsageError,
 )
-from ruler_cli.files.atomic import LocalFile
 from ruler_cli.files.location import Location
 from ruler_cli.settings.options import Options
 from ruler_cli.types import Summary, readable
@@ -63,29 +61,16 @@ class RunRecord:
         self._console: Console | None = None
         self.result: RunResult | None = None
         """The result of the run, if it came to its end."""
-        self._facts: dict[str, Any] = {
-            "version": 2,
-            "ruler": __version__,
-            "input": Location(source).public,
-            "output": self._output.public,
-            "output_state": None,
-            "started_at": iso(time.time()),
-            "ended_at": None,
-            "exit_code": None,
-            "settings": {
-                long_name(name): {
-                    "value": public_value(name, options),
-                    "from": origin.place,
-                }
-                for name, origin in options.origins.items()
-            },
-            "judges": [],
-        }
+        self._facts: dict[str, Any] = {}
+        if self._path is not None:
+            self._facts = _facts(options, Location(source).public, self._output.public)
 
     def begin(self, settings: ScoreSettings, console: Console) -> None:
         """Write that the run begins; `console` knows its counts. UsageError if the file cannot be written."""
         if self._path is None:
             return
+        from ruler_cli.cli.config import judge_facts
+
         self._console = console
         for judge in settings.judges:
             facts = judge_facts(judge, self._options)
@@ -160,6 +145,30 @@ class RunRecord:
             ) from None
 
 
+def _facts(options: Options, source: str, output: str) -> dict[str, Any]:
+    """Return what is known of a run before it begins."""
+    from ruler_cli.cli.config import long_name, public_value
+
+    return {
+        "version": 2,
+        "ruler": __version__,
+        "input": source,
+        "output": output,
+        "output_state": None,
+        "started_at": iso(time.time()),
+        "ended_at": None,
+        "exit_code": None,
+        "settings": {
+            long_name(name): {
+                "value": public_value(name, options),
+                "from": origin.place,
+            }
+            for name, origin in options.origins.items()
+        },
+        "judges": [],
+    }
+
+
 def _reason(error: BaseException | None) -> str | None:
     """Return why a command ends before its end, as a sentence; None if it does not."""
     if error is None or isinstance(error, typer.Exit | ReaderGone):
@@ -184,13 +193,13 @@ def _replace(path: Path, content: bytes) -> None:
     if _is_stream(path):
         path.write_bytes(content)
         return
-    file = LocalFile(str(path), lock=False)
+    unfinished = path.with_name(f"{path.name}.partial")
     try:
-        file.stream.write(content)
-        file.end()
-        file.commit()
+        unfinished.unlink(missing_ok=True)
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
     except OSError:
-        file.discard()
+        unfinished.unlink(missing_ok=True)
         raise
 
 

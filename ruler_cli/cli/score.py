@@ -21,7 +21,7 @@ from ruler_cli.cli.command import (
     print_file_note,
     run_command,
 )
-from ruler_cli.cli.messages import print_note, print_wrapped
+from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     Adaptive,
     ApiBase,
@@ -287,19 +287,19 @@ def _dry_run(settings: ScoreSettings, options: Options) -> int:
 
 def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int:
     """Print the result of a run, and raise the error that stopped it; return the exit code."""
-    from ruler_cli.cli.summary import summary_lines
-
     summary, stopped = result.summary, result.stopped
     if options.progress != "none" and not isinstance(stopped, ReaderGone):
+        from ruler_cli.cli.summary import summary_lines
+
         debug = options.debug or settings.ledger is None
-        print_wrapped(*summary_lines(summary, debug=debug))
+        print_note(*summary_lines(summary, debug=debug))
         print_note(*_endings(settings, result))
         written = result.whole and not Location(settings.output).stream
         parts = [f"written to {Location(settings.output).shown}"] if written else []
         if stopped is None and (following := _next_command(settings, options, result)):
             parts.append(f"next: {following}")
         if parts:
-            print_note("; ".join(parts))  # not wrapped: a command is copied
+            print_note("; ".join(parts))
     if stopped is not None:
         if not result.whole:
             print_note(*_partial_output(settings))

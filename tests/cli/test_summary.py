@@ -19,7 +19,6 @@ from ruler_cli.types import (
 )
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
-from tests.on_terminal import on_terminal
 
 FULL = BatchFigures(
     groups=50,
@@ -329,18 +328,6 @@ def test_output_named(ruler: Ruler, tmp_path: Path) -> None:
             "score", "in.jsonl", "-", "-m", "offline", "--progress", "none"
         ).stderr
     )
-
-
-def test_narrow_terminal(tmp_path: Path) -> None:
-    """On a terminal the lines are wrapped at its width; a command that is to be copied is not."""
-    write(tmp_path / "in.jsonl", [group("g", *[0.5] * 3)])
-    _, text = on_terminal(
-        tmp_path, "score", "in.jsonl", "out.jsonl", "-m", "offline", columns=60
-    )
-    lines = text[text.index("ruler: 1 of 1 group scored") :].splitlines()
-    assert len(lines) > 2
-    assert max(map(len, lines)) < 60
-    assert lines[-1] == "ruler: written to out.jsonl; next: ruler report out.jsonl"
 
 
 def test_too_few_groups() -> None:
