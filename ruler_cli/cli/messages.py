@@ -95,9 +95,7 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, RulerError | typer.Exit):
         return error.exit_code
     if isinstance(error, SystemExit):
-        return (
-            error.code if isinstance(error.code, int) else int(error.code is not None)
-        )
+        return int(error.code or 0)
     if isinstance(error, KeyboardInterrupt):
         return 128 + signal.SIGINT
     if isinstance(error, BrokenPipeError):

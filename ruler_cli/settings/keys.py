@@ -72,20 +72,9 @@ def refuse_no_variable(name: str) -> None:
     """Raise UsageError, which does not repeat the value, if it is no name of a variable."""
     if is_variable_name(name):
         return
-    meant = name.strip("${} ")
-    if is_variable_name(meant):
-        right = Sentence(
-            "takes the name of a variable, without `$`: {api_key_env:{name}}",
-            name=meant,
-        )
-        raise UsageError(right, option="api_key_env")
-    given = "it is empty" if not name.strip() else "the value (not shown) is none"
-    remedy = Sentence(
-        "put the key into one (export MY_KEY=…) and give {api_key_env:MY_KEY}"
-    )
-    raise UsageError(
-        f"takes the name of a variable, and {given}", remedy, option="api_key_env"
-    )
+    remedy = "put the key into one (export MY_KEY=…) and give {api_key_env:MY_KEY}"
+    problem = "takes the name of a variable, and the value (not shown) is none"
+    raise UsageError(problem, Sentence(remedy), option="api_key_env")
 
 
 def refuse_key(value: str, option: str) -> None:

@@ -62,7 +62,6 @@ OURS = {
     f"{S} -m mine --api-base 8000": "write one such as http://localhost:8000/v1, and name a key with --api-key-env",
     f"{S} -m mine --api-base http://h/v1?key=secret": "holds more than the address of an endpoint",
     f"{S} -p apikey=secret": "-p apikey: a key is no parameter; name the variable that holds it with --api-",
-    f"{S} --api-key-env $MY_KEY": "takes the name of a variable, without `$`: --api-key-env MY_KEY",
     f"{S} --api-key-env sk-secret": "takes the name of a variable, and the value (not shown) is none; put",
     f"{S} -m mine --api-base localhost:8000": "with a host; write one such as http://localhost:8000/v1",
     "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; the nearest is `task-17`",
