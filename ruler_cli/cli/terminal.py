@@ -21,7 +21,6 @@ _Colours = Literal["standard", "256", "truecolor", "windows"]
 _NARROWEST, _WIDEST = 10, 9_999
 _VARIATION = re.compile("[\ufe0e\ufe0f]")
 """Variation selectors: they make a picture of the character before, or text."""
-_ESCAPED = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 
 
 class Terminal:
@@ -75,13 +74,10 @@ class Terminal:
         return text.expandtabs(4) if lines else text
 
     def text(self, text: str, style: str = "", *, lines: bool = False) -> Text:
-        """Return the same as a text of rich, with the escapes highlighted."""
+        """Return the same as a text of rich."""
         from rich.text import Text
 
-        styled = Text(self.foreign(text, lines=lines), style)
-        if self.styled and styled.plain != text:
-            styled.highlight_regex(_ESCAPED, "yellow")
-        return styled
+        return Text(self.foreign(text, lines=lines), style)
 
     def key(self, key: str) -> str:
         """Return a group's key in characters that stdout has; see `safe_text.printable_key`."""
