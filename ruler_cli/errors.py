@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copyreg
 import errno
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+_NUMBER = re.compile(r"[\d.]+(?:e[+-]?\d+)?")
 _STOPPED = "stopped"
 """The place of an error that stops a run on behalf of its user."""
 Names = Callable[[str, str], str]
@@ -99,15 +101,7 @@ def _in_python(field: str, value: str) -> str:
     if field == "param":
         key, _, given = value.partition("=")
         return f"{name}={{{key!r}: {given}}}" if given else f"{name}[{key!r}]"
-    return f"{name}={value if value.isupper() or _is_number(value) else repr(value)}"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return f"{name}={value if value.isupper() or _NUMBER.fullmatch(value) else repr(value)}"
 
 
 class RulerError(Exception):
@@ -145,44 +139,35 @@ class RulerError(Exception):
     def set(self, **parts: object) -> None:
         """Replace parts."""
         vars(self).update(parts)
-        tail = "; {remedy}" if self.remedy else ""
-        self.args = (Sentence(self._head + "{problem}" + tail, **self._parts),)
+        self.args = (self._words(),)
 
-    @property
-    def _head(self) -> str:
-        """The template of the beginning."""
-        option = f"{{{self.option}:{{value}}}}: " if self.option else ""
-        return ("{place}: " if self.place else "") + option
-
-    @property
-    def _parts(self) -> dict[str, object]:
+    def _words(self, *, head: bool = True, tail: bool = True) -> Sentence:
+        """Return the sentence, or it without what has the problem, or without the remedy."""
+        template = "{problem}"
+        if head and self.option:
+            template = f"{{{self.option}:{{value}}}}: {template}"
+        if head and self.place:
+            template = f"{{place}}: {template}"
+        if tail and self.remedy:
+            template += "; {remedy}"
         names = ("value", "place", "problem", "remedy")
-        return {name: getattr(self, name) for name in names}
+        return Sentence(template, **{name: getattr(self, name) for name in names})
 
     @property
     def brief(self) -> str:
         """The sentence without the remedy."""
-        return Sentence(self._head + "{problem}", **self._parts)
+        return self._words(tail=False)
 
     @property
     def reason(self) -> str:
         """The sentence, without the word that says that a run stopped."""
-        if self.place != _STOPPED:
-            return self.sentence
-        return (
-            Sentence("{problem}; {remedy}", **self._parts)
-            if self.remedy
-            else self.problem
-        )
+        return self._words(head=self.place != _STOPPED)
 
     @property
     def sentence(self) -> str:
         """The whole sentence."""
-        return (
-            str(self)
-            if not self.args or not isinstance(self.args[0], Sentence)
-            else self.args[0]
-        )
+        whole: Sentence = self.args[0]
+        return whole
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep the sentence in a copy or a pickle: `__init__` of some errors makes it from numbers."""

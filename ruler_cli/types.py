@@ -57,7 +57,7 @@ class Line:
         return self.place or f"line {self.number}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Problem:
     """Something of the input that could not be read: where, why, and its bytes, verbatim.
 
@@ -465,11 +465,11 @@ class GroupScores:
         return tuple([rollout.score for rollout in self.rollouts])
 
 
-_EVERY, _LASTS = 60.0, 5.0
-"""Seconds between two reports of a wait for a judge, and those after which another wait is reported."""
+_EVERY = 60.0
+"""Seconds between two reports of waits for a judge."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PositionBin:
     """Scores of the rollouts shown between positions `start` and `stop`, from 0 (first) to 1 (last).
 
@@ -484,7 +484,7 @@ class PositionBin:
     scores: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Length:
     """Scores against length, within groups.
 
@@ -499,7 +499,7 @@ class Length:
     groups: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pair:
     """Two judges that scored the same rollouts.
 
@@ -515,7 +515,7 @@ class Pair:
     rewarded: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Contradiction:
     """A rollout whose score contradicts its outcome: its group's key, its number there from 1, its score."""
 
@@ -524,7 +524,7 @@ class Contradiction:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BatchFigures:
     """Statistics over the scores of a batch.
 
@@ -555,6 +555,13 @@ class BatchFigures:
     near_misses: int = 0
     near_misses_listed: tuple[Contradiction, ...] = ()
     without_outcome: int = 0
+
+
+_NO_SUMS = {
+    *("total", "stopped", "figures"),
+    *("rubric_texts", "more_rubrics", "params_texts"),
+}
+"""Fields of a summary that are no sums over the parts of a run."""
 
 
 @dataclass(slots=True)
@@ -621,30 +628,14 @@ class Summary:
     def of(cls, parts: Sequence[Summary]) -> Summary:
         """Return the sums over parts of one run; None if a part does not know its number."""
         whole = cls()
-        for part in parts:
-            for name in (each.name for each in fields(cls)):
-                one, other = getattr(whole, name), getattr(part, name)
-                if name in (
-                    "total",
-                    "stopped",
-                    "figures",
-                    "rubric_texts",
-                    "more_rubrics",
-                    "params_texts",
-                ):
-                    continue
-                if isinstance(one, dict):
-                    setattr(
-                        whole,
-                        name,
-                        dict(sorted((Counter(one) + Counter(other)).items())),
-                    )
-                else:
-                    setattr(
-                        whole,
-                        name,
-                        None if one is None or other is None else one + other,
-                    )
+        for name in {one.name for one in fields(cls)} - _NO_SUMS:
+            numbers = [getattr(part, name) for part in (whole, *parts)]
+            if isinstance(numbers[0], dict):
+                counted = sum(map(Counter, numbers), Counter[str]())
+                setattr(whole, name, dict(sorted(counted.items())))
+            else:
+                known = None not in numbers
+                setattr(whole, name, sum(numbers[1:], numbers[0]) if known else None)
         return whole
 
     @property
@@ -669,7 +660,7 @@ def answer_sentence(judge: str, seconds: float) -> str:
     return f"{judge or 'the judge'} answers again after {duration(seconds)}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JudgeWait:
     """A wait of all calls to a judge, because of `why`; it ends when the judge answers.
 
@@ -681,7 +672,7 @@ class JudgeWait:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Status:
     """The state of the pool at one moment.
 
@@ -714,16 +705,13 @@ class Status:
         waits = sorted(
             (wait for s in each for wait in s.waits), key=lambda wait: wait.seconds
         )
+        calls = ("in_flight", "limit", "queued", "retrying")
+        summed = (*calls, "requests_per_minute", "tokens_per_minute")
         return cls(
-            sum(s.in_flight for s in each),
-            sum(s.limit for s in each),
-            sum(s.queued for s in each),
-            sum(s.requests_per_minute for s in each),
-            sum(s.tokens_per_minute for s in each),
-            longest.waiting,
-            longest.why,
-            sum(s.retrying for s in each),
-            tuple({wait.judge: wait for wait in waits}.values()),
+            **{name: sum(getattr(s, name) for s in each) for name in summed},
+            waiting=longest.waiting,
+            why=longest.why,
+            waits=tuple({wait.judge: wait for wait in waits}.values()),
         )
 
 
@@ -784,7 +772,7 @@ class Observer:
 class WaitReports:
     """Reports the waits for judges to an observer: each when it begins, once a minute, and at its end.
 
-    One that begins within a minute of an earlier report is reported once it has lasted for some seconds.
+    A judge is reported once a minute at most, however often it comes and goes.
     """
 
     def __init__(self, observer: Observer) -> None:
@@ -800,15 +788,10 @@ class WaitReports:
                 self._observer.answering(judge, now - since)
         busy = status.in_flight or status.queued or status.retrying
         for judge, wait in waits.items():
-            reported, begun = (
-                self._reported.get(judge, -math.inf),
-                judge not in self._since,
-            )
-            since = self._since.setdefault(judge, now)
-            due = now >= reported + _EVERY or (
-                since > reported and now >= since + _LASTS
-            )
-            if due and (busy or begun):
+            reported = self._reported.get(judge, -math.inf)
+            begun = judge not in self._since
+            self._since.setdefault(judge, now)
+            if now >= reported + _EVERY and (busy or begun):
                 self._reported[judge] = now
                 self._observer.waiting(judge, wait.why, wait.seconds)
 
@@ -970,7 +953,7 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
     refusal = message.get("refusal") or (
         more.get("refusal") if isinstance(more, Mapping) else None
     )
-    reason = choice.get("finish_reason")
+    reason, model = choice.get("finish_reason"), value.get("model")
     if reason == "content_filter":
         refusal = refusal or "its content filter stopped the answer"
     return Reply(
@@ -980,17 +963,14 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
         thought=_thought(message, value.get("usage")),
         refusal=clean(str(refusal), key) if refusal else None,
         body=body,
-        model=_model_name(value.get("model")),
+        model=_served(model) if isinstance(model, str) else "",
     )
 
 
 @lru_cache(16)
 def _served(name: str) -> str:
+    """Return the name of a model in a body as text for a line: it is the same in most."""
     return clean(name[:_SENTENCE])
-
-
-def _model_name(value: Any) -> str:
-    return _served(value) if isinstance(value, str) else ""
 
 
 def _thought(message: Mapping[str, Any], usage: Any) -> bool:

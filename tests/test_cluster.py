@@ -389,7 +389,6 @@ def test_refused_key(
 _REFUSED = (
     ("-", ("--engine", "ray"), "its workers cannot read stdin"),
     ("in.fifo", ("--engine", "ray"), "its workers cannot read stdin"),
-    ("in.jsonl", ray_options("--ray-address", "ray://head:10001"), "ray job submit"),
     (
         "in.jsonl",
         ray_options("--shard", "1/2"),
@@ -439,10 +438,10 @@ def test_no_ray_at_the_address(
             "http://h/v1",
         )
         done = ruler(*run, *ray_options("--ray-address", address))
-        message = f"--ray-address {address}: no Ray answers there"
+        message = f"Ray at {address}: no Ray answers there"
         assert (done.returncode, message in done.stderr) == (3, True), done.stderr
         done = ruler(*run, *ray_options(), RAY_ADDRESS=address)
-        assert (done.returncode, f"RAY_ADDRESS {address}: " in done.stderr) == (3, True)
+        assert (done.returncode, message in done.stderr) == (3, True)
 
 
 def test_without_ray(

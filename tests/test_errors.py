@@ -30,8 +30,7 @@ from ruler_cli import (
 )
 from ruler_cli.cli.messages import command_words, option_name
 from ruler_cli.errors import CapReached, Sentence, TooManyFailures
-from ruler_cli.settings.names import ALIASES
-from ruler_cli.settings.options import FIELDS
+from ruler_cli.settings.options import ALIASES, FIELDS
 from tests.conftest import ROOT, group, rollout, write
 from tests.judge_server import JudgeServer
 

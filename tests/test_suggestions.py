@@ -23,7 +23,7 @@ def test_word() -> None:
 
 
 def test_file(tmp_path: Path) -> None:
-    """A missing file or folder gets a suggestion by its name, and text that is no path gets none."""
+    """A missing file gets a suggestion by its name, and text that is no path gets none."""
     for name in (
         "rollouts.jsonl",
         "rollouts.jsonl.partial",
@@ -35,7 +35,7 @@ def test_file(tmp_path: Path) -> None:
     suggested = {
         "rolouts.jsonl": "rollouts.jsonl",
         "rollouts.text": "rollouts.txt",
-        "run/on.jsonl": "runs/one.jsonl",
+        "runs/on.jsonl": "runs/one.jsonl",
         "run/zebra.jsonl": None,
         "zebra/one.jsonl": None,
     }
@@ -50,13 +50,12 @@ def test_file(tmp_path: Path) -> None:
 
 
 def test_path() -> None:
-    """A path is searched for in records and in the rollouts of a group, then by its last part alone."""
+    """A path is searched for in records and in the rollouts of a group."""
     members: list[dict[str, object]] = [{"reward": 1}]
     records = ({"task_id": 1, "meta": {"passed": True}}, {"trajectories": members})
     paths = {
         "task-id": "task_id",
         "meta.pased": "meta.passed",
-        "passed": "meta.passed",
         "rewrad": "reward",
     }
     assert {

@@ -30,8 +30,7 @@ from ruler_cli.cli.command import options_of
 from ruler_cli.cli.config import read_words
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.load import score_settings, variables_of
-from ruler_cli.settings.names import COMMANDS
-from ruler_cli.settings.options import FIELDS, Options, ScoreOptions
+from ruler_cli.settings.options import COMMANDS, FIELDS, Options, ScoreOptions
 from tests.conftest import ROOT
 
 PROGRAM = """

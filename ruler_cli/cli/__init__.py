@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from typing import Any
 
@@ -37,56 +36,36 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-class _Commands(MutableMapping[str, Any]):
-    """The commands by name; a command is imported when it is used, and `ruler --help` uses none."""
-
-    def __init__(self) -> None:
-        self._made = dict.fromkeys(_COMMANDS)
-
-    def __getitem__(self, name: str) -> Any:
-        if self._made[name] is None:
-            module = import_module(f"ruler_cli.cli.{name}")
-            from ruler_cli.cli.help import SectionedCommand
-
-            one = typer.Typer(add_completion=False, **_SETTINGS)
-            if hasattr(module, "app"):
-                one.add_typer(module.app, name=name)
-            else:
-                settings = _SETTINGS["context_settings"] | getattr(
-                    module, "SETTINGS", {}
-                )
-                one.command(name, cls=SectionedCommand, context_settings=settings)(
-                    module.command
-                )
-            # a single command, or a group of one group
-            made: Any = typer.main.get_command(one)
-            self._made[name] = made.commands[name] if hasattr(module, "app") else made
-        return self._made[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._made[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-
 class _Root(TyperGroup):
-    """The group of all commands."""
+    """The group of all commands; a command is imported when it is used, and `ruler --help` uses none."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Commands()
+        self.commands: dict[str, Any] = dict.fromkeys(_COMMANDS)
+
+    def get_command(self, _ctx: object, name: str) -> Any:
+        """Return a command by its name, None for an unknown one."""
+        if name in _COMMANDS and self.commands[name] is None:
+            self.commands[name] = _load(name)
+        return self.commands.get(name)
 
     def format_commands(self, _ctx: object, formatter: Any) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
+
+
+def _load(name: str) -> Any:
+    """Import a command, or a group of commands."""
+    from ruler_cli.cli.help import SectionedCommand
+
+    module = import_module(f"ruler_cli.cli.{name}")
+    if hasattr(module, "app"):
+        return typer.main.get_group(module.app)
+    alone = typer.Typer(add_completion=False, **_SETTINGS)
+    more: Any = getattr(module, "SETTINGS", None)
+    alone.command(name, cls=SectionedCommand, context_settings=more)(module.command)
+    return typer.main.get_command(alone)
 
 
 app = typer.Typer(name="ruler", cls=_Root, no_args_is_help=True, **_SETTINGS)
@@ -131,8 +110,7 @@ def main() -> None:
     except KeyboardInterrupt:  # before a run has set its handlers of signals
         code = 130
     except Exception as error:
-        from ruler_cli.cli.messages import hide_keys_of_tracebacks
-        from ruler_cli.cli.usage_errors import report_usage_error
+        from ruler_cli.cli.messages import hide_keys_of_tracebacks, report_usage_error
 
         code = report_usage_error(error)
         if code is None:

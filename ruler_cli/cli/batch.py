@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ruler_cli.cli.command import ledger_command, running, score_command
+from ruler_cli.cli.command import (
+    ledger_command,
+    print_file_note,
+    running,
+    score_command,
+)
 from ruler_cli.cli.figures import print_figures, rows
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.ledger import required_ledger_path
 from ruler_cli.cli.messages import command_words, print_note
-from ruler_cli.cli.notes import print_file_note
 from ruler_cli.cli.options import (
     Adaptive,
     AllBatches,

@@ -18,7 +18,6 @@ import typer
 from ruler_cli.cli.command import running
 from ruler_cli.cli.figures import Row, number_of, rows
 from ruler_cli.cli.messages import command_words
-from ruler_cli.cli.notes import name_judges
 from ruler_cli.cli.options import (
     Adaptive,
     ApiBase,
@@ -214,7 +213,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
     refused, missing = list[str](), list[str]()
     for error in judge_errors(settings):
         lacks = isinstance(error, MissingCredentialsError)
-        sentence = command_words(name_judges(error, options))
+        sentence = command_words(error)
         (missing if lacks else refused).append(sentence)
     bad = list[Facts]()
     with (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -13,13 +12,11 @@ from typing import Any
 import typer
 
 from ruler_cli.cli.messages import option_name, print_note, report_errors
-from ruler_cli.cli.notes import name_judges
-from ruler_cli.errors import RulerError, UsageError
+from ruler_cli.errors import RulerError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import named_sources, read_options, variables_of
-from ruler_cli.settings.models import ledger_path
-from ruler_cli.settings.names import PER_RUN
-from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, Options
+from ruler_cli.settings.models import ScoreSettings, ledger_path
+from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, PER_RUN, Options
 from ruler_cli.settings.suggestions import nearest
 
 _NOT_SCORED = ("target", "wait", "wait_timeout", "settle", "retry_failed", "ledger")
@@ -31,7 +28,7 @@ def run_command(
     main: Callable[..., int],
     *arguments: Any,
     resumes: bool = False,
-    refused: Callable[[Mapping[str, Any], RulerError], None] | None = None,
+    refused: Callable[[Mapping[str, Any], RulerError], object] = lambda *_: None,
 ) -> int:
     """Call a command with its options and arguments, as in `running`; return its exit code."""
     with running(ctx, *arguments, resumes=resumes, refused=refused) as options:
@@ -43,7 +40,7 @@ def running(
     ctx: typer.Context,
     *arguments: Any,
     resumes: bool = False,
-    refused: Callable[[Mapping[str, Any], RulerError], None] | None = None,
+    refused: Callable[[Mapping[str, Any], RulerError], object] = lambda *_: None,
 ) -> Iterator[Options]:
     """Yield the options of a command, whose errors are printed as one sentence.
 
@@ -51,7 +48,6 @@ def running(
     options that are refused.
     """
     command = ctx.command_path.partition(" ")[2]
-    words = ctx.params
     options: Options | None = None
 
     def resume() -> str:
@@ -62,21 +58,15 @@ def running(
         how = "to resume" if kept else "no reply is kept; to start again"
         return f"{how}: {command_line(options, command, *names)}"
 
-    if words.get("source") == "-" and sys.stdin is not None and sys.stdin.isatty():
-        print_note("INPUT is the terminal: type records, then Ctrl-D; Ctrl-C stops")
     with report_errors(resume):
         warn_of_variables()
         try:
             options = options_of(ctx, command)
         except RulerError as error:
-            if refused is not None:
-                refused(words, error)
+            refused(ctx.params, error)
             raise
-        try:
-            with named_sources(options.origins):
-                yield options
-        except UsageError as error:
-            raise name_judges(error, options) from None
+        with named_sources(options.origins):
+            yield options
 
 
 def options_of(ctx: typer.Context, command: str) -> Options:
@@ -163,6 +153,32 @@ def _words(field: str, value: Any) -> list[str]:
         return [name.replace("--", "--no-", 1)]
     several = value if isinstance(value, list | tuple) else [value]
     return [word for one in several for word in (name, str(one))]
+
+
+def print_file_note(options: Options, settings: ScoreSettings) -> None:
+    """Print what a run takes from the file, which may be somebody else's.
+
+    If the run is quiet, only where that sends rollouts or a key.
+    """
+    file = options.file
+    if file is None:
+        return
+    taken = [name for name in options.origins if options.rank(name) == FILE]
+    sent = []
+    for judge in settings.judges:
+        table = file.judges.get(judge.name)
+        if table is not None:
+            taken.append(f"judge {judge.name}")
+        ways = [
+            f"{words} {Location(value).public}"
+            for name, words in (("api_base", "at"), ("api_key_env", "with the key in"))
+            if (value := getattr(judge, name))
+            and (value == table.get(name) if table else options.rank(name) == FILE)
+        ]
+        if ways:
+            sent.append(f"{judge.label} is asked {' '.join(ways)}")
+    if taken and (sent or options.progress != "none"):
+        print_note("; ".join([f"settings of {file.name}: {', '.join(taken)}", *sent]))
 
 
 def text_lookup(options: Options) -> Callable[[Iterable[str]], Mapping[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,32 +11,25 @@ from typing import Annotated, Any
 import typer
 
 from ruler_cli.cli.command import options_of, warn_of_variables
-from ruler_cli.cli.messages import hide_keys, report_errors
+from ruler_cli.cli.messages import hide_keys, hide_keys_of, report_errors
 from ruler_cli.cli.options import AsJson, Config
 from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.judges import judges_of, other_judges
-from ruler_cli.settings.keys import HIDDEN, looks_like_key, without_keys
+from ruler_cli.settings.keys import without_secrets
 from ruler_cli.settings.load import named_sources, score_settings
 from ruler_cli.settings.models import JudgeSettings, ledger_path
-from ruler_cli.settings.names import COMMANDS, NAMES
-from ruler_cli.settings.options import FIELDS, Options, Origin
+from ruler_cli.settings.options import COMMANDS, FIELDS, NAMES, Options, Origin
 from ruler_cli.settings.suggestions import nearest, question
 
 _VALUE = 36
 """Characters of a value that are printed: three columns fit a terminal of 80."""
-_SECRET = re.compile(
-    r"key|token$|secret|auth|password|header|credential|cookie", re.IGNORECASE
-)
-"""Names of parameters whose values may be keys."""
 _LONG = {"model": "judge_model", "wait_timeout": "timeout"}
 _JUDGE_FACTS = ("via", "price", "rpm", "tpm", "concurrency", "max_outage", "timeout")
-
-
 SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-"""The words are another command line, which is read by its own command."""
+"""The words are another command line, which its own command reads."""
 
 
 def command(
@@ -67,15 +59,22 @@ def command(
     with report_errors():
         warn_of_variables()
         given = [word for word in words or () if word != "--json"]
-        name, rest = _split(given)
+        # the longest beginning that is a command
+        name = next(
+            (n for n in map(" ".join, (given[:2], given[:1])) if n in COMMANDS), ""
+        )
+        rest = given[len(name.split()) :]
+        if not name and given and not given[0].startswith("-"):
+            near = question(nearest(given[0], COMMANDS))
+            raise UsageError(f"no command with options: {given[0]}{near}")
+        name = name or "score"
         file = [] if config is None else ["--config", config]
         found = read_words(name, [*file, *rest])
         options = options_of(found, name)
         with named_sources(options.origins):
             facts = _facts(name, found, options)
             if as_json or given != [*(words or ())]:
-                text = hide_keys(json.dumps(facts, default=str))
-                print_json(json.loads(text))
+                print_json(hide_keys_of(facts))
             else:
                 lines = map(hide_keys, _page(facts))
                 typer.echo("\n".join(map(one_line, lines)))
@@ -84,24 +83,13 @@ def command(
     return 0
 
 
-def _split(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the command that the words begin with, `score` for none, and the words after it."""
-    for length in (2, 1):
-        if (name := " ".join(words[:length])) in COMMANDS:
-            return name, list(words[length:])
-    if words and not words[0].startswith("-"):
-        near = question(nearest(words[0], COMMANDS))
-        raise UsageError(f"no command with options: {words[0]}{near}")
-    return "score", list(words)
-
-
 def read_words(name: str, words: Sequence[str]) -> Any:
     """Return what typer reads of a command line, with `-` for arguments that are left out."""
     from ruler_cli.cli import app
 
     found: Any = typer.main.get_command(app)
     for word in name.split():
-        found = found.commands[word]
+        found = found.get_command(None, word)
     for missing in range(len(found.params)):
         try:
             return found.make_context(f"ruler {name}", [*words, *["-"] * missing])
@@ -146,26 +134,23 @@ def public_value(name: str, options: Options) -> Any:
     """Return the value of an option, or what is used without it, but for what may be a key or a password."""
     value = getattr(options, name)
     if name == "model":
-        return [without_keys(one) for one in value or [JudgeSettings().model]]
-    if name == "ledger":
-        return [*options.ledgers] or [str(ledger_path(""))]
-    if name == "param":
-        return [_public_param(key, json.dumps(own)) for key, own in value.items()]
-    if name == "price":
-        return [f"{prompt:g},{completion:g}" for prompt, completion in value]
-    if name == "api_base" and value:
-        return Location(value).public
-    if isinstance(value, tuple):
-        return [without_keys(str(one)) for one in value]
-    if name in options.origins and not isinstance(value, bool | int | float | None):
-        return without_keys(str(options.origins[name].given))
-    return value
+        value = value or [JudgeSettings().model]
+    elif name == "ledger":
+        value = options.ledgers or [str(ledger_path(""))]
+    elif name == "param":
+        value = _params(value)
+    elif name == "price":
+        value = [f"{prompt:g},{completion:g}" for prompt, completion in value]
+    elif name == "api_base" and value:
+        value = Location(value).public
+    elif not isinstance(value, bool | int | float | tuple | None):
+        value = str(options.origins.get(name, Origin(given=value)).given)
+    return without_secrets(value)
 
 
-def _public_param(name: str, value: str) -> str:
-    nested = value.lstrip()[:1] in ("{", "[")
-    hidden = _SECRET.search(name) or nested or looks_like_key(value.strip('"'))
-    return f"{name}={HIDDEN if hidden else value}"
+def _params(params: Mapping[str, Any]) -> list[str]:
+    public = without_secrets(params)
+    return [f"{name}={json.dumps(value)}" for name, value in public.items()]
 
 
 def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
@@ -180,21 +165,17 @@ def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
         is_set = (name for name in names if os.environ.get(name))
         key = next(is_set, next(iter(names), None))
     address = None if embedded else address_of(judge)
-    named = options.file is not None and judge.name in options.file.judges
-    place = (
-        f"{options.file.name} [judges.{judge.name}]" if named and options.file else None
-    )
+    file = options.file
+    named = file is not None and judge.name in file.judges
     return {
         "name": judge.label,
         "model": judge.model,
         "api_base": None if address is None else Location(address).public,
         "api_key_env": key,
         "key_set": None if key is None else bool(os.environ.get(key)),
-        "params": [
-            _public_param(key, json.dumps(own)) for key, own in judge.params.items()
-        ],
+        "params": _params(judge.params),
         **{name: getattr(judge, name) for name in _JUDGE_FACTS},
-        "from": place,
+        "from": f"{file.name} [judges.{judge.name}]" if file and named else None,
     }
 
 
@@ -206,37 +187,23 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"file: {facts['name']}"
     rows = [[facts["command"], "value", "from"]]
     for name, option in facts["options"].items():
-        value = option["value"]
-        text = ", ".join(value) if isinstance(value, list) else _text(value)
-        rows.append([name, shorten(one_line(text), _VALUE), option["from"]])
+        text = one_line(_text(option["value"]))
+        rows.append([name, shorten(text, _VALUE), option["from"]])
     yield ""
     yield from columns(rows)
-    for judge in facts["judges"]:
-        yield from _judge_lines(judge)
-    for judge in facts["others"]:
-        yield from _judge_lines(judge, ", not used")
+    for judge in [*facts["judges"], *facts["others"]]:
+        yield ""
+        place = f" ({judge['from']})" if judge["from"] else ""
+        unused = ", not used" if judge in facts["others"] else ""
+        yield f"judge {judge['name']}{place}{unused}"
+        for name, value in judge.items():
+            if name not in ("name", "from") and value not in (None, []):
+                yield f"  {name:<12}{_text(value)}"
 
 
 def _text(value: Any) -> str:
-    if value is True:
-        return "yes"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, int | float) else str(value)
-
-
-def _judge_lines(judge: Mapping[str, Any], more: str = "") -> Iterator[str]:
-    """Yield the lines on a judge; `more` is the end of the first."""
-    place = f" ({judge['from']})" if judge["from"] else ""
-    yield ""
-    yield f"judge {judge['name']}{place}{more}"
-    key, price = judge["api_key_env"], judge["price"]
-    rows = {
-        "model": None if judge["model"] == judge["name"] else judge["model"],
-        "endpoint": judge["api_base"],
-        "key": key and f"in {key}, which is {'set' if judge['key_set'] else 'not set'}",
-        "params": ", ".join(judge["params"]),
-        "price": price and f"${price[0]:g} and ${price[1]:g} per million tokens",
-        **{name: judge[name] for name in ("rpm", "tpm", "concurrency", "max_outage")},
-    }
-    for name, value in rows.items():
-        if value:
-            yield f"  {name:<12}{_text(value)}"

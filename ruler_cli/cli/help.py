@@ -11,16 +11,13 @@ from typing import Any
 from typer.core import TyperCommand
 
 from ruler_cli.cli.options import OTHER, PANELS
-from ruler_cli.settings.names import PER_RUN
 
-_ALWAYS = ("help", "config", "as_json")
-"""Options that are no example of one that is set elsewhere."""
-_FEW = 12
-"""Options of a command that need no sections."""
+_FEW = 14
+"""Arguments and options of a command that needs no sections."""
 _NAMES_WIDTH = 28
 """Columns for the names of options."""
-_RULE = (
-    "Every option can be set in ruler.toml and, except per-run ones such as {per_run}, as {variable}. "
+_HOMES = (
+    "Every option can be set in ruler.toml and, except per-run ones such as --limit, as RULER_NAME. "
     "`ruler config` prints the settings in effect."
 )
 
@@ -35,22 +32,16 @@ class SectionedCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List the arguments, then the options in sections, `--help` last."""
-        given: list[Any] = self.get_params(ctx)
-        options = [one for one in given if one.param_type_name == "option"]
-        arguments = [
-            (one.metavar, one.help or "")
-            for one in given
-            if one.param_type_name == "argument"
-        ]
-        sections: dict[str, list[tuple[str, str]]] = {
-            "Arguments": arguments,
-            "Options": [],
-        }
-        sections |= {panel: [] for panel in PANELS}
-        for option in options:
-            panel = OTHER if option.name == "help" else option.rich_help_panel
-            few = len(options) <= _FEW
-            sections["Options" if few or not panel else panel].append(_row(option))
+        params: list[Any] = self.get_params(ctx)
+        titles = ("Arguments", "Options", *PANELS)
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in titles}
+        for param in params:
+            if param.param_type_name == "argument":
+                sections["Arguments"].append((param.metavar, param.help or ""))
+                continue
+            panel = OTHER if param.name == "help" else param.rich_help_panel
+            few = len(params) <= _FEW
+            sections["Options" if few or not panel else panel].append(_row(param))
         for title, rows in sections.items():
             if rows:
                 with formatter.section(title):
@@ -58,18 +49,7 @@ class SectionedCommand(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Tell how options are set without the command line."""
-        names = [
-            one.name
-            for one in self.get_params(ctx)
-            if one.param_type_name == "option" and one.name not in _ALWAYS
-        ]
-        variable = next((name for name in names if name not in PER_RUN), None)
-        if variable is not None:
-            per_run = next((name for name in names if name in PER_RUN), "config")
-            self.epilog = _RULE.format(
-                per_run=f"--{per_run.strip('_').replace('_', '-')}",
-                variable=f"RULER_{variable.upper()}",
-            )
+        self.epilog = _HOMES
         super().format_epilog(ctx, formatter)
 
 

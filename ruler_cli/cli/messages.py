@@ -6,17 +6,16 @@ Control characters never reach a terminal raw.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
+from typing import Any
 
 import typer
 
 from ruler_cli.cli.safe_text import one_line
-from ruler_cli.cli.units import wrap
 from ruler_cli.errors import (
     InterruptedRun,
     ReaderGone,
@@ -25,11 +24,10 @@ from ruler_cli.errors import (
     system_problem,
 )
 from ruler_cli.settings.keys import secrets_among, without_keys
-from ruler_cli.settings.names import ALIASES, NAMES
+from ruler_cli.settings.options import ALIASES, NAMES
+from ruler_cli.settings.suggestions import question
 
 _PREFIX = "ruler: "
-_LEAST = 20
-"""Columns of the narrowest row of a sentence."""
 _NAMES = {"model": "-m", "param": "-p", "wait_timeout": "--timeout"}
 """Options that have another name than their field, or are named by a short one."""
 
@@ -68,6 +66,15 @@ def hide_keys(text: str) -> str:
     return without_keys(text, secrets_among(words))
 
 
+def hide_keys_of(value: Any) -> Any:
+    """Return a JSON value whose texts are as on a command line: with its names of options, without its keys."""
+    if isinstance(value, Mapping):
+        return {hide_keys(name): hide_keys_of(own) for name, own in value.items()}
+    if isinstance(value, list | tuple):
+        return [hide_keys_of(own) for own in value]
+    return hide_keys(command_words(value)) if isinstance(value, str) else value
+
+
 def hide_keys_of_tracebacks() -> None:
     """Have Python print the traceback of a bug without keys; the message of an error may hold one."""
     import traceback
@@ -82,30 +89,6 @@ def hide_keys_of_tracebacks() -> None:
     sys.excepthook = show
 
 
-def stderr_columns() -> int | None:
-    """Return the columns of the terminal that stderr is; None if it is none."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return None
-    with suppress(OSError, ValueError):  # then the shell may know
-        if columns := os.get_terminal_size(sys.stderr.fileno()).columns:
-            return columns
-    return shutil.get_terminal_size().columns
-
-
-def print_wrapped(*sentences: object) -> None:
-    """Print sentences of ruler on stderr; on a terminal each is wrapped at spaces and indented."""
-    columns = stderr_columns()
-    for sentence in sentences:
-        text = one_line(command_words(sentence))
-        rows = (
-            [text]
-            if columns is None
-            else wrap(text, max(_LEAST, columns - 1 - len(_PREFIX)))
-        )
-        for i, row in enumerate(rows):
-            print_stderr((" " * len(_PREFIX) if i else _PREFIX) + row)
-
-
 def print_note(*sentences: object) -> None:
     """Print sentences, or errors, of ruler on stderr, a line each."""
     for sentence in sentences:
@@ -117,9 +100,7 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, RulerError | typer.Exit):
         return error.exit_code
     if isinstance(error, SystemExit):
-        return (
-            error.code if isinstance(error.code, int) else int(error.code is not None)
-        )
+        return int(error.code or 0)
     if isinstance(error, KeyboardInterrupt):
         return 128 + signal.SIGINT
     if isinstance(error, BrokenPipeError):
@@ -169,3 +150,26 @@ def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
         problem, remedy = system_problem(error)
         print_note(f"{file}{problem}{remedy and f'; {remedy}'}")
         raise typer.Exit(exit_code_of(error)) from None
+
+
+def report_usage_error(error: Any) -> int | None:
+    """Print a usage error of typer as one sentence; return the exit code, None for any other error.
+
+    typer does not export the classes of its usage errors, so their attributes tell them.
+    """
+    if isinstance(error, typer.Abort):
+        print_note("aborted")
+        return 1
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # the help, on stderr
+        return 2
+    if not hasattr(error, "format_message"):
+        return None
+    message = error.format_message().rstrip(".")
+    if hasattr(error, "possibilities"):
+        near = next(iter(error.possibilities or ()), None)
+        message = f"no such option: {error.option_name}{question(near)}"
+    if error.ctx is not None and not message.endswith("?"):
+        message += f"; `{error.ctx.command_path} --help` lists what it takes"
+    print_note(message)
+    return 2

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,11 +15,9 @@ from ruler_cli.cli.messages import (
     hide_keys,
     print_note,
     print_stderr,
-    print_wrapped,
-    stderr_columns,
 )
 from ruler_cli.cli.safe_text import one_line
-from ruler_cli.cli.units import cells, count, rounded, short
+from ruler_cli.cli.units import count, rounded, short
 from ruler_cli.files.location import Location
 from ruler_cli.types import (
     Observer,
@@ -43,34 +40,28 @@ _UNLIKE = 3
 """Groups that are named as not compared."""
 _LOG_INTERVAL = 30.0
 """Seconds between two progress lines where there is no terminal."""
-_REDRAW_INTERVAL = 0.1
-"""Seconds between two drawings of the lines on a terminal, at least."""
-_LEAST_BAR = 18
-"""Columns of the bar, and of the percentage before it, at least."""
 _COUNTER_DELAY = 1.0
 """Seconds before `group_counter` shows anything."""
+_UNIT = "group"
 
 
 class Console(Observer):
-    """An observer that shows a run on stderr: two lines on a terminal, elsewhere a line every 30 seconds."""
+    """An observer that shows a run on stderr: a bar on a terminal, elsewhere a line every 30 seconds."""
 
     def __init__(self, progress: Progress, source: str, named: float = _NAMED) -> None:
         """`source` is INPUT, `named` the number of problems named one by one."""
         self._mode = progress
-        if progress == "auto":
-            drawn = (
-                sys.stderr and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-            )
-            self._mode = "bar" if drawn else "log"
         if sys.stderr is None:  # closed, with `2>&-`
             self._mode = "none"
+        elif progress == "auto":
+            drawn = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+            self._mode = "bar" if drawn else "log"
         self._source, self._named = Location(source).shown, named
         self.problems = self._failures = 0
         self._printed, self._waits_for = set[str](), set[str]()
-        self._bars: tuple[tqdm[Any], tqdm[Any]] | None = None
-        self._began = self._asked_since = self._drawn = self._last = time.monotonic()
+        self._bar: tqdm[Any] | None = None
+        self._began = self._last = time.monotonic()
         self._total: int | None = None
-        self._facts = list[str]()
         self.summary = Summary()
         """The counts of the run, as they are known by now."""
 
@@ -99,52 +90,38 @@ class Console(Observer):
             self._print(f"group {group} not scored ({kind}): {command_words(reason)}")
 
     def started(self, groups: int | None) -> None:
-        """Note the number of groups, and draw the lines in mode `bar`."""
-        self._total = groups
-        self._began = self._asked_since = time.monotonic()
-        if self._mode == "bar" and self._bars is None:
-            from tqdm import tqdm
-
-            first, second = (
-                tqdm(
-                    total=groups,
-                    file=_Terminal(),
-                    position=i,
-                    leave=False,
-                    ncols=_columns(),
-                )
-                for i in range(2)
-            )
-            self._bars = first, second
-            self._draw(self._began)
+        """Note the number of groups, and draw the bar in mode `bar`."""
+        self._total, self._began = groups, time.monotonic()
+        if self._mode == "bar" and self._bar is None:
+            self._bar = _bar(groups)
 
     def advanced(self, summary: Summary) -> None:
-        """Move the bar, a few times a second at most."""
+        """Move the bar; tqdm draws it a few times a second at most."""
         self.summary = summary
-        now = time.monotonic()
-        if self._bars is not None and now - self._drawn >= _REDRAW_INTERVAL:
-            self._draw(now)
+        if self._bar is not None:
+            self._bar.initial = summary.kept  # cached groups are no part of the rate
+            self._bar.update(summary.groups - self._bar.n)
 
     def tick(self, summary: Summary, status: Status) -> None:
-        """Draw the lines again, or print one every 30 seconds."""
-        self.summary = summary
+        """Draw the bar again, or print a line every 30 seconds."""
+        self.advanced(summary)
         now = time.monotonic()
-        if summary.groups == summary.kept and not status.requests_per_minute:
-            self._asked_since = (
-                now  # the time of cached groups before the first call is no rate
-            )
-        self._facts = _parts(summary, status, self._total)
-        if self._bars is not None:
-            self._draw(now)
+        if self._bar is not None:
+            self._bar.set_postfix_str(_facts(summary, status))
         elif self._mode == "log" and now - self._last >= _LOG_INTERVAL:
+            from tqdm import tqdm
+
             self._last = now
-            print_note(
-                "; ".join(
-                    filter(
-                        None, (", ".join(self._amounts(now)), ", ".join(self._facts))
-                    )
-                )
+            line = tqdm.format_meter(
+                summary.groups,
+                self._total or 0,
+                now - self._began,
+                ncols=0,
+                unit=_UNIT,
+                initial=summary.kept,
+                postfix=_facts(summary, status),
             )
+            print_note(line.strip())
 
     def waiting(self, judge: str, why: str, seconds: float) -> None:
         """Warn of a wait for a judge when it begins; the progress lines have it later."""
@@ -171,10 +148,10 @@ class Console(Observer):
         self._print(f"judge on group {group}: {reply}", print_stderr)
 
     def close(self) -> None:
-        """Remove the lines and print how many problems were not named."""
-        for bar in reversed(self._bars or ()):
-            bar.close()
-        self._bars = None
+        """Remove the bar and print how many problems were not named."""
+        if self._bar is not None:
+            self._bar.close()
+        self._bar = None
         totals = (
             (self.problems, "unreadable lines"),
             (self._failures, "groups not scored"),
@@ -183,66 +160,23 @@ class Console(Observer):
             if number > self._named:
                 print_note(f"… and {number - self._named:.0f} more {what}")
 
-    def _draw(self, now: float) -> None:
-        """Draw both lines."""
-        if self._bars is None:
-            return
-        self._drawn = now
-        (first, second), width = self._bars, _columns()
-        first.ncols = second.ncols = width
-        amounts = self._amounts(now)
-        if self._total:
-            first.n = min(self.summary.groups, self._total)
-            room = width - _LEAST_BAR
-            first.bar_format = "{percentage:3.0f}% |{bar}| " + fitting(amounts, room)
-        else:
-            first.bar_format = fitting(amounts, width)
-        second.bar_format = (
-            fitting(self._facts, width).replace("{", "{{").replace("}", "}}")
-        )
-        first.refresh()
-        second.refresh()
-
-    def _amounts(self, now: float) -> list[str]:
-        """Return the groups that are done, the time that is left or gone, and the rate; the first most."""
-        from tqdm import tqdm
-
-        done, total = self.summary.groups, self._total
-        seconds = now - self._asked_since
-        rate = (done - self.summary.kept) / seconds if seconds > 0 else 0.0
-        amounts = [
-            f"{done} of {count(total, 'group')}" if total else count(done, "group")
-        ]
-        if not total or not rate:
-            amounts.append(f"{tqdm.format_interval(now - self._began)} elapsed")
-        elif done < total:
-            amounts.append(
-                f"{tqdm.format_interval(math.ceil((total - done) / rate))} left"
-            )
-        if rate:
-            minute = rate < 1
-            amounts.append(
-                f"{60 * rate:.1f} groups/min" if minute else f"{rate:.1f} groups/s"
-            )
-        return amounts
-
     def _print_once(self, text: str) -> None:
         """Print a line, unless it was printed before: a run on Ray reads INPUT twice."""
         if text not in self._printed:
             self._printed.add(text)
             self._print(text)
 
-    def _print(self, text: str, print_: Callable[[str], None] = print_wrapped) -> None:
-        """Print a sentence above the two lines."""
-        for bar in self._bars or ():
-            bar.clear()
+    def _print(self, text: str, print_: Callable[[str], None] = print_note) -> None:
+        """Print a sentence above the bar."""
+        if self._bar is not None:
+            self._bar.clear()
         print_(text)
-        for bar in self._bars or ():
-            bar.refresh()
+        if self._bar is not None:
+            self._bar.refresh()
 
 
 class _Terminal:
-    """stderr for the lines: a terminal that is gone must not end the run."""
+    """stderr for a bar: a terminal that is gone must not end the run."""
 
     def write(self, text: str) -> None:
         """Write a text."""
@@ -254,62 +188,45 @@ class _Terminal:
         with suppress(OSError):  # it may be gone
             sys.stderr.flush()
 
-    @property
-    def encoding(self) -> str:
-        """The encoding, by which tqdm chooses the characters of the bar."""
-        return sys.stderr.encoding
+    def __getattr__(self, name: str) -> Any:
+        """Return anything else of stderr: its encoding, its number."""
+        return getattr(sys.stderr, name)
 
 
-def _columns() -> int:
-    """Return the columns that a line of the terminal may take."""
-    return (stderr_columns() or shutil.get_terminal_size().columns) - 1
+def _bar(groups: int | None, delay: float = 0) -> tqdm[Any]:
+    """Return a bar that is removed at its end, as wide as the terminal."""
+    from tqdm import tqdm
+
+    counts = "{n_fmt}{unit} [{elapsed}, {rate_fmt}{postfix}]{bar}"
+    return tqdm(
+        total=groups,
+        unit=_UNIT,
+        file=_Terminal(),
+        dynamic_ncols=True,
+        smoothing=0,  # the mean rate, without what `initial` counts
+        leave=False,
+        delay=delay,
+        bar_format=counts if groups is None else None,
+    )
 
 
-def _parts(summary: Summary, status: Status, total: int | None) -> list[str]:
-    """Return the facts of the second line, the most important first."""
+def _facts(summary: Summary, status: Status) -> str:
+    """Return the facts beside the bar, the most important first."""
     failed = sum(summary.failed.values())
     seconds = f" {math.ceil(status.waiting)} s" if status.waiting else ""
-    parts = [
-        f"waiting{seconds}: {one_line(hide_keys(command_words(status.why)))}"
-        if status.why
-        else "",
-        f"{status.in_flight} of {status.limit} calls in flight" if status.limit else "",
-        _money(summary, total),
-        f"{failed} failed" if failed else "",
-        f"{status.retrying} to try again" if status.retrying else "",
-        f"{summary.kept} cached" if summary.kept else "",
-        f"{count(round(status.requests_per_minute), 'request')}/min"
-        if status.requests_per_minute
-        else "",
-        f"{short(status.tokens_per_minute)} tokens/min"
-        if status.tokens_per_minute
-        else "",
-    ]
-    return [part for part in parts if part]
-
-
-def fitting(parts: Sequence[str], width: int) -> str:
-    """Return the parts that fit side by side in `width` columns, whole, the first ones preferred."""
-    text = ""
-    for part in parts:
-        longer = f"{text}, {part}" if text else part
-        if cells(longer) <= width:
-            text = longer
-    return text
-
-
-def _money(summary: Summary, total: int | None) -> str:
-    """Return the cost so far, and that of all groups at the same cost per group asked for."""
-    asked = summary.groups - summary.kept
-    if not summary.cost_usd:
-        return ""
-    remaining = (total or 0) - summary.groups
-    about = (
-        summary.cost_usd * (1 + remaining / asked) if asked and remaining > 0 else 0.0
-    )
-    return f"${rounded(summary.cost_usd)}" + (
-        f" of about ${rounded(about)}" if about else ""
-    )
+    why = one_line(hide_keys(command_words(status.why)))
+    requests = count(round(status.requests_per_minute), "request")
+    facts = {
+        f"waiting{seconds}: {why}": why,
+        f"{status.in_flight} of {status.limit} calls in flight": status.limit,
+        f"${rounded(summary.cost_usd or 0)}": summary.cost_usd,
+        f"{failed} failed": failed,
+        f"{status.retrying} to try again": status.retrying,
+        f"{summary.kept} cached": summary.kept,
+        f"{requests}/min": status.requests_per_minute,
+        f"{short(status.tokens_per_minute)} tokens/min": status.tokens_per_minute,
+    }
+    return ", ".join(fact for fact, known in facts.items() if known)
 
 
 @contextmanager
@@ -318,21 +235,8 @@ def group_counter() -> Iterator[Callable[[], object]]:
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda: None
         return
-    from tqdm import tqdm
-
-    with tqdm(
-        unit="group",
-        file=sys.stderr,
-        dynamic_ncols=True,
-        leave=False,
-        delay=_COUNTER_DELAY,
-    ) as bar:
-
-        def advance() -> None:
-            with suppress(OSError):  # a terminal that is gone must not end the command
-                bar.update()
-
-        yield advance
+    with _bar(None, _COUNTER_DELAY) as bar:
+        yield bar.update
 
 
 class Problems:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from ruler_cli import __version__
-from ruler_cli.cli.config import judge_facts, long_name, public_value
 from ruler_cli.cli.messages import (
     command_words,
     exit_code_of,
-    hide_keys,
+    hide_keys_of,
     print_note,
 )
 from ruler_cli.cli.signals import unwind_on_signal
@@ -33,9 +32,8 @@ from ruler_cli.errors import (
     system_errors,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.files.output import LocalFile
 from ruler_cli.settings.options import Options
-from ruler_cli.types import Summary
+from ruler_cli.types import Summary, readable
 
 if TYPE_CHECKING:
     from ruler_cli.cli.progress import Console
@@ -56,45 +54,24 @@ class RunRecord:
 
     def __init__(self, options: Options, source: str, output: str) -> None:
         """UsageError if no summary can have the name of the file."""
-        if options.summary is not None:
-            files = (
-                output + ".partial",
-                *([options.failed] if options.failed else []),
-                *options.ledgers,
-            )
-            refuse_summary(options.summary, source, output, map(str, files))
+        self._options, self._output = options, Location(output)
+        self._stack = ExitStack()
         self._path = None if options.dry_run else options.summary
-        self._options, self._output, self._stack = (
-            options,
-            Location(output),
-            ExitStack(),
-        )
+        if options.summary is not None:
+            _refuse_summary(options.summary, source, output, options)
         self._console: Console | None = None
         self.result: RunResult | None = None
         """The result of the run, if it came to its end."""
-        self._facts: dict[str, Any] = {
-            "version": 2,
-            "ruler": __version__,
-            "input": Location(source).public,
-            "output": self._output.public,
-            "output_state": None,
-            "started_at": iso(time.time()),
-            "ended_at": None,
-            "exit_code": None,
-            "settings": {
-                long_name(name): {
-                    "value": public_value(name, options),
-                    "from": origin.place,
-                }
-                for name, origin in options.origins.items()
-            },
-            "judges": [],
-        }
+        self._facts: dict[str, Any] = {}
+        if self._path is not None:
+            self._facts = _facts(options, Location(source).public, self._output.public)
 
     def begin(self, settings: ScoreSettings, console: Console) -> None:
         """Write that the run begins; `console` knows its counts. UsageError if the file cannot be written."""
         if self._path is None:
             return
+        from ruler_cli.cli.config import judge_facts
+
         self._console = console
         for judge in settings.judges:
             facts = judge_facts(judge, self._options)
@@ -153,7 +130,7 @@ class RunRecord:
     def _write(self, path: Path, summary: Summary) -> None:
         import orjson
 
-        facts = _without_keys(self._facts | asdict(summary))
+        facts = readable(hide_keys_of(self._facts | asdict(summary)))
         content = orjson.dumps(
             facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
         )
@@ -164,6 +141,30 @@ class RunRecord:
                 sys.stdout = None  # its reader is gone
 
 
+def _facts(options: Options, source: str, output: str) -> dict[str, Any]:
+    """Return what is known of a run before it begins."""
+    from ruler_cli.cli.config import long_name, public_value
+
+    return {
+        "version": 2,
+        "ruler": __version__,
+        "input": source,
+        "output": output,
+        "output_state": None,
+        "started_at": iso(time.time()),
+        "ended_at": None,
+        "exit_code": None,
+        "settings": {
+            long_name(name): {
+                "value": public_value(name, options),
+                "from": origin.place,
+            }
+            for name, origin in options.origins.items()
+        },
+        "judges": [],
+    }
+
+
 def _reason(error: BaseException | None) -> str | None:
     """Return why a command ends before its end, as a sentence; None if it does not."""
     if error is None or isinstance(error, typer.Exit | ReaderGone):
@@ -172,20 +173,6 @@ def _reason(error: BaseException | None) -> str | None:
         return _INTERRUPTED
     known = isinstance(error, RulerError | OSError)
     return command_words(error) if known else f"{type(error).__name__}: {error}"
-
-
-def _without_keys(value: Any) -> Any:
-    """Return a JSON value whose texts hold no key of the command line, and are Unicode."""
-    if isinstance(value, dict):
-        return {_without_keys(key): _without_keys(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_keys(item) for item in value]
-    text = isinstance(value, str)
-    return (
-        hide_keys(command_words(value)).encode(errors="replace").decode()
-        if text
-        else value
-    )
 
 
 def _is_stream(path: Path) -> bool:
@@ -202,48 +189,38 @@ def _replace(path: Path, content: bytes) -> None:
     if _is_stream(path):
         path.write_bytes(content)
         return
-    if path.is_symlink():
-        path.unlink()
-    file = LocalFile(str(path))
-    with ExitStack() as undo:
-        undo.callback(file.discard)
-        file.stream.write(content)
-        file.commit()
-        undo.pop_all()
+    unfinished = path.with_name(f"{path.name}.partial")
+    try:
+        unfinished.unlink(missing_ok=True)
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
-def refuse_summary(path: Path, source: str, output: str, files: Iterable[str]) -> None:
-    """Raise UsageError if the file of `--summary` is another file of the run, or cannot be written.
-
-    `files` are files of the run besides INPUT and OUTPUT. Where the summary is written until it is whole, any
-    file is removed, so none of them may be that either.
-    """
+def _refuse_summary(path: Path, source: str, output: str, options: Options) -> None:
+    """Raise UsageError if the summary would be another file of the run, or stand among the records."""
     wrong = partial(UsageError, option="summary", value=path)
-    if Location.of(path).remote:
-        raise wrong("is an address", "give a file of this machine")
     if str(path) == "-":
         if output == "-":
             raise wrong("stdout holds the records", "give a file")
         return
-    others = (source, output, output.rstrip("/") + ".failed.jsonl", *files)
-    local = (other for other in others if other and not Location(other).remote)
-    taken = {Path(other).resolve() for other in local}
+    if path.is_dir():
+        raise wrong("is a directory", "name a file in it")
+    failed = options.failed or output.rstrip("/") + ".failed.jsonl"
+    files = (source, output, output + ".partial", str(failed), *options.ledgers)
+    taken = {Path(file).resolve() for file in files if not Location(file).remote}
+    # the second is where it is written until it is whole
     own = {path.resolve(), path.with_name(f"{path.name}.partial").resolve()}
     if not taken.isdisjoint(own):
         raise wrong("is another file of this run", "give it a name of its own")
-    if path.is_dir():
-        raise wrong(
-            "is a directory", f"name a file in it, e.g. {path / 'summary.json'}"
-        )
-    if not path.parent.is_dir():
-        raise wrong("its directory does not exist", f"mkdir -p {path.parent}")
 
 
 def record_refusal(words: Mapping[str, Any], error: RulerError) -> None:
     """Write the summary of a command line of `score` that is refused, given the words of its options."""
-    if words.get("summary") is None:
-        return
-    source, output = words["source"], words["output"]
-    with suppress(RulerError, OSError):  # the refusal itself is printed
-        record = RunRecord(Options(summary=words["summary"]), source, output)
-        record.end(error.exit_code, command_words(error))
+    if words["summary"] is not None:
+        with suppress(RulerError, OSError):
+            options = Options(summary=words["summary"])
+            record = RunRecord(options, words["source"], words["output"])
+            record.end(error.exit_code, command_words(error))

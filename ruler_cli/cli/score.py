@@ -11,76 +11,57 @@ from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.command import command_line, ledger_command, run_command
-from ruler_cli.cli.messages import print_note, print_wrapped
-from ruler_cli.cli.notes import print_file_note
+from ruler_cli.cli.command import (
+    command_line,
+    ledger_command,
+    print_file_note,
+    run_command,
+)
+from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     Adaptive,
     ApiBase,
     ApiKeyEnv,
-    Blend,
-    CachedOnly,
-    Concurrency,
     Config,
-    Debias,
-    Debug,
-    DryRun,
-    Engine,
     Escalate,
-    Failed,
     Fallback,
     Format,
     GroupBy,
     Grouping,
     GroupSize,
-    Hedge,
     JudgeModel,
     Ledgers,
     Limit,
     MaxCost,
-    MaxFailures,
-    MaxOutage,
     MaxRecord,
     Messages,
-    MinPasses,
     NoCache,
-    OnFailure,
     Order,
-    OrderByOutcome,
     Outcome,
     Param,
     Passes,
     Price,
-    Progress,
     Prompt,
-    Quiet,
-    RayAddress,
-    RayWorkers,
-    Retries,
     RetryFailed,
     Reward,
-    Rpm,
     Rubric,
     Seed,
     ShardOf,
     Single,
     Source,
-    Spend,
-    Standardize,
-    SummaryFile,
-    Timeout,
-    Tpm,
     ViaWay,
-    WaitForJudge,
+    limit_option,
+    output_option,
+    quality_option,
+    scale_option,
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.run_record import RunRecord, record_refusal
 from ruler_cli.cli.signals import run_interruptible
-from ruler_cli.cli.summary import summary_lines
 from ruler_cli.cli.units import count
 from ruler_cli.errors import (
     NoUsableReply,
@@ -91,9 +72,8 @@ from ruler_cli.errors import (
 )
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import score_settings
-from ruler_cli.settings.models import ScoreSettings, default_path
+from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import FILE, Options
-from ruler_cli.settings.suggestions import suggest_file
 
 if TYPE_CHECKING:
     from ruler_cli.runs.file import RunResult
@@ -131,27 +111,83 @@ def command(
     seed: Seed = 0,
     group_size: GroupSize = 32,
     single: Single = "flag",
-    min_passes: MinPasses = 1,
-    debias: Debias = False,
-    standardize: Standardize = False,
-    blend: Blend = None,
-    order_by_outcome: OrderByOutcome = False,
-    dry_run: DryRun = False,
-    concurrency: Concurrency = None,
-    rpm: Rpm = None,
-    tpm: Tpm = None,
-    timeout: Timeout = 600,
-    retries: Retries = 6,
-    spend: Spend = "first",
-    max_outage: MaxOutage = 900,
-    wait_for_judge: WaitForJudge = 0,
-    hedge: Hedge = False,
-    max_failures: MaxFailures = None,
+    min_passes: Annotated[
+        int,
+        quality_option("Valid passes that a judge needs for its scores to count.", "M"),
+    ] = 1,
+    debias: Annotated[
+        bool, quality_option("Correct for position bias measured over the batch.")
+    ] = False,
+    standardize: Annotated[
+        bool,
+        quality_option("Bring the judges of a panel to one mean and spread first."),
+    ] = False,
+    blend: Annotated[
+        float | None,
+        quality_option(
+            "W times the judge's score plus 1 - W times the original reward; W from 0 to 1.",
+            "W",
+        ),
+    ] = None,
+    order_by_outcome: Annotated[
+        bool,
+        quality_option(
+            "Never rank a rollout that failed its check (--outcome, else the reward) above one that passed."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        limit_option(
+            "Estimate calls and cost as `ruler check` does; send and write nothing."
+        ),
+    ] = False,
+    concurrency: Annotated[
+        int | None,
+        limit_option(
+            "Calls in flight.  [default: as many as the judge takes]",
+            "N",
+            "--concurrency",
+            "-c",
+        ),
+    ] = None,
+    rpm: Annotated[float | None, limit_option("Requests per minute.", "N")] = None,
+    tpm: Annotated[float | None, limit_option("Tokens per minute.", "N")] = None,
+    timeout: Annotated[float, limit_option("Deadline per call, seconds.", "S")] = 600,
+    retries: Annotated[
+        int, limit_option("Retries per call; waits for a rate limit do not count.", "N")
+    ] = 6,
+    spend: Annotated[
+        str,
+        limit_option(
+            "Groups that --max-cost pays for: the first of INPUT, or a fair sample drawn by --seed.",
+            "first|spread",
+        ),
+    ] = "first",
+    max_outage: Annotated[
+        float, limit_option("How long to wait for a judge that is down, seconds.", "S")
+    ] = 900,
+    wait_for_judge: Annotated[
+        float,
+        limit_option("How long to wait for a judge that is not up yet, seconds.", "S"),
+    ] = 0,
+    hedge: Annotated[
+        bool,
+        limit_option(
+            "Send the slowest 5 % of calls a second time and take the first answer; for training steps."
+        ),
+    ] = False,
+    max_failures: Annotated[
+        str | None,
+        limit_option("Stop when more groups and lines than that fail.", "N|P%"),
+    ] = None,
     price: Price = None,
     ledger: Ledgers = None,
     no_cache: NoCache = False,
     retry_failed: RetryFailed = False,
-    cached_only: CachedOnly = False,
+    cached_only: Annotated[
+        bool,
+        limit_option("Ask no judge: score what the ledger answers, and fail the rest."),
+    ] = False,
     limit: Limit = None,
     format: Format = "auto",
     group_by: GroupBy = None,
@@ -161,16 +197,51 @@ def command(
     reward: Reward = None,
     outcome: Outcome = None,
     max_record: MaxRecord = 512,
-    on_failure: OnFailure = "null",
-    failed: Failed = None,
-    summary: SummaryFile = None,
-    progress: Progress = "auto",
-    quiet: Quiet = False,
-    debug: Debug = False,
+    on_failure: Annotated[
+        str,
+        output_option(
+            "A group that cannot be scored: reward null, record left out, or reward kept.",
+            "null|drop|keep",
+        ),
+    ] = "null",
+    failed: Annotated[
+        Path | None,
+        output_option(
+            "File for unreadable lines and dropped records.  [default: OUTPUT.failed.jsonl]",
+            "FILE",
+        ),
+    ] = None,
+    summary: Annotated[
+        Path | None, output_option("Write the run's summary as JSON.", "FILE")
+    ] = None,
+    progress: Annotated[
+        str, output_option("Progress on stderr.", "auto|bar|log|none")
+    ] = "auto",
+    quiet: Annotated[
+        bool,
+        output_option(
+            "No progress and no summary: --progress none.", "", "--quiet", "-q"
+        ),
+    ] = False,
+    debug: Annotated[bool, output_option("Show each reply.")] = False,
     shard: ShardOf = None,
-    engine: Engine = "here",
-    ray_address: RayAddress = None,
-    ray_workers: RayWorkers = None,
+    engine: Annotated[
+        str,
+        scale_option(
+            "Judge in this process, or in workers of Ray; OUTPUT is the same.",
+            "here|ray",
+        ),
+    ] = "here",
+    ray_address: Annotated[
+        str | None,
+        scale_option(
+            "A running Ray cluster that this machine is part of.  [default: one is started here]",
+            "HOST:PORT",
+        ),
+    ] = None,
+    ray_workers: Annotated[
+        int | None, scale_option("Workers of Ray.  [default: 2]", "N")
+    ] = None,
     config: Config = None,
 ) -> int:
     """Score each group with a judge, and write the records annotated.
@@ -188,17 +259,13 @@ def command(
 
 
 def _run(options: Options, source: str, output: str) -> int:
-    _refuse_swapped(source, output)
     with RunRecord(options, source, output) as record:
         settings = score_settings(options, source, output)
         if options.dry_run:
-            from ruler_cli.cli.check import check
-
-            _refuse_run(settings)
-            return check(settings, options)
+            return _dry_run(settings, options)
         _refuse_engine(settings, options)
         print_file_note(options, settings)
-        print_note(*_warnings(settings, quiet=options.progress == "none"))
+        print_note(*_warnings(settings))
         judge = _judge_here if options.engine == "here" else _judge_on_ray
         record.result = judge(settings, options, record)
         code = _report(settings, options, record.result)
@@ -206,64 +273,46 @@ def _run(options: Options, source: str, output: str) -> int:
         return code
 
 
-def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int:
-    """Print the result of a run, and raise the error that stopped it; return the exit code."""
-    summary, stopped = result.summary, result.stopped
-    if options.progress != "none" and not isinstance(stopped, ReaderGone):
-        debug = options.debug or settings.ledger is None
-        print_wrapped(*summary_lines(summary, debug=debug))
-        print_note(*_endings(settings, result))
-        written = result.whole and not Location(settings.output).stream
-        parts = [f"written to {Location(settings.output).shown}"] if written else []
-        if stopped is None and (following := _next_command(settings, options, result)):
-            parts.append(f"next: {following}")
-        if parts:
-            print_note("; ".join(parts))  # not wrapped: a command is copied
-    if stopped is not None:
-        if not result.whole:
-            print_note(*_partial_output(settings))
-        if isinstance(stopped, NoUsableReply):
-            stopped.set(
-                remedy=f"to see a reply: {_debug_command(settings, options, stopped)}"
-            )
-        raise stopped
-    # a shard may have no group
-    empty = not summary.groups and settings.input.shard is None
-    return 0 if summary.complete and not empty else 1
-
-
-def _debug_command(
-    settings: ScoreSettings, options: Options, error: NoUsableReply
-) -> str:
-    """Return the command that shows the reply to the first group that failed."""
-    in_order = settings.input.shard is None and settings.draw is None
-    more: dict[str, Any] = {"limit": error.first} if in_order else {"max_failures": 0}
-    if settings.on_failure == "drop":  # dropped records need a file
-        more["on_failure"] = "null"
-    leave = ("summary", "progress")
-    source = settings.input.source
-    return command_line(options, "score", source, "-", leave=leave, debug=True, **more)
-
-
-def _refuse_swapped(source: str, output: str) -> None:
-    """Raise UsageError if INPUT does not exist and OUTPUT does, with the name that is nearest."""
-    location = Location(source)
-    swapped = location.local and not location.many and Path(output).is_file()
-    if not swapped or Path(source).exists():
-        return
-    near = suggest_file(source, output)
-    remedy = f"did you mean {near}?" if near else "are INPUT and OUTPUT swapped?"
-    raise UsageError("no such file", remedy, place=source)
-
-
-def _refuse_run(settings: ScoreSettings) -> None:
-    """Raise UsageError if `score` would refuse the settings or the files, whatever INPUT holds."""
+def _dry_run(settings: ScoreSettings, options: Options) -> int:
+    """Refuse what a run would refuse whatever INPUT holds, and estimate it as `check` does."""
+    from ruler_cli.cli.check import check
     from ruler_cli.files.output import failed_path, refuse_output
     from ruler_cli.runs.file import refuse_settings_of_run
 
     refuse_settings_of_run(settings)
     refuse_output(settings.output)
     failed_path(settings)
+    return check(settings, options)
+
+
+def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int:
+    """Print the result of a run, and raise the error that stopped it; return the exit code."""
+    summary, stopped = result.summary, result.stopped
+    if options.progress != "none" and not isinstance(stopped, ReaderGone):
+        from ruler_cli.cli.summary import summary_lines
+
+        debug = options.debug or settings.ledger is None
+        print_note(*summary_lines(summary, debug=debug))
+        print_note(*_endings(settings, result))
+        written = result.whole and not Location(settings.output).stream
+        parts = [f"written to {Location(settings.output).shown}"] if written else []
+        if stopped is None and (following := _next_command(settings, options, result)):
+            parts.append(f"next: {following}")
+        if parts:
+            print_note("; ".join(parts))
+    if stopped is not None:
+        if not result.whole:
+            print_note(*_partial_output(settings))
+        if isinstance(stopped, NoUsableReply):
+            leave = ("summary", "progress", "on_failure")
+            more = {"debug": True, "limit": stopped.first}
+            source = settings.input.source
+            shows = command_line(options, "score", source, "-", leave=leave, **more)
+            stopped.set(remedy=f"to see a reply: {shows}")
+        raise stopped
+    # a shard may have no group
+    empty = not summary.groups and settings.input.shard is None
+    return 0 if summary.complete and not empty else 1
 
 
 def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
@@ -273,38 +322,31 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
     """
     if options.engine != "ray":
         for option in ("ray_address", "ray_workers"):
-            if (
-                options.rank(option) > FILE
-            ):  # a line of the file is for the runs that use Ray
+            # a line of the file is for the runs that use Ray
+            if options.rank(option) > FILE:
                 needed = Sentence("needs {engine:ray}")
                 raise UsageError(needed, "add it, or leave it out", option=option)
         return
-    wrong = partial(UsageError, option="engine", value="ray")
     source = settings.input.source
-    if settings.input.shard is not None:
-        raise wrong(
-            "shares all of INPUT among its workers", Sentence("leave out {shard}")
-        )
     special = source == "-" or source.startswith(("/dev/", "/proc/"))
-    if special or Path(source).is_fifo():
-        raise wrong("its workers cannot read stdin", "give INPUT as a file")
-    if settings.ledger is None:
-        raise wrong(
-            "its workers keep replies in the ledger",
-            Sentence("leave out {ledger:none}"),
-        )
-    if find_spec("ray") is None:
-        raise wrong("Ray is not installed", "pip install ray")
+    shares = "shares all of INPUT among its workers"
+    keeps = "its workers keep replies in the ledger"
+    for wrong, problem, remedy in (
+        (settings.input.shard, shares, Sentence("leave out {shard}")),
+        (
+            special or Path(source).is_fifo(),
+            "its workers cannot read stdin",
+            "give INPUT as a file",
+        ),
+        (settings.ledger is None, keeps, Sentence("leave out {ledger:none}")),
+        (find_spec("ray") is None, "Ray is not installed", "pip install ray"),
+    ):
+        if wrong:
+            raise UsageError(problem, remedy, option="engine", value="ray")
     address = options.ray_address or os.environ.get("RAY_ADDRESS") or ""
-    place: dict[str, Any] = {"place": f"RAY_ADDRESS {address}"}
-    if options.ray_address:
-        place = {"option": "ray_address", "value": address}
-    if address.startswith("ray://"):
-        remedy = "give host:port on a machine of the cluster, or use `ray job submit`"
-        raise UsageError("is an address of Ray Client", remedy, **place)
     if not _answers(address):
         remedy = "`ray status` tells the address; without one a cluster is started here"
-        raise RefusedError("no Ray answers there", remedy, **place)
+        raise RefusedError("no Ray answers there", remedy, place=f"Ray at {address}")
 
 
 def _answers(address: str) -> bool:
@@ -313,45 +355,32 @@ def _answers(address: str) -> bool:
     Ray itself tries for minutes, in C++ code that cannot be stopped, so another process asks.
     """
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not host:
         return True
-    command = (
-        sys.executable,
-        "-m",
-        "ray.scripts.scripts",
-        "health-check",
-        "--address",
-        address,
-    )
+    asking = f"{sys.executable} -m ray.scripts.scripts health-check --address"
     try:
         socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
-        subprocess.run(command, capture_output=True, check=True, timeout=2 * _PATIENCE)  # noqa: S603 - Ray's own
-    except (OSError, subprocess.SubprocessError):  # no cluster answers there
+        subprocess.run(  # noqa: S603 - Ray's own
+            [*asking.split(), address],
+            capture_output=True,
+            check=True,
+            timeout=2 * _PATIENCE,
+        )
+    except (OSError, ValueError, OverflowError, subprocess.SubprocessError):
         return False
     return True
 
 
-def _warnings(settings: ScoreSettings, *, quiet: bool) -> Iterator[str]:
-    """Yield a sentence for each option that misleads, and what rests on a shard only."""
-    if settings.spend == "spread" and settings.draw is None and not quiet:
-        yield "--spend spread has an effect only with --max-cost"
+def _warnings(settings: ScoreSettings) -> Iterator[str]:
+    """Yield a sentence for each setting that misleads, or costs twice."""
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
     if settings.ask.order == "input" and repeated:
         yield (
             "warning: with --order input every pass has the same order, so position bias counts as "
             "reliability and weight"
         )
-    ledger = settings.ledger if settings.cached_only and not settings.ledgers else None
-    if ledger is not None and ledger != default_path() and not ledger.exists():
-        yield f"warning: there is no ledger at {ledger}, so --cached-only finds no reply"
-    if settings.input.shard is not None and repeated and not quiet:
-        yield (
-            f"{settings.input.shard}: reliability and weight are those of this shard; the last run, over "
-            "the whole file, writes them for all"
-        )
-    open_requests = 0 if settings.cached_only else _open_requests(settings)
-    if open_requests:
-        are = f"{count(open_requests, 'request')} of this ledger"
+    if not settings.cached_only and (number := _open_requests(settings)):
+        are = f"{count(number, 'request')} of this ledger"
         yield f"warning: {are} are out in batches; those of INPUT are asked, and paid for, again"
 
 
@@ -405,18 +434,12 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
     """Yield sentences on the files of a run."""
     from ruler_cli.files.output import failed_path
 
-    summary, output, failed = (
-        result.summary,
-        Location(settings.output),
-        failed_path(settings),
-    )
+    summary, output = result.summary, Location(settings.output)
+    failed = failed_path(settings)
     dropped = settings.on_failure == "drop" and summary.failed
     if failed is not None and (summary.unreadable or dropped) and failed.exists():
         what = "dropped records and unreadable lines" if dropped else "unreadable lines"
-        again = ""
-        if _replaced(settings, result):
-            again = "; INPUT no longer has them, so score that file with --retry-failed"
-        yield f"{what} are in {failed}{again}"
+        yield f"{what} are in {failed}"
     there = output.remote or output.real.exists()
     if not (result.whole or summary.scored or output.stream) and there:
         yield f"nothing was scored; {output.shown} is unchanged"
@@ -424,37 +447,27 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
             yield from _partial_output(settings)
 
 
-def _replaced(settings: ScoreSettings, result: RunResult) -> bool:
-    """Tell if OUTPUT took the place of INPUT, without the records that were dropped."""
-    output = Location(settings.output)
-    dropped = settings.on_failure == "drop" and result.summary.failed
-    return bool(
-        dropped
-        and result.whole
-        and not output.stream
-        and output.same(settings.input.source)
-    )
-
-
 def _next_command(settings: ScoreSettings, options: Options, result: RunResult) -> str:
     """Return the command that helps after a run: one for its failures, else `ruler report`; or nothing."""
-    summary, files = result.summary, (settings.input.source, settings.output)
+    summary, output = result.summary, Location(settings.output)
+    source = settings.input.source
     if summary.unanswered and (number := _open_requests(settings)):
         print_note(f"{count(number, 'request')} of this ledger are out in batches")
         return ledger_command(options, "batch collect")
-    if any(summary.failed.get(kind) for kind in _ASKED_AGAIN):
+    # after a run in place the groups that were dropped are in another file
+    again = partial(command_line, options, "score", source, settings.output)
+    in_place = settings.on_failure == "drop" and output.same(source)
+    if any(map(summary.failed.get, _ASKED_AGAIN)) and not in_place:
         if settings.ledger is None:
             print_note(
                 "no reply is kept: another run asks about all groups, at the full cost"
             )
-        elif not _replaced(settings, result):
-            if summary.failed.get("reply") and not options.debug:
-                return command_line(options, "score", *files, debug=True)
-            if not summary.unanswered:
-                return command_line(options, "score", *files, retry_failed=True)
-    target = Path(settings.output)
-    local = Location(settings.output).local and target.is_file()
-    if not summary.scored or settings.input.shard is not None or not local:
+        elif summary.failed.get("reply") and not options.debug:
+            return again(debug=True)
+        elif not summary.unanswered:
+            return again(retry_failed=True)
+    file = output.local and Path(settings.output).is_file()
+    if not summary.scored or settings.input.shard is not None or not file:
         return ""
     return command_line(Options(), "report", settings.output)
 

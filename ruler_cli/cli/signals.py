@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 from ruler_cli.errors import InterruptedRun
 
 if TYPE_CHECKING:
-    from anyio.abc import TaskStatus
-
     from ruler_cli.pool.engine import StopSignal
 
 T = TypeVar("T")
@@ -34,17 +32,7 @@ def run_interruptible(
     """
     import anyio
 
-    # signals that the shell has set to be ignored stay ignored: `nohup ruler …`, `ruler … &` in a script
-    handlers = {
-        s: handler
-        for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        if (handler := signal.getsignal(s)) != signal.SIG_IGN
-    }
-    try:
-        return anyio.run(_watch_signals, main, before_end, tuple(handlers))
-    finally:
-        for number, handler in handlers.items():  # anyio leaves the default ones
-            signal.signal(number, handler or signal.SIG_DFL)
+    return anyio.run(_watch_signals, main, before_end)
 
 
 def run_cancellable(
@@ -65,74 +53,58 @@ def run_cancellable(
 
 
 async def _watch_signals(
-    main: Callable[[StopSignal], Awaitable[T]],
-    before_end: Callable[[int], None],
-    handled: Sequence[signal.Signals],
+    main: Callable[[StopSignal], Awaitable[T]], before_end: Callable[[int], None]
 ) -> T:
+    import asyncio
+
     import anyio
 
     from ruler_cli.pool.engine import StopSignal, first_of
 
-    results: list[T] = []
-    stop = StopSignal()
+    stop, received = StopSignal(), list[int]()
+    loop = asyncio.get_running_loop()
 
-    async def beat() -> None:
-        while True:
-            signal.setitimer(signal.ITIMER_REAL, _BUSY)
-            await anyio.sleep(1)
-
-    async def watch(*, task_status: TaskStatus[None]) -> None:
-        with anyio.open_signal_receiver(*handled) as signals, _end_if_busy(handled):
-            task_status.started()
-            async for signum in signals:
-                if stop.reason is not None:
-                    # end the process even if a thread waits for a pipe or for another process's lock
-                    timer = threading.Timer(_GRACE, os._exit, [128 + signum])
-                    timer.daemon = True
-                    timer.start()
-                    before_end(128 + signum)
-                    raise InterruptedRun(signum)
-                stop.stop(InterruptedRun(signum))
-                tasks.start_soon(beat)
-
-    try:
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(watch)
-            results.append(await main(stop))
-            tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        raise first_of(group) from None
-    return results[0]
-
-
-@contextmanager
-def _end_if_busy(numbers: Sequence[signal.Signals]) -> Iterator[None]:
-    """Raise InterruptedRun where the program is, if a signal came and the event loop is busy for long.
-
-    The loop learns of a signal between two steps of its tasks, and puts the alarm off while it runs.
-    """
-    received = list[int]()
+    def beat() -> None:
+        """Put the alarm off for as long as the loop runs."""
+        signal.setitimer(signal.ITIMER_REAL, _BUSY)
+        loop.call_later(1, beat)
 
     def receive(number: int, _frame: FrameType | None) -> None:
         received.append(number)
-        signal.setitimer(signal.ITIMER_REAL, _BUSY)
+        if len(received) == 1:
+            signal.setitimer(signal.ITIMER_REAL, _BUSY)
+            loop.call_soon_threadsafe(stop.stop, InterruptedRun(number))
+            loop.call_soon_threadsafe(beat)
+            return
+        # end the process even if a thread waits for a pipe or for another process's lock
+        timer = threading.Timer(_GRACE, os._exit, [128 + number])
+        timer.daemon = True
+        timer.start()
+        loop.call_soon_threadsafe(before_end, 128 + number)
+        loop.call_soon_threadsafe(scope.cancel)
 
     def end(_number: int, _frame: FrameType | None) -> None:
-        if received:
-            raise InterruptedRun(received[0])
+        """Raise where the program is: the loop does not get to what `receive` asks for."""
+        raise InterruptedRun(received[0])
 
-    for number in (
-        numbers
-    ):  # beside the loop's own way: the system writes each signal into its pipe as well
-        signal.signal(number, receive)
-    before = signal.signal(signal.SIGALRM, end)
+    # signals that the shell has set to be ignored stay ignored: `nohup ruler …`, `ruler … &` in a script
+    handlers = {
+        number: signal.signal(number, receive)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
+    handlers[signal.SIGALRM] = signal.signal(signal.SIGALRM, end)
+    scope = anyio.CancelScope()
     try:
-        yield
+        with scope:
+            return await main(stop)
+        raise InterruptedRun(received[-1])
+    except BaseExceptionGroup as group:
+        raise first_of(group) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(
-            signal.SIGALRM, before or signal.SIG_DFL
-        )  # None: one that is not of Python
+        for number, handler in handlers.items():  # None: one that is not of Python
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from ruler_cli.cli.report_sentences import (
     FEW,
@@ -16,16 +15,9 @@ from ruler_cli.cli.report_sentences import (
     same_explanations,
     same_scores,
 )
-from ruler_cli.cli.units import count, counts, seconds, short, shorten, usd
+from ruler_cli.cli.units import count, counts, seconds, short, usd
 from ruler_cli.types import BatchFigures, Summary
 
-if TYPE_CHECKING:
-    pass
-
-_NAMED = 3
-"""Rollouts, and pairs of judges, that are named; `--summary` lists more."""
-_KEY_LENGTH = 41
-"""Characters of a group's key that are printed."""
 _TRIED = {"rate": "rate limit", "transport": "no answer"}
 """Reasons to try a call again, by the kind that `--summary` has."""
 _REASONS = {
@@ -45,7 +37,13 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
 
     With `debug` no line names --debug: the run has shown each reply, or no reply is kept to be shown.
     """
-    noise, same = _weaknesses(summary)
+    # a judge whose differences are noise, else one that often gives none
+    compared = summary.scored - summary.alone
+    median = summary.figures.reliability_median if summary.figures else None
+    noise = mere_noise(
+        summary.tied - summary.alone, summary.one_score, compared, median
+    )
+    same = "" if noise else same_scores(summary.one_score, compared)
     tied = summary.tied if summary.tied > summary.one_score and not noise else 0
     explanations = same_explanations(
         summary.same_explanations, summary.explained, "reply"
@@ -76,14 +74,20 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
         (summary.rescaled, "reply", "on a scale to 10, rescaled"),
         (summary.unknown_ids, "unknown id", "in replies, ignored"),
         (summary.shortened, "group", "shortened to fit the judge"),
+        (summary.hedged, "slow call", "asked a second time"),
     )
-    failures = _failures(summary, debug=debug)
-    out = [_first_line(summary), *failures, *counts(action), *counts(notes)]
+    out = [_first_line(summary)]
+    for kind, number in sorted(summary.failed.items()):
+        reason = _REASONS[kind]
+        if kind == "transport" and summary.unanswered:
+            reason = "no reply in the ledger (transport)"
+        if kind == "reply" and not debug:
+            reason += "; --debug shows them"
+        out.append(f"{count(number, 'group')} not scored: {reason}")
+    out += [*counts(action), *counts(notes)]
     out += filter(None, (noise, same, explanations))
     if summary.figures is not None:
         out += figure_lines(summary.figures, weak=bool(noise or same))
-    if summary.hedged:
-        out.append(f"{count(summary.hedged, 'slow call')} asked a second time")
     if summary.retried:
         tried = ", ".join(
             f"{number} {_TRIED.get(kind, kind)}"
@@ -122,25 +126,6 @@ def _first_line(summary: Summary) -> str:
     return f"{scored}: {', '.join(filter(None, parts))}"
 
 
-def _failures(summary: Summary, *, debug: bool) -> Iterator[str]:
-    other = (
-        {"transport": "no reply in the ledger (transport)"}
-        if summary.unanswered
-        else {}
-    )
-    for kind, number in sorted(summary.failed.items()):
-        way_out = "; --debug shows them" if kind == "reply" and not debug else ""
-        yield f"{count(number, 'group')} not scored: {(_REASONS | other)[kind]}{way_out}"
-
-
-def _weaknesses(summary: Summary) -> tuple[str, str]:
-    """Return the sentence on a judge whose differences are noise, else on one that often gives none."""
-    compared, tied = summary.scored - summary.alone, summary.tied - summary.alone
-    median = summary.figures.reliability_median if summary.figures else None
-    noise = mere_noise(tied, summary.one_score, compared, median)
-    return noise, "" if noise else same_scores(summary.one_score, compared)
-
-
 def figure_lines(figures: BatchFigures, *, weak: bool = False) -> Iterator[str]:
     """Yield a line for each figure on the scores that a person should know.
 
@@ -164,45 +149,13 @@ def figure_lines(figures: BatchFigures, *, weak: bool = False) -> Iterator[str]:
             yield f"position bias: {bias}"
     if figures.length is not None and (bias := length_bias(asdict(figures.length))):
         yield f"length: {bias}"
-    yield from _pairs(figures)
     contradictions = (
-        (
-            figures.flawed,
-            figures.flawed_listed,
-            "passed with a score below 0.5 (flawed positives)",
-        ),
+        (figures.flawed, "rollout", "passed with a score below 0.5 (flawed positives)"),
         (
             figures.near_misses,
-            figures.near_misses_listed,
+            "rollout",
             "failed with a score from 0.5 on (near misses)",
         ),
+        (figures.without_outcome, "rollout", "without an outcome"),
     )
-    for number, listed, note in contradictions:
-        named = [
-            f"group {shorten(odd.group, _KEY_LENGTH)} rollout {odd.rollout} ({odd.score:.2f})"
-            for odd in listed[:_NAMED]
-        ]
-        if number:
-            more = ", …" if number > len(named) else ""
-            yield f"{count(number, 'rollout')} {note}: {', '.join(named)}{more}"
-    if figures.without_outcome:
-        yield f"{count(figures.without_outcome, 'rollout')} without an outcome"
-
-
-def _pairs(figures: BatchFigures) -> Iterator[str]:
-    """Yield a line for each two judges; of many, for those that agree least."""
-    known = [
-        (pair.correlation, pair)
-        for pair in figures.judges
-        if pair.correlation is not None
-    ]
-    listed = (
-        known
-        if len(known) <= _NAMED
-        else sorted(known, key=lambda each: each[0])[:_NAMED]
-    )
-    for correlation, pair in listed:
-        errors = given(pair.errors, ", errors against the reward {:.2f}")
-        yield f"{' and '.join(pair.judges)}: scores correlate {correlation:.2f} within groups{errors}"
-    if len(known) > len(listed):
-        yield f"{len(known) - len(listed)} more pairs of judges correlate better; --summary has all"
+    yield from counts(contradictions)

@@ -21,19 +21,6 @@ _Colours = Literal["standard", "256", "truecolor", "windows"]
 _NARROWEST, _WIDEST = 10, 9_999
 _VARIATION = re.compile("[\ufe0e\ufe0f]")
 """Variation selectors: they make a picture of the character before, or text."""
-_ESCAPED = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
-_REPLACEMENTS = {
-    "─": "-",
-    "█": "#",
-    "▉": "#",
-    "▊": "#",
-    "▋": "#",
-    "▌": "#",
-    "▐": "#",
-    "▕": " ",
-}
-_REPLACEMENTS |= {"▍": " ", "▎": " ", "▏": " ", "…": "~"}
-_REPLACEMENTS |= dict(zip("▁▂▃▄▅▆▇", "_..--==", strict=True))
 
 
 class Terminal:
@@ -58,17 +45,7 @@ class Terminal:
             and console.color_system is not None
         )
         colours = cast("_Colours | None", console.color_system if self.styled else None)
-        # in a locale of ASCII only; Python itself writes UTF-8 even there
-        locale = next(
-            filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), ""
-        )
-        plain = locale in ("C", "POSIX")
-        self.encoding = (
-            "ascii" if plain else getattr(sys.stdout, "encoding", None) or "utf-8"
-        )
-        self._replacements = {
-            ord(c): other for c, other in _REPLACEMENTS.items() if not self._has(c)
-        }
+        self.encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         self._console = Console(
             file=io.StringIO(), width=self.width, height=100, color_system=colours,
             force_terminal=self.styled, no_color=not self.styled, highlight=False, markup=False, emoji=False,
@@ -97,13 +74,10 @@ class Terminal:
         return text.expandtabs(4) if lines else text
 
     def text(self, text: str, style: str = "", *, lines: bool = False) -> Text:
-        """Return the same as a text of rich, with the escapes highlighted."""
+        """Return the same as a text of rich."""
         from rich.text import Text
 
-        styled = Text(self.foreign(text, lines=lines), style)
-        if self.styled and styled.plain != text:
-            styled.highlight_regex(_ESCAPED, "yellow")
-        return styled
+        return Text(self.foreign(text, lines=lines), style)
 
     def key(self, key: str) -> str:
         """Return a group's key in characters that stdout has; see `safe_text.printable_key`."""
@@ -114,18 +88,20 @@ class Terminal:
         buffer = self._console.file = io.StringIO()
         for part in parts:
             self._console.print(part)
-        for line in buffer.getvalue().translate(self._replacements).splitlines():
+        # our own bars in a terminal without their characters
+        shown = buffer.getvalue().encode(self.encoding, "replace").decode(self.encoding)
+        for line in shown.splitlines():
             self.write((line if self.styled else line.rstrip()) + "\n")
 
 
 @contextmanager
 def paged(terminal: Terminal) -> Iterator[None]:
     """Page what is written inside on a terminal, with `$PAGER`, by default less; an empty one is none."""
-    plain = os.environ.get("TERM", "dumb") == "dumb"
-    os.environ.setdefault("PAGER", "less" if not plain and shutil.which("less") else "")
-    if not terminal.tty or plain or not os.environ["PAGER"]:
+    pager = os.environ.get("PAGER", shutil.which("less"))
+    if not terminal.tty or not pager or os.environ.get("TERM", "dumb") == "dumb":
         yield
         return
+    import subprocess
 
     parts: list[str] = []
     write, terminal.write = terminal.write, parts.append
@@ -133,24 +109,18 @@ def paged(terminal: Terminal) -> Iterator[None]:
         yield
     finally:
         terminal.write = write
-    os.environ.setdefault("LESS", "FRX")
-    _page("".join(parts))
-
-
-def _page(text: str) -> None:
-    """Show a text with `$PAGER`; `pydoc` would set options of less of its own, from Python 3.13 on."""
-    import subprocess
-
     sys.stdout.flush()
-    pager = subprocess.Popen(  # noqa: S602 - the user's own command, as man and git run it
-        os.environ["PAGER"],
+    # `pydoc` would set options of less of its own, from Python 3.13 on
+    paging = subprocess.Popen(  # noqa: S602 - the user's own command, as man and git run it
+        pager,
         shell=True,
         stdin=subprocess.PIPE,
         text=True,
         errors="backslashreplace",
+        env={"LESS": "FRX"} | os.environ,
     )
     with suppress(KeyboardInterrupt, OSError):  # the pager may be left before the end
-        pager.communicate(text)
-    while pager.poll() is None:
+        paging.communicate("".join(parts))
+    while paging.poll() is None:
         with suppress(KeyboardInterrupt):  # Ctrl-C is the pager's
-            pager.wait()
+            paging.wait()

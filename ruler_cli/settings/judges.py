@@ -116,17 +116,14 @@ def _judge(name: str, price: Price | None, options: Options) -> JudgeSettings:
     params: dict[str, Any] = dict(options.param)  # type: ignore[arg-type]  # the option's own form is wider
     if table is not None:
         given = {field for field in options.origins if options.rank(field) > FILE}
-        own = {field: value for field, value in table.items() if field not in given}
-        own.pop("params", None)
-        if "via" not in given:
-            values["via"] = "auto"
-        if "price" not in given:
-            values["price"] = None
-        values |= {**own, "name": name}
+        for field in {"via", "price"} - given:
+            del values[field]  # a command's table is for models without a table
+        values |= {field: own for field, own in table.items() if field not in given}
         mine = table.get("params", {})
         params = {**mine, **params} if "param" in given else {**params, **mine}
+        values["name"] = name
     values |= {"model": model, "api_base": api_base, "api_key_env": api_key_env}
-    return JudgeSettings(**values, params=params)
+    return JudgeSettings(**values | {"params": params})
 
 
 def _same_provider(model: str, options: Options) -> bool:
@@ -150,22 +147,15 @@ def _named(table: Mapping[str, Any]) -> list[str]:
 
 def _prices(names: Sequence[str], options: Options) -> list[Price | None]:
     """Return the price of each judge; one of the file is for the judges that the file names, if any."""
-    own = [] if options.file is None else _named(options.file.tables.get("score", {}))
-    others = max(options.rank("model"), options.rank("escalate")) > FILE
-    if options.rank("price") != FILE or not own or not others:
-        return _price_of_each(names, options)
-    known = dict(zip(own, _price_of_each(own, options), strict=True))
-    return [known.get(name) for name in names]
-
-
-def _price_of_each(names: Sequence[str], options: Options) -> list[Price | None]:
     prices: list[Price] = [*options.price]
-    if not prices:
-        return [None] * len(names)
-    if len(prices) not in (1, len(names)):
-        problem = f"has {len(prices)} values for {len(names)} judges"
-        remedy = Sentence(
-            "give one for all, or one for each; that of {escalate} is the last"
-        )
-        raise UsageError(problem, remedy, option="price")
-    return [*prices] * len(names) if len(prices) == 1 else [*prices]
+    named = names
+    others = max(options.rank("model"), options.rank("escalate")) > FILE
+    if others and options.rank("price") == FILE and options.file is not None:
+        named = _named(options.file.tables.get("score", {})) or names
+    if len(prices) not in (0, 1, len(named)):
+        problem = f"has {len(prices)} values for {len(named)} judges"
+        remedy = "give one for all, or one for each; that of {escalate} is the last"
+        raise UsageError(problem, Sentence(remedy), option="price")
+    each = prices * len(named) if len(prices) == 1 else prices
+    known = dict(zip(named, each, strict=False))
+    return [known.get(name) for name in names]

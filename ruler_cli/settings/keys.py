@@ -72,20 +72,9 @@ def refuse_no_variable(name: str) -> None:
     """Raise UsageError, which does not repeat the value, if it is no name of a variable."""
     if is_variable_name(name):
         return
-    meant = name.strip("${} ")
-    if is_variable_name(meant):
-        right = Sentence(
-            "takes the name of a variable, without `$`: {api_key_env:{name}}",
-            name=meant,
-        )
-        raise UsageError(right, option="api_key_env")
-    given = "it is empty" if not name.strip() else "the value (not shown) is none"
-    remedy = Sentence(
-        "put the key into one (export MY_KEY=…) and give {api_key_env:MY_KEY}"
-    )
-    raise UsageError(
-        f"takes the name of a variable, and {given}", remedy, option="api_key_env"
-    )
+    remedy = "put the key into one (export MY_KEY=…) and give {api_key_env:MY_KEY}"
+    problem = "takes the name of a variable, and the value (not shown) is none"
+    raise UsageError(problem, Sentence(remedy), option="api_key_env")
 
 
 def refuse_key(value: str, option: str) -> None:
@@ -108,32 +97,16 @@ def secrets_among(words: Iterable[str]) -> list[str]:
     found, before = set[str](), ""
     for word in words:
         name, equals, value = word.partition("=")
-        if equals and _SECRET_NAME.fullmatch(name):
+        if not equals:
+            name, value = (before, word) if before.startswith("-") else ("", "")
+        own = before in _OWN_OPTIONS or name in _OWN_OPTIONS
+        secret = _SECRET_NAME.fullmatch(name) and (equals or not word.startswith("-"))
+        wrong = name == "--api-key-env" and not is_variable_name(value)
+        if secret or wrong or (looks_like_key(value) and not own):
             found.add(value)
-        elif (
-            _SECRET_NAME.fullmatch(before)
-            and before.startswith("-")
-            and not word.startswith("-")
-        ):
-            found.add(word)
-        if before == "--api-key-env" and not is_variable_name(word):
-            found.add(word)
-        if name == "--api-key-env" and equals and not is_variable_name(value):
-            found.add(value)
-        if (
-            before.startswith("-")
-            and before not in _OWN_OPTIONS
-            and looks_like_key(word)
-        ):
-            found.add(word)
-        if equals and looks_like_key(value):
-            found.add(value)
-        if before not in _OWN_OPTIONS:
-            found.update(
-                part
-                for part in re.split(r"[\s=:/,;'\"@?&{}()]+", word)
-                if _KEY.fullmatch(part)
-            )
+        if not own:
+            parts = re.split(r"[\s=:/,;'\"@?&{}()]+", word)
+            found.update(part for part in parts if _KEY.fullmatch(part))
         headers = _SECRET_VALUE.fullmatch(name) is not None
         for member in _MEMBER.finditer(word):
             if _holds_secret(member[1]) or (headers and len(member[2]) >= _HEADER):

@@ -8,40 +8,137 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.settings.base import unknown_option
-from ruler_cli.settings.file import ConfigFile, read_config
 from ruler_cli.settings.judges import judges_of
 from ruler_cli.settings.models import (
     LEDGER_VARIABLE,
     AskSettings,
     CombineSettings,
     InputSettings,
+    JudgeSettings,
     PoolSettings,
     ScoreSettings,
     expand_home,
     ledger_path,
+    unknown_option,
 )
-from ruler_cli.settings.names import ALIASES, COMMANDS, PER_RUN
 from ruler_cli.settings.options import (
+    ALIASES,
     COMMAND_LINE,
+    COMMANDS,
     FIELDS,
     FILE,
+    PER_RUN,
     VARIABLE,
+    ConfigFile,
     Options,
     Origin,
     ScoreOptions,
 )
+from ruler_cli.settings.suggestions import nearest, other_file, question
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_PAIR = ("api_base", "api_key_env")
-"""Options that are of one table."""
 Layer = dict[str, Origin]
 """The values of one source, by the fields of their options."""
+_PAIR = {"api_base", "api_key_env"}
+"""Options that are of one table."""
+_GROUPS = {command.partition(" ")[0] for command in COMMANDS if " " in command}
+_NOT_IN_FILE = {"ask", "name", "api_key"}
+"""Settings of a judge that have no place in a file."""
+_RESERVED = ("offline", "simulated", "none", "")
+
+
+def read_config(given: str | None) -> ConfigFile | None:
+    """Read the file that is given, else `ruler.toml` or `pyproject.toml` here; None if there is none.
+
+    UsageError for a mistake in it.
+    """
+    if given == "none":
+        return None
+    names = ("ruler.toml", "pyproject.toml") if given is None else (given,)
+    for path in map(Path, names):
+        if given is None and not path.is_file():
+            continue
+        content = _content(path)
+        if content is not None:
+            judges = _judges(path, content.pop("judges", {}))
+            tables = _tables(path, content)
+            return ConfigFile(str(path), path.absolute(), tables, judges)
+        if given is not None:
+            raise UsageError("has no table [tool.ruler]", place=given)
+    return None
+
+
+def _content(path: Path) -> dict[str, Any] | None:
+    """Return the tables of a file; None for a `pyproject.toml` without ours."""
+    from pydantic_settings import BaseSettings, TomlConfigSettingsSource
+
+    place = str(path)
+    ours = ("tool", "ruler") if path.name == "pyproject.toml" else ()
+    try:
+        if ours and b"ruler" not in path.read_bytes():
+            return None  # most have no table of ours, and are another program's to read
+        if not path.exists():
+            remedy = other_file(place, "check the path")
+            raise UsageError("no such file", remedy, place=place)
+        source = TomlConfigSettingsSource(BaseSettings, path, ours)
+    except KeyError:
+        return None
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", place=place) from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"is no TOML: {error}", place=place) from None
+    return dict(source.toml_data)
+
+
+def _tables(path: Path, content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the table of each command; `[batch.submit]` is that of `batch submit`."""
+    found: list[tuple[str, Any]] = []
+    for name, table in content.items():
+        if name in _GROUPS and isinstance(table, dict):
+            found += [(f"{name} {inner}", own) for inner, own in table.items()]
+        else:
+            found.append((name, table))
+    for command, table in found:
+        header = command.replace(" ", ".")
+        if not isinstance(table, dict):
+            problem = f"{header} is outside a table; put it under [score]"
+            raise UsageError(problem, place=str(path))
+        if command not in COMMANDS:
+            near = nearest(command, (*COMMANDS, "judges"))
+            meant = question(near and f"[{near.replace(' ', '.')}]")
+            raise UsageError(f"there is no table [{header}]{meant}", place=str(path))
+    return dict(found)
+
+
+def _judges(path: Path, tables: Any) -> dict[str, Mapping[str, Any]]:
+    """Return the tables of judges; UsageError if one is no judge."""
+    judges: dict[str, Mapping[str, Any]] = {}
+    for name, table in tables.items() if isinstance(tables, dict) else [("", None)]:
+        place = f"{path} [judges.{name}]"
+        if not isinstance(table, dict):
+            raise UsageError("write a table, [judges.NAME]", place=str(path))
+        if name in _RESERVED or name.startswith("-"):
+            raise UsageError("a judge cannot have this name", place=place)
+        judges[name] = values = {
+            key.replace("-", "_"): value for key, value in table.items()
+        }
+        if "model" not in values:
+            remedy = 'e.g. model = "openai/o3"'
+            raise UsageError("model is missing", remedy, place=place)
+        try:
+            for key in _NOT_IN_FILE & values.keys():
+                raise unknown_option(key, ())
+            JudgeSettings(name=name, **values)
+        except UsageError as error:
+            error.set(place=f"{place} {error.option}".strip(), option="")
+            raise
+    return judges
 
 
 def read_options(
@@ -51,7 +148,7 @@ def read_options(
 
     `names` are the fields of the command's options. UsageError for a wrong value, with its source.
     """
-    file = read_config(config or os.environ.get("RULER_CONFIG") or None, COMMANDS)
+    file = read_config(config or os.environ.get("RULER_CONFIG") or None)
     layers = [*_file_layers(command, names, file), _variables(names)]
     typed = {
         name: Origin("command line", COMMAND_LINE, value)
@@ -96,7 +193,7 @@ def _file_layers(
         if name not in names:
             place = own[name].place
             raise UsageError(f"`ruler {command}` has no option {name}", place=place)
-    left = {*_PAIR} if {*_PAIR} & own.keys() else set()
+    left = set(_PAIR if _PAIR & own.keys() else ())
     left |= {"price"} if "model" in own else set()
     left |= set() if "model" in names else {"api_key_env"}
     kept = {
@@ -126,19 +223,15 @@ def _table(file: ConfigFile, command: str) -> Layer:
 def _variables(names: Collection[str]) -> Layer:
     """Return what variables set; an empty one sets nothing."""
     known = variables_of(names)
-    set_now: dict[str, Any] = {
-        name.lower(): (Any, None) for name in known if name in os.environ
-    }
-    if not set_now:
+    if os.environ.keys().isdisjoint(known):
         return {}
-    from pydantic import create_model
     from pydantic_settings import BaseSettings, EnvSettingsSource
 
-    model = create_model("Variables", __base__=BaseSettings, **set_now)
-    found = EnvSettingsSource(model, env_ignore_empty=True)()
+    source = EnvSettingsSource(BaseSettings, case_sensitive=True, env_ignore_empty=True)
     return {
-        known[name.upper()]: Origin(name.upper(), VARIABLE, value)
-        for name, value in found.items()
+        known[name]: Origin(name, VARIABLE, value)
+        for name, value in source.env_vars.items()
+        if name in known
     }
 
 
@@ -207,34 +300,26 @@ def _part(kind: Callable[..., T], options: Options, **others: Any) -> T:
 
 def _ledgers(names: list[str]) -> tuple[Path | None, tuple[Path, ...]]:
     """Return the ledger that is written, None for none, and the others, which are only read."""
-    first, others = (names or [os.environ.get(LEDGER_VARIABLE, "")])[0], names[1:]
-    wrong = {"option": "ledger"}
+    first, *others = names or [os.environ.get(LEDGER_VARIABLE, "")]
+    wrong = partial(UsageError, option="ledger")
+    if others and ("none" in names or "" in names):
+        raise wrong("stands beside other ledgers", "leave it out", value="none")
     if _is_pattern(first):
         remedy = "name the ledger that is written before the pattern"
-        raise UsageError("is a pattern", remedy, **wrong, value=first)
-    if others and ("none" in names or "" in names):
-        raise UsageError(
-            "stands beside other ledgers", "leave it out", **wrong, value="none"
-        )
-    paths = [path for other in others for path in _matches(other)]
+        raise wrong("is a pattern", remedy, value=first)
+    paths: list[Path] = []
+    for name in others:
+        path = expand_home(name)
+        matches = sorted(map(Path, glob.glob(str(path))))  # noqa: PTH207 - a pattern may begin at the root
+        if _is_pattern(name) and not matches:
+            raise wrong("no file matches", "check the path", value=name)
+        paths += matches if _is_pattern(name) else [path]
     return ledger_path(first), tuple(paths)
 
 
 def _is_pattern(name: str) -> bool:
     """Tell if a name is a pattern; the name of a file that exists is none."""
     return glob.has_magic(name) and not expand_home(name).exists()
-
-
-def _matches(name: str) -> list[Path]:
-    """Return the ledgers that a name or a pattern matches, sorted."""
-    if not _is_pattern(name):
-        return [expand_home(name)]
-    paths = sorted(map(Path, glob.glob(str(expand_home(name)))))  # noqa: PTH207 - a pattern may begin at the root
-    if not paths:
-        raise UsageError(
-            "no file matches", "check the path", option="ledger", value=name
-        )
-    return paths
 
 
 def _typed_as(

@@ -10,20 +10,130 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field, replace
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import NoneType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
-from pydantic import BeforeValidator, Field
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass
 
 from ruler_cli.errors import Sentence, UsageError, WrongShapeError
-from ruler_cli.settings.base import Number, Settings, Whole, frozen, frozen_options
-from ruler_cli.settings.keys import is_key_name, refuse_key, refuse_no_variable
+from ruler_cli.settings.keys import (
+    HIDDEN,
+    is_key_name,
+    looks_like_key,
+    refuse_key,
+    refuse_no_variable,
+)
 from ruler_cli.settings.rubric import read_rubric, scale_mistake
+from ruler_cli.settings.suggestions import nearest, question
 from ruler_cli.types import JudgeRequest
+
+T = TypeVar("T")
+_LONGEST = 60
+"""Characters of a wrong value that a sentence repeats."""
+_NOUNS: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    Path: "a path",
+    Mapping: "a table",
+    Sequence: "a list",
+}
+
+
+_CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+
+@dataclass_transform(field_specifiers=(Field,), frozen_default=True)
+def frozen(cls: type[T]) -> type[T]:
+    """Make a class a kind of settings."""
+    made: Any = dataclass(frozen=True, config=_CONFIG)(cls)
+    return cast("type[T]", made)
+
+
+def _no_flag(value: Any) -> Any:
+    """Refuse True and False, which Python counts among the numbers."""
+    if isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_no_flag)]
+Number = Annotated[float, BeforeValidator(_no_flag)]
+
+
+@frozen
+class Settings:
+    """The base of settings."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _name_mistake(cls, values: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        """Check the values; UsageError for the first mistake, as one of ours."""
+        try:
+            return check(values)
+        except ValidationError as error:
+            mistake = error.errors(include_url=False)[0]
+            if not mistake["loc"]:  # whatever holds the value names it
+                raise
+        fields: dict[str, Any] = cls.__pydantic_fields__  # type: ignore[attr-defined]  # pydantic adds it
+        name, given = mistake["loc"][0], mistake["input"]
+        if isinstance(name, int) and name < len(fields):
+            name = [*fields][name]
+        if name not in fields:
+            raise unknown_option(str(name), fields)
+        value = HIDDEN if looks_like_key(str(given)) else repr(given)
+        if len(value) > _LONGEST:
+            value = f"{value[:_LONGEST]}…"
+        noun = _noun(fields[name].annotation, fields[name].metadata)
+        kind = WrongShapeError if mistake["type"].endswith("_type") else UsageError
+        raise kind(f"{value} is not {noun}", option=str(name))
+
+
+def unknown_option(name: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a name that no option has."""
+    if is_key_name(name):
+        remedy = Sentence("name the variable that holds the key with {api_key_env:VAR}")
+        return UsageError(f"{name} is no option", remedy)
+    return UsageError(f"no such option: {name}{question(nearest(name, known))}")
+
+
+def _noun(annotation: Any, metadata: Iterable[Any]) -> str:
+    """Return what a field takes, in words."""
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    kind = kinds[0] if NoneType in get_args(annotation) else annotation
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(repr, get_args(kind)))}"
+    name = getattr(kind, "__name__", kind)
+    noun = _NOUNS.get(get_origin(kind) or kind, f"of type {name}")
+    bounds = {type(one).__name__: one for one in metadata}
+    if "Le" in bounds:
+        return f"{noun} from {bounds['Ge'].ge:g} to {bounds['Le'].le:g}"
+    return f"{noun} of {bounds['Ge'].ge:g} or more" if "Ge" in bounds else noun
+
 
 MAX_RECORD = 512
 """Mebibytes of the largest record that is read."""
@@ -178,17 +288,21 @@ def _variable(value: Any) -> Any:
 def params_of(value: Any) -> Any:
     """Return the parameters of a call; UsageError for one that would change who is asked, or what."""
     for name, own in value.items() if isinstance(value, Mapping) else ():
-        wrong = partial(UsageError, option="param", value=name)
+        other = ""
         if is_key_name(name):
-            remedy = Sentence("name the variable that holds it with {api_key_env:VAR}")
-            raise wrong("a key is no parameter", remedy)
-        if name in ("api_base", "base_url"):
-            raise wrong(Sentence("name the endpoint with {api_base:URL}"))
-        if name == "model":
-            raise wrong(Sentence("name the model with {model:NAME}"))
-        several = (name == "stream" and own) or (name == "n" and own != 1)
-        if name == "messages" or several:
-            raise wrong("ruler writes the prompt and reads one reply; leave it out")
+            other = "a key is no parameter; name the variable that holds it with {api_key_env:VAR}"
+        elif name in ("api_base", "base_url"):
+            other = "name the endpoint with {api_base:URL}"
+        elif name == "model":
+            other = "name the model with {model:NAME}"
+        elif (
+            name == "messages"
+            or (name == "stream" and own)
+            or (name == "n" and own != 1)
+        ):
+            other = "ruler writes the prompt and reads one reply; leave it out"
+        if other:
+            raise UsageError(Sentence(other), option="param", value=name)
     return value
 
 
@@ -276,7 +390,7 @@ class PoolSettings(Settings):
         )
 
 
-@frozen_options
+@frozen
 class AskOptions(Settings):
     """The requests about a group: its passes, windows and order.
 
@@ -286,6 +400,7 @@ class AskOptions(Settings):
     which is read at once.
     """
 
+    _: KW_ONLY
     rubric: Annotated[str | None, BeforeValidator(read_rubric)] = None
     order: Literal["random", "input"] = "random"
     seed: Whole = 0
@@ -318,7 +433,7 @@ class CombineSettings(Settings):
     order_by_outcome: bool = False
 
 
-@frozen_options
+@frozen
 class InputOptions(Settings):
     """The grouping of records, and the dotted paths that the user gave.
 
@@ -326,6 +441,7 @@ class InputOptions(Settings):
     the task's text. A record of more than `max_record` mebibytes counts as unreadable.
     """
 
+    _: KW_ONLY
     format: str = "auto"
     grouping: Grouping = "auto"
     group_by: str | None = None
@@ -347,7 +463,7 @@ class InputSettings(InputOptions):
     outcome_option: str = "outcome"
 
 
-@frozen_options
+@frozen
 class RunOptions(Settings):
     """The conduct of a run as a whole.
 
@@ -356,6 +472,7 @@ class RunOptions(Settings):
     groups of a file the cap pays for: the first ones, or a sample of all that is drawn by the seed.
     """
 
+    _: KW_ONLY
     on_failure: OnFailure = "null"
     failed: Path | None = None
     max_failures: Annotated[
@@ -400,7 +517,10 @@ class ScoreSettings(RunOptions):
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict one another."""
-        _refuse_contradictions(self)
+        _refuse_judges(self)
+        for wrong, option, problem, remedy in _contradictions(self):
+            if wrong:
+                raise UsageError(problem, remedy, option=option)
 
     @property
     def draw(self) -> int | None:
@@ -423,44 +543,75 @@ def refuse_no_settings(value: object) -> None:
         raise WrongShapeError(problem, remedy, place="settings")
 
 
-def _refuse_contradictions(settings: ScoreSettings) -> None:
-    """Raise UsageError if settings of a run contradict one another."""
-    for judge in settings.judges:
-        _refuse_name(judge, "escalate" if judge is settings.escalate else "model")
-    _refuse_twins(settings)
-    _refuse_panel(settings)
-    _refuse_passes(settings)
-    _refuse_parts_of_input(settings)
-    if settings.cached_only and settings.ledger is None:
-        remedy = Sentence("leave out {ledger:none}")
-        raise UsageError("needs a ledger", remedy, option="cached_only")
-    if mistake := scale_mistake(settings.ask.rubric):
-        raise UsageError(mistake, option="rubric")
-    if settings.combine.debias and settings.ask.order == "input":
-        problem = "needs a random order: in input order a position tells the rollout"
-        raise UsageError(problem, Sentence("leave out {order:input}"), option="debias")
+def _contradictions(run: ScoreSettings) -> Iterator[tuple[bool, str, str, str]]:
+    """Yield each contradiction: if it is there, the field of an option, the problem and the remedy."""
+    ask, combine, shard = run.ask, run.combine, run.input.shard is not None
+    leave = "leave one out"
+    no_ledger = run.cached_only and run.ledger is None
+    yield (
+        no_ledger,
+        "cached_only",
+        "needs a ledger",
+        Sentence("leave out {ledger:none}"),
+    )
+    mistake = scale_mistake(ask.rubric)
+    yield bool(mistake), "rubric", mistake, ""
+    ordered = combine.debias and ask.order == "input"
+    why = "needs a random order: in input order a position tells the rollout"
+    yield ordered, "debias", why, Sentence("leave out {order:input}")
 
+    for option, given in (
+        ("fallback", run.fallback),
+        ("standardize", combine.standardize),
+    ):
+        alone = given and not run.panel
+        yield alone, option, "needs several judges", Sentence("repeat {model}")
+    why = Sentence("needs judges that score together, not in turn as with {fallback}")
+    yield run.fallback and combine.standardize, "standardize", why, leave
 
-def _refuse_name(judge: JudgeSettings, option: str) -> None:
-    """Raise UsageError if a text cannot be the name of a judge."""
-    name = judge.label
-    wrong = partial(UsageError, option=option, value=name)
-    if not name.strip() or name.startswith("-"):
-        raise UsageError("needs a value", option=option)
-    if name != name.strip() or "," in name:
-        raise wrong("names one judge", "repeat it for a panel")
-    if "://" in name:
-        endpoint = Sentence(
-            "give it as {api_base:URL}, and the model's name there as {model}"
+    few, two = ask.passes < FIRST_PASSES, Sentence("give {passes:2} or more")
+    why = "starts with 2 passes for every group"
+    yield run.adaptive and few, "adaptive", why, two
+    averaged = run.panel and not run.fallback
+    why = "one pass cannot show which groups are unclear"
+    yield bool(run.escalate and few and not averaged), "escalate", why, two
+    least, why = (
+        combine.min_passes,
+        Sentence("is more than {passes:{most}}", most=ask.passes),
+    )
+    yield least > ask.passes, "min_passes", why, "give fewer"
+
+    deciding = {"adaptive": run.adaptive, "escalate": run.escalate is not None}
+    last = (
+        "give it to the last run, over the whole file with the {ledger} of every shard"
+    )
+    for option, given in deciding.items():
+        why = Sentence(f"{{{option}}} gives most groups 2 passes")
+        yield given and least > FIRST_PASSES, "min_passes", why, "give 2 or less"
+        why = Sentence(
+            f"cannot be with {{{option}}}, which compares neighbours in INPUT"
         )
-        raise UsageError("is an address", endpoint, option=option)
-    if name.endswith("/"):
-        raise wrong("the model's name is missing after the provider")
+        yield given and run.draw is not None, "spend", why, leave
+    of_all = {"debias": combine.debias, "standardize": combine.standardize}
+    for option, given in (deciding | of_all).items():
+        why = "needs all groups, and a shard has some"
+        yield given and shard, option, why, Sentence(last)
 
 
-def _refuse_twins(settings: ScoreSettings) -> None:
-    """Raise UsageError if two judges are one: by their name, or to the ledger."""
-    for one, other in combinations(settings.judges, 2):
+def _refuse_judges(run: ScoreSettings) -> None:
+    """Raise UsageError for what cannot be a judge's name, and for two judges that are one."""
+    for judge in run.judges:
+        option = "escalate" if judge is run.escalate else "model"
+        name = judge.label
+        if not name.strip() or name.startswith("-"):
+            raise UsageError("needs a value", option=option)
+        if "," in name:
+            many = "repeat it for a panel"
+            raise UsageError("names one judge", many, option=option, value=name)
+        if "://" in name:
+            remedy = "give it as {api_base:URL}, and the model's name there as {model}"
+            raise UsageError("is an address", Sentence(remedy), option=option)
+    for one, other in combinations(run.judges, 2):
         if one.label == other.label:
             several = Sentence("to ask one judge several times, give {passes}")
             raise UsageError(f"{one.label} is named twice as a judge", several)
@@ -468,64 +619,3 @@ def _refuse_twins(settings: ScoreSettings) -> None:
             alike = f"judges {one.label} and {other.label} have one model and the same parameters"
             problem = f"{alike}, so the ledger cannot tell their replies apart"
             raise UsageError(problem, "leave one out, or give one another parameter")
-
-
-def _refuse_panel(settings: ScoreSettings) -> None:
-    """Raise UsageError if an option needs several judges and there is one."""
-    needed = {
-        "fallback": settings.fallback,
-        "standardize": settings.combine.standardize,
-    }
-    for option, given in needed.items():
-        if given and not settings.panel:
-            raise UsageError(
-                "needs several judges", Sentence("repeat {model}"), option=option
-            )
-    if settings.fallback and settings.combine.standardize:
-        problem = Sentence("needs judges that score together, not in turn")
-        raise UsageError(
-            problem, Sentence("leave out {fallback}"), option="standardize"
-        )
-
-
-def _refuse_passes(settings: ScoreSettings) -> None:
-    """Raise UsageError if there are too few passes for what is to be done with them."""
-    passes, least = settings.ask.passes, settings.combine.min_passes
-    averaged = settings.panel and not settings.fallback
-    two = Sentence("give {passes:2} or more")
-    if settings.adaptive and passes < FIRST_PASSES:
-        raise UsageError("starts with 2 passes for every group", two, option="adaptive")
-    if settings.escalate and passes < FIRST_PASSES and not averaged:
-        raise UsageError(
-            "one pass cannot show which groups are unclear", two, option="escalate"
-        )
-    wrong = partial(UsageError, option="min_passes", value=least)
-    if least > passes:
-        raise wrong(Sentence("is more than {passes:{most}}", most=passes))
-    if least > FIRST_PASSES and (settings.adaptive or settings.escalate):
-        option = "adaptive" if settings.adaptive else "escalate"
-        raise wrong(
-            Sentence(f"{{{option}}} gives most groups 2 passes"), "give 2 or less"
-        )
-
-
-def _refuse_parts_of_input(settings: ScoreSettings) -> None:
-    """Raise UsageError for what needs all groups, in their order, and gets a part of them."""
-    deciding = {"adaptive": settings.adaptive, "escalate": settings.escalate}
-    needing_all = {
-        **deciding,
-        "debias": settings.combine.debias,
-        "standardize": settings.combine.standardize,
-    }
-    for option, given in needing_all.items():
-        if given and settings.input.shard is not None:
-            last = "give it to the last run, over the whole file with the {ledger} of every shard"
-            raise UsageError(
-                "needs all groups, and a shard has some", Sentence(last), option=option
-            )
-    for option, given in deciding.items():
-        if given and settings.draw is not None:
-            problem = Sentence(
-                f"cannot be with {{{option}}}, which compares neighbours in INPUT"
-            )
-            raise UsageError(problem, "leave one out", option="spend", value="spread")

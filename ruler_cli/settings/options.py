@@ -4,29 +4,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.settings.base import Number, Settings, Whole, frozen, frozen_options
-from ruler_cli.settings.file import ConfigFile
 from ruler_cli.settings.models import (
     AskOptions,
     CombineSettings,
     InputOptions,
     KeyVariable,
     Limit,
+    Number,
     PoolSettings,
     Price,
     RunOptions,
     Timeout,
     Via,
+    Whole,
+    frozen,
     params_of,
     price_of,
 )
+
+COMMANDS = (
+    *("score", "check", "prompt", "render", "agree", "report", "select"),
+    *("ledger path", "ledger stats", "ledger clear", "ledger import"),
+    *("batch submit", "batch status", "batch collect", "batch cancel"),
+)
+"""Commands that take options, and so may have a table in the file."""
+NAMES = {
+    "page": "output",
+    "as_json": "json",
+    "pass_": "pass",
+    "open_page": "open",
+    "all_batches": "all",
+}
+"""Fields whose option has another name."""
+ALIASES = {"judge_model": "model", **{name: own for own, name in NAMES.items()}}
+"""Names of options that are not those of their fields."""
+_PER_RUN = (
+    "dry_run no_cache limit failed summary group pass_ window page open_page where keep by all_batches forget "
+    "older_than yes"
+)
+PER_RUN = frozenset(_PER_RUN.split())
+"""Options without a variable: they are for one run."""
 
 
 def _texts(value: Any) -> Any:
@@ -71,13 +95,14 @@ Days = Annotated[Number | None, Field(ge=0)]
 Seconds = Annotated[Number, Field(ge=0, allow_inf_nan=False)]
 
 
-@frozen_options
+@frozen
 class ScoreOptions(AskOptions, PoolSettings, CombineSettings, InputOptions, RunOptions):
     """The options of a run; `model` and `price` have a value for each judge of the panel.
 
     `config` is the file of settings, "none" for none.
     """
 
+    _: KW_ONLY
     model: Texts = ()
     api_base: str | None = None
     api_key_env: KeyVariable = None
@@ -100,8 +125,8 @@ COMMAND_LINE, VARIABLE, FILE, DEFAULT = 3, 2, 1, 0
 """Ranks of the sources of a value: the highest wins."""
 
 
-@frozen
-class Origin(Settings):
+@dataclass(frozen=True)
+class Origin:
     """The source of a value, as a sentence names it, e.g. `RULER_RPM` or `ruler.toml [score]`.
 
     `given` is the value as the user wrote it.
@@ -112,7 +137,20 @@ class Origin(Settings):
     given: Any = None
 
 
-@frozen_options
+@dataclass(frozen=True)
+class ConfigFile:
+    """A checked file: `name` stands for it in sentences.
+
+    `tables` has the values of each command's table by their keys, `judges` those of each judge's.
+    """
+
+    name: str
+    path: Path
+    tables: Mapping[str, Mapping[str, Any]]
+    judges: Mapping[str, Mapping[str, Any]]
+
+
+@frozen
 class Options(ScoreOptions):
     """The options of all commands; one that a command does not take has its default.
 
@@ -120,6 +158,7 @@ class Options(ScoreOptions):
     the defaults.
     """
 
+    _: KW_ONLY
     command: str = "score"
     file: ConfigFile | None = None
     origins: Mapping[str, Origin] = field(default_factory=dict)

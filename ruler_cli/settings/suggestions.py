@@ -14,8 +14,6 @@ _MOST = 5000
 """Names to compare at most: a directory or a record may hold any number, and an error must not take long."""
 _DEEP = 4
 """Levels of a record that are searched."""
-_FOLDERS = 50
-"""Folders of a path that are searched for a mistyped one."""
 
 
 def nearest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -41,51 +39,25 @@ def other_file(name: str, otherwise: str, *, before: str = "") -> str:
     return otherwise if near is None else f"did you mean {before}{near}?"
 
 
-def suggest_file(name: str, but: str = "") -> str | None:
-    """Return the path of the file or directory with the name nearest to a missing one's, but not `but`."""
+def suggest_file(name: str) -> str | None:
+    """Return the path of the file with the name nearest to a missing one's, in the same directory."""
     folder, last = os.path.split(name.rstrip("/"))
-    if folder and not os.path.isdir(folder):  # noqa: PTH112 - no error if the name is too long
-        other = suggest_file(folder, but) if folder.count("/") < _FOLDERS else None
-        if other in (
-            None,
-            folder,
-        ):  # a file that is no directory is the nearest to itself
-            return None
-        return suggest_file(os.path.join(other, last), but)  # noqa: PTH118 - keeps `./`
     try:
         with os.scandir(folder or ".") as entries:
-            others = (
-                entry
-                for entry in entries
-                if entry.path.removeprefix("./") != but.removeprefix("./")
-            )
-            names = (
-                one.name
-                for one in others
-                if one.name != last and not one.name.endswith(".partial")
-            )
-            match = nearest(
-                last, names, 0.8
-            )  # the name itself may be a link to nothing
+            # a link to nothing is missing, and has the name itself
+            names = [one.name for one in islice(entries, _MOST) if one.name != last]
     except (OSError, ValueError):  # then there is no suggestion
         return None
-    if (
-        match is None
-        or nearest(last.partition(".")[0], [match.partition(".")[0]], 0.5) is None
-    ):
-        return None  # the ending alone makes no two names alike
-    return os.path.join(folder, match)  # noqa: PTH118 - as above
+    match = nearest(last, (one for one in names if not one.endswith(".partial")), 0.8)
+    return match and os.path.join(folder, match)  # noqa: PTH118 - keeps `./`
 
 
 def suggest_path(dotted: str, records: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return the dotted path in the records nearest to one that they lack: whole, else by its last part."""
+    """Return the dotted path in the records nearest to one that they lack."""
     known = dict.fromkeys(
         islice((one for record in records for one in _paths(record, "", _DEEP)), _MOST)
     )
-    ends = {one.rsplit(".", 1)[-1]: one for one in reversed(known)}
-    return nearest(dotted, known, 0.7) or ends.get(
-        nearest(dotted.rsplit(".", 1)[-1], ends, 1.0) or ""
-    )
+    return nearest(dotted, known, 0.7)
 
 
 def _paths(value: Any, before: str, deep: int) -> Iterator[str]:

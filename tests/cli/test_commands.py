@@ -199,7 +199,7 @@ def test_progress_none(ruler: Ruler, tmp_path: Path) -> None:
     stderr = ruler(
         "score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "bar"
     ).stderr
-    assert " 0% |" in stderr
+    assert " 0%|" in stderr
 
 
 def test_signals(server: JudgeServer, tmp_path: Path) -> None:

@@ -80,7 +80,6 @@ def test_completions(workdir: Path) -> None:
     ]
     assert offered(workdir, "ruler score a b --escalate of") == ["offline"]
     assert offered(workdir, "ruler score a b --format ro") == ["roll"]
-    assert offered(workdir, "ruler score a b --rubric @st") == ["@strict.txt"]
     for files in ("score ro", "score a b --failed "):
         assert offered(workdir, f"ruler {files}") == []
 

@@ -29,7 +29,6 @@ NAMES = {
     f"{S} out.jsonl {J} --failed f.csv": "--failed f.csv: give the name of a plain file",
     f"{S} out.jsonl {J} --failed f.json": "give the name of a plain file",
     f"{S} out.jsonl {J} --summary folder": "--summary folder: is a directory; name a file in it",
-    f"{S} out.jsonl {J} --summary new/s.json": "mkdir -p new",
     "select scored.jsonl out.csv --where live": "out.csv: no .csv file is written",
     "select scored.jsonl new/ --where live": "new/: is a directory",
     "report scored.jsonl -o report.pdf": "a report is a local file; end its name in .html",
@@ -62,8 +61,8 @@ MISSING = {
     f"{OUT} {J} --config no.toml": "no.toml: no such file; check the path",
     f"{OUT} {J} --config rubic.txt": "rubic.txt: no such file; did you mean rubric.txt?",
     f"{OUT} {J} --config in.jsonl/x": "in.jsonl/x: no such file; check the path",
-    f"{OUT} {J} --failed no/f.jsonl": "no/f.jsonl: its directory does not exist; create it",
-    f"{OUT} {J} --summary no/s.json": "--summary no/s.json: its directory does not exist",
+    f"{OUT} {J} --failed no/f.jsonl": "--failed no/f.jsonl: its directory does not exist; create it",
+    f"{OUT} {J} --summary no/s.json": "--summary no/s.json: cannot be written: No such file",
     f"{OUT} {J} --rubric @strict.md": f"--rubric @strict.md: no such file; {PATH}",
     f"{OUT} {J} --rubric @in.jsonl/x": f"--rubric @in.jsonl/x: no such file; {PATH}",
     f"{OUT} {J} --rubric @rubic.txt": "--rubric @rubic.txt: no such file; did you mean @rubric.txt?",
@@ -113,19 +112,6 @@ def test_missing(ruler: Ruler, tmp_path: Path) -> None:
             - before
             - {"own.db", "own.db.batch-lock"}
         ), line
-
-
-def test_typo_beside_output(ruler: Ruler, tmp_path: Path) -> None:
-    """INPUT that is missing beside an OUTPUT that is there is a typo if another name is near."""
-    for name in ("run.jsonl", "run_2.jsonl"):
-        write(tmp_path / name, [group("a", 0.1, 0.9)])
-    typo = ruler("score", "run2.jsonl", "run_2.jsonl", "-m", "offline")
-    assert typo.stderr == "ruler: run2.jsonl: no such file; did you mean run.jsonl?\n"
-    (tmp_path / "run.jsonl").unlink()
-    (tmp_path / "a.jsonl").touch()
-    for name in ("run2.jsonl", "dump", "b.jsonl"):
-        swapped = ruler("score", name, "run_2.jsonl", "-m", "offline")
-        assert f"{name}: no such file; are INPUT and OUTPUT swapped?" in swapped.stderr
 
 
 def _scores(groups: list[Any]) -> list[list[float]]:

@@ -53,13 +53,6 @@ def test_whole_run_options(ruler: Ruler, dump: Path) -> None:
         assert ("the --ledger of every shard" in done.stderr) is ("ray" not in options)
 
 
-def test_reliability(ruler: Ruler, dump: Path) -> None:
-    """A shard reports that a group's reliability and weight are measured over this shard only."""
-    shard = ("score", dump, "out.jsonl", *SIMULATED, "--shard", "1/2")
-    assert "the last run, over the whole file" in ruler(*shard, "--passes", "2").stderr
-    assert "the last run" not in ruler(*shard).stderr
-
-
 @pytest.mark.parametrize("grouping", ["auto", "scattered", "line"])
 def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
     """Every shard of a pipe writes its own groups and its own lines, in their order."""
@@ -220,13 +213,3 @@ def test_pattern_of_ledgers(
     none = ruler(*last, "--ledger", "all.sqlite", "--ledger", "part-*.sqlite")
     assert (none.returncode, "no file matches" in none.stderr) == (2, True)
     assert not list(tmp_path.glob("*[*]*"))
-
-
-def test_no_ledger_yet(ruler: Ruler, dump: Path) -> None:
-    """A run with `--cached-only` warns if there is no ledger at the path."""
-    first = ruler("score", dump, "out.jsonl", "-m", "hosted_vllm/q", "--api-base", NEVER, "--cached-only",
-                  "--ledger", "typo.sqlite")  # fmt: skip
-    assert (
-        first.returncode,
-        "there is no ledger at typo.sqlite" in first.stderr,
-    ) == (1, True)

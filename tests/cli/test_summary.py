@@ -8,21 +8,17 @@ from typing import get_args
 
 import pytest
 
-from ruler_cli.cli.safe_text import safe
 from ruler_cli.cli.summary import figure_lines, summary_lines
 from ruler_cli.types import (
     BatchFigures,
-    Contradiction,
     Kind,
     Length,
-    Pair,
     PositionBin,
     Summary,
     Usage,
 )
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
-from tests.on_terminal import on_terminal
 
 FULL = BatchFigures(
     groups=50,
@@ -35,16 +31,10 @@ FULL = BatchFigures(
     ),
     slot_groups=50,
     length=Length(0.02, 0.004, 0.2, 50),
-    judges=(
-        Pair(("a", "b"), 0.61, 400, 0.33, 400),
-        Pair(("a", "c"), 0.5, 400, None, 0),
-    ),
     reliability=(1, 0, 0, 0, 2, 0, 0, 7, 20, 20),
     reliability_median=0.87,
     flawed=5,
-    flawed_listed=tuple(Contradiction(f"task {i}", i + 1, 0.1 * i) for i in range(5)),
     near_misses=1,
-    near_misses_listed=(Contradiction("task 9", 2, 0.9),),
     without_outcome=3,
 )
 
@@ -66,11 +56,8 @@ def test_all_figures() -> None:
         "reliability: median 0.87, below 0.5 in 3 of 50 groups",
         "position bias: first +0.031, last -0.031 (± 0.004); averaged over passes",
         "length: twice as long scores +0.020 ± 0.004 (correlation +0.20)",
-        "a and b: scores correlate 0.61 within groups, errors against the reward 0.33",
-        "a and c: scores correlate 0.50 within groups",
-        "5 rollouts passed with a score below 0.5 (flawed positives): group task 0 rollout 1 (0.00), "
-        "group task 1 rollout 2 (0.10), group task 2 rollout 3 (0.20), …",
-        "1 rollout failed with a score from 0.5 on (near misses): group task 9 rollout 2 (0.90)",
+        "5 rollouts passed with a score below 0.5 (flawed positives)",
+        "1 rollout failed with a score from 0.5 on (near misses)",
         "3 rollouts without an outcome",
     ]
     assert {*figure_lines(FULL)} <= set(summary_lines(Summary(figures=FULL)))
@@ -81,7 +68,6 @@ def test_clean_run() -> None:
     figures = replace(
         FULL,
         degraded=0,
-        judges=(),
         flawed=0,
         near_misses=0,
         without_outcome=0,
@@ -139,14 +125,6 @@ def test_chance_position_bias() -> None:
         )
         lines = figure_lines(BatchFigures(slot_curve=curve, slot_groups=50))
         assert any(line.startswith("position bias") for line in lines) is reported
-
-
-def test_many_judges() -> None:
-    """Of many pairs of judges those that agree least are named."""
-    pairs = tuple(Pair(("a", f"j{i}"), 0.9 - i / 10, 400, None, 0) for i in range(6))
-    assert [line.partition(":")[0] for line in figure_lines(BatchFigures(judges=pairs))] == [
-        "a and j5", "a and j4", "a and j3", "3 more pairs of judges correlate better; --summary has all",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -266,14 +244,14 @@ def test_without_ledger(
 
 
 def test_dropped_from_input(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """If OUTPUT is INPUT, dropped groups are only in the failed file, and the advice names that file."""
+    """If OUTPUT is INPUT, dropped groups are only in the failed file, which can be scored again."""
     write(
         tmp_path / "in.jsonl",
         [group("g", 0.1, 0.9), {"group_id": "empty", "trajectories": []}],
     )
     judge = ("-m", "openai/good", "--api-base", server.base)
     done = ruler("score", "in.jsonl", "in.jsonl", *judge, "--on-failure", "drop")
-    gone = "in in.jsonl.failed.jsonl; INPUT no longer has them, so score that file with --retry-failed"
+    gone = "are in in.jsonl.failed.jsonl\n"
     assert (gone in done.stderr, "next: ruler score" in done.stderr) == (True, False)
     ruler("score", "in.jsonl.failed.jsonl", "out.jsonl", *judge, "--retry-failed")
     assert server.stats()["requests"] == 1
@@ -289,10 +267,7 @@ def test_dropped_from_input(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
         "f.jsonl",
         stdin=line,
     )
-    assert ("are in f.jsonl\n" in done.stderr, "no longer" in done.stderr) == (
-        True,
-        False,
-    )
+    assert "are in f.jsonl\n" in done.stderr
 
 
 def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
@@ -355,18 +330,6 @@ def test_output_named(ruler: Ruler, tmp_path: Path) -> None:
     )
 
 
-def test_narrow_terminal(tmp_path: Path) -> None:
-    """On a terminal the lines are wrapped at its width; a command that is to be copied is not."""
-    write(tmp_path / "in.jsonl", [group("g", *[0.5] * 3)])
-    _, text = on_terminal(
-        tmp_path, "score", "in.jsonl", "out.jsonl", "-m", "offline", columns=60
-    )
-    lines = text[text.index("ruler: 1 of 1 group scored") :].splitlines()
-    assert len(lines) > 2
-    assert max(map(len, lines)) < 60
-    assert lines[-1] == "ruler: written to out.jsonl; next: ruler report out.jsonl"
-
-
 def test_too_few_groups() -> None:
     """Bias measured over fewer than 20 groups, and a slope within its error, are not reported."""
     few = replace(FULL, slot_groups=19, length=Length(0.02, 0.004, 0.2, 19))
@@ -376,14 +339,6 @@ def test_too_few_groups() -> None:
     flat = replace(FULL, length=Length(0.02, 0.011, 0.2, 50))
     assert not [line for line in figure_lines(flat) if line.startswith("length")]
     assert [*figure_lines(replace(FULL, debiased=True))][2].endswith("; subtracted")
-
-
-def test_hostile_key() -> None:
-    """A group's key, which is foreign text, is truncated and sends no escape code."""
-    odd = Contradiction("\x1b[2J\n\u202e" * 50, 1, 0.1)
-    (line,) = figure_lines(BatchFigures(flawed=1, flawed_listed=(odd,)))
-    assert len(line) < 200
-    assert not set(safe(line).replace("\n", "")) & {"\x1b", "\u202e"}
 
 
 def test_windows_and_escalations() -> None:

@@ -21,7 +21,8 @@ def commands() -> list[str]:
 
 
 def _names(group: Any) -> Iterator[str]:
-    for name, command in group.commands.items():
+    for name in group.commands:
+        command = group.get_command(None, name)
         if getattr(command, "hidden", False):
             continue
         yield name
