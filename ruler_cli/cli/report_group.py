@@ -22,8 +22,8 @@ from rich.text import Text
 from ruler_cli.cli.report_sentences import FAST, given, minute
 from ruler_cli.cli.tables import BAD, MUTED, NOTE, TITLE, facts, table
 from ruler_cli.cli.units import short
-from ruler_cli.results.group_text import GroupText, group_json
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.group_text import GroupText
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -100,7 +100,7 @@ def _rule(title: str, style: str = TITLE) -> Rule:
 
 def _figures(group: ScoredGroup) -> str:
     """Write the figures of a group in a line, by their names in JSON; without unknown ones and lists."""
-    values = group_json(group)
+    values = group.as_json()
     values |= values.pop("usage") | {"key": None, "flags": None}
     if (group.latency_s or 0) < FAST:
         del values["latency_s"]

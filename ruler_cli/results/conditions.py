@@ -6,10 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.formats.interface import printable
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+
+if TYPE_CHECKING:
+    from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 
 _STATES: dict[str, Callable[[ScoredGroup], bool]] = {
     "live": lambda group: group.live,

@@ -20,9 +20,12 @@ from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
 from ruler_cli.formats.fields import path_of, value_at
 from ruler_cli.formats.interface import Format, code, printable
+from ruler_cli.results.annotations import (
+    AnnotationReader,
+    ScoredRollout,
+    refuse_unannotated,
+)
 from ruler_cli.results.conditions import FIGURES, Condition
-from ruler_cli.results.scored_file import AnnotationReader, refuse_unannotated
-from ruler_cli.results.scored_groups import ScoredRollout
 from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Line, Path, Problem, Record, Rollout

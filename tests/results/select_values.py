@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
+from ruler_cli.results.annotations import ScoredGroup
 from ruler_cli.results.conditions import parse_condition
-from ruler_cli.results.scored_file import ScoredFile
-from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.select import Keep, SelectionCounts, select
 from ruler_cli.runs.file import score
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings

@@ -29,17 +29,11 @@ from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.formats.interface import printable
+from ruler_cli.results.annotations import ScoredGroup, iso
 from ruler_cli.results.compare import ComparedGroup
-from ruler_cli.results.counts import iso
 from ruler_cli.results.figures import scores_by_position
-from ruler_cli.results.group_text import (
-    GroupText,
-    group_json,
-    page_key,
-    rollout_json,
-)
+from ruler_cli.results.group_text import GroupText, page_key
 from ruler_cli.results.highlights import Best, RunGroup, reasons
-from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group, readable
 
 MOST_GROUPS = 10_000
@@ -159,7 +153,7 @@ class ReportPage:
         for source in sources:
             _refuse(target, source)
         self.target = target
-        self.sources = sources
+        self.names = [*map(source_name, sources)]
         self._file = file = create_file(Location(target))
 
         def undo(kind: type[BaseException] | None, *_: object) -> None:
@@ -181,7 +175,7 @@ class ReportPage:
     @property
     def two(self) -> bool:
         """True for a page of two files."""
-        return len(self.sources) > 1
+        return len(self.names) > 1
 
     def keep(self, group: Group, scored: ScoredGroup) -> Any:
         """Keep the text of a group; of one file until it is known if it is in the page.
@@ -223,11 +217,11 @@ class ReportPage:
         if not self._best.add(shown.rank, shown.number) and not first:
             return
         text = shown.kept if self.two else self._store_text(*shown.kept)
-        rollouts = [rollout_json(rollout) for rollout in shown.one.rollouts]
+        rollouts = [rollout.as_json() for rollout in shown.one.rollouts]
         said = [one["explanation"] for one in rollouts]
         if isinstance(shown, ComparedGroup):
             for one, other in zip(rollouts, shown.other.rollouts, strict=True):
-                one["second"] = rollout_json(other)
+                one["second"] = other.as_json()
                 said.append(other.explanation)
         self._stored[shown.number] = (
             self._store(compact(_row(shown, text.task))),
@@ -265,7 +259,7 @@ class ReportPage:
         """
         head = data | {
             "version": 1,
-            "source": " and ".join(map(source_name, self.sources)),
+            "source": " and ".join(self.names),
             "made": iso(_now()),
             "ruler": __version__,
             "left_out": left_out,
@@ -338,7 +332,7 @@ def _row(shown: RunGroup | ComparedGroup, task: str) -> dict[str, Any]:
 
 
 def _columns(g: ScoredGroup) -> dict[str, Any]:
-    return group_json(g) | {
+    return g.as_json() | {
         "key": page_key(g.key),
         "bytes": [r.size for r in g.rollouts],
         "slots": [r.positions for r in g.rollouts],
