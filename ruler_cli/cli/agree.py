@@ -28,7 +28,6 @@ from ruler_cli.cli.report_sentences import (
     OWN_SCORES,
     STATISTICS,
     Fact,
-    given,
     interval,
     left_out_words,
     measured,
@@ -61,8 +60,6 @@ _KINDS = {
     "length": "by length: the better one is",
     "size": "by bytes of the longer one",
 }
-_FEW = 100
-"""Mixed groups below which the expected width of an interval is shown."""
 _NAME = 24
 """Characters of a judge's name."""
 
@@ -176,14 +173,6 @@ def _show(file: _Json, page: Agreement, terminal: Terminal) -> None:
         ]
         if rows:
             terminal.show("", table(heads, rows, terminal))
-    mixed, width = page["mixed_groups"], page["expected_half_width"]
-    if width is not None and mixed < _FEW:
-        groups = count(mixed, "mixed group")
-        sentence = (
-            f"Expected precision of the accuracy: ±{100 * width:.0f} points with {groups} of 8 rollouts, "
-            "±6 with 100, ±3.5 with 300."
-        )
-        terminal.show("", terminal.text(sentence))
 
 
 def _head(file: _Json, page: Agreement) -> Iterator[Fact]:
@@ -197,8 +186,7 @@ def _head(file: _Json, page: Agreement) -> Iterator[Fact]:
     path, two = page["labels"]["path"], page["labels"]["two"]
     labels = "the first original reward" if path is None else f"`{path}`"
     if file["outcomes"]:
-        rollouts = count(file["outcomes"], "rollout")
-        labels += f", or the outcome ({rollouts} without a reward)"
+        labels += ", or the outcome"
     yield "labels", labels + (", {:g} or {:g}".format(*two) if two else "")
     rollouts, groups = main["compared"], count(page["groups"], "group")
     compared = f"{count(rollouts, 'rollout')} in {groups}"
@@ -210,13 +198,12 @@ def _head(file: _Json, page: Agreement) -> Iterator[Fact]:
 def _tables(page: Agreement) -> Iterator[_Rows]:
     """Yield tables of the file's score and of the judges of its panel, with their heads first."""
     main, *judges = page["scorers"]
-    beside = {
-        "pairwise_accuracy": given(main["tied_share"]["value"], "{:.1%} ties"),
-        "top1_regret": given(main["chance_regret"]["value"], "chance {:.3g}"),
-    }
-    shown = [name for name in STATISTICS if main.get(name, {}).get("value") is not None]
-    rows = [(*_row(STATISTICS[n], main[n]), beside.get(n, "")) for n in shown]
-    yield [("", "value", "95 % interval", "groups", ""), *rows]
+    rows = [
+        _row(title, main[name])
+        for name, title in {**STATISTICS, "chance_regret": "regret by chance"}.items()
+        if name in main and main[name]["value"] is not None
+    ]
+    yield [("", "value", "95 % interval", "groups"), *rows]
     rows = []
     for judge in judges:
         values = [
@@ -226,8 +213,6 @@ def _tables(page: Agreement) -> Iterator[_Rows]:
         accuracy = interval(judge["pairwise_accuracy"])
         rows.append((shorten(judge["name"], _NAME), *values, accuracy))
     yield [("judge", *_OF_JUDGES, "95 % of accuracy"), *rows]
-    better = [(pair["better"], pair["worse"]) for pair in page["ranked"]]
-    yield [("better judge", "worse judge"), *better]
     for what in ("errors", "scores"):
         rows = []
         for pair in page["correlations"]:

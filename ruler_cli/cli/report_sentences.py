@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ LEFT_OUT = {
 """Counts of rollouts and scores that are not measured, in words."""
 STATISTICS = {
     "pairwise_accuracy": "pairwise accuracy",
+    "tied_share": "share of tied pairs",
     "kendall_tau_b": "Kendall's tau-b",
     "auc": "AUC over all rollouts",
     "top1_regret": "top-1 regret",
@@ -157,22 +159,22 @@ def made_by(figures: ReportFigures, longest: int) -> dict[str, str]:
 
     A text is shown by its beginning, and of several the first few.
     """
-    from ruler_cli.results.compare import params_in_words
-
     made = figures["made_by"]
-    each = {"rubric": made["rubrics"], "parameters": made["params"]}
     facts = {"served as": _counted(made["served"])}
-    for (name, listed), more in zip(
-        each.items(), (made["more_rubrics"], made["more_params"]), strict=True
+    for name, key, in_words in (
+        ("rubric", "rubrics", _rubric),
+        ("parameters", "params", _params),
     ):
+        listed = made[key]
         texts = []
         for one in listed:
-            words = params_in_words(one) if name == "parameters" else _rubric(one)
-            text = shorten(" ".join(words.split()), longest)
+            words = (
+                in_words(one) if one["text"] else f"{one['digest']} (text not found)"
+            )
             groups = f"{count(one['groups'], 'group')}: " if len(listed) > 1 else ""
-            texts.append(groups + text)
+            texts.append(groups + shorten(" ".join(words.split()), longest))
         if len(listed) > 1:
-            texts.insert(0, f"{len(listed) + more} different")
+            texts.insert(0, f"{len(listed) + made[f'more_{key}']} different")
         facts[name] = "; ".join([*texts[:_TEXTS], *["…"] * (len(texts) > _TEXTS)])
     return facts | {"ruler": _counted(made["versions"])}
 
@@ -180,10 +182,22 @@ def made_by(figures: ReportFigures, longest: int) -> dict[str, str]:
 def _rubric(one: _Json) -> str:
     from ruler_cli.results.figures import BUILT_IN
 
-    words = "text not found" if one["text"] is None else "built-in"
-    if one["text"] is None or one["digest"] == BUILT_IN:
-        return f"{one['digest']} ({words})"
-    return f"{one['digest']}: {one['text']}"
+    words = " (built-in)" if one["digest"] == BUILT_IN else f": {one['text']}"
+    return f"{one['digest']}{words}"
+
+
+def _params(one: _Json) -> str:
+    """Write the parameters of each judge, of one without its name."""
+    each: dict[str, str] = {}
+    try:
+        for judge in json.loads(one["text"]):
+            given = [f"{k}={json.dumps(v)}" for k, v in judge["params"].items()]
+            each[str(judge["judge"])] = ", ".join(given) or "none given"
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return str(one["text"])
+    if len({*each.values()}) == 1:
+        return next(iter(each.values()))
+    return "; ".join(f"{name}: {words}" for name, words in each.items())
 
 
 def opening(figures: _Json) -> str:

@@ -155,19 +155,19 @@ class ComparisonView:
         """Return the data of the page for a browser."""
         figures = self._figures
         findings = [one for one in self._findings() if one[1]]
-        # for a page whose scripts do not run
-        facts: list[Fact] = []
-        for name, file in zip(_NAMES, figures["files"], strict=True):
-            counts = sentences.counts(file["figures"])
-            facts += [(f"{name}: {what}", text) for what, text in counts]
-        for what, *values in self._of_scores():
-            for name, value in zip((*_NAMES, "A - B"), values, strict=True):
-                facts.append((f"{name}: {what}", value))
+        rows = [*self._of_files(), *self._of_scores()]
+        # for a page whose scripts do not run, without text of the input
+        foreign = ("file", "judge", *_MADE_BY)
+        facts = [
+            (what, f"A {a}; B {b}; {more}")
+            for what, a, b, more in rows
+            if (a or b) and what not in foreign
+        ]
         comparison = {
             "groups": figures["groups"],
             "rollouts": figures["rollouts"],
             "opening": self._opening,
-            "rows": [*self._of_files(), *self._of_scores()],
+            "rows": rows,
             "findings": findings,
             "differ": [one.as_json() for one in self._comparison.differing],
             "cells": figures["cells"] if figures["groups"] >= ENOUGH else [],
@@ -221,12 +221,10 @@ class ComparisonView:
         ):
             figures = own["figures"]
             n, calls = figures["groups"], figures["usage"]["calls"]
-            # the file tells judges of one name apart
-            alike = self._figures["differs"]["judge"] is False
             each.append(
                 {
                     "file": source,
-                    "judge": ", ".join(figures["judges"]) + f" ({source})" * alike,
+                    "judge": ", ".join(figures["judges"]),
                     **sentences.made_by(figures, _IN_CELL),
                     "passes": ", ".join(figures["passes"]),
                     "groups": f"{n['scored']} of {n['all']} scored",

@@ -22,7 +22,7 @@ from operator import itemgetter
 from statistics import NormalDist, fmean
 from typing import Any
 
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
 from ruler_cli.scoring.sums import CORRELATIONS, PRODUCTS, concordance, pair_products
 
 MOST_UNITS = 500
@@ -49,7 +49,7 @@ _POINTS = 0.6
 _CORRELATION, _SHARE, _UNBOUND = (-1.0, 1.0), (0.0, 1.0), (-math.inf, math.inf)
 
 Totals = Mapping[Hashable, float]
-Agreement = dict[str, Any]
+Agreement = Json
 """The object that `ruler agree --json` prints.
 
 The first of `scorers` is the file's own score; the judges of a panel follow. `mixed_groups` have rollouts
@@ -57,7 +57,7 @@ with different labels. `two` holds the worse and the better label if there are o
 those of two files, the first less the second. `ranked` are pairs of a panel's judges whose intervals of the
 accuracy do not overlap. `expected_half_width` is about half the width of an interval of the accuracy.
 """
-Measured = dict[str, Any]
+Measured = Json
 """The `value` of a statistic over so many `groups`, and the ends of its 95 % interval, `low` and `high`.
 
 None: it is not defined, or there are too few groups for an interval.
@@ -242,7 +242,7 @@ class AgreementBuilder:
                 }
                 self._units.add(unit, amounts)
 
-    def agreement(self, paired: Mapping[str, Any] | None = None) -> Agreement:
+    def agreement(self, paired: Json | None = None) -> Agreement:
         """Measure all groups so far; `paired` counts the groups of two files."""
         panel = list(self._panel.values()) if len(self._panel) > 1 else []
         pairs = list(combinations(panel if paired is None else self._judges, 2))
@@ -298,7 +298,7 @@ class AgreementBuilder:
         }
 
 
-def _ranked(scorers: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
+def _ranked(scorers: Sequence[Json]) -> Iterator[dict[str, str]]:
     for pair in combinations(scorers, 2):
         for better, worse in (pair, pair[::-1]):
             low = better["pairwise_accuracy"]["low"]
@@ -425,11 +425,11 @@ class _JudgeSums:
 
         return Statistic(value, (self, "compared"), _SHARE)
 
-    def as_json(self, values: Mapping[str, Measured]) -> dict[str, Any]:
+    def as_json(self, values: Mapping[str, Measured]) -> Json:
         """Return the values of `statistics` as JSON; those of one kind's bins become a list."""
         names = ("compared", "pairs", "won", "tied")
         compared, pairs, won, tied = (self._units.total((self, n)) for n in names)
-        scorer: dict[str, Any] = {
+        scorer: Json = {
             "name": self.name,
             "compared": round(compared),
             "pairs": round(pairs),

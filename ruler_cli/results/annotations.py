@@ -32,8 +32,8 @@ _DIGEST = re.compile("[0-9a-f]{16}")
 
 AnnotationStatus = Literal["scored", "failed", "unmarked"]
 LabelSource = Literal["", "reward", "outcome", "given"]
-_Json = Mapping[str, Any]
-_NOTHING: _Json = {}
+Json = dict[str, Any]
+_NOTHING: Json = {}
 _GROUP_JSON = (
     "key", "status", "kind", "reason", "judge", "passes", "mean", "sd", "tied", "live", "reliability",
     "weight", "disagreement", "cost_usd", "latency_s", "flags",
@@ -42,7 +42,7 @@ _ROLLOUT_JSON = (
     "status", "score", "label", "explanation", "spread", "pass_scores", "judges", "suspect", "kind", "reason",
 )  # fmt: skip
 """Values that have the same name in JSON."""
-_Part = tuple[int, Rollout, _Json]
+_Part = tuple[int, Rollout, Json]
 """A part of a rollout: its index among all rollouts of the group, and its annotation."""
 
 
@@ -79,7 +79,7 @@ class ScoredRollout:
     odd_score: bool = False
     more_judges: int = 0
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """Return the annotation as JSON."""
         return {name: getattr(self, name) for name in _ROLLOUT_JSON} | {
             "judged": self.judge_score,
@@ -125,7 +125,7 @@ class ScoredGroup:
     served: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """Return the group as JSON, without the annotations and texts of its rollouts."""
         return {name: getattr(self, name) for name in _GROUP_JSON} | {
             "scores": [r.score for r in self.rollouts],
@@ -230,10 +230,10 @@ class AnnotationReader:
         self.reader = reader
         self._given = given
         self._sized = sized
-        self._line: tuple[bytes, dict[str, Any]] = (b"", {})
+        self._line: tuple[bytes, Json] = (b"", {})
         self._judges = set[str]()
 
-    def value(self, record: Record) -> dict[str, Any]:
+    def value(self, record: Record) -> Json:
         """Parse the line of a record; the groups of one columnar line share it.
 
         Numbers of more than 64 bits become floats.
@@ -392,12 +392,12 @@ def label_of(value: Any) -> float | None:
     return None if abs(label) > LARGEST else label
 
 
-def _read(part: _Json, fields: _Readers) -> dict[str, Any]:
+def _read(part: Json, fields: _Readers) -> Json:
     return {name: read(part.get(name)) for name, read in fields.items()}
 
 
-def _object(value: Any) -> _Json:
-    return value if isinstance(value, Mapping) else _NOTHING
+def _object(value: Any) -> Json:
+    return value if isinstance(value, dict) else _NOTHING
 
 
 def _text(value: Any) -> str:
@@ -414,7 +414,7 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(filter(None, map(_text, first)))
 
 
-def _kind(annotation: _Json) -> str:
+def _kind(annotation: Json) -> str:
     kind = _text(annotation.get("kind"))
     return kind if kind in _KINDS else "unknown"
 

@@ -21,7 +21,7 @@ import orjson
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout, deviation
+from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout, deviation
 from ruler_cli.results.figures import ScoredFile, TextLookup, Wanted, cells, quantile
 from ruler_cli.results.highlights import (
     DISPUTED,
@@ -34,7 +34,7 @@ from ruler_cli.results.highlights import (
 from ruler_cli.scoring.sums import Concordance, concordance
 from ruler_cli.types import Group
 
-ComparisonFigures = dict[str, Any]
+ComparisonFigures = Json
 """The figures of two files: a list of two holds the value of the first and that of the second."""
 _TWENTIETHS = [i / 20 for i in range(21)]
 """Edges of the bins of a score."""
@@ -118,7 +118,7 @@ class ComparedGroup:
         }
         return [name for name, holds in reasons.items() if holds]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """Return the comparison as JSON, without the rollouts."""
         return {
             "ordinal": self.number,
@@ -380,9 +380,7 @@ class Comparison:
             "differs": _differences(files, rubrics),
         }
 
-    def as_json(
-        self, heads: Sequence[Mapping[str, Any]], figures: ComparisonFigures
-    ) -> dict[str, Any]:
+    def as_json(self, heads: Sequence[Json], figures: ComparisonFigures) -> Json:
         """Return the figures and the list as JSON; `heads` has what describes each file."""
         files = zip(heads, figures["files"], strict=True)
         differ = [one.as_json() for one in self.differing]
@@ -391,26 +389,24 @@ class Comparison:
 
 
 def _differences(
-    files: Sequence[Mapping[str, Any]], rubrics: Mapping[str, int]
+    files: Sequence[Json], rubrics: Mapping[str, int]
 ) -> dict[str, bool | None]:
     """Tell for each thing that makes scores if two files differ in it; None: at least one does not say it."""
-    ways: list[dict[str, set[str] | None]] = []
+    ways = []
     for figures in files:
         made = figures["made_by"]
-        ways.append(
-            {
-                "judge": {*figures["judges"]},
-                "served": {*made["served"]},
-                "rubric": None,
-                "parameters": {params_in_words(one) for one in made["params"]},
-                "version": {*made["versions"]},
-                "passes": {*figures["passes"]},
-            }
-        )
+        way = {
+            "judge": {*figures["judges"]},
+            "served": {*made["served"]},
+            "rubric": set[str](),
+            "parameters": {one["digest"] for one in made["params"]},
+            "version": {*made["versions"]},
+            "passes": {*figures["passes"]},
+        }
+        ways.append(way)
     one, two = ways
-    known = all(judges_of(p) for own in files for p in own["made_by"]["params"])
-    if one["judge"] != two["judge"] and not known:
-        one["parameters"] = None  # their digest is of the judges' names, too
+    if one["judge"] != two["judge"]:
+        one["parameters"] = set()  # their digest is of the judges' names, too
     found = {
         name: one[name] != two[name] if one[name] and two[name] else None
         for name in one
@@ -418,31 +414,3 @@ def _differences(
     if any(rubrics.values()):
         found["rubric"] = rubrics["other"] > 0
     return found
-
-
-def judges_of(params: Mapping[str, Any]) -> list[Any] | None:
-    """Read the text on the judges and their parameters; None if it is unknown, or of another shape."""
-    try:
-        judges = json.loads(params["text"] or "[]")
-        fits = all(isinstance(judge["judge"], str) for judge in judges)
-        fits = fits and all(isinstance(judge["params"], dict) for judge in judges)
-    except (ValueError, TypeError, LookupError):
-        return None
-    return judges if judges and fits else None
-
-
-def params_in_words(params: Mapping[str, Any]) -> str:
-    """Write the parameters of each judge, of one without its name; a digest if they are not known."""
-    judges = judges_of(params)
-    if judges is None:
-        return f"{params['digest']} (text not found)"
-    each: dict[str, str] = {}
-    for judge in judges:
-        given = [
-            f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
-            for name, value in judge["params"].items()
-        ]
-        each[judge["judge"]] = ", ".join(given) or "none given"
-    if len({*each.values()}) == 1:
-        return next(iter(each.values()))
-    return "; ".join(f"{name}: {words}" for name, words in each.items())

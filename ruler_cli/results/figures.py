@@ -15,7 +15,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Any
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.files.grouping import OnProblem
@@ -27,6 +26,7 @@ from ruler_cli.ledger.texts import digest_of, params_text
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC
 from ruler_cli.results.annotations import (
     AnnotationReader,
+    Json,
     ScoredGroup,
     ScoredRollout,
     iso,
@@ -37,7 +37,7 @@ from ruler_cli.scoring.sums import LengthSums, Moments, PositionBias
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Usage
 
-ReportFigures = Mapping[str, Any]
+ReportFigures = Json
 """The figures of a run; None: not known."""
 TextLookup = Callable[[Iterable[str]], Mapping[str, str]]
 """Returns the texts that are known, by digest."""
@@ -168,7 +168,7 @@ class FiguresBuilder:
         self.words: defaultdict[str, WordCounts] = defaultdict(WordCounts)
         self._rubrics: dict[str, str] = {}
         # by kind and pattern
-        self._reasons: dict[tuple[str, str], dict[str, Any]] = {}
+        self._reasons: dict[tuple[str, str], Json] = {}
         self._usage = Usage()
         # a number of each group, or of each scored rollout, that has one
         self._numbers: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
@@ -337,7 +337,7 @@ class FiguresBuilder:
             },
         }
 
-    def _made_by(self, lookup: TextLookup) -> dict[str, Any]:
+    def _made_by(self, lookup: TextLookup) -> Json:
         """Return what made the scores, the most frequent first, with the texts that are known.
 
         Without a ledger the built-in rubric is known too, and the parameters of a judge without any.
@@ -346,7 +346,7 @@ class FiguresBuilder:
         for name in self.words["judges"].listed():
             text = params_text([{"judge": name, "model": name, "params": {}}])
             known[digest_of(text)] = text
-        made: dict[str, Any] = {
+        made: Json = {
             name: self.words[name].listed() for name in ("served", "versions")
         }
         for name in ("rubrics", "params"):
@@ -360,7 +360,7 @@ class FiguresBuilder:
             made[f"more_{name}"] = max(0, len(self.words[name]) - _LISTED)
         return made
 
-    def _against_label(self) -> dict[str, Any]:
+    def _against_label(self) -> Json:
         points = zip(self._numbers["score"], self._numbers["label"], strict=True)
         known = [(score, label) for score, label in points if math.isfinite(label)]
         labels = sorted({label for _, label in known})
@@ -383,7 +383,7 @@ class FiguresBuilder:
             "groups": self.groups["labelled"],
         }
 
-    def _position_bias(self) -> dict[str, Any]:
+    def _position_bias(self) -> Json:
         positions, in_order = self._positions, self.groups["in_order"]
         if in_order >= ENOUGH and positions.groups == in_order:
             # a position says what the rollout is, not how the judge is biased; few may be so by chance
@@ -441,7 +441,7 @@ def _bin(edges: Sequence[float], value: float) -> int:
 
 def histogram(
     values: Iterable[float], edges: Sequence[float], count: str = "n"
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """Count values between edges, each bin with its `count`; no bins without values."""
     held: list[list[float]] = [[] for _ in edges[1:]]
     for value in values:
@@ -453,9 +453,7 @@ def histogram(
     ]
 
 
-def cells(
-    points: Iterable[tuple[float, float]], **axes: Sequence[float]
-) -> list[dict[str, Any]]:
+def cells(points: Iterable[tuple[float, float]], **axes: Sequence[float]) -> list[Json]:
     """Count points between the edges of two axes, which have names; empty cells are left out."""
     (x, first), (y, second) = axes.items()
     held: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
@@ -478,7 +476,7 @@ def _range(values: Sequence[float]) -> list[float] | None:
     return [min(values), max(values)] if values else None
 
 
-def _bars_along(points: Sequence[tuple[float, str]]) -> list[dict[str, Any]]:
+def _bars_along(points: Sequence[tuple[float, str]]) -> list[Json]:
     """Count groups in at most 60 bars of equal width, by time, and the kinds of their failures."""
     if not points:
         return []

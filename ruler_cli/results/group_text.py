@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ruler_cli.files.scratch import digest
 from ruler_cli.formats.chat import first_agent_turn, text_of
 from ruler_cli.prompting.prompt import build_layout
-from ruler_cli.results.annotations import ScoredGroup
+from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, readable_text
 
@@ -80,7 +79,7 @@ def page_key(key: str) -> str:
 
 def text_json(
     text: GroupText, group: ScoredGroup, other: ScoredGroup | None = None
-) -> dict[str, Any]:
+) -> Json:
     """Return the texts of a group as JSON, its rollouts in input order, with the lines that the judge read.
 
     `other` is the same group of another judge. `same_as` is the index of the first rollout with the same

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappush, heappushpop
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from ruler_cli.results.annotations import ScoredGroup
+from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.results.figures import (
     ENOUGH,
     ReportFigures,
@@ -58,7 +58,7 @@ class Highlight:
     degree: float
     why: str
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """Return the highlight as JSON, without the rollouts."""
         return {
             "because": self.because,
@@ -128,7 +128,7 @@ class RunGroup(NamedTuple):
     kept: Any
     other: None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """Return the group as JSON, without the rollouts."""
         return self.one.as_json()
 
@@ -257,15 +257,13 @@ class Run:
         """Return the figures of all groups so far."""
         return self.file.figures.figures(lookup)
 
-    def as_json(
-        self, heads: Sequence[Mapping[str, Any]], figures: ReportFigures
-    ) -> dict[str, Any]:
+    def as_json(self, heads: Sequence[Json], figures: ReportFigures) -> Json:
         """Return the figures and the lists as JSON; `heads` has what describes the file."""
         lists = self.lists_as_json()
         del lists["others"]
         return {**heads[0], "figures": figures, **lists}
 
-    def lists_as_json(self) -> dict[str, Any]:
+    def lists_as_json(self) -> Json:
         """Return the lists of groups as JSON."""
         lists = self.shortlist.lists()
         return {name: [one.as_json() for one in each] for name, each in lists.items()}

@@ -102,7 +102,9 @@ def test_no_reason_no_list() -> None:
         named("one of nine", [0.9, 0.8, 0.5, 0.6, 0.2, 0.1], nine),
     ]
     result = shortlist(*groups)
-    assert [t.group.key for t in (*result.lists()["worst"], *result.lists()["disputed"])] == []
+    assert [
+        t.group.key for t in (*result.lists()["worst"], *result.lists()["disputed"])
+    ] == []
     assert [reasons(one) for one in groups] == [
         ["spread"],
         [],
@@ -113,7 +115,9 @@ def test_no_reason_no_list() -> None:
     ]
     assert reasons(named("close", [0.5, 0.62])) == []
     assert (
-        shortlist(named("a", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}])).lists()["disputed"]
+        shortlist(named("a", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}])).lists()[
+            "disputed"
+        ]
         == []
     )
 
@@ -154,7 +158,10 @@ def test_disputed_by_judges() -> None:
         named("labelled alike", [0.5, 0.7], [1.0, 1.0]),
     )
     assert [t.group.key for t in result.lists()["disputed"]] == ["far", "passes"]
-    assert [t.why for t in result.lists()["disputed"]] == ["apart by 0.70", "apart by 0.30"]
+    assert [t.why for t in result.lists()["disputed"]] == [
+        "apart by 0.70",
+        "apart by 0.30",
+    ]
     assert result.dispute == "the judges of the panel furthest apart"
 
 
