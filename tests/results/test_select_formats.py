@@ -55,8 +55,11 @@ def test_all(name: str, tmp_path: Path) -> None:
         scored, tmp_path / "out.jsonl", "scored", "score=..2", keep=Keep(99, "score")
     )
     assert (tmp_path / "out.jsonl").read_bytes() == scored.read_bytes()
-    assert (tally.kept_groups, tally.kept_rollouts) == (tally.groups, tally.rollouts)
-    assert tally.rollouts == sum(
+    assert (tally["kept groups"], tally["kept rollouts"]) == (
+        tally["groups"],
+        tally["rollouts"],
+    )
+    assert tally["rollouts"] == sum(
         len(group.rollouts) for group in annotated_groups(scored)
     )
 
