@@ -32,7 +32,7 @@ def width(figure: Measured) -> float:
     """Return the width of an interval."""
     assert figure["low"] is not None
     assert figure["high"] is not None
-    return figure["high"] - figure["low"]
+    return float(figure["high"] - figure["low"])
 
 
 def test_standard_error() -> None:
