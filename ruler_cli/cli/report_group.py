@@ -33,13 +33,6 @@ _NOBODY = ScoredRollout((), "unmarked")
 """A rollout that no second judge scored."""
 _NAME = r'(?:[A-Za-z0-9_.\-]+|"(?:[^"\\]|\\.)*")'
 _HEAD = re.compile(f"({_NAME}(?: {_NAME})*): ")
-_ROLES = {
-    "user": "blue",
-    "assistant": "green",
-    "call": "magenta",
-    "tool": "cyan",
-    "system": "yellow",
-}
 
 
 def show(
@@ -195,8 +188,7 @@ def _show_lines(lines: Sequence[str], terminal: Terminal) -> None:
     for line in lines:
         head, content = _HEAD.match(line), line
         if head:
-            role = head[1].split(" ")[0]
-            title = terminal.text(head[1], f"bold {_ROLES.get(role, '')}")
+            title = terminal.text(head[1], TITLE)
             fits = title.cell_len <= terminal.width
             terminal.show(title if fits else _indented(title))
             content = line[head.end() :]

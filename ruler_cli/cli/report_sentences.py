@@ -202,13 +202,9 @@ def _params(one: _Json) -> str:
 
 def opening(figures: _Json) -> str:
     """Say in which ways two files were made differently, and in which alike."""
-    differ, rubrics = figures["differs"], figures["rubric_groups"]
-    words = dict(_DIFFERENCES)
-    if rubrics["same"] and rubrics["other"]:
-        of = f"in {rubrics['other']} of {sum(rubrics.values())} groups"
-        words["rubric"] = f"rubric ({of})"
-    unlike = [words[name] for name in words if differ[name]]
-    same = [words[name] for name in _ALIKE if differ[name] is False]
+    differ = figures["differs"]
+    unlike = [words for name, words in _DIFFERENCES.items() if differ[name]]
+    same = [_DIFFERENCES[name] for name in _ALIKE if differ[name] is False]
     parts = (("A and B differ in", unlike), ("the same", same))
     return "; ".join(f"{how} {', '.join(names)}" for how, names in parts if names)
 

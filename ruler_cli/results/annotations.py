@@ -35,12 +35,35 @@ LabelSource = Literal["", "reward", "outcome", "given"]
 Json = dict[str, Any]
 _NOTHING: Json = {}
 _GROUP_JSON = (
-    "key", "status", "kind", "reason", "judge", "passes", "mean", "sd", "tied", "live", "reliability",
-    "weight", "disagreement", "cost_usd", "latency_s", "flags",
-)  # fmt: skip
+    "key",
+    "status",
+    "kind",
+    "reason",
+    "judge",
+    "passes",
+    "mean",
+    "sd",
+    "tied",
+    "live",
+    "reliability",
+    "weight",
+    "disagreement",
+    "cost_usd",
+    "latency_s",
+    "flags",
+)
 _ROLLOUT_JSON = (
-    "status", "score", "label", "explanation", "spread", "pass_scores", "judges", "suspect", "kind", "reason",
-)  # fmt: skip
+    "status",
+    "score",
+    "label",
+    "explanation",
+    "spread",
+    "pass_scores",
+    "judges",
+    "suspect",
+    "kind",
+    "reason",
+)
 """Values that have the same name in JSON."""
 _Part = tuple[int, Rollout, Json]
 """A part of a rollout: its index among all rollouts of the group, and its annotation."""

@@ -66,9 +66,17 @@ _BARS = 60
 _CORRECTED = 0.001
 """A difference between a score and those of its passes, which have three decimals, that is no rounding."""
 _GROUPS = (
-    "all", "scored", "failed", "unmarked", "tied", "live", "alone", "one_score", "explained",
+    "all",
+    "scored",
+    "failed",
+    "unmarked",
+    "tied",
+    "live",
+    "alone",
+    "one_score",
+    "explained",
     "same_explanations",
-)  # fmt: skip
+)
 _ROLLOUTS = ("all", "scored", "failed", "labelled", "suspect", "moved")
 _TENTHS = [i / 10 for i in range(11)]
 _TWENTIETHS = [i / 20 for i in range(21)]
@@ -389,9 +397,15 @@ class FiguresBuilder:
             # a position says what the rollout is, not how the judge is biased; few may be so by chance
             positions = PositionBias()
         bins = [
-            {"from": b.start, "to": b.stop, "mean": b.mean, "error": b.error, "n": b.scores}
+            {
+                "from": b.start,
+                "to": b.stop,
+                "mean": b.mean,
+                "error": b.error,
+                "n": b.scores,
+            }
             for b in positions.bins()
-        ]  # fmt: skip
+        ]
         corrected = self.groups["corrected"]
         return {"bins": bins, "groups": positions.groups, "corrected": corrected}
 

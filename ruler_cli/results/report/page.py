@@ -53,9 +53,22 @@ _DECIMALS = 9
 _NAME = 255
 """Characters of the file's name in the page."""
 SCRIPTS = (
-    "vendor/lib.js", "base.js", "conditions.js", "strip.js", "plots.js", "charts.js", "overview.js",
-    "filters.js", "table.js", "turns.js", "turnlist.js", "rollouts.js", "grouphead.js", "group.js", "app.js",
-)  # fmt: skip
+    "vendor/lib.js",
+    "base.js",
+    "conditions.js",
+    "strip.js",
+    "plots.js",
+    "charts.js",
+    "overview.js",
+    "filters.js",
+    "table.js",
+    "turns.js",
+    "turnlist.js",
+    "rollouts.js",
+    "grouphead.js",
+    "group.js",
+    "app.js",
+)
 """The page's scripts in the order in which they run: each may use those before it."""
 _FACT = '<tr><th scope="row">{}</th><td>{}</td></tr>'
 STYLES = ("report.css", "overview.css", "group.css")
