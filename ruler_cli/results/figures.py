@@ -224,7 +224,9 @@ class FiguresBuilder:
 
     def _add_reason(self, group: ScoredGroup) -> None:
         """Count the reason of a failure; two are alike if they differ in numbers and ids only."""
-        reason = shorten(group.reason, _LONGEST_REASON)
+        reason = group.reason
+        if len(reason) > _LONGEST_REASON:
+            reason = f"{reason[:_LONGEST_REASON]}…"
         kind = group.kind
         pattern = (kind, _NUMBERS.sub("0", _IDS.sub("0", reason)))
         if pattern not in self._reasons:
@@ -511,8 +513,3 @@ def quantile(values: Sequence[float], share: float) -> float | None:
     """Return the least value that is at or above this share of all; None without values."""
     rank = max(1, math.ceil(share * len(values)))
     return sorted(values)[rank - 1] if values else None
-
-
-def shorten(text: str, most: int) -> str:
-    """Cut a text to `most` characters and an ellipsis."""
-    return text if len(text) <= most else text[:most] + "…"
