@@ -9,14 +9,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ruler_cli.cli.command import run_command, text_lookup
-from ruler_cli.cli.measured import (
-    LEFT_OUT,
-    OWN_SCORES,
-    STATISTICS,
-    interval,
-    left_out_words,
-    number,
-)
 from ruler_cli.cli.options import (
     AsJson,
     Config,
@@ -31,7 +23,16 @@ from ruler_cli.cli.options import (
     Second,
 )
 from ruler_cli.cli.progress import Problems, UnlikeGroups
-from ruler_cli.cli.report_sentences import given, pair_counts
+from ruler_cli.cli.report_sentences import (
+    LEFT_OUT,
+    OWN_SCORES,
+    STATISTICS,
+    Fact,
+    interval,
+    left_out_words,
+    measured,
+    pair_counts,
+)
 from ruler_cli.cli.scored_files import head_of, open_files, print_facts, print_warnings
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, shorten
@@ -39,14 +40,19 @@ from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
-    from ruler_cli.results.agree import Agreement
-    from ruler_cli.results.scored_file import ScoredFile
+    from ruler_cli.results.agreement import Agreement
+    from ruler_cli.results.figures import ScoredFile
 
 _Json = Mapping[str, Any]
 _Rows = Sequence[Sequence[str]]
 _COUNTS = ("scored", "moved", "outcomes", *LEFT_OUT)
 """Counts of rollouts in the JSON; a value that cannot be used never counts as a zero."""
-_OF_JUDGES = ("pairwise_accuracy", "kendall_tau_b", "auc", "top1_regret")
+_OF_JUDGES = {
+    "accuracy": "pairwise_accuracy",
+    "tau-b": "kendall_tau_b",
+    "AUC": "auc",
+    "regret": "top1_regret",
+}
 _KINDS = {
     "gap": "by score gap",
     "slot": "by position: the better one is",
@@ -54,8 +60,6 @@ _KINDS = {
     "length": "by length: the better one is",
     "size": "by bytes of the longer one",
 }
-_FEW = 100
-"""Mixed groups below which the expected width of an interval is shown."""
 _NAME = 24
 """Characters of a judge's name."""
 
@@ -87,15 +91,15 @@ def command(
 
 
 def _run(options: Options, source: str, second: str | None) -> int:
-    from ruler_cli.results.agree import AgreementBuilder
+    from ruler_cli.results.agreement import AgreementBuilder
     from ruler_cli.results.compare import Comparison
 
     sources = [one for one in (source, second) if one is not None]
     problems, unlike = Problems(quiet=options.as_json), UnlikeGroups()
     with ExitStack() as stack:
         files = open_files(sources, options, stack, problems)
-        comparison = Comparison(files, unlike.add)
         if len(files) == 2:
+            comparison = Comparison(files, unlike.add)
             for _ in comparison.groups(lambda *_: None):
                 pass
             figures = comparison.figures(text_lookup(options))
@@ -110,27 +114,28 @@ def _run(options: Options, source: str, second: str | None) -> int:
         _refuse_empty(agreement, files)
         problems.close()
     agreement["labels"]["path"] = options.labels
-    page = {"inputs": [_input(file) for file in files], **agreement}
+    heads = [head_of(file) for file in files]
     if options.as_json:
-        print_facts(page, problems)
+        inputs = [_input(head, file) for head, file in zip(heads, files, strict=True)]
+        print_facts({"inputs": inputs, **agreement}, problems)
     elif len(files) == 2:
-        from ruler_cli.cli import report_compare
+        from ruler_cli.cli.report_view import view_of
 
-        heads = [head_of(file) for file in files]
-        report_compare.show(heads, figures, comparison, Terminal())
+        names = [head["source"] for head in heads]
+        view_of(comparison, names, figures).show(Terminal())
     else:
-        _show(page, Terminal())
+        _show(_input(heads[0], files[0]), agreement, Terminal())
     rollouts = [file.figures.rollouts for file in files]
     left_out = any(counts[name] for counts in rollouts for name in LEFT_OUT)
     return 1 if problems.number or left_out else 0
 
 
-def _input(file: ScoredFile) -> dict[str, Any]:
+def _input(head: _Json, file: ScoredFile) -> dict[str, Any]:
     """Return what a file is, and the counts of its values."""
     groups, rollouts = file.figures.groups, file.figures.rollouts
     return {
-        **head_of(file),
-        "judges": file.figures.judges(),
+        **head,
+        "judges": [*file.figures.words["judges"].listed()],
         "groups": groups["all"],
         "rollouts": rollouts["all"],
         **{name: rollouts[name] for name in _COUNTS},
@@ -154,30 +159,25 @@ def _refuse_empty(agreement: Agreement, files: Sequence[ScoredFile]) -> None:
     raise UsageError(f"nothing to compare: {reason}", remedy, place=name)
 
 
-def _show(page: _Json, terminal: Terminal) -> None:
+def _show(file: _Json, page: Agreement, terminal: Terminal) -> None:
     """Show the agreement of one file to a person."""
     from rich.table import Column
 
     from ruler_cli.cli.tables import facts, table
 
-    terminal.show(facts(_head(page), terminal))
+    terminal.show(facts(_head(file, page), terminal))
     for first, *rows in _tables(page):
-        heads = [Column(first[0], overflow="fold")]
-        heads += [Column(head, justify="right", overflow="fold") for head in first[1:]]
-        terminal.show("", table(heads, rows, terminal))
-    mixed, width = page["mixed_groups"], page["expected_half_width"]
-    if width is not None and mixed < _FEW:
-        groups = count(mixed, "mixed group")
-        sentence = (
-            f"Expected precision of the accuracy: ±{100 * width:.0f} points with {groups} of 8 rollouts, "
-            "±6 with 100, ±3.5 with 300."
-        )
-        terminal.show("", terminal.text(sentence))
+        heads = [
+            Column(head, justify="right" if i else "left", overflow="fold")
+            for i, head in enumerate(first)
+        ]
+        if rows:
+            terminal.show("", table(heads, rows, terminal))
 
 
-def _head(page: _Json) -> Iterator[tuple[str, str]]:
+def _head(file: _Json, page: Agreement) -> Iterator[Fact]:
     """Yield what is compared, each with a name."""
-    (file,), (main, *_) = page["inputs"], page["scorers"]
+    main = page["scorers"][0]
     judges = f" ({', '.join(file['judges'])})" if file["judges"] else ""
     yield "scored", f"{file['source']}{judges}"
     yield "found", file["found"]
@@ -186,71 +186,49 @@ def _head(page: _Json) -> Iterator[tuple[str, str]]:
     path, two = page["labels"]["path"], page["labels"]["two"]
     labels = "the first original reward" if path is None else f"`{path}`"
     if file["outcomes"]:
-        rollouts = count(file["outcomes"], "rollout")
-        labels += f", or the outcome ({rollouts} without a reward)"
+        labels += ", or the outcome"
     yield "labels", labels + (", {:g} or {:g}".format(*two) if two else "")
-    rollouts, groups = (
-        count(main["compared"], "rollout"),
-        count(page["groups"], "group"),
-    )
-    yield "compared", f"{rollouts} in {groups}; {page['mixed_groups']} mixed"
+    rollouts, groups = main["compared"], count(page["groups"], "group")
+    compared = f"{count(rollouts, 'rollout')} in {groups}"
+    yield "compared", f"{compared}; {page['mixed_groups']} mixed"
     what = "with different labels"
     yield "pairs", pair_counts(main["pairs"], main["against"], main["tied"], what)
 
 
-def _tables(page: _Json) -> Iterator[_Rows]:
+def _tables(page: Agreement) -> Iterator[_Rows]:
     """Yield tables of the file's score and of the judges of its panel, with their heads first."""
     main, *judges = page["scorers"]
-    beside = {
-        "pairwise_accuracy": given(main["tied_share"]["value"], "{:.1%} ties"),
-        "top1_regret": given(main["chance_regret"]["value"], "chance {:.3g}"),
-    }
-    yield [
-        ("", "value", "95 % interval", "groups", ""),
-        *(
-            (*measured(title, main[name]), beside.get(name, ""))
-            for name, title in STATISTICS.items()
-            if name in main and main[name]["value"] is not None
-        ),
+    rows = [
+        _row(title, main[name])
+        for name, title in {**STATISTICS, "chance_regret": "regret by chance"}.items()
+        if name in main and main[name]["value"] is not None
     ]
-    if judges:
-        yield [
-            ("judge", "accuracy", "tau-b", "AUC", "regret", "95 % of accuracy"),
-            *(
-                (
-                    shorten(judge["name"], _NAME),
-                    *(
-                        number(judge[name]) if name in judge else "-"
-                        for name in _OF_JUDGES
-                    ),
-                    interval(judge["pairwise_accuracy"]),
-                )
-                for judge in judges
-            ),
+    yield [("", "value", "95 % interval", "groups"), *rows]
+    rows = []
+    for judge in judges:
+        values = [
+            measured(judge[name]) if name in judge else "-"
+            for name in _OF_JUDGES.values()
         ]
-        better = [(pair["better"], pair["worse"]) for pair in page["ranked"]]
-        yield [("better judge", "worse judge"), *better]
-        yield from correlations(page)
-    for kind, title in _KINDS.items():
-        if bins := main.get(f"by_{kind}"):
-            yield [
-                (title, "accuracy", "95 % interval", "pairs"),
-                *(measured(f"  {b['bin']}", b["accuracy"], b["pairs"]) for b in bins),
-            ]
-
-
-def correlations(page: _Json) -> Iterator[_Rows]:
-    """Yield a table of the correlations of every two judges, for errors and for scores."""
+        accuracy = interval(judge["pairwise_accuracy"])
+        rows.append((shorten(judge["name"], _NAME), *values, accuracy))
+    yield [("judge", *_OF_JUDGES, "95 % of accuracy"), *rows]
     for what in ("errors", "scores"):
         rows = []
         for pair in page["correlations"]:
             if pair[what]["value"] is not None:
                 both = ", ".join(shorten(judge, _NAME) for judge in pair["judges"])
-                rows.append(measured(both, pair[what]))
+                rows.append(_row(both, pair[what]))
         yield [(f"correlation of {what}", "r", "95 % interval", "groups"), *rows]
+    for kind, title in _KINDS.items():
+        rows = [
+            _row(f"  {one['bin']}", one["accuracy"], one["pairs"])
+            for one in main.get(f"by_{kind}", ())
+        ]
+        yield [(title, "accuracy", "95 % interval", "pairs"), *rows]
 
 
-def measured(name: str, value: _Json, n: int | None = None) -> tuple[str, ...]:
+def _row(name: str, value: _Json, n: int | None = None) -> tuple[str, ...]:
     """Return a row: value, interval, and a number, by default that of groups."""
     n = value["groups"] if n is None else n
-    return name, number(value), interval(value), str(n)
+    return name, measured(value), interval(value), str(n)

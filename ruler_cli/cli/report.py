@@ -1,11 +1,21 @@
-"""`ruler report SCORED`: the figures of a run, the groups worth a look, and one group in full."""
+"""`ruler report SCORED`: the figures of a run, the groups worth a look, and one group in full.
+
+With `-o` they are one page for a browser, which `--open` opens.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
+from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -41,9 +51,14 @@ from ruler_cli.files.location import Location
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
+    from ruler_cli.cli.report_view import View
     from ruler_cli.results.compare import LeftOutGroup
-    from ruler_cli.results.report.page import ReportPage
-    from ruler_cli.results.scored_file import ScoredFile
+    from ruler_cli.results.figures import ScoredFile
+    from ruler_cli.results.report.page import LeftOut, ReportPage
+
+_PATIENCE = 1.0
+"""Seconds in which a browser that cannot start says so."""
+_OPEN = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 
 
 def command(
@@ -86,30 +101,31 @@ def command(
 
 
 def _report(options: Options, source: str, second: str | None) -> int:
+    sources = [one for one in (source, second) if one is not None]
+    page = options.page is not None or options.open_page
     with unwind_on_signal():
-        sources = [one for one in (source, second) if one is not None]
-        _refuse(options, sources)
+        _refuse(options, sources, page=page)
         problems = Problems(quiet=options.as_json)
-        page = options.page is not None or options.open_page
+        names = " and ".join(Location(one).shown for one in sources)
+        search = KeySearch(names, options.group)
         if options.group is not None and not page:
-            _show_groups(sources, options, problems)
+            _show_groups(sources, options, problems, search)
         else:
-            _show(sources, options, problems, page=page)
+            _show(sources, options, problems, search, page=page)
         return 1 if problems.number else 0
 
 
-def _refuse(options: Options, sources: list[str]) -> None:
+def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
     """Raise UsageError for options that do not go together, and for two files that are one."""
-    page = options.page is not None or options.open_page
-    group = options.group is not None
+    group, opened = options.group is not None, options.open_page
+    limited = options.max_groups is not None
     wrong = {
         "--json and a page: leave one of them out": options.as_json and page,
-        "-o - and --open: give -o FILE.html": options.open_page and options.page == "-",
+        "-o - and --open: give -o FILE.html": opened and options.page == "-",
         "--group and -o: add --open to open the page at the group": group
         and page
-        and not options.open_page,
-        "--max-groups is for a page; add -o FILE.html": options.max_groups is not None
-        and not page,
+        and not opened,
+        "--max-groups is for a page; add -o FILE.html": limited and not page,
         "stdout is closed": sys.stdout is None and not page,
     }
     for problem, holds in wrong.items():
@@ -122,18 +138,27 @@ def _refuse(options: Options, sources: list[str]) -> None:
             raise UsageError(problem, "give a file that another judge scored")
 
 
-def _view_of(files: Sequence[ScoredFile]) -> Any:
-    """Return the module that shows one file, or two; both have `read`, `show` and `page_data`."""
-    from ruler_cli.cli import report_compare, report_overview
+def _reading(files: Sequence[ScoredFile], on_left_out: Any) -> Any:
+    """Return the reading of one file, or of two; `on_left_out` gets groups that are not compared."""
+    from ruler_cli.results.compare import Comparison
+    from ruler_cli.results.highlights import Run
 
-    return report_compare if len(files) == 2 else report_overview
+    return Run(files[0]) if len(files) == 1 else Comparison(files, on_left_out)
 
 
 def _show(
-    sources: list[str], options: Options, problems: Problems, *, page: bool
+    sources: list[str],
+    options: Options,
+    problems: Problems,
+    search: KeySearch,
+    *,
+    page: bool,
 ) -> None:
     """Show one file or two on stdout, or write the page for a browser."""
-    unlike, search = UnlikeGroups(), _search(sources, options)
+    from ruler_cli.cli.report_view import view_of
+    from ruler_cli.results.report.page import MOST_GROUPS, ReportPage
+
+    unlike = UnlikeGroups()
 
     def leave_out(group: LeftOutGroup) -> None:
         unlike.add(group)
@@ -142,12 +167,16 @@ def _show(
     with ExitStack() as stack:
         written: ReportPage | None = None
         if page:
-            from ruler_cli.cli import report_page
-
-            written = report_page.start(stack, sources, options)
+            target = options.page
+            if target is None:
+                # the user alone can read it; it stays, unless there is an error
+                folder = Path(tempfile.mkdtemp(prefix="ruler-report-"))
+                target = str(folder / "report.html")
+                stack.push(partial(_remove_after_error, folder))
+            most = MOST_GROUPS if options.max_groups is None else options.max_groups
+            written = ReportPage(stack, target, sources, most)
         files = open_files(sources, options, stack, problems)
-        view = _view_of(files)
-        reading = view.read(files, leave_out)
+        reading = _reading(files, leave_out)
         with group_counter() as tick:
             for group in reading.groups(written.keep if written else lambda *_: None):
                 tick()
@@ -159,34 +188,94 @@ def _show(
         print_warnings(files)
         problems.close()
         if written:
-            report_page.finish(written, view, figures, reading)
-    heads = [head_of(file) for file in files]
+            view = view_of(reading, written.names, figures)
+            _write(written, view)
     if written:
         if options.open_page:
-            report_page.open_page(written.target, search.fragment)
-    elif options.as_json:
+            open_page(written.target, search.fragment)
+        return
+    heads = [head_of(file) for file in files]
+    if options.as_json:
         print_facts(reading.as_json(heads, figures), problems)
     else:
-        view.show(heads, figures, reading, Terminal())
+        view_of(reading, [head["source"] for head in heads], figures).show(Terminal())
         sys.stdout.flush()
 
 
-def _search(sources: Sequence[str], options: Options) -> KeySearch:
-    names = " and ".join(Location(one).shown for one in sources)
-    return KeySearch(names, options.group)
+def _remove_after_error(
+    folder: Path, kind: type[BaseException] | None, *_: object
+) -> None:
+    if kind is not None:
+        rmtree(folder, ignore_errors=True)
 
 
-def _show_groups(sources: list[str], options: Options, problems: Problems) -> None:
+def _write(page: ReportPage, view: View) -> None:
+    """Write the page, and a sentence on stderr."""
+    left_out = page.choose()
+    sentences = left_out_sentences(left_out, page.names, view.rule)
+    size = page.write(view.data(), sentences)
+    part = f"{left_out.rows} of " if left_out.rows < left_out.groups else ""
+    to = "stdout" if page.target == "-" else page.target
+    groups = count(left_out.groups, "group")
+    print_note(f"{part}{groups}, {size / 1e6:.1f} MB written to {to}")
+    if sentences:
+        print_note(sentences)
+
+
+def left_out_sentences(left_out: LeftOut, sources: Sequence[str], rule: str) -> str:
+    """Name what the page lacks, the rule that chose, and commands that show it; empty if it lacks nothing."""
+    names = [shlex.quote("SCORED" if one == "stdin" else one) for one in sources]
+    command = " ".join(["ruler report", *names])
+    groups, rows, texts = left_out
+    sentences = []
+    if rows < groups:
+        sentences.append(
+            f"The table has {rows:,} of {groups:,} groups, {rule}; the figures count all. "
+            f"For all of them: `{command} -o report.html --max-groups {groups}`."
+        )
+    if texts < rows:
+        sentences.append(f"The page holds the texts of {texts:,} of {rows:,} groups.")
+    if sentences:
+        sentences.append(f"`{command} --group KEY` shows any group in full.")
+    return " ".join(sentences)
+
+
+def open_page(page: str, fragment: str) -> None:
+    """Open the page in the user's browser, and go on at once; if that cannot be, say where it is."""
+    address = Path(page).absolute().as_uri() + fragment
+    if not _started(address):
+        print_note(f"no browser here; open {address} in yours")
+
+
+def _started(address: str) -> bool:
+    """Start the browser in a process of its own: it may stay open, or write to the terminal."""
+    child = subprocess.Popen(  # noqa: S603 - our own words and the page's address
+        [sys.executable, "-c", _OPEN, address],
+        # a browser on the terminal would wait for keys there
+        env={name: value for name, value in os.environ.items() if name != "TERM"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        return child.wait(_PATIENCE) == 0
+    except subprocess.TimeoutExpired:  # it stays open without this process
+        child.returncode = 0
+        return True
+
+
+def _show_groups(
+    sources: list[str], options: Options, problems: Problems, search: KeySearch
+) -> None:
     """Show the first groups of a key; UsageError if there are none, or none that is the same in both files."""
     from ruler_cli.cli import report_group
     from ruler_cli.results.group_text import GroupText, text_json
 
-    search = _search(sources, options)
     left_out: list[LeftOutGroup] = []
     with ExitStack() as stack:
         files = open_files(sources, options, stack, problems)
-        reading = _view_of(files).read(files, left_out.append)
-        groups = reading.groups(GroupText.of, search.matches)
+        groups = _reading(files, left_out.append).groups(GroupText.of, search.matches)
         shown = list(islice(groups, SAME_KEY))
         more = sum(1 for _ in groups)
         search.refuse_unknown()

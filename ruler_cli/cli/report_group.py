@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import takewhile
-from operator import eq
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,8 @@ from rich.text import Text
 from ruler_cli.cli.report_sentences import FAST, given, minute
 from ruler_cli.cli.tables import BAD, MUTED, NOTE, TITLE, facts, table
 from ruler_cli.cli.units import short
-from ruler_cli.results.group_text import GroupText, group_json
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.group_text import GroupText
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,16 +33,6 @@ _NOBODY = ScoredRollout((), "unmarked")
 """A rollout that no second judge scored."""
 _NAME = r'(?:[A-Za-z0-9_.\-]+|"(?:[^"\\]|\\.)*")'
 _HEAD = re.compile(f"({_NAME}(?: {_NAME})*): ")
-_INDENT = 2
-_AT_ONCE = 2000
-"""Lines of a text laid out at once, so that a long one shows as it comes."""
-_ROLES = {
-    "user": "blue",
-    "assistant": "green",
-    "call": "magenta",
-    "tool": "cyan",
-    "system": "yellow",
-}
 
 
 def show(
@@ -57,28 +46,26 @@ def show(
 
     `origins` name each file, the first with the group's number in it.
     """
-    files = {"": group} if other is None else {"A": group, "B": other}
+    files = {"in": group} if other is None else {"A": group, "B": other}
     order = group.best_first
     key = terminal.key(group.key)
     terminal.show(_rule(f"group {key}"))
     if len(key) > terminal.width // 2:  # the rule may hold only its beginning
         terminal.show(_indented(Text(key)))
     for (name, one), origin in zip(files.items(), origins, strict=True):
-        rows = [(name or "in", origin), ("figures", _figures(one))]
+        rows = [(name, origin), ("figures", _figures(one))]
         terminal.show(facts(rows, terminal, figures=BAD if one.failed else ""))
     if order:
         terminal.show("", _table(group, other, order, terminal))
     # together, as screens of messages may lie between them below
-    explanations = [
-        # foreign lines stay in a column of their own
-        (
-            "" if n else f"rollout {i + 1} {name}".strip(),
-            terminal.text(line, lines=True),
-        )
-        for i in order
-        for name, one in files.items()
-        for n, line in enumerate(_explanation(one.rollouts[i]))
-    ]
+    explanations: list[tuple[str, Text]] = []
+    for i in order:
+        for name, one in files.items():
+            title = f"rollout {i + 1}{f' {name}' if other else ''}"
+            # foreign lines stay in a column of their own
+            for line in _explanation(one.rollouts[i]):
+                explanations.append((title, terminal.text(line, lines=True)))
+                title = ""
     if explanations:
         heads = Column(style=MUTED, no_wrap=True), Column(overflow="fold")
         terminal.show("", _rule("explanations"), table(heads, explanations, terminal))
@@ -100,7 +87,7 @@ def _rule(title: str, style: str = TITLE) -> Rule:
 
 def _figures(group: ScoredGroup) -> str:
     """Write the figures of a group in a line, by their names in JSON; without unknown ones and lists."""
-    values = group_json(group)
+    values = group.as_json()
     values |= values.pop("usage") | {"key": None, "flags": None}
     if (group.latency_s or 0) < FAST:
         del values["latency_s"]
@@ -122,40 +109,36 @@ def _table(
 ) -> RenderableType:
     """Make the table of rollouts, without columns that are empty for all of them."""
     scores = [group.rollouts[i].score for i in order]
-    others = other.rollouts if other else [_NOBODY] * len(order)
     rows: list[dict[str, RenderableType]] = []
     for i, score in zip(order, scores, strict=True):
-        a, b = group.rollouts[i], others[i]
-        both = score is not None and b.score is not None
+        a = group.rollouts[i]
+        b = other.rollouts[i] if other else _NOBODY
+        apart = None if score is None or b.score is None else score - b.score
+        notes = {
+            "suspect": a.suspect,
+            f"failed ({a.kind})": a.status == "failed",
+            "not annotated": a.status == "unmarked",
+        }
+        noted = ", ".join(note for note, holds in notes.items() if holds)
         rows.append(
             {
                 "rank": "" if score is None else str(scores.index(score) + 1),
                 "rollout": str(i + 1),
-                "A" if other else "score": _decimals(score),
-                "B": _decimals(b.score),
-                "A - B": f"{(score or 0) - (b.score or 0):+.2f}" if both else "",
-                "judged": _decimals(None if a.judge_score == score else a.judge_score),
-                "sd": _decimals(a.spread),
-                "sd of B": _decimals(b.spread),
+                "A" if other else "score": given(score, "{:.2f}"),
+                "B": given(b.score, "{:.2f}"),
+                "A - B": given(apart, "{:+.2f}"),
+                "judged": given(a.judge_score, "{:.2f}" * (a.judge_score != score)),
+                "sd": given(a.spread, "{:.2f}"),
+                "sd of B": given(b.spread, "{:.2f}"),
                 "reward": given(a.label, "{:.4g}"),
-                "position": _decimals(a.mean_position),
+                "position": given(a.mean_position, "{:.2f}"),
                 "bytes": short(a.size),
-                "of note": terminal.text(_note(a), BAD),
+                "of note": terminal.text(noted, BAD),
             }
         )
     heads = [Column(name, justify="right", no_wrap=True) for name in rows[0]]
     heads[-1] = Column("of note", overflow="fold")
     return table(heads, [list(row.values()) for row in rows], terminal)
-
-
-def _decimals(number: float | None) -> str:
-    return given(number, "{:.2f}")
-
-
-def _note(rollout: ScoredRollout) -> str:
-    states = {"failed": f"failed ({rollout.kind})", "unmarked": "not annotated"}
-    notes = ("suspect" if rollout.suspect else "", states.get(rollout.status, ""))
-    return ", ".join(filter(None, notes))
 
 
 def _explanation(rollout: ScoredRollout) -> list[str]:
@@ -186,21 +169,18 @@ def _show_rollouts(
         same_as = shown.setdefault(text.identical[i], i)
         if not lines:
             terminal.show(Text("(no text to show)", MUTED))
-        elif same_as != i:
+            continue
+        if same_as != i:
             terminal.show(Text(f"(same text as rollout {same_as + 1})", TITLE))
-        elif best is None or best == i:
-            _show_lines(lines, terminal)
-        else:
-            same = map(eq, text.rollouts[best], lines)
-            common = sum(takewhile(bool, same))
+            continue
+        common = 0
+        if best is not None and best != i:
+            both = zip(text.rollouts[best], lines, strict=False)
+            common = sum(takewhile(bool, (a == b for a, b in both)))
             _show_lines(lines[:common], terminal)
-            here = (
-                "ends here; {} continues"
-                if common == len(lines)
-                else "differs from {} from here"
-            )
-            terminal.show(_rule(here.format(f"rollout {best + 1} (the best)"), NOTE))
-            _show_lines(lines[common:], terminal)
+            here = f"differs from rollout {best + 1} (the best) from here"
+            terminal.show(_rule(here, NOTE))
+        _show_lines(lines[common:], terminal)
 
 
 def _show_lines(lines: Sequence[str], terminal: Terminal) -> None:
@@ -208,23 +188,19 @@ def _show_lines(lines: Sequence[str], terminal: Terminal) -> None:
     for line in lines:
         head, content = _HEAD.match(line), line
         if head:
-            role = head[1].split(" ")[0]
-            title = terminal.text(head[1], f"bold {_ROLES.get(role, '')}")
+            title = terminal.text(head[1], TITLE)
             fits = title.cell_len <= terminal.width
             terminal.show(title if fits else _indented(title))
             content = line[head.end() :]
         if head or line[:1] == "{":
             content = _readable(content)
-        texts = content.split("\n")
-        for start in range(0, len(texts), _AT_ONCE):
-            part = "\n".join(texts[start : start + _AT_ONCE])
-            terminal.show(_indented(terminal.text(part, lines=True)))
+        terminal.show(_indented(terminal.text(content, lines=True)))
 
 
 def _indented(text: Text) -> Padding:
     """Indent foreign text: only ruler's own words begin at the margin."""
     text.overflow = "fold"
-    return Padding(text, (0, 0, 0, _INDENT))
+    return Padding(text, (0, 0, 0, 2))
 
 
 def _readable(text: str) -> str:

@@ -1,15 +1,50 @@
-"""The figures of a run → sentences; empty if the file does not have the figures."""
+"""The figures of a run, and measured values → sentences; empty if the file does not have the figures."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ruler_cli.cli.units import count, seconds, short, usd
+from ruler_cli.cli.units import count, seconds, short, shorten, usd
 
 if TYPE_CHECKING:
     from ruler_cli.results.figures import ReportFigures
 
+_Json = Mapping[str, Any]
+Fact = tuple[str, str]
+"""A name and a sentence."""
+OWN_SCORES = "the judges' own, before --blend or --order-by-outcome"
+LEFT_OUT = {
+    "failed": "not scored",
+    "unmarked": "not annotated",
+    "odd_scores": "with a score that is no number",
+    "unlabelled": "without a label",
+    "odd_labels": "with a label that is no number",
+    "more_judges": "scores of too many judges",
+}
+"""Counts of rollouts and scores that are not measured, in words."""
+STATISTICS = {
+    "pairwise_accuracy": "pairwise accuracy",
+    "tied_share": "share of tied pairs",
+    "kendall_tau_b": "Kendall's tau-b",
+    "auc": "AUC over all rollouts",
+    "top1_regret": "top-1 regret",
+    "cost_per_1000_usd": "USD per 1,000 rollouts",
+}
+_DIFFERENCES = {
+    "judge": "judge",
+    "served": "served model",
+    "rubric": "rubric",
+    "parameters": "parameters",
+    "version": "version of ruler",
+    "passes": "passes",
+}
+"""The ways in which two files may have been made differently, in words."""
+_ALIKE = ("judge", "rubric", "parameters")
+"""Those that are named if they are the same."""
+_TEXTS = 4
+"""Texts in a cell of a table."""
 SURE = 2.0
 """Standard errors from which on a difference is no chance."""
 FEW = 20
@@ -24,17 +59,12 @@ FAST = 0.05
 """Seconds below which the latency is not that of a judge."""
 
 
-def counts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
+def counts(figures: ReportFigures) -> Iterator[Fact]:
     """Yield groups, rollouts, failures, cost and time, each with a name; none is text of the input."""
     n = figures["groups"]
     states = f"{n['live']} live, {n['tied']} tied" if n["tied"] else "none tied"
-    yield (
-        "groups",
-        _counted(
-            f"{n['scored']} of {n['all']} scored ({states})",
-            {"failed": n["failed"], "not judged": n["unmarked"]},
-        ),
-    )
+    others = {"failed": n["failed"], "not judged": n["unmarked"]}
+    yield "groups", f"{n['scored']} of {n['all']} scored ({states}){_also(others)}"
     yield "failed", kinds(figures)
     n = figures["rollouts"]
     others = {
@@ -42,18 +72,17 @@ def counts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
         "with an original reward": n["labelled"],
         "suspect (their text addresses the judge)": n["suspect"],
     }
-    yield "rollouts", _counted(f"{n['scored']} of {n['all']} scored", others)
+    yield "rollouts", f"{n['scored']} of {n['all']} scored{_also(others)}"
     yield "flags", ", ".join(f"{n} {flag}" for flag, n in figures["flags"].items())
     yield "cost", cost(figures)
     latency = figures["latency_s"]
     if (latency["max"] or 0.0) >= FAST:
-        names = {"p50": "median", "p90": "p90", "max": "max"}
-        times = [f"{name} {seconds(latency[key])}" for key, name in names.items()]
-        yield "a group", ", ".join(times)
+        median, late, most = (seconds(latency[name]) for name in ("p50", "p90", "max"))
+        yield "a group", f"median {median}, p90 {late}, max {most}"
 
 
-def _counted(first: str, others: Mapping[str, int]) -> str:
-    return ", ".join([first, *(f"{n} {what}" for what, n in others.items() if n)])
+def _also(others: Mapping[str, int]) -> str:
+    return "".join(f", {n} {what}" for what, n in others.items() if n)
 
 
 def kinds(figures: ReportFigures) -> str:
@@ -61,11 +90,11 @@ def kinds(figures: ReportFigures) -> str:
     return ", ".join(f"{n} {kind}" for kind, n in figures["failed_by_kind"].items())
 
 
-def findings(figures: ReportFigures) -> Iterator[tuple[str, str]]:
+def findings(figures: ReportFigures) -> Iterator[Fact]:
     """Yield sentences about the judge, each with a name."""
     for i, sentence in enumerate(agreement(figures)):
         yield "" if i else "agreement", sentence
-    slots, trend, values = figures["slots"], figures["lengths"], figures["reliability"]
+    slots, trend, values = (figures[k] for k in ("slots", "lengths", "reliability"))
     if slots["bins"] and slots["groups"] >= FEW:
         bias = position_bias(
             slots["bins"],
@@ -87,17 +116,16 @@ def findings(figures: ReportFigures) -> Iterator[tuple[str, str]]:
         yield "reliability", reliability(median, values["groups"], low, advise=advise)
     yield "noise", noise
     yield "same score", same
-    explained = groups["explained"]
-    same = same_explanations(groups["same_explanations"], explained, "group")
+    same = same_explanations(groups["same_explanations"], groups["explained"], "group")
     yield "explanations", same
 
 
-def facts(figures: ReportFigures) -> list[tuple[str, str]]:
+def facts(figures: ReportFigures) -> list[Fact]:
     """Return all names and sentences, for a page whose charts cannot be drawn."""
     return [*counts(figures), *averages(figures), *findings(figures)]
 
 
-def averages(figures: ReportFigures) -> Iterator[tuple[str, str]]:
+def averages(figures: ReportFigures) -> Iterator[Fact]:
     """Yield the mean score and the median spread of a group, which the charts have in their titles."""
     yield "mean score", given(figures["scores"]["mean"], "{:.2f}")
     yield "spread (sd), median", given(figures["spread"]["median"], "{:.2f}")
@@ -105,21 +133,13 @@ def averages(figures: ReportFigures) -> Iterator[tuple[str, str]]:
 
 def judges(figures: ReportFigures) -> str:
     """Name the judges, their passes, and the time."""
-    from ruler_cli.results.made_by import counted
-
-    passes = figures["passes"]
-    words = "1 pass" if [*passes] == ["1"] else f"{counted(passes)} passes"
-    parts = (counted(figures["judges"]), words if passes else "", _when(figures))
+    passes, time = figures["passes"], ""
+    words = "1 pass" if [*passes] == ["1"] else f"{_counted(passes)} passes"
+    if figures["started_at"] is not None:
+        ends = map(minute, (figures["started_at"], figures["ended_at"]))
+        time = f"{' to '.join(dict.fromkeys(ends))} UTC"
+    parts = (_counted(figures["judges"]), words if passes else "", time)
     return "; ".join(filter(None, parts))
-
-
-def _when(figures: ReportFigures) -> str:
-    if figures["started_at"] is None:
-        return ""
-    first, last = minute(figures["started_at"]), minute(figures["ended_at"])
-    if first == last:
-        return f"{first} UTC"
-    return f"{first} to {last[-5:] if first[:10] == last[:10] else last} UTC"
 
 
 def minute(at: str) -> str:
@@ -127,7 +147,69 @@ def minute(at: str) -> str:
     return at[:16].replace("T", " ")
 
 
-def money(figures: Mapping[str, Any]) -> str:
+def _counted(counts: Mapping[str, int]) -> str:
+    """List words, with the groups of each if there are several."""
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{name} ({count(n, 'group')})" for name, n in counts.items())
+
+
+def made_by(figures: ReportFigures, longest: int) -> dict[str, str]:
+    """Return what made the scores in words, by name; nothing for a file that does not say it.
+
+    A text is shown by its beginning, and of several the first few.
+    """
+    made = figures["made_by"]
+    facts = {"served as": _counted(made["served"])}
+    for name, key, in_words in (
+        ("rubric", "rubrics", _rubric),
+        ("parameters", "params", _params),
+    ):
+        listed = made[key]
+        texts = []
+        for one in listed:
+            words = (
+                in_words(one) if one["text"] else f"{one['digest']} (text not found)"
+            )
+            groups = f"{count(one['groups'], 'group')}: " if len(listed) > 1 else ""
+            texts.append(groups + shorten(" ".join(words.split()), longest))
+        if len(listed) > 1:
+            texts.insert(0, f"{len(listed) + made[f'more_{key}']} different")
+        facts[name] = "; ".join([*texts[:_TEXTS], *["…"] * (len(texts) > _TEXTS)])
+    return facts | {"ruler": _counted(made["versions"])}
+
+
+def _rubric(one: _Json) -> str:
+    from ruler_cli.results.figures import BUILT_IN
+
+    words = " (built-in)" if one["digest"] == BUILT_IN else f": {one['text']}"
+    return f"{one['digest']}{words}"
+
+
+def _params(one: _Json) -> str:
+    """Write the parameters of each judge, of one without its name."""
+    each: dict[str, str] = {}
+    try:
+        for judge in json.loads(one["text"]):
+            given = [f"{k}={json.dumps(v)}" for k, v in judge["params"].items()]
+            each[str(judge["judge"])] = ", ".join(given) or "none given"
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return str(one["text"])
+    if len({*each.values()}) == 1:
+        return next(iter(each.values()))
+    return "; ".join(f"{name}: {words}" for name, words in each.items())
+
+
+def opening(figures: _Json) -> str:
+    """Say in which ways two files were made differently, and in which alike."""
+    differ = figures["differs"]
+    unlike = [words for name, words in _DIFFERENCES.items() if differ[name]]
+    same = [_DIFFERENCES[name] for name in _ALIKE if differ[name] is False]
+    parts = (("A and B differ in", unlike), ("the same", same))
+    return "; ".join(f"{how} {', '.join(names)}" for how, names in parts if names)
+
+
+def money(figures: _Json) -> str:
     """Name the cost, of a group too; of some groups only if that of others is not known."""
     spent, known = figures["cost_usd"], figures["cost_groups"]
     if not spent:
@@ -140,17 +222,12 @@ def money(figures: Mapping[str, Any]) -> str:
 def cost(figures: ReportFigures) -> str:
     """Name money and tokens."""
     usage = figures["usage"]
-    prompt, completion, cached = (
-        usage[f"{name}_tokens"] for name in ("prompt", "completion", "cached")
-    )
+    names = ("prompt_tokens", "completion_tokens", "cached_tokens")
+    prompt, completion, cached = (usage[name] for name in names)
+    calls = count(usage["calls"], "call") if usage["calls"] else ""
     hit = f" ({short(cached)} of it cached)" if cached else ""
-    parts = (
-        money(figures),
-        count(usage["calls"], "call") if usage["calls"] else "",
-        f"{short(prompt)} prompt{hit} + {short(completion)} completion tokens"
-        if prompt or completion
-        else "",
-    )
+    tokens = f"{short(prompt)} prompt{hit} + {short(completion)} completion tokens"
+    parts = (money(figures), calls, tokens if prompt or completion else "")
     return ", ".join(filter(None, parts))
 
 
@@ -172,7 +249,7 @@ def agreement(figures: ReportFigures) -> Iterator[str]:
         yield f"{wrong} of {rollouts} with reward {reward} {scores}"
 
 
-def ordered_pairs(figures: Mapping[str, Any], what: str = "") -> str:
+def ordered_pairs(figures: _Json, what: str = "") -> str:
     """Count the `pairs` that are in order, `against` it (with a half of those `tied`), and tied."""
     tied = figures["tied"]
     against = round(figures["against"] - tied / 2)
@@ -189,9 +266,7 @@ def pair_counts(pairs: int, against: int, tied: int, what: str = "") -> str:
     return f"{in_order} of {of} in order, {against} reversed, {tied} tied"
 
 
-def position_bias(
-    bars: Sequence[Mapping[str, Any]], *, corrected: bool, several: bool
-) -> str:
+def position_bias(bars: Sequence[_Json], *, corrected: bool, several: bool) -> str:
     """Describe a significant position bias and what becomes of it; empty without one.
 
     A bar has the `mean` difference of the scores at a position, and its standard `error`. `corrected`: it
@@ -242,7 +317,7 @@ def same_explanations(same: int, explained: int, what: str) -> str:
     return f"in {same} of {count(explained, what)} all explanations are the same"
 
 
-def length_bias(trend: Mapping[str, Any]) -> str:
+def length_bias(trend: _Json) -> str:
     """Describe how much more longer rollouts score in their groups; empty if that may be chance."""
     slope, error, correlation = trend["slope"], trend["error"], trend["correlation"]
     if trend["groups"] < FEW or abs(slope) <= SURE * error:
@@ -269,3 +344,25 @@ def percent(share: float) -> str:
 def given(number: float | None, form: str) -> str:
     """Write a number in a format such as `sd {:.2f}`; empty for None."""
     return "" if number is None else form.format(number)
+
+
+def left_out_words(counts: Mapping[str, int]) -> str:
+    """Count the rollouts and scores of a file that are not measured."""
+    left = [f"{counts[key]} {words}" for key, words in LEFT_OUT.items() if counts[key]]
+    return ", ".join(left)
+
+
+def measured(value: _Json, sign: str = "", end: str = "value") -> str:
+    """Write a measured value, or an end of its interval, in three decimals."""
+    number = value[end]
+    if number is None:
+        return "-"
+    plain = 0.001 <= abs(number) < 1000 or not number
+    return f"{number:{sign if number else ''}{'.3f' if plain else '.2e'}}"
+
+
+def interval(value: _Json, sign: str = "") -> str:
+    """Write the interval of a measured value."""
+    if value["low"] is None:
+        return "too few groups" if value["value"] is not None else ""
+    return f"{measured(value, sign, 'low')} to {measured(value, sign, 'high')}"

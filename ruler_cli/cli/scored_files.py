@@ -16,14 +16,14 @@ from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
-    from ruler_cli.results.scored_file import ScoredFile
+    from ruler_cli.results.figures import ScoredFile
 
 
 def open_files(
     sources: Sequence[str], options: Options, stack: ExitStack, problems: Problems
 ) -> list[ScoredFile]:
     """Open one file or two; problems of their records are added."""
-    from ruler_cli.results.scored_file import ScoredFile
+    from ruler_cli.results.figures import ScoredFile
 
     if len(sources) == 2 and {*sources} == {"-"}:
         raise UsageError("only one of SCORED and SCORED2 can be stdin")
@@ -40,7 +40,8 @@ def open_files(
 def print_warnings(files: Sequence[ScoredFile]) -> None:
     """Print the warnings on files that were read."""
     for file in files:
-        print_note(*(f"warning: {command_words(one)}" for one in file.warnings))
+        if file.warning:
+            print_note(f"warning: {command_words(file.warning)}")
 
 
 def head_of(file: ScoredFile) -> dict[str, Any]:

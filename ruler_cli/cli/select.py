@@ -104,18 +104,17 @@ def _run(options: Options, source: str, output: str) -> int:
                 on_group=tick,
             )
         console.close()
-        groups = f"{selected.kept_groups} of {count(selected.groups, 'group')}"
-        rollouts = f"{selected.kept_rollouts} of {count(selected.rollouts, 'rollout')}"
+        kept = [
+            f"{selected[f'kept {name}s']} of {count(selected[f'{name}s'], name)}"
+            for name in ("group", "rollout")
+        ]
         left = (
-            (selected.unscored, "group", "without a score left out"),
-            (selected.unanswered, "group", "without an answer left out"),
-            (selected.unreadable, "line", "not readable"),
+            (selected["unscored"], "group", "without a score left out"),
+            (selected["unanswered"], "group", "without an answer left out"),
+            (selected["unreadable"], "line", "not readable"),
         )
-        console.note("; ".join([f"{groups}, {rollouts} kept", *counts(left)]))
-        about_rollouts = any(one.about_rollouts for one in conditions)
-        if not selected.kept_groups and selected.have["score"] and about_rollouts:
-            console.note(f"scores lie from {selected.least:.3g} to {selected.most:.3g}")
-        return 1 if selected.unreadable else 0
+        console.note("; ".join([f"{', '.join(kept)} kept", *counts(left)]))
+        return 1 if selected["unreadable"] else 0
 
 
 def _keep(options: Options) -> Keep | None:

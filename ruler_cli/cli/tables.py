@@ -90,17 +90,14 @@ def show_next(commands: Sequence[Sequence[str]], terminal: Terminal) -> None:
     terminal.show("", Text("next", TITLE))
     for words in commands:
         line = "  ruler"
-        for word in (_argument(word, terminal) for word in words):
-            if len(line) + len(word) + 3 > terminal.width:
+        for word in words:
+            # with escapes for all that cannot be seen
+            option = "--group=" if word.startswith("--group=") else ""
+            visible = terminal.key(word.removeprefix(option))
+            quoted = visible if visible.startswith("$'") else shlex.quote(visible)
+            argument = option + quoted
+            if len(line) + len(argument) + 3 > terminal.width:
                 terminal.show(Text(f"{line} \\"))
                 line = "   "
-            line += f" {word}"
+            line += f" {argument}"
         terminal.show(Text(line))
-
-
-def _argument(text: str, terminal: Terminal) -> str:
-    """Quote a word for a shell, with escapes for all that cannot be seen."""
-    option = "--group=" if text.startswith("--group=") else ""
-    visible = terminal.key(text.removeprefix(option))
-    quoted = visible if visible.startswith("$'") else shlex.quote(visible)
-    return option + quoted

@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 from unicodedata import combining, east_asian_width
 
 _PLURALS = {
-    "reply": "replies", "batch": "batches", "pass": "passes", "line or trajectory": "lines or trajectories",
-}  # fmt: skip
+    "reply": "replies",
+    "batch": "batches",
+    "pass": "passes",
+    "line or trajectory": "lines or trajectories",
+}
 _WHOLE = 999.95
 """The least number that is 1,000 when it is rounded to a tenth."""
 _MINUTE, _HOUR = 60, 3600

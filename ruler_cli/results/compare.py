@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.results.agree import Agreement, AgreementBuilder
-from ruler_cli.results.counts import cells, equal_bins, quantile
-from ruler_cli.results.group_text import group_json
+from ruler_cli.results.agreement import Agreement, AgreementBuilder
+from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout, deviation
+from ruler_cli.results.figures import ScoredFile, TextLookup, Wanted, cells, quantile
 from ruler_cli.results.highlights import (
     DISPUTED,
     JUDGES_APART,
@@ -31,17 +31,13 @@ from ruler_cli.results.highlights import (
     Keep,
     Rank,
 )
-from ruler_cli.results.made_by import TextLookup, differences
-from ruler_cli.results.scored_file import ScoredFile, Wanted
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout, deviation
 from ruler_cli.scoring.statistics import Concordance, concordance
-from ruler_cli.types import Group, Rollout
+from ruler_cli.types import Group
 
-ComparisonFigures = dict[str, Any]
+ComparisonFigures = Json
 """The figures of two files: a list of two holds the value of the first and that of the second."""
-_FILES = ("first", "second")
-_CELLS = 20
-"""Bins of a score."""
+_TWENTIETHS = [i / 20 for i in range(21)]
+"""Edges of the bins of a score."""
 
 
 class DigestedGroup(NamedTuple):
@@ -80,9 +76,8 @@ class ComparedGroup:
 
     @cached_property
     def _order(self) -> Concordance:
-        return concordance(
-            [a for a, _ in self.common_scores], [b for _, b in self.common_scores]
-        )
+        scores = self.common_scores
+        return concordance([a for a, _ in scores], [b for _, b in scores])
 
     @property
     def tied(self) -> int:
@@ -123,7 +118,7 @@ class ComparedGroup:
         }
         return [name for name, holds in reasons.items() if holds]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """Return the comparison as JSON, without the rollouts."""
         return {
             "ordinal": self.number,
@@ -131,8 +126,8 @@ class ComparedGroup:
             "pairs": self.pairs,
             "against": self.against,
             "distance": self.distance,
-            "a": group_json(self.one),
-            "b": group_json(self.other),
+            "a": self.one.as_json(),
+            "b": self.other.as_json(),
         }
 
 
@@ -162,19 +157,18 @@ _Waiting = dict[str, dict[tuple[bytes, ...], deque[DigestedGroup]]]
 def digests_of(group: Group, scored_group: ScoredGroup) -> list[bytes]:
     """Return a digest of the messages of each rollout."""
     parts = group.rollouts
-    contents = (
-        b"".join(_messages(parts[i], i) for i in one.indices)
-        for one in scored_group.rollouts
-    )
-    return [blake2b(one, digest_size=8).digest() for one in contents]
-
-
-def _messages(rollout: Rollout, place: int) -> bytes:
-    try:
-        return b"".join(map(_canonical, (rollout.messages, *rollout.histories)))
-    # so deep that it can be read but not written: the same one has the same place
-    except RecursionError:
-        return b"%d" % place
+    digests = []
+    for rollout in scored_group.rollouts:
+        digest = blake2b(digest_size=8)
+        for i in rollout.indices:
+            try:
+                for messages in (parts[i].messages, *parts[i].histories):
+                    digest.update(_canonical(messages))
+            # so deep that it can be read but not written: the same one has the same place
+            except RecursionError:
+                digest.update(b"%d" % i)
+        digests.append(digest.digest())
+    return digests
 
 
 def _canonical(messages: list[Any]) -> bytes:
@@ -199,6 +193,7 @@ def pair_groups(
     A rollout with a label in one file has it in both. Both files are read side by side; memory holds the
     groups that may still find their like in the other file.
     """
+    # of each file the groups by key and content, in the order of the file
     waiting: tuple[_Waiting, _Waiting] = ({}, {})
     for row in zip_longest(first, second):
         for side, one in enumerate(row):
@@ -219,22 +214,19 @@ def pair_groups(
     for key in dict.fromkeys(chain(*waiting)):
         left = [chain(*side.get(key, {}).values()) for side in waiting]
         for one, other in zip_longest(*left):
-            if one and other:
-                yield LeftOutGroup(key, _difference(one.digests, other.digests))
-            else:
+            if not one or not other:
                 yield _alone(key, int(one is None))
+                continue
+            here, there = len(one.digests), len(other.digests)
+            reason = f"{here} rollouts in the first file, {there} in the second"
+            if here == there:
+                unlike = (Counter(other.digests) - Counter(one.digests)).total()
+                reason = f"{unlike} of its {here} rollouts differ between the files"
+            yield LeftOutGroup(key, reason)
 
 
 def _alone(key: str, side: int) -> LeftOutGroup:
-    return LeftOutGroup(key, f"only in the {_FILES[side]} file", side)
-
-
-def _difference(one: Sequence[bytes], other: Sequence[bytes]) -> str:
-    """Say how the rollouts of two groups of one key differ."""
-    if len(one) != len(other):
-        return f"{len(one)} rollouts in the first file, {len(other)} in the second"
-    unlike = (Counter(other) - Counter(one)).total()
-    return f"{unlike} of its {len(one)} rollouts differ between the files"
+    return LeftOutGroup(key, f"only in the {('first', 'second')[side]} file", side)
 
 
 def _paired(one: DigestedGroup, other: DigestedGroup) -> ComparedGroup | LeftOutGroup:
@@ -247,13 +239,14 @@ def _paired(one: DigestedGroup, other: DigestedGroup) -> ComparedGroup | LeftOut
     labels = [(a.label, b.label) for a, b in zip(first, second, strict=True)]
     if any(None not in pair and pair[0] != pair[1] for pair in labels):
         return LeftOutGroup(one.group.key, "labels differ between the files")
-    known = [a if b is None else b for a, b in labels]
 
     def own(group: ScoredGroup, rollouts: Sequence[ScoredRollout]) -> ScoredGroup:
         # not the scores that an outcome or a reward moved
-        each = zip(rollouts, known, strict=True)
-        own = [replace(r, label=label, score=r.judge_score) for r, label in each]
-        return replace(group, rollouts=tuple(own))
+        own = tuple(
+            replace(rollout, label=a if b is None else b, score=rollout.judge_score)
+            for rollout, (a, b) in zip(rollouts, labels, strict=True)
+        )
+        return replace(group, rollouts=own)
 
     compared = own(one.group, first), own(other.group, second)
     return ComparedGroup(one.number, *compared, one.kept)
@@ -271,14 +264,12 @@ class Comparison:
         self.files = files
         self._on_left_out = on_left_out
         self._agreement = AgreementBuilder("A", "B")
-        self._unlike: list[str] = []
+        self._unlike = ""
         self._differing = Best[ComparedGroup](LISTED)
-        self._paired = {"groups": 0, "unlike": 0}
+        self._counts = Counter[str]()
         self._alone = [0, 0]
         self._one_scored = [0, 0]
         self._tied = [0, 0]
-        self._rubrics = {"same": 0, "other": 0}
-        self._order = Counter[str]()
         self._against = 0.0
         # of each judge a score of each rollout, and the spread of each group
         self._scores = array("d"), array("d")
@@ -297,39 +288,38 @@ class Comparison:
                 yield DigestedGroup(number, scored, digests_of(group, scored), kept)
 
         for group in pair_groups(digested(0), digested(1)):
-            if isinstance(group, LeftOutGroup):
-                self._leave_out(group)
-            else:
+            if isinstance(group, ComparedGroup):
                 self._add(group)
                 yield group
-
-    def _leave_out(self, group: LeftOutGroup) -> None:
-        if group.side is not None:
-            self._alone[group.side] += 1
-        else:
-            self._paired["unlike"] += 1
-            self._unlike = self._unlike or [group.sentence]
-        self._on_left_out(group)
+                continue
+            if group.side is None:
+                self._counts["unlike"] += 1
+                self._unlike = self._unlike or f"; {group.sentence}"
+            else:
+                self._alone[group.side] += 1
+            self._on_left_out(group)
 
     def _add(self, group: ComparedGroup) -> None:
-        self._agreement.add(group.one, group.other)
-        self._paired["groups"] += 1
-        if group.against > 0 or "distance" in group.reasons:
-            self._differing.add(group.rank, group)
-        self._one_scored[0] += "only_a" in group.reasons
-        self._one_scored[1] += "only_b" in group.reasons
         judges = (group.one, group.other)
-        if all(judge.rubric for judge in judges):
-            same = group.one.rubric == group.other.rubric
-            self._rubrics["same" if same else "other"] += 1
+        reasons = group.reasons
+        self._agreement.add(*judges)
+        if group.against > 0 or "distance" in reasons:
+            self._differing.add(group.rank, group)
+        self._one_scored[0] += "only_a" in reasons
+        self._one_scored[1] += "only_b" in reasons
+        same = group.one.rubric == group.other.rubric
+        known = all(judge.rubric for judge in judges)
+        self._counts.update(
+            groups=1, same=known and same, other=known and not same, tied=group.tied
+        )
+        self._counts["pairs"] += group.pairs
+        self._against += group.against
         if not group.common_scores:
             return
         for side, scores in enumerate(zip(*group.common_scores, strict=True)):
             self._scores[side].extend(scores)
             self._spreads[side].append(deviation(scores))
             self._tied[side] += judges[side].tied
-        self._order.update(pairs=group.pairs, tied=group.tied)
-        self._against += group.against
 
     @property
     def differing(self) -> list[ComparedGroup]:
@@ -339,24 +329,34 @@ class Comparison:
     @cached_property
     def agreement(self) -> Agreement:
         """The figures of `ruler agree`, after the last group."""
-        return self._agreement.agreement({**self._paired, "alone": self._alone})
+        counts = {name: self._counts[name] for name in ("groups", "unlike")}
+        return self._agreement.agreement({**counts, "alone": self._alone})
 
     def figures(self, lookup: TextLookup) -> ComparisonFigures:
         """Return the figures of `ruler report`; UsageError if no rollout has a score in both files."""
         one, other = self._scores
+        pairs = self._counts["pairs"]
         if not one:
-            raise self._unrelated()
+            names = " and ".join(file.name for file in self.files)
+            if self._counts["groups"]:
+                problem = f"{names}: no rollout has a score in both files"
+                remedy = f"see why with `ruler report {self.files[1].name}`"
+            else:
+                problem = f"{names}: no group in common{self._unlike}"
+                remedy = "give two scored files of the same input"
+            raise UsageError(problem, remedy)
         agreement = self.agreement
-        scorers = agreement["scorers"]
+        accuracies = [one["pairwise_accuracy"] for one in agreement["scorers"]]
+        labelled = agreement["scorers"][0]["pairs"]
         labels = {
-            "pairs": scorers[0]["pairs"],
-            "accuracy": [scorer["pairwise_accuracy"] for scorer in scorers],
+            "pairs": labelled,
+            "accuracy": accuracies,
             "difference": agreement["differences"].get("pairwise_accuracy"),
         }
         distances = [abs(a - b) for a, b in zip(one, other, strict=True)]
-        pairs = self._order["pairs"]
         files = [file.figures.figures(lookup) for file in self.files]
-        axes = {"a": equal_bins(1, _CELLS), "b": equal_bins(1, _CELLS)}
+        rubrics = {name: self._counts[name] for name in ("same", "other")}
+        points = zip(one, other, strict=True)
         return {
             "files": [{"figures": figures} for figures in files],
             "paired": agreement["paired"],
@@ -366,35 +366,51 @@ class Comparison:
             "means": [fmean(scores) for scores in self._scores],
             "spreads": [quantile(spreads, 0.5) for spreads in self._spreads],
             "tied": self._tied,
-            "rubric_groups": self._rubrics,
+            "rubric_groups": rubrics,
             "distance": {"mean": fmean(distances), "max": max(distances)},
             "order": {
                 "pairs": pairs,
                 "against": self._against,
-                "tied": self._order["tied"],
+                "tied": self._counts["tied"],
                 "agreement": 1 - self._against / pairs if pairs else None,
             },
-            "cells": cells(zip(one, other, strict=True), **axes),
+            "cells": cells(points, a=_TWENTIETHS, b=_TWENTIETHS),
             "correlation": agreement["correlations"][0]["scores"],
-            "labels": labels if labels["pairs"] else None,
-            "differs": differences(files, self._rubrics),
+            "labels": labels if labelled else None,
+            "differs": _differences(files, rubrics),
         }
 
-    def as_json(
-        self, heads: Sequence[Mapping[str, Any]], figures: ComparisonFigures
-    ) -> dict[str, Any]:
+    def as_json(self, heads: Sequence[Json], figures: ComparisonFigures) -> Json:
         """Return the figures and the list as JSON; `heads` has what describes each file."""
         files = zip(heads, figures["files"], strict=True)
         differ = [one.as_json() for one in self.differing]
         described = [{**head, **own} for head, own in files]
         return figures | {"files": described, "differ": differ}
 
-    def _unrelated(self) -> UsageError:
-        names = " and ".join(file.name for file in self.files)
-        if self._paired["groups"]:
-            return UsageError(
-                f"{names}: no rollout has a score in both files",
-                f"see why with `ruler report {self.files[1].name}`",
-            )
-        problem = "; ".join([f"{names}: no group in common", *self._unlike])
-        return UsageError(problem, "give two scored files of the same input")
+
+def _differences(
+    files: Sequence[Json], rubrics: Mapping[str, int]
+) -> dict[str, bool | None]:
+    """Tell for each thing that makes scores if two files differ in it; None: at least one does not say it."""
+    ways = []
+    for figures in files:
+        made = figures["made_by"]
+        way = {
+            "judge": {*figures["judges"]},
+            "served": {*made["served"]},
+            "rubric": set[str](),
+            "parameters": {one["digest"] for one in made["params"]},
+            "version": {*made["versions"]},
+            "passes": {*figures["passes"]},
+        }
+        ways.append(way)
+    one, two = ways
+    if one["judge"] != two["judge"]:
+        one["parameters"] = set()  # their digest is of the judges' names, too
+    found = {
+        name: one[name] != two[name] if one[name] and two[name] else None
+        for name in one
+    }
+    if any(rubrics.values()):
+        found["rubric"] = rubrics["other"] > 0
+    return found

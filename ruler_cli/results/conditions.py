@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from typing import TYPE_CHECKING
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.formats.fields import printable
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+
+if TYPE_CHECKING:
+    from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 
 _STATES: dict[str, Callable[[ScoredGroup], bool]] = {
     "live": lambda group: group.live,
@@ -24,7 +26,10 @@ FIGURES: dict[str, Callable[[ScoredGroup], float | None]] = {
 }
 """The figures of a group that a range can name; each lies from 0 to 1, and a group may have none."""
 NAMES = ("live", "tied", "failed", "scored", "reliability", "disagreement", "score")
-_RANGE = "write e.g. live, score=0.7.., score=..0.7 or score=0.3..0.7"
+_RANGE = (
+    "write e.g. live, score=0.7.., score=..0.7 or score=0.3..0.7; "
+    "reliability and disagreement are from 0 to 1"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +61,20 @@ class Condition:
 
 def parse_condition(text: str) -> Condition:
     """Read a condition; UsageError with the way out."""
-    wrong = partial(UsageError, option="where", value=printable(text))
     name, equals, ends = text.partition("=")
-    if name not in NAMES:
-        raise wrong("is no condition", f"the conditions are {', '.join(NAMES)}")
     if name in _STATES and not equals:
         return Condition(name)
-    if name not in FIGURES and name != "score":
-        raise wrong(
-            f"`{name}` takes no range", Sentence("write {where:{name}}", name=name)
-        )
-    first, dots, last = ends.partition("..")
-    try:
-        low, high = float(first.strip() or "-inf"), float(last.strip() or "inf")
-    except ValueError:
-        low = high = math.nan
-    if not dots or math.isnan(low + high):
-        raise wrong("is no range", _RANGE)
-    if low > high:
-        raise wrong("the lower end comes first", _RANGE)
-    if name in FIGURES and (low > 1 or high < 0):
-        raise wrong(f"{name} is from 0 to 1", _RANGE)
-    return Condition(name, (low, high))
+    problem, remedy = "is no range", _RANGE
+    if name not in NAMES:
+        problem, remedy = "is no condition", f"the conditions are {', '.join(NAMES)}"
+    elif name in FIGURES or name == "score":
+        first, dots, last = ends.partition("..")
+        try:
+            low, high = float(first.strip() or "-inf"), float(last.strip() or "inf")
+        except ValueError:
+            low = high = math.nan
+        within = name == "score" or (low <= 1 and high >= 0)
+        bounded = not math.isnan(low + high)
+        if dots and bounded and low <= high and within:
+            return Condition(name, (low, high))
+    raise UsageError(problem, remedy, option="where", value=printable(text))

@@ -1,53 +1,163 @@
-"""Groups of a scored file, one after another → the figures of the run; no group stays in memory.
+"""A scored file → its groups one after another, and the figures of the run; no group stays in memory.
 
 The figures are one JSON object, which `ruler report --json` prints, a page for a browser embeds and the
 terminal's page puts into sentences: docs/json.md describes it. Names are stable; new ones may be added.
+Counts are bounded, whatever words a file has.
 """
 
 from __future__ import annotations
 
 import math
-import sys
+import re
 from array import array
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Any
 
+from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.files.grouping import OnProblem
+from ruler_cli.files.location import Location
 from ruler_cli.formats.annotate import usage_fields
+from ruler_cli.formats.fields import printable
 from ruler_cli.judges.providers import EMBEDDED
-from ruler_cli.ledger.database import digest_of
-from ruler_cli.results.counts import (
-    Bins,
-    FailureReasons,
-    WordCounts,
-    bars_along,
-    cells,
-    equal_bins,
-    histogram,
+from ruler_cli.ledger.database import digest_of, params_text
+from ruler_cli.prompting.templates import DEFAULT_RUBRIC
+from ruler_cli.results.annotations import (
+    AnnotationReader,
+    Json,
+    ScoredGroup,
+    ScoredRollout,
     iso,
-    quantile,
+    refuse_unannotated,
 )
-from ruler_cli.results.made_by import TextLookup, made_by
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.runs.input import open_input
 from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias
-from ruler_cli.types import Usage
+from ruler_cli.settings.models import InputSettings
+from ruler_cli.types import Group, Usage
 
-ReportFigures = Mapping[str, Any]
+ReportFigures = Json
 """The figures of a run; None: not known."""
+TextLookup = Callable[[Iterable[str]], Mapping[str, str]]
+"""Returns the texts that are known, by digest."""
+Wanted = Callable[[str], bool] | None
+"""Tells if a group is wanted, by its key; None: all are."""
 ENOUGH = 10
 """Groups from which on a chart shows more than a list of them."""
+BUILT_IN = digest_of(DEFAULT_RUBRIC)
+"""The digest of the built-in rubric."""
+OTHER = "other"
+"""The word under which further different words are counted, once there are too many."""
+_WORDS, _LISTED, _LONGEST_NAME = 1000, 24, 200
+"""Different words that are counted, those that are listed, and characters of one."""
+_PATTERNS, _LONGEST_REASON, _LONGEST_KEY = 500, 600, 4000
+"""Different reasons that are counted, characters of one, and of the key of a group."""
+_COMMONEST = 6
+"""Reasons that are listed."""
+_NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
+_IDS = re.compile(r"(?=[\w-]*\d)[A-Za-z0-9_-]{16,}")
 _MOST_RUBRICS = 24
 """Rubrics of records whose texts are kept."""
 _MOST_LABELS = 12
 """Different labels up to which each has a cell; more are in as many bins."""
+_BARS = 60
+"""Bars of an axis of time, at most."""
 _CORRECTED = 0.001
 """A difference between a score and those of its passes, which have three decimals, that is no rounding."""
 _GROUPS = (
-    "all", "scored", "failed", "unmarked", "tied", "live", "alone", "one_score", "explained",
+    "all",
+    "scored",
+    "failed",
+    "unmarked",
+    "tied",
+    "live",
+    "alone",
+    "one_score",
+    "explained",
     "same_explanations",
-)  # fmt: skip
+)
 _ROLLOUTS = ("all", "scored", "failed", "labelled", "suspect", "moved")
+_TENTHS = [i / 10 for i in range(11)]
+_TWENTIETHS = [i / 20 for i in range(21)]
+_HALVED = [i / 40 for i in range(21)]
+"""Edges of a standard deviation of scores, which is hardly above a half."""
+_POWERS = [0.0, *(2.0**n for n in range(64))]
+"""Edges of bytes."""
+
+
+class ScoredFile:
+    """A scored file; its `figures` and their counts are complete once all groups were read."""
+
+    def __init__(
+        self, settings: InputSettings, stack: ExitStack, on_problem: OnProblem
+    ) -> None:
+        """UsageError if it holds no records; `on_problem` gets each record that cannot be read."""
+        self._labels = settings.outcome
+        self.source = settings.source
+        self.name = Location(settings.source).shown
+        self.input = open_input(settings, stack, on_problem)
+        if self.input.reader is None:
+            problem = f"{self.name}: holds no records"
+            raise UsageError(f"{problem}; give a file that `ruler score` wrote")
+        given = self._labels is not None
+        self._reader = AnnotationReader(self.input.reader, given=given)
+        self.figures = FiguresBuilder()
+
+    def groups(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, ScoredGroup]]:
+        """Yield each group with its number, from 1, and its annotations; or those with a `wanted` key.
+
+        After all groups UsageError if none has an annotation, or none a label at the user's path.
+        """
+        for number, group in enumerate(self.input.groups, 1):
+            if wanted is None or wanted(group.key):
+                scored = self._reader.group(group)
+                self.figures.add(scored, group.rubric)
+                yield number, group, scored
+        if wanted is not None:
+            return
+        groups, rollouts = self.figures.groups, self.figures.rollouts
+        refuse_unannotated(self.name, groups["all"], groups["unmarked"])
+        unusable = rollouts["unlabelled"] + rollouts["odd_labels"]
+        if self._labels is not None and unusable == rollouts["all"]:
+            raise UsageError(
+                f"no rollout of {self.name} has a usable label there",
+                "a label is a number, true or false, or a word such as passed",
+                option="labels",
+                value=printable(self._labels),
+            )
+
+    @property
+    def warning(self) -> str:
+        """Warn if every label equals its score: then the labels are probably ruler's own scores."""
+        rollouts = self.figures.rollouts
+        if not 1 < rollouts["own_labels"] == rollouts["scored"]:
+            return ""
+        return Sentence(
+            "{labels:{path}}: every label of {name} equals its score; if ruler wrote it there, leave out "
+            "{labels} to use the original rewards",
+            path=printable(self._labels or ""),
+            name=self.name,
+        )
+
+
+class WordCounts(Counter[str]):
+    """Counts of words: the first thousand different ones, the rest as `other`."""
+
+    def count(self, word: str) -> str:
+        """Count a word, and return the one that it counts as: a very long one by its beginning."""
+        word = word[:_LONGEST_NAME]
+        if word not in self and len(self) >= _WORDS:
+            word = OTHER
+        self[word] += 1
+        return word
+
+    def listed(self) -> dict[str, int]:
+        """Return the counts of the most frequent words, and of all other ones."""
+        ranked = sorted(self.items(), key=lambda item: (-item[1], item[0]))
+        listed = Counter(dict(ranked[:_LISTED]))
+        listed[OTHER] += sum(n for _, n in ranked[_LISTED:])
+        return dict(+listed)
 
 
 class FiguresBuilder:
@@ -63,57 +173,69 @@ class FiguresBuilder:
         self.groups = Counter[str]()
         self.rollouts = Counter[str]()
         # of groups
-        self._words: defaultdict[str, WordCounts] = defaultdict(WordCounts)
+        self.words: defaultdict[str, WordCounts] = defaultdict(WordCounts)
         self._rubrics: dict[str, str] = {}
-        self._reasons = FailureReasons()
+        # by kind and pattern
+        self._reasons: dict[tuple[str, str], Json] = {}
         self._usage = Usage()
         # a number of each group, or of each scored rollout, that has one
         self._numbers: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
-        self._length_trend = LengthSums()
+        self._lengths = LengthSums()
         self._positions = PositionBias()
-        self._pairs = Counter[str]()
         # the time of each judged group, and the kind of its failure
         self._timed: list[tuple[float, str]] = []
 
     def add(self, group: ScoredGroup, own_rubric: str | None = None) -> None:
         """Count the next group of the file; its record may have a rubric of its own."""
-        self.groups["all"] += 1
-        self.groups[group.status] += 1
+        self.groups.update(["all", group.status])
         self.groups["odd_costs"] += group.odd_cost
-        for flag in group.flags:
-            self._words["flags"].add(flag)
         for rollout in group.rollouts:
             self._add_rollout(rollout)
+        words = {"flags": group.flags}
         if group.status != "unmarked":
-            self._add_judged(group, own_rubric)
+            words |= {
+                "kinds": (group.kind,),
+                "judges": (group.judge,),
+                "passes": () if group.passes is None else (str(group.passes),),
+                "served": group.served,
+                "versions": (group.version,),
+                "rubrics": (group.rubric,),
+                "params": (group.params,),
+            }
+            self._usage += group.usage
+            self._add_number("cost", group.cost_usd)
+            self._add_number("latency", group.latency_s)
+            if group.judged_at is not None:
+                self._timed.append((group.judged_at, group.kind))
+        for name, each in words.items():
+            for word in filter(None, each):
+                self.words[name].count(word)
+        if group.failed:
+            self._add_reason(group)
+        few = len(self._rubrics) < _MOST_RUBRICS
+        if own_rubric and few and group.rubric == digest_of(own_rubric):
+            self._rubrics[group.rubric] = own_rubric
         if group.scores:
             self._add_scored(group)
 
-    def _add_judged(self, group: ScoredGroup, own_rubric: str | None) -> None:
-        kind = ""
-        if group.failed:
-            self._reasons.add(group.kind, group.reason, group.key)
-            kind = sys.intern(self._words["kinds"].add(group.kind))
-        if group.judged_at is not None:
-            self._timed.append((group.judged_at, kind))
-        passes = "" if group.passes is None else str(group.passes)
-        for name, words in (
-            ("judges", [group.judge]),
-            ("passes", [passes]),
-            ("served", group.served),
-            ("versions", [group.version]),
-            ("rubrics", [group.rubric]),
-            ("params", [group.params]),
-        ):
-            for word in filter(None, words):
-                self._words[name].add(word)
-        few = own_rubric and len(self._rubrics) < _MOST_RUBRICS
-        if own_rubric and few and group.rubric == digest_of(own_rubric):
-            self._rubrics[group.rubric] = own_rubric
-        self._usage += group.usage
-        for name, value in (("cost", group.cost_usd), ("latency", group.latency_s)):
-            if value is not None:
-                self._numbers[name].append(value)
+    def _add_number(self, name: str, value: float | None) -> None:
+        if value is not None:
+            self._numbers[name].append(value)
+
+    def _add_reason(self, group: ScoredGroup) -> None:
+        """Count the reason of a failure; two are alike if they differ in numbers and ids only."""
+        reason = group.reason
+        if len(reason) > _LONGEST_REASON:
+            reason = f"{reason[:_LONGEST_REASON]}…"
+        kind = group.kind
+        pattern = (kind, _NUMBERS.sub("0", _IDS.sub("0", reason)))
+        if pattern not in self._reasons:
+            if len(self._reasons) == _PATTERNS:
+                return
+            first = group.key[:_LONGEST_KEY]
+            new = {"kind": kind, "reason": reason, "groups": 0, "first": first}
+            self._reasons[pattern] = new
+        self._reasons[pattern]["groups"] += 1
 
     def _add_rollout(self, rollout: ScoredRollout) -> None:
         own, label = rollout.judge_score, rollout.label
@@ -137,105 +259,118 @@ class FiguresBuilder:
             self._numbers["bytes"].append(rollout.size)
 
     def _add_scored(self, group: ScoredGroup) -> None:
-        self.groups["tied"] += group.tied
-        self.groups["live"] += group.live
-        self.groups["alone"] += group.alone
-        self.groups["one_score"] += group.one_score
-        self._add_explanations(group)
-        if group.sd is not None:
-            # as in the table, to which a bin links
-            self._numbers["sd"].append(round(group.sd, 9))
-        if group.reliability is not None:
-            self._numbers["reliability"].append(group.reliability)
-        labelled = any(
-            r.score is not None and r.label is not None for r in group.rollouts
-        )
-        self._pairs.update(
-            groups=labelled,
-            pairs=group.pairs.pairs,
-            lost=group.pairs.lost,
-            tied=group.pairs.tied,
-        )
-        judged = [
-            (r.size, r.judge_score) for r in group.rollouts if r.judge_score is not None
-        ]
+        scored = [r for r in group.rollouts if r.score is not None]
+        pairs = group.pairs
+        texts = [r.explanation.strip() for r in scored]
+        # embedded judges say the same of many by design
+        own_words = not {*EMBEDDED} & {*group.judge.split(", ")}
+        explained = len(texts) > 1 and all(texts) and not group.alone and own_words
+        counts = {
+            "tied": group.tied,
+            "live": group.live,
+            "alone": group.alone,
+            "one_score": group.one_score,
+            "explained": explained,
+            "same_explanations": explained and len({*texts}) == 1,
+            "labelled": any(r.label is not None for r in scored),
+            "pairs": pairs.pairs,
+            "pairs_lost": pairs.lost,
+            "pairs_tied": pairs.tied,
+        }
+        # as in the table, to which a bin links
+        self._add_number("sd", None if group.sd is None else round(group.sd, 9))
+        self._add_number("reliability", group.reliability)
+        judged = [r for r in scored if r.judge_score is not None]
         if len(judged) > 1:
-            sizes, scores = zip(*judged, strict=True)
-            self._length_trend.add(sizes, scores)
+            sizes = [r.size for r in judged]
+            self._lengths.add(sizes, [r.judge_score or 0.0 for r in judged])
         by_position = scores_by_position(group)
         self._positions.add(*by_position)
         if by_position and len(by_position[0]) > 1:
-            self.groups["in_order"] += _in_input_order(group)
-            self.groups["corrected"] += any(map(_is_corrected, group.rollouts))
-
-    def _add_explanations(self, group: ScoredGroup) -> None:
-        """Count a group that explains several rollouts; embedded judges say the same of many by design."""
-        texts = [r.explanation.strip() for r in group.rollouts if r.score is not None]
-        embedded = {*EMBEDDED} & {*group.judge.split(", ")}
-        if len(texts) > 1 and all(texts) and not group.alone and not embedded:
-            self.groups["explained"] += 1
-            self.groups["same_explanations"] += len({*texts}) == 1
-
-    def judges(self) -> list[str]:
-        """Return the judges of the groups so far, the most frequent first."""
-        return list(self._words["judges"].by_count())
+            # as with --order input
+            positions = [*dict.fromkeys(r.positions for r in scored)]
+            counts["in_order"] = positions == sorted(positions)
+            counts["corrected"] = any(map(_is_corrected, scored))
+        self.groups.update(counts)
 
     def figures(self, lookup: TextLookup) -> ReportFigures:
         """Return the figures of all groups so far; `lookup` finds texts of rubrics and parameters."""
-        numbers, words = self._numbers, self._words
-        judged = self.groups["all"] - self.groups["unmarked"]
-        times = [at for at, _ in self._timed]
-        latency = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+        groups, numbers, words = self.groups, self._numbers, self.words
         rollouts = {name: self.rollouts[name] for name in _ROLLOUTS}
         rollouts["failed"] += self.rollouts["odd_scores"]
+        reasons = sorted(self._reasons.values(), key=lambda one: -one["groups"])
+        scores, costs, waits = numbers["score"], numbers["cost"], numbers["latency"]
+        sds, reliabilities = numbers["sd"], numbers["reliability"]
+        moments = Moments()
+        moments.add(scores)
+        times = [at for at, _ in self._timed]
+        trend = self._lengths.trend()
+        unknown = {"slope": None, "error": None, "correlation": None, "groups": 0}
+        sizes = zip(scores, numbers["bytes"], strict=True)
+        latency = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
         return {
-            "groups": {name: self.groups[name] for name in _GROUPS},
+            "groups": {name: groups[name] for name in _GROUPS},
             "rollouts": rollouts,
-            "failed_by_kind": words["kinds"].by_count(),
-            "reasons": self._reasons.commonest(),
-            "flags": words["flags"].by_count(),
-            "judges": words["judges"].by_count(),
-            "passes": words["passes"].by_count(),
-            "made_by": made_by(words, self._rubrics, lookup),
-            "cost_usd": math.fsum(numbers["cost"]) if numbers["cost"] else None,
-            "cost_groups": len(numbers["cost"]),
+            "failed_by_kind": words["kinds"].listed(),
+            "reasons": reasons[:_COMMONEST],
+            "flags": words["flags"].listed(),
+            "judges": words["judges"].listed(),
+            "passes": words["passes"].listed(),
+            "made_by": self._made_by(lookup),
+            "cost_usd": math.fsum(costs) if costs else None,
+            "cost_groups": len(costs),
             "usage": usage_fields(self._usage),
-            "latency_s": {
-                name: quantile(numbers["latency"], share)
-                for name, share in latency.items()
-            },
+            "latency_s": {name: quantile(waits, at) for name, at in latency.items()},
             "started_at": iso(min(times, default=None)),
             "ended_at": iso(max(times, default=None)),
-            "scores": self._scores(),
-            "spread": {
-                "bins": histogram(numbers["sd"], 0.5, 20),
-                "median": quantile(numbers["sd"], 0.5),
+            "scores": {
+                "bins": histogram(scores, _TWENTIETHS),
+                "mean": moments.mean if scores else None,
+                "sd": math.sqrt(moments.square / moments.number) if scores else None,
             },
+            "spread": {"bins": histogram(sds, _HALVED), "median": quantile(sds, 0.5)},
             "against_label": self._against_label(),
             "slots": self._position_bias(),
-            "lengths": self._lengths(),
+            "lengths": {
+                "cells": cells(sizes, score=_TENTHS, bytes=_POWERS),
+                **(asdict(trend) if trend else unknown),
+            },
             "reliability": {
-                "bins": histogram(numbers["reliability"], 1, 10),
-                "median": quantile(numbers["reliability"], 0.5),
-                "groups": len(numbers["reliability"]),
+                "bins": histogram(reliabilities, _TENTHS),
+                "median": quantile(reliabilities, 0.5),
+                "groups": len(reliabilities),
             },
             "over_time": {
                 "unit": "time",
-                "bins": bars_along(self._timed),
-                "left_out": judged - len(times),
+                "bins": _bars_along(self._timed),
+                "left_out": groups["all"] - groups["unmarked"] - len(times),
             },
         }
 
-    def _scores(self) -> dict[str, Any]:
-        scores, moments = self._numbers["score"], Moments()
-        moments.add(scores)
-        return {
-            "bins": histogram(scores, 1, 20),
-            "mean": moments.mean if scores else None,
-            "sd": math.sqrt(moments.square / moments.number) if scores else None,
-        }
+    def _made_by(self, lookup: TextLookup) -> Json:
+        """Return what made the scores, the most frequent first, with the texts that are known.
 
-    def _against_label(self) -> dict[str, Any]:
+        Without a ledger the built-in rubric is known too, and the parameters of a judge without any.
+        """
+        known = {**self._rubrics, BUILT_IN: DEFAULT_RUBRIC}
+        for name in self.words["judges"].listed():
+            text = params_text([{"judge": name, "model": name, "params": {}}])
+            known[digest_of(text)] = text
+        made: Json = {
+            name: self.words[name].listed() for name in ("served", "versions")
+        }
+        for name in ("rubrics", "params"):
+            listed = self.words[name].listed()
+            listed.pop(OTHER, None)
+            texts = {**known, **lookup(listed)}
+            made[name] = [
+                {"digest": digest, "groups": n, "text": texts.get(digest)}
+                for digest, n in listed.items()
+            ]
+            made[f"more_{name}"] = max(0, len(self.words[name]) - _LISTED)
+        return made
+
+    def _against_label(self) -> Json:
         points = zip(self._numbers["score"], self._numbers["label"], strict=True)
         known = [(score, label) for score, label in points if math.isfinite(label)]
         labels = sorted({label for _, label in known})
@@ -244,41 +379,37 @@ class FiguresBuilder:
         if not exact:
             step = (labels[-1] - labels[0]) / _MOST_LABELS
             edges = [labels[0] + step * i for i in range(_MOST_LABELS)] + labels[-1:]
-        found = cells(known, score=equal_bins(1, 10), label=Bins(edges))
+        found = cells(known, score=_TENTHS, label=edges)
         for cell in found if exact else ():
             cell["label"] = cell["values"]["label"]
-        pairs, tied = self._pairs["pairs"], self._pairs["tied"]
-        against = self._pairs["lost"] + tied / 2
+        pairs, tied = self.groups["pairs"], self.groups["pairs_tied"]
+        against = self.groups["pairs_lost"] + tied / 2
         return {
             "cells": found,
             "pairs": pairs,
             "against": against,
             "tied": tied,
             "agreement": 1 - against / pairs if pairs else None,
-            "groups": self._pairs["groups"],
+            "groups": self.groups["labelled"],
         }
 
-    def _position_bias(self) -> dict[str, Any]:
+    def _position_bias(self) -> Json:
         positions, in_order = self._positions, self.groups["in_order"]
         if in_order >= ENOUGH and positions.groups == in_order:
             # a position says what the rollout is, not how the judge is biased; few may be so by chance
             positions = PositionBias()
         bins = [
-            {"from": b.start, "to": b.stop, "mean": b.mean, "error": b.error, "n": b.scores}
+            {
+                "from": b.start,
+                "to": b.stop,
+                "mean": b.mean,
+                "error": b.error,
+                "n": b.scores,
+            }
             for b in positions.bins()
-        ]  # fmt: skip
+        ]
         corrected = self.groups["corrected"]
         return {"bins": bins, "groups": positions.groups, "corrected": corrected}
-
-    def _lengths(self) -> dict[str, Any]:
-        points = zip(self._numbers["score"], self._numbers["bytes"], strict=True)
-        powers = Bins([0.0, *(2.0**n for n in range(64))])
-        trend = self._length_trend.trend()
-        unknown = {"slope": None, "error": None, "correlation": None, "groups": 0}
-        return {
-            "cells": cells(points, score=equal_bins(1, 10), bytes=powers),
-            **(asdict(trend) if trend else unknown),
-        }
 
 
 def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
@@ -299,21 +430,13 @@ def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
         return []
     last = len(distinct) - 1
     rows = []
-    for positions, scores in zip(
-        zip(*distinct, strict=True), zip(*distinct.values(), strict=True), strict=True
-    ):
+    every = zip(*distinct, strict=True), zip(*distinct.values(), strict=True)
+    for positions, scores in zip(*every, strict=True):
         seen = sorted(zip(positions, scores, strict=True))
         if [round(at * last) for at, _ in seen] != [*range(last + 1)]:
             return []
         rows.append(tuple(score for _, score in seen))
     return rows
-
-
-def _in_input_order(group: ScoredGroup) -> bool:
-    """Tell if the judge saw the distinct rollouts in input order, as with --order input."""
-    positions = [r.positions for r in group.rollouts if r.status == "scored"]
-    distinct = [*dict.fromkeys(positions)]
-    return distinct == sorted(distinct)
 
 
 def _is_corrected(rollout: ScoredRollout) -> bool:
@@ -325,3 +448,68 @@ def _is_corrected(rollout: ScoredRollout) -> bool:
     spread = passes.deviation if rollout.spread is None else rollout.spread
     off = abs(rollout.judge_score - passes.mean), abs(spread - passes.deviation)
     return max(off) > _CORRECTED
+
+
+def _bin(edges: Sequence[float], value: float) -> int:
+    """Return the bin of a value: an edge is in the bin above it, what is outside in the first or last."""
+    return bisect_right(edges, value, 1, len(edges) - 1) - 1
+
+
+def histogram(
+    values: Iterable[float], edges: Sequence[float], count: str = "n"
+) -> list[Json]:
+    """Count values between edges, each bin with its `count`; no bins without values."""
+    held: list[list[float]] = [[] for _ in edges[1:]]
+    for value in values:
+        held[_bin(edges, value)].append(value)
+    bins = zip(edges, edges[1:], held, strict=False) if any(held) else ()
+    return [
+        {"from": low, "to": high, count: len(own), "values": _range(own)}
+        for low, high, own in bins
+    ]
+
+
+def cells(points: Iterable[tuple[float, float]], **axes: Sequence[float]) -> list[Json]:
+    """Count points between the edges of two axes, which have names; empty cells are left out."""
+    (x, first), (y, second) = axes.items()
+    held: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    for one, other in points:
+        held[_bin(first, one), _bin(second, other)].append((one, other))
+    return [
+        {
+            x: [*first[i : i + 2]],
+            y: [*second[j : j + 2]],
+            "n": len(own),
+            "values": dict(
+                zip((x, y), map(_range, zip(*own, strict=True)), strict=True)
+            ),
+        }
+        for (i, j), own in sorted(held.items())
+    ]
+
+
+def _range(values: Sequence[float]) -> list[float] | None:
+    return [min(values), max(values)] if values else None
+
+
+def _bars_along(points: Sequence[tuple[float, str]]) -> list[Json]:
+    """Count groups in at most 60 bars of equal width, by time, and the kinds of their failures."""
+    if not points:
+        return []
+    low = math.floor(min(points)[0])
+    high = math.floor(max(points)[0])
+    width = (high - low) // _BARS + 1
+    edges = range(low, high + width + 1, width)
+    bars = histogram([at for at, _ in points], edges, "groups")
+    failed = Counter([(_bin(edges, at), kind) for at, kind in points if kind])
+    for bar in bars:
+        bar["failed"] = {}
+    for (i, kind), n in sorted(failed.items()):
+        bars[i]["failed"][kind] = n
+    return bars
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """Return the least value that is at or above this share of all; None without values."""
+    rank = max(1, math.ceil(share * len(values)))
+    return sorted(values)[rank - 1] if values else None

@@ -1,17 +1,14 @@
-"""One group → the lines that its judge read, and its JSON, for programs and for a page."""
+"""One group → the lines that its judge read, as text and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ruler_cli.files.scratch import digest
-from ruler_cli.formats.annotate import usage_fields
 from ruler_cli.formats.chat import first_agent_turn, text_of
 from ruler_cli.prompting.prompt import build_layout
-from ruler_cli.results.counts import iso
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, readable_text
 
@@ -82,15 +79,15 @@ def page_key(key: str) -> str:
 
 def text_json(
     text: GroupText, group: ScoredGroup, other: ScoredGroup | None = None
-) -> dict[str, Any]:
+) -> Json:
     """Return the texts of a group as JSON, its rollouts in input order, with the lines that the judge read.
 
     `other` is the same group of another judge. `same_as` is the index of the first rollout with the same
     lines.
     """
-    rollouts = [rollout_json(rollout) for rollout in group.rollouts]
+    rollouts = [rollout.as_json() for rollout in group.rollouts]
     if other is not None:
-        second = [rollout_json(rollout) for rollout in other.rollouts]
+        second = [rollout.as_json() for rollout in other.rollouts]
         pairs = zip(rollouts, second, strict=True)
         rollouts = [{"a": a, "b": b} for a, b in pairs]
     rows = zip(rollouts, text.rollouts, text.identical, strict=True)
@@ -101,34 +98,4 @@ def text_json(
         "context": text.context,
         "tools": text.tools,
         "rubric": text.rubric,
-    }
-
-
-_OF_GROUP = (
-    "key", "status", "kind", "reason", "judge", "passes", "mean", "sd", "tied", "live", "reliability",
-    "weight", "disagreement", "cost_usd", "latency_s", "flags",
-)  # fmt: skip
-_OF_ROLLOUT = (
-    "status", "score", "label", "explanation", "spread", "pass_scores", "judges", "suspect", "kind", "reason",
-)  # fmt: skip
-"""Values that have the same name in JSON."""
-
-
-def group_json(group: ScoredGroup) -> dict[str, Any]:
-    """Return one group as JSON, without the annotations and texts of its rollouts."""
-    return {name: getattr(group, name) for name in _OF_GROUP} | {
-        "scores": [r.score for r in group.rollouts],
-        "labels": [r.label for r in group.rollouts],
-        "pairs": group.pairs.pairs,
-        "usage": usage_fields(group.usage),
-        "judged_at": iso(group.judged_at),
-    }
-
-
-def rollout_json(rollout: ScoredRollout) -> dict[str, Any]:
-    """Return the annotation of one rollout as JSON."""
-    return {name: getattr(rollout, name) for name in _OF_ROLLOUT} | {
-        "judged": rollout.judge_score,
-        "slots": rollout.positions,
-        "bytes": rollout.size,
     }

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappush, heappushpop
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from ruler_cli.results.figures import ENOUGH, ReportFigures
-from ruler_cli.results.group_text import group_json
-from ruler_cli.results.made_by import TextLookup
-from ruler_cli.results.scored_file import ScoredFile, Wanted
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.results.annotations import Json, ScoredGroup
+from ruler_cli.results.figures import (
+    ENOUGH,
+    ReportFigures,
+    ScoredFile,
+    TextLookup,
+    Wanted,
+)
 from ruler_cli.types import Group
 
 UNRELIABLE = 0.5
@@ -55,14 +58,14 @@ class Highlight:
     degree: float
     why: str
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """Return the highlight as JSON, without the rollouts."""
         return {
             "because": self.because,
             "much": self.degree,
             "why": self.why,
             "ordinal": self.ordinal,
-            "group": group_json(self.group),
+            "group": self.group.as_json(),
         }
 
 
@@ -89,16 +92,6 @@ class Best(Generic[_Item]):
         return [item for *_, item in ordered]
 
 
-def _distance(rollout: ScoredRollout) -> float:
-    """Return the distance between the judges of a rollout, or its spread over passes; 0 if it is small."""
-    judges, least = rollout.judges.values(), JUDGES_APART
-    if len(judges) > 1:
-        distance = max(judges) - min(judges)
-    else:
-        distance, least = rollout.spread or 0.0, UNSTEADY
-    return distance if distance >= least else 0.0
-
-
 def _doubt(group: ScoredGroup) -> float:
     """Return 1 - reliability, or the largest spread over passes if the reliability is not known."""
     if group.reliability is not None:
@@ -110,8 +103,10 @@ def reasons(group: ScoredGroup) -> list[HighlightReason]:
     """Return all reasons to look at a group."""
     if not group.scores:
         return ["failed"] if group.failed else []
-    known, pairs = group.reliability is not None, group.pairs
-    noise = _doubt(group) > 1 - UNRELIABLE if known else _doubt(group) >= UNSTEADY
+    pairs, doubt = group.pairs, _doubt(group)
+    noise = doubt >= UNSTEADY
+    if group.reliability is not None:
+        noise = doubt > 1 - UNRELIABLE
     wide = max(group.scores) - min(group.scores) >= FAR_APART
     found: dict[HighlightReason, bool] = {
         # ties alone are no dispute
@@ -133,9 +128,9 @@ class RunGroup(NamedTuple):
     kept: Any
     other: None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """Return the group as JSON, without the rollouts."""
-        return group_json(self.one)
+        return self.one.as_json()
 
 
 class Shortlist:
@@ -177,64 +172,64 @@ class Shortlist:
             words = f"reliability {group.reliability:.2f}"
         elif tied:
             doubt = 1.0
-        why: dict[HighlightReason, tuple[bool, float, str]] = {
-            "failed": (asked, 1.0, f"failed: {group.kind}"),
-            "suspect": (suspects > 0, suspects, "suspect"),
-            "tied": (tied, doubt, "tied, rewards differ"),
-            "unsure": (unsure, doubt, words),
-        }
-        because = next((name for name, (holds, *_) in why.items() if holds), None)
         doubted = doubt if tied or unsure else 0.0
         rank = (new_kind, suspects, tied, doubted, asked, group.against, len(found))
-        if because is not None:
-            one = Highlight(group, self._number, because, *why[because][1:])
-            self._worst.add(rank, one)
+        # the first that holds
+        why: tuple[tuple[bool, HighlightReason, float, str], ...] = (
+            (asked, "failed", 1.0, f"failed: {group.kind}"),
+            (suspects > 0, "suspect", suspects, "suspect"),
+            (tied, "tied", doubt, "tied, rewards differ"),
+            (unsure, "unsure", doubt, words),
+        )
+        for holds, because, degree, words in why:
+            if holds:
+                one = Highlight(group, self._number, because, degree, words)
+                self._worst.add(rank, one)
+                break
         if group.scores:
-            self._add_disputed(group, found)
+            self._add_disputed(group, disputed="disagrees" in found)
         if self._number < ENOUGH:
             state = "not judged" if group.status == "unmarked" else ""
             state = "tied" if group.tied else state
             self._first.append(Highlight(group, self._number, "rest", 0.0, state))
         return rank
 
-    def _add_disputed(
-        self, group: ScoredGroup, found: Sequence[HighlightReason]
-    ) -> None:
+    def _add_disputed(self, group: ScoredGroup, *, disputed: bool) -> None:
         against, pairs = group.against, group.pairs.pairs
-        self._labelled = self._labelled or pairs > 0
-        if "disagrees" in found:
+        if disputed:
             why = f"{against:,.10g} of {pairs:,} pairs"
             one = Highlight(group, self._number, "disagrees", against, why)
             self._by_labels.add((against,), one)
-        distance = 0.0 if self._labelled else max(map(_distance, group.rollouts))
-        if distance > 0:
-            self._panel = self._panel or any(len(r.judges) > 1 for r in group.rollouts)
+        self._labelled = self._labelled or pairs > 0
+        if self._labelled:
+            return
+        distance = 0.0
+        for rollout in group.rollouts:
+            judges = rollout.judges.values()
+            if len(judges) < 2:
+                apart, least = rollout.spread or 0.0, UNSTEADY
+            else:
+                apart, least = max(judges) - min(judges), JUDGES_APART
+            if apart >= max(least, distance):
+                distance = apart
+                self._panel = self._panel or len(judges) > 1
+        if distance:
             why = f"apart by {distance:.2f}"
             one = Highlight(group, self._number, "unsure", distance, why)
             self._by_judges.add((distance,), one)
 
-    def worst(self) -> list[Highlight]:
-        """Return the least trustworthy groups, the worst first."""
-        return self._worst.ranked()
+    def lists(self) -> dict[str, list[Highlight]]:
+        """Return the `worst` groups, the most `disputed` ones, and the `others` of a small file.
 
-    def disputed(self) -> list[Highlight]:
-        """Return the groups with the largest disagreement with labels, or else between judges."""
-        return (self._by_labels if self._labelled else self._by_judges).ranked()
-
-    def others(self) -> list[Highlight]:
-        """Return the groups of a small file that are in neither list; none of a file with ENOUGH groups."""
-        named = {one.ordinal for one in (*self.worst(), *self.disputed())}
+        Disputed are those with the largest disagreement with labels, or else between judges. A file with
+        ENOUGH groups has no others.
+        """
+        disputed = self._by_labels if self._labelled else self._by_judges
+        lists = {"worst": self._worst.ranked(), "disputed": disputed.ranked()}
+        named = {one.ordinal for each in lists.values() for one in each}
         small = self._number < ENOUGH
-        return [one for one in self._first if small and one.ordinal not in named]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the three lists as JSON."""
-        lists = {
-            "worst": self.worst(),
-            "disputed": self.disputed(),
-            "others": self.others(),
-        }
-        return {name: [one.as_json() for one in each] for name, each in lists.items()}
+        others = [one for one in self._first if small and one.ordinal not in named]
+        return lists | {"others": others}
 
     @property
     def dispute(self) -> str:
@@ -262,13 +257,13 @@ class Run:
         """Return the figures of all groups so far."""
         return self.file.figures.figures(lookup)
 
-    def as_json(
-        self, heads: Sequence[Mapping[str, Any]], figures: ReportFigures
-    ) -> dict[str, Any]:
+    def as_json(self, heads: Sequence[Json], figures: ReportFigures) -> Json:
         """Return the figures and the lists as JSON; `heads` has what describes the file."""
-        return {
-            **heads[0],
-            "figures": figures,
-            "worst": self.shortlist.as_json()["worst"],
-            "disputed": self.shortlist.as_json()["disputed"],
-        }
+        lists = self.lists_as_json()
+        del lists["others"]
+        return {**heads[0], "figures": figures, **lists}
+
+    def lists_as_json(self) -> Json:
+        """Return the lists of groups as JSON."""
+        lists = self.shortlist.lists()
+        return {name: [one.as_json() for one in each] for name, each in lists.items()}

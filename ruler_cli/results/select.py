@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, count
 from statistics import fmean
@@ -19,13 +18,16 @@ from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
 from ruler_cli.formats.fields import path_of, printable, value_at
-from ruler_cli.formats.table import Format, parallel_lists
+from ruler_cli.formats.table import Format
+from ruler_cli.results.annotations import (
+    AnnotationReader,
+    ScoredRollout,
+    refuse_unannotated,
+)
 from ruler_cli.results.conditions import FIGURES, Condition
-from ruler_cli.results.scored_file import AnnotationReader, refuse_unannotated
-from ruler_cli.results.scored_groups import ScoredRollout
 from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Line, Path, Problem, Record, Rollout
+from ruler_cli.types import Group, Path, Problem
 
 By = Literal["variance", "score", "majority"]
 _NEEDS = {
@@ -48,28 +50,6 @@ class Keep:
     answer: str | None = None
 
 
-@dataclass(slots=True)
-class SelectionCounts:
-    """Counts of groups and rollouts, of the input and of those that stay.
-
-    `unscored` and `unanswered` count groups that fulfil every condition on groups but are left out, since
-    none of their rollouts has a score, or an answer that votes. `have` counts groups of INPUT that have an
-    `annotation`, a `score`, a figure of conditions, or `rollouts` with answers to compare. Scores lie from
-    `least` to `most`. `unreadable` counts lines.
-    """
-
-    groups: int = 0
-    rollouts: int = 0
-    kept_groups: int = 0
-    kept_rollouts: int = 0
-    unscored: int = 0
-    unanswered: int = 0
-    unreadable: int = 0
-    have: Counter[str] = field(default_factory=Counter)
-    least: float = math.inf
-    most: float = -math.inf
-
-
 def select(
     source: InputSettings,
     output: str,
@@ -79,17 +59,22 @@ def select(
     on_open: Callable[[Input], None],
     on_problem: Callable[[Problem], None],
     on_group: Callable[[], object] = lambda: None,
-) -> SelectionCounts:
+) -> Counter[str]:
     """Write the groups and rollouts that fulfil all conditions, and of these the ones that `keep` chooses.
 
     UsageError if no group of INPUT has the figure of a condition. `on_open` is called once with INPUT,
     `on_problem` with each line of it that cannot be read, `on_group` after each group. Groups are read one
     at a time. After an error OUTPUT is as it was, and nothing else is left.
+
+    Returned are counts of all `groups` and `rollouts`, of those `kept groups` and `kept rollouts`, and of
+    `unreadable` lines. `unscored` and `unanswered` groups fulfil every condition on groups but are left out,
+    since none of their rollouts has a score, or an answer that votes. `annotation`, `score`, and the names
+    of figures count groups that have it, `answers` those with rollouts whose answers were compared.
     """
-    counts, scored = SelectionCounts(), Location(source.source)
+    counts, scored = Counter[str](), Location(source.source)
 
     def unreadable(problem: Problem) -> None:
-        counts.unreadable += 1
+        counts["unreadable"] += 1
         on_problem(problem)
 
     def refuse_in_place(why: str) -> None:
@@ -104,14 +89,13 @@ def select(
         write_as = partial(out.write_as, scored=False)
         opened = open_input(source, inputs, unreadable, write_as)
         on_open(opened)
-        if counts.unreadable:
+        if counts["unreadable"]:
             refuse_in_place("lose what cannot be read")
         if opened.reader is not None:
             if not opened.in_order:
                 out.keep_order(opened.index)
-            annotations = AnnotationReader(
-                opened.reader, given=source.outcome is not None, sized=False
-            )
+            given = source.outcome is not None
+            annotations = AnnotationReader(opened.reader, given=given, sized=False)
             selector = _Selector(annotations, conditions, keep, counts)
             paths = (keep.answer if keep else None, source.outcome)
             cutter = Cutter(opened.reader.format, [*filter(None, paths)])
@@ -123,32 +107,31 @@ def select(
                 except UsageError as error:
                     raise UsageError(f"{scored.shown}: {error}") from None
             selector.refuse_missing(scored.shown)
-            if counts.groups and not counts.kept_groups:
-                refuse_in_place(f"be left with none of its {counts.groups} groups")
+            if counts["groups"] and not counts["kept groups"]:
+                refuse_in_place(f"be left with none of its {counts['groups']} groups")
         out.commit()
     return counts
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Selector:
     """Chooses the rollouts of each group that stay, and counts them."""
 
     annotations: AnnotationReader
     conditions: Sequence[Condition]
     keep: Keep | None
-    counts: SelectionCounts
+    counts: Counter[str]
 
     def select(self, group: Group) -> Collection[int] | None:
         """Return indices among the group's rollouts; None: the group is left out."""
-        scored, counts = self.annotations.group(group), self.counts
-        counts.groups += 1
-        counts.rollouts += len(scored.rollouts)
-        counts.have["annotation"] += scored.status != "unmarked"
-        counts.have["score"] += bool(scored.scores)
-        for name, figure in FIGURES.items():
-            counts.have[name] += figure(scored) is not None
-        counts.least = min(counts.least, *scored.scores, math.inf)
-        counts.most = max(counts.most, *scored.scores, -math.inf)
+        scored, counts, keep = self.annotations.group(group), self.counts, self.keep
+        counts.update(
+            groups=1,
+            rollouts=len(scored.rollouts),
+            annotation=scored.status != "unmarked",
+            score=bool(scored.scores),
+            **{name: of(scored) is not None for name, of in FIGURES.items()},
+        )
         if not all(one.holds(scored) for one in self.conditions):
             return None
         rollouts = [
@@ -156,58 +139,50 @@ class _Selector:
             for r in scored.rollouts
             if all(one.holds_for_rollout(r) for one in self.conditions)
         ]
-        if self.keep or any(one.about_rollouts for one in self.conditions):
-            counts.unscored += not scored.scores
+        if keep or any(one.about_rollouts for one in self.conditions):
+            counts["unscored"] += not scored.scores
             rollouts = [r for r in rollouts if r.score is not None]
-            if self.keep and rollouts:
-                rollouts = [rollouts[i] for i in self._best(group, self.keep, rollouts)]
+            if keep and rollouts:
+                rollouts = [rollouts[i] for i in self._best(group, keep, rollouts)]
             if not rollouts:
                 return None
-        counts.kept_groups += 1
-        counts.kept_rollouts += len(rollouts)
+        counts.update({"kept groups": 1, "kept rollouts": len(rollouts)})
         return {index for rollout in rollouts for index in rollout.indices}
 
     def _best(
         self, group: Group, keep: Keep, rollouts: Sequence[ScoredRollout]
     ) -> list[int]:
-        """Return the indices of the rollouts to keep."""
+        """Return the indices of the rollouts to keep; an answer is that of the last part with one."""
         scores = [r.score for r in rollouts if r.score is not None]
         if keep.answer is None:
             choose = widest if keep.by == "variance" else highest
             return choose(scores, keep.most)
         parts = [(record, one) for record in group.records for one in record.rollouts]
-        answers = [
-            self._answer([parts[i] for i in one.indices], keep.answer)
-            for one in rollouts
-        ]
+        answers = []
+        for rollout in rollouts:
+            answer = None
+            for index in rollout.indices:
+                record, part = parts[index]
+                whole = self.annotations.value(record)
+                value = self.annotations.reader.value_at(whole, part, keep.answer)
+                found = comparable(value)
+                answer = answer if found is None else found
+            answers.append(answer)
         best = majority(answers, scores, keep.most)
-        self.counts.have["rollouts"] += 1
-        self.counts.unanswered += not best
+        self.counts.update(answers=1, unanswered=not best)
         return best
-
-    def _answer(
-        self, parts: Sequence[tuple[Record, Rollout]], path: str
-    ) -> Hashable | None:
-        """Return the answer of a rollout: that of its last part with one."""
-        for record, part in reversed(parts):
-            whole = self.annotations.value(record)
-            value = self.annotations.reader.value_at(whole, part, path)
-            if (answer := comparable(value)) is not None:
-                return answer
-        return None
 
     def refuse_missing(self, name: str) -> None:
         """Raise UsageError for a figure that no group of INPUT has; a range that holds none is no error."""
-        counts, have = self.counts, self.counts.have
-        if counts.groups:
-            refuse_unannotated(name, counts.groups, counts.groups - have["annotation"])
+        counts = self.counts
+        if counts["groups"]:
+            unmarked = counts["groups"] - counts["annotation"]
+            refuse_unannotated(name, counts["groups"], unmarked)
         for one in self.conditions:
-            if have["score"] and one.name in FIGURES and not have[one.name]:
-                problem = f"no group of {name} has one"
-                raise UsageError(
-                    problem, _NEEDS[one.name], option="where", value=one.name
-                )
-        unanswered = have["rollouts"] and have["rollouts"] == counts.unanswered
+            if counts["score"] and one.name in FIGURES and not counts[one.name]:
+                problem, need = f"no group of {name} has one", _NEEDS[one.name]
+                raise UsageError(problem, need, option="where", value=one.name)
+        unanswered = counts["answers"] and counts["answers"] == counts["unanswered"]
         if self.keep and self.keep.answer and unanswered:
             raise UsageError(
                 f"no rollout of {name} has an answer there",
@@ -323,23 +298,21 @@ class Cutter:
                 self._open[record.line.number] = (remaining, removed)
                 continue
             body = record.line.raw
+            size = len(remaining) + len(removed)
             if not remaining and (removed or selected is None):
                 body = b""
             elif removed:
-                body = self._cut(record.line, removed, len(remaining) + len(removed))
+                try:
+                    body = cut(body, self._form, removed, size, self._named)
+                except (UnreadableError, RecursionError) as error:
+                    deep = isinstance(error, RecursionError)
+                    reason = "is nested too deeply" if deep else error
+                    raise UsageError(
+                        f"{record.line.where} cannot lose a rollout exactly: it {reason}",
+                        "use conditions about groups, which leave out whole records",
+                    ) from None
             records.append((record.line.number, body))
         return records
-
-    def _cut(self, line: Line, removed: list[Path], size: int) -> bytes:
-        try:
-            return cut(line.raw, self._form, removed, size, self._named)
-        except (UnreadableError, RecursionError) as error:
-            deep = isinstance(error, RecursionError)
-            reason = "is nested too deeply" if deep else error
-            raise UsageError(
-                f"{line.where} cannot lose a rollout exactly: it {reason}",
-                "use conditions about groups, which leave out whole records",
-            ) from None
 
 
 def cut(

@@ -100,7 +100,7 @@ def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
         name: values[:2]
         for name, *values in view.find(".sides tbody tr").evaluate_all(cells)
     }
-    opening = "A and B differ in parameters and passes; the same judge and rubric"
+    opening = "A and B differ in parameters, passes; the same judge, rubric"
     assert view.find(".judged").inner_text() == opening
     assert rows["file"] == ["scored.jsonl", "other.jsonl"]
     assert rows["parameters"][0] == "none given"

@@ -155,7 +155,7 @@ def test_preferences(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("score", "p.jsonl", "s.jsonl", "-m", "offline").returncode == 0
     done = ruler("agree", "s.jsonl")
     assert done.returncode == 0, done.stderr
-    assert "or the outcome (12 rollouts without a" in " ".join(done.stdout.split())
+    assert "or the outcome" in " ".join(done.stdout.split())
     assert "6 mixed" in done.stdout
 
 

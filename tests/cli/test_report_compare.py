@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from pathlib import Path
 from typing import Any
 
@@ -138,14 +137,6 @@ def test_own_scores(ruler: Ruler, tmp_path: Path) -> None:
                 trajectory["reward"] = 0.0
     write(tmp_path / "a.jsonl", a)
     same_screen("report_two_moved", ruler("report", "a.jsonl", "b.jsonl").stdout)
-
-
-def test_judges_of_one_name(ruler: Ruler, tmp_path: Path) -> None:
-    """Judges of one name are told apart by their files."""
-    for name in "ab":
-        write(tmp_path / f"{name}.jsonl", [scored("g", 0.2, 0.8, judge="m")])
-    output = ruler("report", "a.jsonl", "b.jsonl").stdout
-    assert re.search(r"^judge +m \(a\.jsonl\) +m \(b\.jsonl\)$", output, re.M)
 
 
 @pytest.mark.parametrize(

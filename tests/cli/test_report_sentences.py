@@ -93,14 +93,14 @@ def test_agreement() -> None:
 
 
 def test_judges_and_time() -> None:
-    """Two moments of one day name it once; without them there is no sentence."""
+    """The judges, their passes and both times are named; without them there is no sentence."""
     reported = O | {"judges": {"m": 40}, "passes": {"1": 30, "4": 10}}
     assert sentences.judges(reported) == "m; 1 (30 groups), 4 (10 groups) passes"
     assert sentences.judges(O | {"passes": {"1": 40}}) == "1 pass"
     begin, day = {"started_at": "2026-11-21T00:00:05Z"}, "2026-11-21 00:00"
     assert (
         sentences.judges(O | begin | {"ended_at": "2026-11-21T01:00:05Z"})
-        == f"{day} to 01:00 UTC"
+        == f"{day} to 2026-11-21 01:00 UTC"
     )
     assert (
         sentences.judges(O | begin | {"ended_at": "2026-11-22T01:00:00Z"})

@@ -237,12 +237,11 @@ def test_custom_format(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_range_of_the_scores(ruler: Ruler, scored: Path) -> None:
-    """A range that holds no score is no error, and the next line has the range of the scores."""
+    """A range that holds no score is no error."""
     done = ruler("select", "s.jsonl", "out.jsonl", "--where", "score=80..")
     assert done.returncode == 0
-    kept, reported = done.stderr.splitlines()[1:]
+    (kept,) = done.stderr.splitlines()[1:]
     assert kept.startswith("ruler: 0 of 5 groups, 0 of 12 rollouts kept")
-    assert reported == "ruler: scores lie from 0.1 to 0.9"
 
 
 def test_empty_selection(ruler: Ruler, scored: Path) -> None:

@@ -17,8 +17,8 @@ import orjson
 
 from ruler_cli.judges.offline import Offline
 from ruler_cli.prompting.prompt import build_layout, write_prompt
-from ruler_cli.results.agree import Agreement
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.results.agreement import Agreement
+from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Line, Record, Rollout

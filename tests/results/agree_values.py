@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hypothesis import strategies as st
 
-from ruler_cli.results.agree import Agreement, AgreementBuilder
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.results.agreement import Agreement, AgreementBuilder
+from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 
 grades = st.integers(0, 4).map(lambda n: n / 4)
 """Few different numbers, so that ties are common."""

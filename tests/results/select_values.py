@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,10 +12,10 @@ from typing import Any
 import anyio
 import pytest
 
+from ruler_cli.results.annotations import ScoredGroup
 from ruler_cli.results.conditions import parse_condition
-from ruler_cli.results.scored_file import ScoredFile
-from ruler_cli.results.scored_groups import ScoredGroup
-from ruler_cli.results.select import Keep, SelectionCounts, select
+from ruler_cli.results.figures import ScoredFile
+from ruler_cli.results.select import Keep, select
 from ruler_cli.runs.file import score
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.types import Group, Problem
@@ -96,7 +97,7 @@ def dump(path: Path, records: Sequence[Any]) -> Path:
 
 def selected(
     source: Path, output: Path, *where: str, keep: Keep | None = None, **more: Any
-) -> SelectionCounts:
+) -> Counter[str]:
     """Run a selection in which every line can be read."""
     problems: list[Problem] = []
     tally = select(

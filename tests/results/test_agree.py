@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.agree import PAIR_BINS, Agreement, AgreementBuilder, by_kind
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.results.agreement import PAIR_BINS, Agreement, AgreementBuilder, by_kind
+from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.statistics import concordance
 from tests.results.agree_values import (
     drawn,

@@ -7,21 +7,20 @@ import random
 
 import pytest
 
-from ruler_cli.results.bootstrap import (
+from ruler_cli.results.agreement import (
     BootstrapUnits,
-    MeasuredValue,
+    Measured,
     Statistic,
-    difference,
     ratio,
 )
 from tests.results.agree_values import drawn, measure
 
-MEAN = Statistic(ratio("x", "n"), "n", (0.0, 1.0))
+MEAN = ratio("x", "n")
 
 
 def mean(
     values: list[float], most: int = 500, resamples: int = 1_000, by: Statistic = MEAN
-) -> MeasuredValue:
+) -> Measured:
     """The mean over groups of one value each."""
     result = BootstrapUnits(most)
     for value in values:
@@ -29,11 +28,11 @@ def mean(
     return result.measure({"mean": by}, resamples)["mean"]
 
 
-def width(figure: MeasuredValue) -> float:
+def width(figure: Measured) -> float:
     """Return the width of an interval."""
     assert figure["low"] is not None
     assert figure["high"] is not None
-    return figure["high"] - figure["low"]
+    return float(figure["high"] - figure["low"])
 
 
 def test_standard_error() -> None:
@@ -74,7 +73,7 @@ def test_coverage() -> None:
 
 def test_few_groups() -> None:
     """Fewer than five groups have a value and no interval."""
-    assert mean([0.0, 1.0, 0.0, 1.0]) == MeasuredValue(
+    assert mean([0.0, 1.0, 0.0, 1.0]) == Measured(
         value=0.5, low=None, high=None, groups=4
     )
     assert width(mean([0.0, 1.0, 0.0, 1.0, 0.5])) > 0
@@ -82,17 +81,21 @@ def test_few_groups() -> None:
 
 def test_equal_groups() -> None:
     """Twelve of twelve is not certainty: the interval allows up to 3 in 12 other groups."""
-    assert mean([1.0] * 12) == MeasuredValue(value=1.0, low=0.75, high=1.0, groups=12)
-    unbound = Statistic(ratio("x", "n"), "n")
-    assert mean([2.5] * 12, by=unbound) == MeasuredValue(
+    assert mean([1.0] * 12) == Measured(value=1.0, low=0.75, high=1.0, groups=12)
+    unbound = ratio("x", "n", (-math.inf, math.inf))
+    assert mean([2.5] * 12, by=unbound) == Measured(
         value=2.5, low=2.5, high=2.5, groups=12
     )
 
 
 def test_undefined() -> None:
     """A ratio to zero is undefined, and so is one whose sums overflow."""
-    nothing = MeasuredValue(value=None, low=None, high=None, groups=0)
-    assert mean([1.0] * 9, by=Statistic(ratio("x", "z"), "z")) == mean([]) == nothing
+    nothing = Measured(value=None, low=None, high=None, groups=0)
+    assert (
+        mean([1.0] * 9, by=ratio("x", "z", (-math.inf, math.inf)))
+        == mean([])
+        == nothing
+    )
     assert mean([math.inf] * 9)["value"] is None
 
 
@@ -105,8 +108,8 @@ def test_paired_difference() -> None:
         result.add(
             result.next(), {"a": a, "b": a - 0.1 + draw.uniform(-0.01, 0.01), "n": 1.0}
         )
-    one, other = (Statistic(ratio(name, "n"), "n", (0.0, 1.0)) for name in "ab")
-    figures = result.measure({"a": one, "d": difference(one, other)})
+    one, other = (ratio(name, "n") for name in "ab")
+    figures = result.measure({"a": one, "d": one - other})
     assert width(figures["d"]) < 0.1 * width(figures["a"])
     assert figures["d"]["value"] == pytest.approx(0.1, abs=0.01)
     assert figures["d"]["low"] is not None

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ruler_cli.results.annotations import AnnotationReader, ScoredGroup
 from ruler_cli.results.compare import (
     ComparedGroup,
     DigestedGroup,
@@ -18,8 +19,6 @@ from ruler_cli.results.compare import (
     digests_of,
     pair_groups,
 )
-from ruler_cli.results.scored_file import AnnotationReader
-from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group
 from tests.results.agree_values import scored
 from tests.values import read, reader, talk

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from ruler_cli.files.parse import parse
-from ruler_cli.results.scored_file import (
+from ruler_cli.results.annotations import (
     MOST_JUDGES,
     AnnotationReader,
-    ScoredFile,
+    ScoredGroup,
     label_of,
 )
-from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.results.figures import ScoredFile
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Problem

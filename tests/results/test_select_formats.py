@@ -9,7 +9,7 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.select import Keep
 from ruler_cli.types import Group
 from tests.formats.changes import raws
@@ -55,8 +55,11 @@ def test_all(name: str, tmp_path: Path) -> None:
         scored, tmp_path / "out.jsonl", "scored", "score=..2", keep=Keep(99, "score")
     )
     assert (tmp_path / "out.jsonl").read_bytes() == scored.read_bytes()
-    assert (tally.kept_groups, tally.kept_rollouts) == (tally.groups, tally.rollouts)
-    assert tally.rollouts == sum(
+    assert (tally["kept groups"], tally["kept rollouts"]) == (
+        tally["groups"],
+        tally["rollouts"],
+    )
+    assert tally["rollouts"] == sum(
         len(group.rollouts) for group in annotated_groups(scored)
     )
 

@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
@@ -29,17 +28,11 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.output import create_file
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.formats.fields import printable
+from ruler_cli.results.annotations import Json, ScoredGroup, iso
 from ruler_cli.results.compare import ComparedGroup
-from ruler_cli.results.counts import iso
 from ruler_cli.results.figures import scores_by_position
-from ruler_cli.results.group_text import (
-    GroupText,
-    group_json,
-    page_key,
-    rollout_json,
-)
+from ruler_cli.results.group_text import GroupText, page_key
 from ruler_cli.results.highlights import Best, RunGroup, reasons
-from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group, readable
 
 MOST_GROUPS = 10_000
@@ -60,9 +53,22 @@ _DECIMALS = 9
 _NAME = 255
 """Characters of the file's name in the page."""
 SCRIPTS = (
-    "vendor/lib.js", "base.js", "conditions.js", "strip.js", "plots.js", "charts.js", "overview.js",
-    "filters.js", "table.js", "turns.js", "turnlist.js", "rollouts.js", "grouphead.js", "group.js", "app.js",
-)  # fmt: skip
+    "vendor/lib.js",
+    "base.js",
+    "conditions.js",
+    "strip.js",
+    "plots.js",
+    "charts.js",
+    "overview.js",
+    "filters.js",
+    "table.js",
+    "turns.js",
+    "turnlist.js",
+    "rollouts.js",
+    "grouphead.js",
+    "group.js",
+    "app.js",
+)
 """The page's scripts in the order in which they run: each may use those before it."""
 _FACT = '<tr><th scope="row">{}</th><td>{}</td></tr>'
 STYLES = ("report.css", "overview.css", "group.css")
@@ -120,26 +126,16 @@ def source_name(source: str) -> str:
     return Path(source).absolute().name if place.local else place.shown
 
 
-class _SpoolSpan(NamedTuple):
-    """The place of some JSON in the temporary file."""
-
-    at: int
-    size: int
-
-
-class StoredText(NamedTuple):
-    """The stored text of a group, and the beginning of its task."""
-
-    place: _SpoolSpan
-    task: str
-
-
 class LeftOut(NamedTuple):
     """Numbers of a page: all groups, the rows of its table, and the texts of groups in it."""
 
     groups: int
     rows: int
     texts: int
+
+
+_Span = tuple[int, int]
+"""The size and the place of some bytes in the temporary file."""
 
 
 class ReportPage:
@@ -159,7 +155,8 @@ class ReportPage:
         for source in sources:
             _refuse(target, source)
         self.target = target
-        self.sources = sources
+        self.names = [*map(source_name, sources)]
+        self.two = len(sources) > 1
         self._file = file = create_file(Location(target))
 
         def undo(kind: type[BaseException] | None, *_: object) -> None:
@@ -172,46 +169,23 @@ class ReportPage:
         self._best = Best[int](most)
         self._asked: list[int] = []
         self._groups = 0
-        # by number: the row, the explanations, the annotations, the text
-        self._stored: dict[int, tuple[_SpoolSpan, ...]] = {}
+        # by number: the row, the explanations, and the annotations with the text
+        self._stored: dict[int, tuple[_Span, _Span, _Span]] = {}
         self._chosen: list[int] = []
-        self._texts: dict[int, _SpoolSpan] = {}
-
-    @property
-    def two(self) -> bool:
-        """True for a page of two files."""
-        return len(self.sources) > 1
+        self._texts: dict[int, _Span] = {}
 
     def keep(self, group: Group, scored: ScoredGroup) -> Any:
         """Keep the text of a group; of one file until it is known if it is in the page.
 
         Of two files it is stored until the group's like in the second is found.
         """
-        return self._store_text(group, scored) if self.two else (group, scored)
+        if not self.two:
+            return group, scored
+        text, task = _text(group, scored)
+        return self._store(as_json(text)), task
 
-    def _store_text(self, group: Group, scored: ScoredGroup) -> StoredText:
-        """Store a text; each different line stands once, in `strings`."""
-        text = GroupText.of(group, scored)
-        strings: dict[str, int] = {}
-        lines = [
-            [strings.setdefault(line, len(strings)) for line in rollout]
-            for rollout in text.rollouts
-        ]
-        value = {
-            "context": text.context,
-            "tools": text.tools,
-            "rubric": text.rubric,
-            "strings": list(strings),
-            "lines": lines,
-        }
-        return StoredText(self._store(value), text.task)
-
-    def _store(self, value: Any) -> _SpoolSpan:
-        data = as_json(value)
-        return _SpoolSpan(self._spool.write(data), len(data))
-
-    def _read(self, stored: _SpoolSpan) -> bytes:
-        return self._spool.read(stored.size, stored.at)
+    def _store(self, data: bytes) -> _Span:
+        return len(data), self._spool.write(data)
 
     def add(self, shown: RunGroup | ComparedGroup, *, asked: bool = False) -> None:
         """Add the next group; the first that is asked for is in the page, whatever its rank."""
@@ -221,18 +195,22 @@ class ReportPage:
             self._asked.append(shown.number)
         if not self._best.add(shown.rank, shown.number) and not first:
             return
-        text = shown.kept if self.two else self._store_text(*shown.kept)
-        rollouts = [rollout_json(rollout) for rollout in shown.one.rollouts]
+        if self.two:
+            span, task = shown.kept
+            text = orjson.loads(self._spool.read(*span))
+        else:
+            text, task = _text(*shown.kept)
+        text["rollouts"] = rollouts = [r.as_json() for r in shown.one.rollouts]
         said = [one["explanation"] for one in rollouts]
         if isinstance(shown, ComparedGroup):
             for one, other in zip(rollouts, shown.other.rollouts, strict=True):
-                one["second"] = rollout_json(other)
+                one["second"] = other.as_json()
                 said.append(other.explanation)
+        explanations = [shorter(one, _EXPLANATION) or None for one in said]
         self._stored[shown.number] = (
-            self._store(compact(_row(shown, text.task))),
-            self._store([shorter(one, _EXPLANATION) or None for one in said]),
-            self._store(rollouts),
-            text.place,
+            self._store(as_json(compact(_row(shown, task)))),
+            self._store(as_json(explanations)),
+            self._store(as_json(text)),
         )
 
     def choose(self) -> LeftOut:
@@ -241,46 +219,39 @@ class ReportPage:
         self._chosen = list(chosen)[: self._most]
         left = MOST_TEXTS
         for number in self._chosen:
-            *_, rollouts, text = self._stored[number]
-            if rollouts.size + text.size > MOST_TEXT:
+            text = self._stored[number][2]
+            if text[0] > MOST_TEXT:
                 continue
-            pieces = (
-                self._read(text)[:-1],
-                b',"rollouts":',
-                self._read(rollouts),
-                b"}",
-            )
-            block = packed(pieces)
+            block = packed([self._spool.read(*text)])
             left -= len(block) + 1
             if left < 0:
                 break
-            self._texts[number] = _SpoolSpan(self._spool.write(block), len(block))
+            self._texts[number] = self._store(block)
         return LeftOut(self._groups, len(self._chosen), len(self._texts))
 
-    def write(self, data: dict[str, Any], left_out: str) -> int:
+    def write(self, data: Json, left_out: str) -> int:
         """Write the page, let it appear, and return its size; OutputError if it cannot be written to its end.
 
         `data` are those of a page of one file, or of two; `left_out` says in sentences what the page lacks.
         """
+        numbers = sorted(self._chosen)
+        texts = [self._texts.get(number) for number in numbers]
+        # the same input can give the same page
+        epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+        fixed = epoch.isdecimal() and len(epoch) < 12
         head = data | {
             "version": 1,
-            "source": " and ".join(map(source_name, self.sources)),
-            "made": iso(_now()),
+            "source": " and ".join(self.names),
+            "made": iso(float(epoch) if fixed else time.time()),
             "ruler": __version__,
             "left_out": left_out,
+            "ranked": self._chosen,
+            "texts": [text[0] if text else 0 for text in texts],
         }
-        with writing(str(self.target)):
-            size = sum(
-                self._file.stream.write(part.encode()) for part in self._pieces(head)
-            )
-            self._file.commit()
-        return size
-
-    def _pieces(self, head: dict[str, Any]) -> Iterator[str]:
-        """Yield the page in pieces; texts of groups are read as it is written."""
         scripts = web_files(COMPARE_SCRIPTS if self.two else SCRIPTS)
         template, licences = web_files(["report.html", "vendor/LICENSES.txt"])
-        rows = [[escape(part) for part in fact] for fact in head["facts"] if fact[1]]
+        facts = [[escape(part) for part in fact] for fact in head["facts"] if fact[1]]
+        rows = (as_json(head)[:-1], b',"rows":', *self._listed(0), b"}")
         # text of the input is escaped here, or packed
         values = {
             "policy": _policy(scripts),
@@ -290,53 +261,55 @@ class ReportPage:
             "name": escape(printable(head["source"], _NAME)),
             "made": head["made"],
             "ruler": __version__,
-            "facts": "\n".join(_FACT.format(*row) for row in rows),
-            "left_out": escape(printable(head["left_out"], len(head["left_out"]))),
-            "data": self._data(head),
+            "facts": "\n".join(_FACT.format(*fact) for fact in facts),
+            "left_out": escape(printable(left_out, len(left_out))),
+            "data": packed(rows).decode(),
             "said": packed(self._listed(1)).decode(),
         }
         before, after = template.split("$texts")
-        yield Template(before).substitute(values)
-        for text in self._texts_in_order():
-            yield (self._read(text).decode() if text else "") + "\n"
-        yield Template(after).substitute(values)
-
-    def _texts_in_order(self) -> list[_SpoolSpan | None]:
-        """Return the block of each row's text, in input order."""
-        return [self._texts.get(number) for number in sorted(self._chosen)]
-
-    def _data(self, head: dict[str, Any]) -> str:
-        """Pack the page's data: `head`, the rows in input order, and the sizes of their texts."""
-        sizes = [text.size if text else 0 for text in self._texts_in_order()]
-        head |= {"ranked": self._chosen, "texts": sizes}
-        pieces = ((as_json(head)[:-1], b',"rows":'), self._listed(0), (b"}",))
-        return packed(chain(*pieces)).decode()
+        stream = self._file.stream
+        with writing(str(self.target)):
+            size = stream.write(Template(before).substitute(values).encode())
+            for text in texts:
+                block = self._spool.read(*text) if text else b""
+                size += stream.write(block + b"\n")
+            size += stream.write(Template(after).substitute(values).encode())
+            self._file.commit()
+        return size
 
     def _listed(self, piece: int) -> Iterator[bytes]:
         """Yield a piece of each chosen group, in input order, as a JSON list."""
         yield b"["
         for i, number in enumerate(sorted(self._chosen)):
-            yield b"," * (i > 0) + self._read(self._stored[number][piece])
+            yield b"," * (i > 0) + self._spool.read(*self._stored[number][piece])
         yield b"]"
 
 
-def _row(shown: RunGroup | ComparedGroup, task: str) -> dict[str, Any]:
+def _text(group: Group, scored: ScoredGroup) -> tuple[Json, str]:
+    """Return the text of a group, in which each line stands once in `strings`, and its task."""
+    text = GroupText.of(group, scored)
+    strings: dict[str, int] = {}
+    lines = [
+        [strings.setdefault(line, len(strings)) for line in rollout]
+        for rollout in text.rollouts
+    ]
+    shared = {"context": text.context, "tools": text.tools, "rubric": text.rubric}
+    return {**shared, "strings": list(strings), "lines": lines}, text.task
+
+
+def _row(shown: RunGroup | ComparedGroup, task: str) -> Json:
     """Return the group's values in the columns of the table, by their names; those of B begin with `b_`."""
     row = _columns(shown.one) | {"task": task, "ordinal": shown.number}
-    if not isinstance(shown, ComparedGroup):
-        return row
-    second = _columns(shown.other)
-    row |= {f"b_{name}": value for name, value in second.items()}
-    return row | {
-        "pairs": shown.pairs,
-        "against": shown.against,
-        "distance": shown.distance,
-        "reasons": shown.reasons,
-    }
+    if isinstance(shown, ComparedGroup):
+        second = _columns(shown.other)
+        row |= {f"b_{name}": value for name, value in second.items()}
+        names = ("pairs", "against", "distance", "reasons")
+        row |= {name: getattr(shown, name) for name in names}
+    return row
 
 
-def _columns(g: ScoredGroup) -> dict[str, Any]:
-    return group_json(g) | {
+def _columns(g: ScoredGroup) -> Json:
+    return g.as_json() | {
         "key": page_key(g.key),
         "bytes": [r.size for r in g.rollouts],
         "slots": [r.positions for r in g.rollouts],
@@ -367,12 +340,6 @@ def _refuse(target: str, source: str) -> None:
     raise UsageError(*problem, place=page.public)
 
 
-def _now() -> float:
-    """Return the time of SOURCE_DATE_EPOCH, so that a file can be made twice, else the present time."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    return float(epoch) if epoch.isdecimal() and len(epoch) < 12 else time.time()
-
-
 def web_files(names: Iterable[str]) -> list[str]:
     """Read files of the package's folder `web`."""
     folder = files(__package__) / "web"
@@ -381,11 +348,8 @@ def web_files(names: Iterable[str]) -> list[str]:
 
 def _policy(scripts: Iterable[str]) -> str:
     """Return the Content Security Policy: these scripts run, and nothing is ever loaded."""
-    digests = (
-        base64.b64encode(sha256(script.encode()).digest()).decode()
-        for script in scripts
-    )
-    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
+    digests = [sha256(script.encode()).digest() for script in scripts]
+    hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"

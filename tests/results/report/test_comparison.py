@@ -127,8 +127,8 @@ def test_without_scripts(tmp_path: Path) -> None:
     )
     words = " ".join(" ".join(page.words).split())
     for figure in (
-        "A: groups 1 of 1 scored (none tied)",
-        "B: mean score 0.50",
+        "groups A 1 of 1 scored; B 1 of 1 scored;",
+        "mean score A 0.500; B 0.500;",
         "same order 0 of 1 pair in order, 1 reversed",
     ):
         assert figure in words

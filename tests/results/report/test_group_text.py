@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.group_text import GroupText
 from ruler_cli.results.report.page import as_json, packed, shorter
-from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.settings.models import InputSettings
 from tests.results.report.written import unpacked
 from tests.values import texts

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ruler_cli.results.annotations import ScoredGroup
 from ruler_cli.results.highlights import (
     Best,
     Shortlist,
     reasons,
 )
-from ruler_cli.results.scored_groups import ScoredGroup
 from tests.results.report.values import drawn, group, rollout
 
 FAILED = group([None, None], kind="reply")
@@ -74,7 +74,7 @@ def test_worst() -> None:
         named("stopped", [None], kind="interrupted"),
         n=10,
     )
-    assert [(t.group.key, t.because) for t in result.worst()] == [
+    assert [(t.group.key, t.because) for t in result.lists()["worst"]] == [
         ("lost", "failed"),
         ("refused", "failed"),
         ("suspect", "suspect"),
@@ -82,12 +82,12 @@ def test_worst() -> None:
         ("shaky", "unsure"),
         ("lost too", "failed"),
     ]
-    assert [t.why for t in result.worst()][2:5] == [
+    assert [t.why for t in result.lists()["worst"]][2:5] == [
         "suspect",
         "tied, rewards differ",
         "reliability 0.30",
     ]
-    assert [t.ordinal for t in result.worst()] == [5, 7, 4, 3, 2, 6]
+    assert [t.ordinal for t in result.lists()["worst"]] == [5, 7, 4, 3, 2, 6]
 
 
 def test_no_reason_no_list() -> None:
@@ -102,7 +102,9 @@ def test_no_reason_no_list() -> None:
         named("one of nine", [0.9, 0.8, 0.5, 0.6, 0.2, 0.1], nine),
     ]
     result = shortlist(*groups)
-    assert [t.group.key for t in (*result.worst(), *result.disputed())] == []
+    assert [
+        t.group.key for t in (*result.lists()["worst"], *result.lists()["disputed"])
+    ] == []
     assert [reasons(one) for one in groups] == [
         ["spread"],
         [],
@@ -113,7 +115,9 @@ def test_no_reason_no_list() -> None:
     ]
     assert reasons(named("close", [0.5, 0.62])) == []
     assert (
-        shortlist(named("a", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}])).disputed()
+        shortlist(named("a", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}])).lists()[
+            "disputed"
+        ]
         == []
     )
 
@@ -121,11 +125,11 @@ def test_no_reason_no_list() -> None:
 def test_other_groups() -> None:
     """Of a small file the groups without a reason are named too, in input order."""
     groups = [named("a", [0.5, 0.5]), named("b", [None]), named("c", [0.2, 0.4]), REST]
-    others = shortlist(*groups).others()
+    others = shortlist(*groups).lists()["others"]
     named_ = [(t.group.key, t.why, t.ordinal) for t in others]
     assert named_ == [("a", "tied", 1), ("c", "", 3), ("g", "not judged", 4)]
-    assert len(shortlist(*[groups[2]] * 9).others()) == 9
-    assert shortlist(*[groups[2]] * 10).others() == []
+    assert len(shortlist(*[groups[2]] * 9).lists()["others"]) == 9
+    assert shortlist(*[groups[2]] * 10).lists()["others"] == []
 
 
 def test_disputed_by_labels() -> None:
@@ -136,11 +140,11 @@ def test_disputed_by_labels() -> None:
         named("two", [0.1, 0.9, 0.9], [1.0, 0.0, 0.0]),
         named("none", [0.1, 0.9], [0.0, 1.0]),
     )
-    assert [(t.group.key, t.because, t.degree) for t in result.disputed()] == [
+    assert [(t.group.key, t.because, t.degree) for t in result.lists()["disputed"]] == [
         ("two", "disagrees", 2.0),
         ("one", "disagrees", 1.0),
     ]
-    assert result.disputed()[0].why == "2 of 2 pairs"
+    assert result.lists()["disputed"][0].why == "2 of 2 pairs"
     assert result.dispute == "scores against the original reward"
 
 
@@ -153,8 +157,11 @@ def test_disputed_by_judges() -> None:
         named("agreed", [0.5]),
         named("labelled alike", [0.5, 0.7], [1.0, 1.0]),
     )
-    assert [t.group.key for t in result.disputed()] == ["far", "passes"]
-    assert [t.why for t in result.disputed()] == ["apart by 0.70", "apart by 0.30"]
+    assert [t.group.key for t in result.lists()["disputed"]] == ["far", "passes"]
+    assert [t.why for t in result.lists()["disputed"]] == [
+        "apart by 0.70",
+        "apart by 0.30",
+    ]
     assert result.dispute == "the judges of the panel furthest apart"
 
 
@@ -162,4 +169,4 @@ def test_list_length() -> None:
     """No list exceeds the requested length."""
     for n in (0, 1, 3):
         result = shortlist(*drawn(200), n=n)
-        assert len(result.worst()) == len(result.disputed()) == n
+        assert len(result.lists()["worst"]) == len(result.lists()["disputed"]) == n

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.types import Usage
 
 NOON = 1_764_000_000.0

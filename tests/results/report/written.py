@@ -17,17 +17,16 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from ruler_cli.cli import report_compare, report_overview
-from ruler_cli.cli.report_page import left_out_sentences
+from ruler_cli.cli.report import left_out_sentences
+from ruler_cli.cli.report_view import view_of
 from ruler_cli.results.compare import Comparison, LeftOutGroup
+from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.highlights import Run
 from ruler_cli.results.report.page import (
     MOST_GROUPS,
     LeftOut,
     ReportPage,
-    source_name,
 )
-from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem
 
@@ -177,12 +176,19 @@ def no_texts(_digests: object) -> dict[str, str]:
     return {}
 
 
+def write_page(page: ReportPage, reading: Run | Comparison) -> LeftOut:
+    """Write the page of groups that were read, and return its numbers."""
+    view = view_of(reading, page.names, reading.figures(no_texts))
+    left_out = page.choose()
+    page.write(view.data(), left_out_sentences(left_out, page.names, view.rule))
+    return left_out
+
+
 def report(
     source: Path | str, target: Path | str, *, most: int = MOST_GROUPS, **where: Any
 ) -> tuple[Page, LeftOut, list[Problem]]:
     """The page of a scored file, its numbers, and the records that could not be read."""
     problems: list[Problem] = []
-    name = source_name(str(source))
     with ExitStack() as stack:
         stack.enter_context(at_time())
         page = ReportPage(stack, str(target), [str(source)], most)
@@ -190,10 +196,7 @@ def report(
         run = Run(ScoredFile(settings, stack, problems.append))
         for one in run.groups(page.keep):
             page.add(one)
-        data = report_overview.page_data([name], run.figures(no_texts), run)
-        left_out = page.choose()
-        rule = report_overview.RULE
-        page.write(data, left_out_sentences(left_out, [name], rule))
+        left_out = write_page(page, run)
     return Page(Path(target).read_text(encoding="utf-8")), left_out, problems
 
 
@@ -203,7 +206,6 @@ def comparison(
     """The page of two files, its numbers, and the groups that are not compared."""
     left: list[LeftOutGroup] = []
     sources = [str(one), str(other)]
-    names = [source_name(source) for source in sources]
     with ExitStack() as stack:
         stack.enter_context(at_time())
         page = ReportPage(stack, str(target), sources, most)
@@ -214,8 +216,5 @@ def comparison(
         compared = Comparison(files, left.append)
         for group in compared.groups(page.keep):
             page.add(group, asked=group.one.key == asked)
-        data = report_compare.page_data(names, compared.figures(no_texts), compared)
-        left_out = page.choose()
-        rule = report_compare.RULE
-        page.write(data, left_out_sentences(left_out, names, rule))
+        left_out = write_page(page, compared)
     return Page(target.read_text(encoding="utf-8")), left_out, left

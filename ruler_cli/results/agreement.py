@@ -1,0 +1,494 @@
+"""Scored groups → how well scores agree with labels, and judges with one another: one file, or two.
+
+Of each group every judge adds amounts to sums, and each statistic is a function of these. Its interval is
+that of the percentile bootstrap over groups (Efron 1979), so a group is stored as the amounts that it adds.
+In a large file several random groups share one unit. Groups are independent, so such units are as well, and
+resampling units gives the variance that resampling groups gives. The number of units only sets how exactly
+that variance is known: with 500 of them its root is off by 1 / sqrt(2 · 500), about 3 %. Memory and time
+stay those of 500 groups.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from operator import itemgetter
+from statistics import NormalDist, fmean
+from typing import Any
+
+from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
+from ruler_cli.scoring.statistics import (
+    CORRELATIONS,
+    PRODUCTS,
+    concordance,
+    pair_products,
+)
+
+MOST_UNITS = 500
+RESAMPLES = 1_000
+LEVEL = 0.95
+FEWEST = 5
+"""Groups below which there is no interval: resamples of so few groups estimate no error."""
+PAIR_BINS = {
+    "gap": ("to 0.05", "to 0.1", "to 0.2", "to 0.4", "above 0.4"),
+    "slot": ("earlier", "later", "alike"),
+    "place": ("first third", "middle", "last third"),
+    "length": ("shorter", "longer", "alike"),
+    "size": ("to 1,000", "to 4,000", "to 16,000", "to 64,000", "above 64,000"),
+}
+"""The kinds by which pairs of rollouts are divided, and the bins of each."""
+_GAPS = (0.05, 0.1, 0.2, 0.4)
+_SIZES = (1_000, 4_000, 16_000, 64_000)
+_ALIKE = 0.05
+"""Two rollouts are alike in length if the longer one is longer by at most this share."""
+_AT_ONCE = 128
+"""Rollouts of a group whose pairs are counted by kind; of more, a sample."""
+_POINTS = 0.6
+"""Half an interval's width times the root of the number of mixed groups, about, for groups of 8."""
+_CORRELATION, _SHARE, _UNBOUND = (-1.0, 1.0), (0.0, 1.0), (-math.inf, math.inf)
+
+Totals = Mapping[Hashable, float]
+Agreement = Json
+"""The object that `ruler agree --json` prints.
+
+The first of `scorers` is the file's own score; the judges of a panel follow. `mixed_groups` have rollouts
+with different labels. `two` holds the worse and the better label if there are only two. `differences` are
+those of two files, the first less the second. `ranked` are pairs of a panel's judges whose intervals of the
+accuracy do not overlap. `expected_half_width` is about half the width of an interval of the accuracy.
+"""
+Measured = Json
+"""The `value` of a statistic over so many `groups`, and the ends of its 95 % interval, `low` and `high`.
+
+None: it is not defined, or there are too few groups for an interval.
+"""
+_Scores = Sequence[float | None]
+_Rated = tuple[float, float, ScoredRollout]
+"""A judge's score of a rollout, its label, and its annotation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """A function of sums, None if it is not defined; its groups are those that add to the sum `basis`.
+
+    `bounds` are the least and the greatest value that it can have.
+    """
+
+    value: Callable[[Totals], float | None]
+    basis: Hashable
+    bounds: tuple[float, float] = _UNBOUND
+
+    def __sub__(self, other: Statistic) -> Statistic:
+        """Subtract in each resample, so that what both have in common cancels out."""
+
+        def value(sums: Totals) -> float | None:
+            a, b = self.value(sums), other.value(sums)
+            return None if a is None or b is None else a - b
+
+        width = self.bounds[1] - self.bounds[0]
+        return Statistic(value, self.basis, (-width, width))
+
+
+def ratio(
+    top: Hashable,
+    bottom: Hashable,
+    bounds: tuple[float, float] = _SHARE,
+    scale: float = 1.0,
+) -> Statistic:
+    """Divide one sum by another."""
+
+    def value(sums: Totals) -> float | None:
+        below = sums.get(bottom, 0.0)
+        return scale * sums.get(top, 0.0) / below if below else None
+
+    return Statistic(value, bottom, bounds)
+
+
+class BootstrapUnits:
+    """The sums of groups in at most `most` units; the same groups give the same intervals.
+
+    `groups` counts the groups that added to a sum.
+    """
+
+    def __init__(self, most: int = MOST_UNITS) -> None:
+        self._units: list[dict[Hashable, float]] = []
+        self._most = most
+        self._random = random.Random(0)
+        self.groups: Counter[Hashable] = Counter()
+
+    def next(self) -> int:
+        """Choose the unit of the next group, by number."""
+        if len(self._units) < self._most:
+            self._units.append({})
+            return len(self._units) - 1
+        # not round robin: in a file that improves from its begin to its end units would be alike
+        return self._random.randrange(self._most)
+
+    def add(self, number: int, sums: Totals) -> None:
+        """Add the amounts of one group to a unit."""
+        unit = self._units[number]
+        for key, amount in sums.items():
+            unit[key] = unit.get(key, 0.0) + amount
+            self.groups[key] += bool(amount)
+
+    def total(self, key: Hashable) -> float:
+        """Return a sum over all groups."""
+        return math.fsum(unit.get(key, 0.0) for unit in self._units)
+
+    def measure(
+        self, statistics: Mapping[Any, Statistic], resamples: int = RESAMPLES
+    ) -> dict[Any, Measured]:
+        """Measure each statistic with its interval; all intervals come from the same resamples."""
+        keys = {key for unit in self._units for key in unit}
+        columns = {key: [unit.get(key, 0.0) for unit in self._units] for key in keys}
+        totals = {key: math.fsum(column) for key, column in columns.items()}
+        measured: dict[Any, Measured] = {}
+        drawn: dict[Any, list[float]] = {}
+        for name, statistic in statistics.items():
+            value = _defined(statistic.value(totals))
+            groups = self.groups[statistic.basis]
+            ends = {"low": None, "high": None}
+            measured[name] = {"value": value, **ends, "groups": groups}
+            if value is not None and groups >= FEWEST:
+                drawn[name] = []
+        random_ = random.Random(0)
+        numbers = range(len(self._units))
+        for _ in range(resamples if drawn else 0):
+            pick = itemgetter(*random_.choices(numbers, k=len(numbers)))
+            sums = {key: sum(pick(column)) for key, column in columns.items()}
+            for name, values in drawn.items():
+                if (value := _defined(statistics[name].value(sums))) is not None:
+                    values.append(value)
+        for name, values in drawn.items():
+            if values and len(values) * 2 >= resamples:
+                bounds = statistics[name].bounds
+                measured[name] |= _interval(measured[name], sorted(values), bounds)
+        return measured
+
+
+def _interval(
+    measured: Measured, ordered: Sequence[float], bounds: tuple[float, float]
+) -> dict[str, float]:
+    """Return the ends of the central 95 % of the drawn values; with few groups a little more than that.
+
+    Resamples of n groups vary by sqrt((n - 1) / n) too little and know nothing of Student's t, so the
+    percentiles lie further out (Hesterberg 2015, the expanded percentile interval).
+    If all groups have one value the resamples do too, and tell nothing of other groups: with 95 %
+    certainty at most 3 in n of all groups differ from n that are alike (Hanley & Lippman-Hand 1983).
+    """
+    value, groups = measured["value"], measured["groups"]
+    free = groups - 1
+    normal = NormalDist()
+    z = normal.inv_cdf((1 + LEVEL) / 2)
+    # a series in 1 / n
+    second = (z**3 + z) / (4 * free)
+    third = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free * free)
+    t = z + second + third
+    cut = int(len(ordered) * normal.cdf(-t * math.sqrt(groups / free)))
+    low, high = ordered[cut], ordered[-1 - cut]
+    least, most = bounds
+    if high - low <= 1e-12 * max(1.0, abs(value)) and math.isfinite(most - least):
+        margin = min(1.0, 3 / groups) * (most - least)
+        low, high = value - margin, value + margin
+    return {"low": max(least, low), "high": min(most, high)}
+
+
+def _defined(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+class AgreementBuilder:
+    """The judges of one file or of two; they share the units of one bootstrap, and so their resamples."""
+
+    def __init__(self, *names: str) -> None:
+        """Name the judge of each file."""
+        self._units = BootstrapUnits()
+        self._judges = [_JudgeSums(name, self._units) for name in names]
+        self._panel: dict[str, _JudgeSums] = {}
+        self._groups = self._rollouts = 0
+
+    def add(self, *groups: ScoredGroup) -> None:
+        """Add one group as each file has it; only rollouts that are scored in all files count."""
+        self._groups += 1
+        self._rollouts += len(groups[0].rollouts)
+        unit = self._units.next()
+        every = [[r.judge_score for r in group.rollouts] for group in groups]
+        in_all = [None not in scores for scores in zip(*every, strict=True)]
+        rows: dict[_JudgeSums, _Scores] = {}
+        for judge, group, scores in zip(self._judges, groups, every, strict=True):
+            known = zip(scores, in_all, strict=True)
+            rows[judge] = [score if both else None for score, both in known]
+            judge.add(unit, group, rows[judge])
+        rollouts = groups[0].rollouts
+        if len(groups) == 1:
+            rows = {}
+            for name in dict.fromkeys(name for r in rollouts for name in r.judges):
+                if name not in self._panel:
+                    self._panel[name] = _JudgeSums(name, self._units, details=False)
+                judge = self._panel[name]
+                rows[judge] = [r.judges.get(name) for r in rollouts]
+                judge.add(unit, groups[0], rows[judge])
+        labels = [r.label for r in rollouts]
+        for one, other in combinations(rows, 2):
+            both = [
+                (a, b, label)
+                for a, b, label in zip(rows[one], rows[other], labels, strict=True)
+                if a is not None and b is not None
+            ]
+            for kind, products in pair_products(both).items():
+                del products["n"]
+                amounts: dict[Hashable, float] = {
+                    (one, other, kind, k): amount for k, amount in products.items()
+                }
+                self._units.add(unit, amounts)
+
+    def agreement(self, paired: Json | None = None) -> Agreement:
+        """Measure all groups so far; `paired` counts the groups of two files."""
+        panel = list(self._panel.values()) if len(self._panel) > 1 else []
+        pairs = list(combinations(panel if paired is None else self._judges, 2))
+        each = {judge: judge.statistics() for judge in (*self._judges, *panel)}
+        wanted: dict[Hashable, Statistic] = {
+            (judge, name): statistic
+            for judge, own in each.items()
+            for name, statistic in own.items()
+        }
+        for pair in pairs:
+            wanted |= {(pair, kind): _within(*pair, kind) for kind in CORRELATIONS}
+        compared = []
+        if paired is not None:
+            one, two = (each[judge] for judge in self._judges)
+            compared = [name for name in one if name in two and "." not in name]
+            wanted |= {name: one[name] - two[name] for name in compared}
+        values = self._units.measure(wanted)
+        for name in compared:
+            low, high = values[name]["low"], values[name]["high"]
+            values[name]["told_apart"] = low is not None and not low <= 0 <= high
+        scorers = [
+            judge.as_json({name: values[judge, name] for name in own})
+            for judge, own in each.items()
+        ]
+        main = self._judges[0]
+        mixed = self._units.groups[main, "pairs"]
+        return {
+            "labels": {"path": None, "two": main.labels and list(main.labels)},
+            "groups": self._groups,
+            "mixed_groups": mixed,
+            "rollouts": self._rollouts,
+            "paired": paired,
+            "bootstrap": {
+                "level": LEVEL,
+                "resamples": RESAMPLES,
+                "seed": 0,
+                "units": min(self._groups, MOST_UNITS),
+            },
+            "expected_half_width": min(0.5, _POINTS / math.sqrt(mixed))
+            if mixed
+            else None,
+            "scorers": scorers,
+            "differences": {name: values[name] for name in compared},
+            "ranked": [*_ranked(scorers[1:])] if paired is None else [],
+            "correlations": [
+                {
+                    "judges": [a.name, b.name],
+                    "errors": values[(a, b), "errors"],
+                    "scores": values[(a, b), "scores"],
+                }
+                for a, b in pairs
+            ],
+        }
+
+
+def _ranked(scorers: Sequence[Json]) -> Iterator[dict[str, str]]:
+    for pair in combinations(scorers, 2):
+        for better, worse in (pair, pair[::-1]):
+            low = better["pairwise_accuracy"]["low"]
+            high = worse["pairwise_accuracy"]["high"]
+            if low is not None and high is not None and low > high:
+                yield {"better": better["name"], "worse": worse["name"]}
+
+
+def _within(one: _JudgeSums, other: _JudgeSums, kind: str) -> Statistic:
+    """Make a correlation of two judges within groups from their `pair_products`."""
+
+    def value(totals: Totals) -> float | None:
+        sums = {name: totals.get((one, other, kind, name), 0.0) for name in PRODUCTS}
+        return CORRELATIONS[kind](sums)
+
+    return Statistic(value, (one, other, kind, "aa"), _CORRELATION)
+
+
+class _JudgeSums:
+    """The sums of one judge over groups. With `details` also its cost, and its pairs by kind."""
+
+    def __init__(
+        self, name: str, units: BootstrapUnits, *, details: bool = True
+    ) -> None:
+        self.name = name
+        self._units = units
+        self._details = details
+        self._range = (math.inf, -math.inf)
+        self._labels: set[float] = set()
+        # unit, score and label of each rollout, until there is a third label
+        self._rows = (array("H"), array("d"), array("d"))
+
+    @property
+    def labels(self) -> tuple[float, float] | None:
+        """The worse and the better label; None unless there are exactly two."""
+        return self._range if len(self._labels) == 2 else None
+
+    def add(self, unit: int, group: ScoredGroup, scores: _Scores) -> None:
+        """Add one group to its unit of the bootstrap.
+
+        Accuracy is over pairs, τ_b and regret are over groups. Regret is the best label less that of the
+        top-scored rollout, or the mean of several. Chance regret is the best label less the mean of all.
+        """
+        rated = [
+            (score, rollout.label, rollout)
+            for score, rollout in zip(scores, group.rollouts, strict=True)
+            if score is not None and rollout.label is not None
+        ]
+        sums: dict[str, float] = {"compared": len(rated)} if rated else {}
+        own = [score for score, _, _ in rated]
+        labels = [label for _, label, _ in rated]
+        pairs = concordance(own, labels)
+        if pairs.pairs:
+            best, top = max(labels), max(own)
+            picked = [label for score, label, _ in rated if score == top]
+            sums |= {
+                "pairs": pairs.pairs,
+                "won": pairs.won + pairs.tied / 2,
+                "tied": pairs.tied,
+                "tops": 1.0,
+                "top1_regret": best - fmean(picked),
+                "chance_regret": best - fmean(labels),
+            }
+            if (tau := pairs.tau_b) is not None:
+                sums |= {"taus": 1.0, "tau": tau}
+            if self._details:
+                sums |= by_kind(rated)
+        if self._details and group.cost_usd is not None and group.rollouts:
+            sums |= {"cost": group.cost_usd, "costed": float(len(group.rollouts))}
+        self._units.add(unit, {(self, name): amount for name, amount in sums.items()})
+        for score, label, _ in rated:
+            self._range = (min(self._range[0], label), max(self._range[1], label))
+            if len(self._labels) < 3:
+                self._labels.add(label)
+                units, scores_, labels_ = self._rows
+                units.append(unit)
+                scores_.append(score)
+                labels_.append(label)
+
+    def statistics(self) -> dict[str, Statistic]:
+        """Return the statistics of this judge by name; called once, after the last group."""
+
+        def share(top: str, of: str, *more: Any) -> Statistic:
+            return ratio((self, top), (self, of), *more)
+
+        statistics = {
+            "pairwise_accuracy": share("won", "pairs"),
+            "tied_share": share("tied", "pairs"),
+            "kendall_tau_b": share("tau", "taus", _CORRELATION),
+        }
+        if self.labels is not None:  # then the pairs are those of the AUC
+            statistics["auc_within_groups"] = statistics["pairwise_accuracy"]
+            statistics["auc"] = self._auc(*self.labels)
+        worst = (0.0, max(0.0, self._range[1] - self._range[0]))
+        for name in ("top1_regret", "chance_regret"):
+            statistics[name] = share(name, "tops", worst)
+        if self._details:
+            statistics["cost_per_1000_usd"] = share("cost", "costed", _UNBOUND, 1000.0)
+            for kind, names in PAIR_BINS.items():
+                for name in (f"{kind}.{i}" for i in range(len(names))):
+                    if self._units.groups[self, name]:
+                        statistics[name] = share(f"{name}.won", name)
+        return statistics
+
+    def _auc(self, worse: float, better: float) -> Statistic:
+        """Make the share of pairs (better, worse) of all groups in which the better has the higher score.
+
+        AUC is no ratio of sums over groups, as rollouts of different groups are compared, but near its
+        value it is linear in what each rollout adds to its error (Obuchowski 1997, for ROC data in clusters).
+        """
+        rows = list(zip(*self._rows, strict=True))
+        bad = sorted(score for _, score, label in rows if label == worse)
+        good = sorted(score for _, score, label in rows if label == better)
+        auc = sum(_below(bad, score) for score in good) / (len(good) * len(bad))
+        for unit, score, label in rows:
+            if label == better:
+                term = (_below(bad, score) / len(bad) - auc) / len(good)
+            else:
+                term = (1 - _below(good, score) / len(good) - auc) / len(bad)
+            self._units.add(unit, {(self, "auc"): term})
+
+        def value(sums: Totals) -> float:
+            return auc + sums.get((self, "auc"), 0.0)
+
+        return Statistic(value, (self, "compared"), _SHARE)
+
+    def as_json(self, values: Mapping[str, Measured]) -> Json:
+        """Return the values of `statistics` as JSON; those of one kind's bins become a list."""
+        names = ("compared", "pairs", "won", "tied")
+        compared, pairs, won, tied = (self._units.total((self, n)) for n in names)
+        scorer: Json = {
+            "name": self.name,
+            "compared": round(compared),
+            "pairs": round(pairs),
+            "in_order": round(won - tied / 2),
+            "against": round(pairs - won - tied / 2),
+            "tied": round(tied),
+        }
+        for name, value in values.items():
+            kind, _, number = name.partition(".")
+            if not number:
+                scorer[name] = value
+                continue
+            bin_ = {
+                "bin": PAIR_BINS[kind][int(number)],
+                "pairs": round(self._units.total((self, name))),
+                "accuracy": value,
+            }
+            scorer.setdefault(f"by_{kind}", []).append(bin_)
+        return scorer
+
+
+def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
+    """Count pairs by kind: `gap.0` is the number in its first bin, `gap.0.won` those won, a tie one half.
+
+    A tied pair has no score gap and is in no bin of that kind.
+    """
+    counts: dict[str, float] = defaultdict(float)
+    if len(rated) > _AT_ONCE:
+        rated = random.Random(len(rated)).sample(rated, _AT_ONCE)
+    by_label = sorted(rated, key=itemgetter(1))
+    for (low, least, worse), (high, most, better) in combinations(by_label, 2):
+        if least == most:
+            continue
+        won = 1.0 if high > low else 0.0 if high < low else 0.5
+        for bin_ in _bins(round(abs(high - low), 9), better, worse):
+            counts[bin_] += 1
+            counts[f"{bin_}.won"] += won
+    return counts
+
+
+def _bins(gap: float, better: ScoredRollout, worse: ScoredRollout) -> Iterator[str]:
+    if gap:
+        yield f"gap.{bisect_left(_GAPS, gap)}"
+    at, other = better.mean_position, worse.mean_position
+    if at is not None and other is not None:
+        later = round(at - other, 9)
+        yield f"slot.{0 if later < 0 else 1 if later > 0 else 2}"
+        yield f"place.{min(2, int(at * 3))}"
+    longer = max(better.size, worse.size)
+    alike = abs(better.size - worse.size) <= _ALIKE * longer
+    yield f"length.{2 if alike else int(better.size == longer)}"
+    yield f"size.{bisect_left(_SIZES, longer)}"
+
+
+def _below(ordered: Sequence[float], score: float) -> float:
+    """Count the lower scores, an equal one as one half."""
+    return (bisect_left(ordered, score) + bisect_right(ordered, score)) / 2

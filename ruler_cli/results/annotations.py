@@ -1,0 +1,537 @@
+"""Records of a scored file → groups with their annotations; each field is checked before it is used."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from statistics import fmean
+from typing import Any, Literal, get_args
+
+from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.files.parse import dump, parse
+from ruler_cli.formats.annotate import usage_fields
+from ruler_cli.formats.chat import first_agent_turn
+from ruler_cli.formats.fields import number, passed
+from ruler_cli.formats.reader import Reader
+from ruler_cli.scoring.statistics import Concordance, Moments, concordance, one_score
+from ruler_cli.types import Group, Kind, Record, Rollout, Usage
+
+MOST_JUDGES = 12
+"""Judges of a panel that are read; a file with more of them is damaged or hostile."""
+LARGEST = 1e50
+"""The largest score or label: products of several must stay finite."""
+_DIGITS = 9
+"""Decimals of a score that count: a mean over passes added in another order is the same score."""
+_DIGEST = re.compile("[0-9a-f]{16}")
+
+AnnotationStatus = Literal["scored", "failed", "unmarked"]
+LabelSource = Literal["", "reward", "outcome", "given"]
+Json = dict[str, Any]
+_NOTHING: Json = {}
+_GROUP_JSON = (
+    "key",
+    "status",
+    "kind",
+    "reason",
+    "judge",
+    "passes",
+    "mean",
+    "sd",
+    "tied",
+    "live",
+    "reliability",
+    "weight",
+    "disagreement",
+    "cost_usd",
+    "latency_s",
+    "flags",
+)
+_ROLLOUT_JSON = (
+    "status",
+    "score",
+    "label",
+    "explanation",
+    "spread",
+    "pass_scores",
+    "judges",
+    "suspect",
+    "kind",
+    "reason",
+)
+"""Values that have the same name in JSON."""
+_Part = tuple[int, Rollout, Json]
+"""A part of a rollout: its index among all rollouts of the group, and its annotation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRollout:
+    """One rollout with its annotation; a rollout in several parts counts as one.
+
+    `indices` are those of its parts among `Group.rollouts`. `score` is the reward that ruler wrote.
+    `judge_score` is the judges' own score, which an outcome or a reward may have moved. `label` is the
+    first original reward, else the outcome, as a number. `positions` are those at which the judge saw it,
+    from 0 (first) to 1 (last), one for each pass. `pass_scores` are its scores there, empty if the file has
+    none. `judges` holds the scores of a panel. `spread` is the standard deviation of its score over passes.
+    `size` is the number of bytes that the agent wrote. A rollout without a score has a `kind` and a `reason`.
+
+    `odd_score`: annotated as scored, but the score is no finite number. `more_judges` counts scores of a
+    panel beyond the first few. `label_source` is set also if the label is no number.
+    """
+
+    indices: tuple[int, ...]
+    status: AnnotationStatus
+    score: float | None = None
+    judge_score: float | None = None
+    label: float | None = None
+    explanation: str = ""
+    spread: float | None = None
+    positions: tuple[float, ...] = ()
+    pass_scores: tuple[float, ...] = ()
+    judges: Mapping[str, float] = field(default_factory=dict)
+    suspect: bool = False
+    size: int = 0
+    kind: str = ""
+    reason: str = ""
+    label_source: LabelSource = ""
+    odd_score: bool = False
+    more_judges: int = 0
+
+    def as_json(self) -> Json:
+        """Return the annotation as JSON."""
+        return {name: getattr(self, name) for name in _ROLLOUT_JSON} | {
+            "judged": self.judge_score,
+            "slots": self.positions,
+            "bytes": self.size,
+        }
+
+    @property
+    def mean_position(self) -> float | None:
+        """The mean position over passes, from 0 to 1."""
+        return fmean(self.positions) if self.positions else None
+
+
+@dataclass(frozen=True)
+class ScoredGroup:
+    """One group, its rollouts in input order, and the group's part of the annotations.
+
+    `judged_at` is in seconds since 1970; None: the file does not say.
+    `odd_cost`: the file has a cost that is impossible. `flags` are words: suspect, degraded, escalated,
+    windows, shortened, alone, cached. `kind` and `reason` say why a group failed. `rubric` and `params` are
+    digests, `version` is that of ruler, `served` names the models that answered; empty in files of older
+    versions.
+    """
+
+    key: str
+    rollouts: tuple[ScoredRollout, ...]
+    status: AnnotationStatus
+    kind: str = ""
+    reason: str = ""
+    judge: str = ""
+    passes: int | None = None
+    annotated_tied: bool = False
+    reliability: float | None = None
+    weight: float | None = None
+    usage: Usage = Usage()  # noqa: RUF009 - it is frozen
+    cost_usd: float | None = None
+    odd_cost: bool = False
+    latency_s: float | None = None
+    judged_at: float | None = None
+    rubric: str = ""
+    params: str = ""
+    version: str = ""
+    served: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+    def as_json(self) -> Json:
+        """Return the group as JSON, without the annotations and texts of its rollouts."""
+        return {name: getattr(self, name) for name in _GROUP_JSON} | {
+            "scores": [r.score for r in self.rollouts],
+            "labels": [r.label for r in self.rollouts],
+            "pairs": self.pairs.pairs,
+            "usage": usage_fields(self.usage),
+            "judged_at": iso(self.judged_at),
+        }
+
+    @cached_property
+    def scores(self) -> tuple[float, ...]:
+        """The scores of the rollouts that have one."""
+        return tuple(r.score for r in self.rollouts if r.score is not None)
+
+    @property
+    def best_first(self) -> list[int]:
+        """The indices of the rollouts, the highest score first, those without one last."""
+        scores = [rollout.score for rollout in self.rollouts]
+        indices = range(len(scores))
+        return sorted(indices, key=lambda i: (scores[i] is None, -(scores[i] or 0.0)))
+
+    @property
+    def mean(self) -> float | None:
+        """The mean score; None without any."""
+        return fmean(self.scores) if self.scores else None
+
+    @cached_property
+    def sd(self) -> float | None:
+        """The standard deviation of the scores; None with fewer than two."""
+        return deviation(self.scores) if len(self.scores) > 1 else None
+
+    @property
+    def failed(self) -> bool:
+        """True if ruler judged the group and no rollout has a score."""
+        return self.status == "failed"
+
+    @property
+    def tied(self) -> bool:
+        """True if its scores differ by no more than the judge's noise, or not at all."""
+        equal = self.annotated_tied or one_score(self.scores)
+        return bool(self.scores) and equal
+
+    @property
+    def one_score(self) -> bool:
+        """True if the judge gave one score to rollouts that differ: it saw them at different positions."""
+        scored = [r for r in self.rollouts if r.score is not None]
+        scores = [r.judge_score for r in scored]
+        several = len({r.positions for r in scored}) > 1
+        return several and None not in scores and one_score(scores)
+
+    @property
+    def alone(self) -> bool:
+        """True if it is scored and the judge saw one distinct rollout; identical ones share positions."""
+        positions = [r.positions for r in self.rollouts if r.score is not None]
+        return len(positions) == 1 or (len(set(positions)) == 1 and any(positions))
+
+    @property
+    def live(self) -> bool:
+        """True if a trainer learns from it: it is scored and not tied."""
+        return bool(self.scores) and not self.tied
+
+    @cached_property
+    def pairs(self) -> Concordance:
+        """Pairs of rollouts with different labels, by the judge's order of them."""
+        both = [
+            (r.judge_score, r.label)
+            for r in self.rollouts
+            if r.judge_score is not None and r.label is not None
+        ]
+        scores, labels = [score for score, _ in both], [label for _, label in both]
+        return concordance(scores, labels)
+
+    @property
+    def against(self) -> float:
+        """The pairs that the judge orders against their labels, a tie as one half."""
+        return self.pairs.lost + self.pairs.tied / 2
+
+    @property
+    def disagreement(self) -> float | None:
+        """The share of pairs ordered against their labels, from 0 to 1; None if no two labels differ."""
+        return self.against / self.pairs.pairs if self.pairs.pairs else None
+
+
+def deviation(scores: Sequence[float]) -> float:
+    """Return the standard deviation by which GRPO divides: exactly 0 for equal scores."""
+    moments = Moments()
+    moments.add(scores)
+    return math.sqrt(moments.square / moments.number)
+
+
+class AnnotationReader:
+    """Reads the annotations of one scored file, group by group.
+
+    With `given`, labels stand at the user's path, and the format reader hands them over as the outcome.
+    Else a label is the first original reward, or the outcome that the format knows. Without `sized`,
+    rollouts have the size 0: to measure them is half of the work.
+    """
+
+    def __init__(
+        self, reader: Reader, *, given: bool = False, sized: bool = True
+    ) -> None:
+        self.reader = reader
+        self._given = given
+        self._sized = sized
+        self._line: tuple[bytes, Json] = (b"", {})
+        self._judges = set[str]()
+
+    def value(self, record: Record) -> Json:
+        """Parse the line of a record; the groups of one columnar line share it.
+
+        Numbers of more than 64 bits become floats.
+        """
+        raw = record.line.raw
+        if self._line[0] is not raw:
+            self._line = (raw, {})
+            # nested as deeply as the reader could just read
+            with suppress(RecursionError, UnreadableError):
+                self._line = (raw, parse(raw, exact=False))
+        return self._line[1]
+
+    def group(self, group: Group) -> ScoredGroup:
+        """Read one group; parts of one rollout become one."""
+        parts: dict[object, list[_Part]] = {}
+        part = _NOTHING  # the group's own annotation
+        judge = ""
+        index = 0
+        for record in group.records:
+            value = self.value(record)
+            for rollout in record.rollouts:
+                annotation = self.reader.previous_annotation(value, rollout) or _NOTHING
+                name = index if rollout.member is None else ("member", rollout.member)
+                parts.setdefault(name, []).append((index, rollout, annotation))
+                part = part or _object(annotation.get("group"))
+                judge = judge or _text(annotation.get("judge"))
+                index += 1
+            if self.reader.format.group_in_record:
+                part = part or _object(value.get("ruler"))
+        rollouts = tuple(map(self._rollout, parts.values()))
+        failures = [r for r in rollouts if r.status == "failed"]
+        status: AnnotationStatus = "unmarked"
+        kind = reason = ""
+        quality = _NOTHING  # of scores
+        if len(failures) < len([r for r in rollouts if r.status != "unmarked"]):
+            status, quality = "scored", part
+        elif failures and not part.get("kind"):
+            status, kind, reason = "failed", failures[0].kind, failures[0].reason
+        elif failures or part.get("status") == "failed":
+            status, kind, reason = "failed", _kind(part), _text(part.get("reason"))
+        fields = _read(part, _OF_GROUP) | _read(quality, _OF_SCORED)
+        if fields["reliability"] is None and fields["weight"] == 1:
+            fields["weight"] = None  # then it says nothing
+        flags = {
+            "suspect": any(r.suspect for r in rollouts),
+            **{name: quality.get(name) for name in _FLAGS},
+            "alone": len(rollouts) == 1,
+            "cached": part.get("cached") is True,
+        }
+        return ScoredGroup(
+            key=group.key,
+            rollouts=rollouts,
+            status=status,
+            kind=kind,
+            reason=reason,
+            judge=_text(part.get("judge")) or judge,
+            annotated_tied=quality.get("tied") is True,
+            odd_cost=fields["cost_usd"] is None and part.get("cost_usd") is not None,
+            flags=tuple([name for name, holds in flags.items() if holds]),
+            **fields,
+        )
+
+    def _rollout(self, parts: list[_Part]) -> ScoredRollout:
+        annotation = parts[0][2]
+        fields = _read(annotation, _OF_ROLLOUT)
+        is_scored = annotation.get("status") == "scored"
+        score = judge_score = _finite(annotation.get("score")) if is_scored else None
+        if score is not None and annotation.get("judge_score") is not None:
+            judge_score = _finite(annotation["judge_score"])
+        odd_score = is_scored and judge_score is None
+        status: AnnotationStatus = "scored"
+        if "status" not in annotation:
+            status = "unmarked"
+        elif score is None:
+            status = "failed"
+            reason = "its score is no number" if odd_score else annotation.get("reason")
+            fields |= {"kind": _kind(annotation), "reason": _text(reason)}
+        positions = _numbers(annotation.get("slots"))
+        if not all(0 <= position <= 1 for position in positions):
+            positions = ()
+        pass_scores = _numbers(annotation.get("pass_scores"))
+        only = judge_score is not None and (round(judge_score, 3),) == pass_scores
+        if only or len(pass_scores) != len(positions):
+            pass_scores = ()  # a single one says no more than the score
+        label, label_source = self._label(parts)
+        judges, more_judges = self._panel(annotation.get("judges"))
+        return ScoredRollout(
+            indices=tuple([index for index, _, _ in parts]),
+            status=status,
+            score=score,
+            judge_score=judge_score,
+            label=label,
+            positions=positions,
+            pass_scores=pass_scores,
+            judges=judges if is_scored else {},
+            size=sum([_size(part) for _, part, _ in parts]) if self._sized else 0,
+            label_source=label_source,
+            odd_score=odd_score,
+            more_judges=more_judges,
+            **fields,
+        )
+
+    def _label(self, parts: list[_Part]) -> tuple[float | None, LabelSource]:
+        """Return the label of a rollout and its source; of several parts the last with a label counts.
+
+        A reward that equals ruler's score is no label of itself.
+        """
+        outcome: Any = None
+        for _, rollout, annotation in reversed(parts):
+            reward = None if self._given else rollout.reward
+            score = _finite(annotation.get("score"))
+            own = score is not None and annotation.get("independent_reward") is None
+            if reward is not None and not (own and number(reward) == score):
+                return label_of(reward), "reward"
+            outcome = rollout.outcome if outcome is None else outcome
+        if outcome is None:
+            return None, ""
+        return label_of(outcome), "given" if self._given else "outcome"
+
+    def _panel(self, value: Any) -> tuple[Mapping[str, float], int]:
+        """Return the scores of a panel's judges, and the number of judges beyond the first of the file."""
+        pairs = [*_object(value).items()]  # as the first schema has it
+        if type(value) is list:
+            listed = filter(None, map(_object, value))
+            pairs = [(_text(one.get("judge")), one.get("score")) for one in listed]
+        judges: dict[str, float] = {}
+        more = 0
+        for name, score in pairs:
+            if len(self._judges) < MOST_JUDGES:
+                self._judges.add(name)
+            if name not in self._judges:
+                more += 1
+            elif (known := _finite(score)) is not None:
+                judges[name] = known
+        return judges, more
+
+
+def refuse_unannotated(name: str, groups: int, unmarked: int) -> None:
+    """Raise UsageError if no group of the file `name` has ever been scored."""
+    if groups == unmarked:
+        raise UsageError(
+            f"{name}: no rollout has an annotation of ruler; score it first: "
+            f"`ruler score {name} scored.jsonl`"
+        )
+
+
+def label_of(value: Any) -> float | None:
+    """Read a label as a number, as rewards are read, or 1 and 0 for words such as `passed` and `failed`.
+
+    None for anything else: null, NaN, a number too large, an object without a reward.
+    """
+    label = number(value)
+    if label is None:
+        good = passed(value)
+        return None if good is None else float(good)
+    return None if abs(label) > LARGEST else label
+
+
+def _read(part: Json, fields: _Readers) -> Json:
+    return {name: read(part.get(name)) for name, read in fields.items()}
+
+
+def _object(value: Any) -> Json:
+    return value if isinstance(value, dict) else _NOTHING
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _digest(value: Any) -> str:
+    return value if _DIGEST.fullmatch(_text(value)) else ""
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Return the texts among the first few of a list."""
+    first = value[:MOST_JUDGES] if isinstance(value, list) else ()
+    return tuple(filter(None, map(_text, first)))
+
+
+def _kind(annotation: Json) -> str:
+    kind = _text(annotation.get("kind"))
+    return kind if kind in _KINDS else "unknown"
+
+
+def _finite(value: Any, least: float = -LARGEST, most: float = LARGEST) -> float | None:
+    """Return a JSON number within bounds, else None; neither a truth value nor text is a score."""
+    if type(value) not in (float, int) or not -LARGEST <= value <= LARGEST:
+        return None  # NaN is within no bounds
+    rounded = round(float(value), _DIGITS)
+    return rounded if least <= rounded <= most else None
+
+
+def _amount(value: Any) -> float | None:
+    return _finite(value, 0)
+
+
+def _share(value: Any) -> float | None:
+    return _finite(value, 0, 1)
+
+
+def _whole(value: Any) -> int | None:
+    amount = _amount(value)
+    return None if amount is None else int(amount)
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    """Return the numbers of a list; none if it holds anything else."""
+    numbers: list[float] = []
+    for item in value if type(value) is list else ():
+        number = _finite(item)
+        if number is None:
+            return ()
+        numbers.append(number)
+    return tuple(numbers)
+
+
+def _usage(value: Any) -> Usage:
+    names = ("prompt_tokens", "completion_tokens", "cached_tokens", "calls")
+    return Usage(*(_whole(_object(value).get(name)) or 0 for name in names))
+
+
+def _time(value: Any) -> float | None:
+    """Read `2026-11-21T02:14:05Z` as seconds since 1970; a time without a zone is UTC.
+
+    None if it has no date in UTC: a zone can lead out of the calendar.
+    """
+    try:
+        time = datetime.fromisoformat(value)
+        seconds = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+        datetime.fromtimestamp(seconds, UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
+    return seconds
+
+
+def _size(rollout: Rollout) -> int:
+    """Count the bytes of the agent's messages as JSON; the prompt is the same for all of a group."""
+    own = rollout.messages[first_agent_turn(rollout.messages) :]
+    try:
+        return sum([len(dump(part)) for part in (own, *rollout.histories)])
+    except RecursionError:  # so deep that it can be read but not written
+        return 0
+
+
+_Readers = Mapping[str, Callable[[Any], Any]]
+"""Fields of an annotation, and what reads each."""
+_OF_ROLLOUT: _Readers = {
+    "explanation": _text,
+    "spread": _amount,
+    "suspect": lambda value: value is True,
+}
+_OF_GROUP: _Readers = {
+    "usage": _usage,
+    "cost_usd": _amount,
+    "latency_s": _amount,
+    "judged_at": _time,
+    "rubric": _digest,
+    "params": _digest,
+    "version": _text,
+    "served": _names,
+}
+_OF_SCORED: _Readers = {
+    "passes": _whole,
+    "reliability": _share,
+    "weight": _amount,
+}
+"""Those of a group that has scores."""
+_FLAGS = ("degraded", "escalated", "windows", "shortened")
+"""Fields of a group that has scores, and that are flags if they are true or not zero."""
+_KINDS = get_args(Kind)
+"""The kinds of failures that ruler writes; anything else in a file is `unknown`."""
+
+
+def iso(at: float | None) -> str | None:
+    """Write seconds since 1970 as a date and a time."""
+    if at is None:
+        return None
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
