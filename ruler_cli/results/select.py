@@ -18,7 +18,7 @@ from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
 from ruler_cli.formats.fields import path_of, printable, value_at
-from ruler_cli.formats.table import Format
+from ruler_cli.formats.table import Format, parallel_lists
 from ruler_cli.results.annotations import (
     AnnotationReader,
     ScoredRollout,
