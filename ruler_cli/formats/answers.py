@@ -292,7 +292,7 @@ AlpacaEval, PKU-SafeRLHF (twice), HelpSteer 2 and 3, SHP, and Chatbot Arena's ta
 """
 
 
-def read(record: JsonObject) -> Rollouts:
+def read_preference(record: JsonObject) -> Rollouts:
     """Read the answers side by side."""
     names = _names(record)
     if not names:
@@ -419,7 +419,7 @@ def _is_named(label: str, name: str, record: JsonObject) -> bool:
     return text in [noun + end for noun in _NOUNS] or (text == end and end.isalpha())
 
 
-def matches(record: JsonObject) -> bool:
+def is_preference(record: JsonObject) -> bool:
     """Tell if a record holds answers side by side, and a prompt."""
     names = _names(record)
     values = [record.get(name) for name in names]

@@ -231,14 +231,14 @@ def offered_tools(value: Any) -> list[Any]:
 
 def called_names(message: JsonObject) -> Names:
     """The names of the tools that a message calls."""
-    calls: list[JsonObject] = [
-        {"name": lookup(call, "function.name") or call.get("name")}
+    names = [
+        lookup(call, "function.name") or call.get("name")
         for call in objects(message.get("tool_calls"))
     ]
     uses = objects(message.get("content"))
-    calls += [part for part in uses if part.get("type") == "tool_use"]
-    calls += [message] if message.get("type") == "function_call" else []
-    return tuple(str(call.get("name")) for call in calls)
+    names += [part.get("name") for part in uses if part.get("type") == "tool_use"]
+    names += [message.get("name")] if message.get("type") == "function_call" else []
+    return tuple(map(str, names))
 
 
 def _plain(value: Any) -> str | None:

@@ -360,19 +360,16 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     if not records:
         remedy = "give JSON lines, one object a line, or one JSON document"
         raise UsageError(reasons[0], remedy, place=name)
-    _refuse_missing(name, records, settings)
     path = settings.messages
-    if path is None:
-        chosen = _choose(name, records, settings.format)
-    elif settings.format != "auto":
+    if path is not None and settings.format != "auto":
         form = settings.format
         remedy = Sentence("leave {format_:{form}} out, or {messages}", form=form)
         problem = "is for dumps that no format fits"
         raise UsageError(problem, remedy, option="messages", value=path)
-    else:
-        given, alone = [record for _, record in records], settings.prompt is not None
-        own = custom_format(path, given, alone=alone)
-        chosen = own or _choose(name, records, "auto")
+    _refuse_missing(name, records, settings)
+    given, alone = [record for _, record in records], settings.prompt is not None
+    own = custom_format(path, given, alone=alone) if path else None
+    chosen = own or _choose(name, records, settings.format)
     records = [pair for pair in records if fits(chosen, pair[1])] or records
     chosen = chosen.refined([record for _, record in records])
     key = settings.group_by or _key_path(chosen, records)

@@ -664,11 +664,11 @@ FORMATS = (
         "preference pairs",
         "preference",
         _SIDES,
-        "answers.read",
+        "answers.read_preference",
         words("prompt_id question_id id"),
         layout=RecordLayout(None, listed=True),
         shape="group",
-        test="answers.matches",
+        test="answers.is_preference",
         shown="`chosen`, `rejected`; or two answers beside a prompt: `response_a`, `response_b`",
     ),
     Format(
