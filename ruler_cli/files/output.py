@@ -21,8 +21,7 @@ from functools import cached_property
 from hashlib import blake2b
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 from ruler_cli.errors import OutputError, Sentence, UsageError
 from ruler_cli.files.containers import Container, Writer, kinds
@@ -76,8 +75,8 @@ class PassThrough:
         if name == "-" and sys.stdout is None:
             raise UsageError("stdout is closed", "give a file name", place="-")
         self.may_block = name == "-"
-        file = sys.stdout.buffer if self.may_block else Path(name).open("wb")  # noqa: SIM115 - `close`
-        self.file = cast(BinaryIO, file)
+        file: Any = sys.stdout.buffer if self.may_block else Path(name).open("wb")  # noqa: SIM115 - `close`
+        self.file: BinaryIO = file
         self.stream = self.file if self.may_block else _compressed(name, self.file)
 
     def flush(self) -> None:
@@ -343,12 +342,7 @@ class Output:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Close; without `commit` whole records stay in .partial files if they are to be kept."""
         if self._done:
             return
