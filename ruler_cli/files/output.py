@@ -359,21 +359,18 @@ class Output:
             finally:
                 plain = isinstance(target, LocalFile) and target.stream is target.file
                 if plain and target.partial and self._kind is JsonLines:
-                    _cut_torn(target.partial)
+                    # a last record that has no end: the disk may have filled up within it
+                    fd = os.open(target.partial, os.O_RDWR | os.O_NOFOLLOW)
+                    with os.fdopen(fd, "r+b") as file:
+                        if size := file.seek(0, os.SEEK_END):
+                            with mmap.mmap(fd, size, access=mmap.ACCESS_READ) as text:
+                                size = text.rfind(b"\n") + 1
+                            file.truncate(size)
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         kept = self._keep and self._kind is JsonLines
         place = str(self._target.partial or self.name)
         return writing(place, "finished groups are kept; " if kept else "")
-
-
-def _cut_torn(partial: Path) -> None:
-    """Cut off a last record that has no end: the disk may have filled up within it."""
-    with os.fdopen(os.open(partial, os.O_RDWR | os.O_NOFOLLOW), "r+b") as file:
-        if size := file.seek(0, os.SEEK_END):
-            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as text:
-                size = text.rfind(b"\n") + 1
-            file.truncate(size)
 
 
 class FailedFile:
