@@ -33,7 +33,6 @@ from ruler_cli.errors import (
     system_errors,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.files.output import LocalFile
 from ruler_cli.settings.options import Options
 from ruler_cli.types import Summary
 
@@ -202,6 +201,8 @@ def _replace(path: Path, content: bytes) -> None:
     if _is_stream(path):
         path.write_bytes(content)
         return
+    from ruler_cli.files.output import LocalFile
+
     if path.is_symlink():
         path.unlink()
     file = LocalFile(str(path))

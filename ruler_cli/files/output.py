@@ -149,7 +149,8 @@ def _open_locked(partial: Path) -> BinaryIO:
 
     What an earlier run left there, or a link, symbolic or hard, is removed; what it led to is as it was.
     """
-    while partial.parent.stat():
+    while True:
+        partial.parent.stat()  # an error if there is no directory
         # another run may begin or end just now
         with contextlib.suppress(FileExistsError, FileNotFoundError):
             if partial.is_symlink():
@@ -165,7 +166,6 @@ def _open_locked(partial: Path) -> BinaryIO:
             if _is_at(partial, file.fileno()):
                 return file
             file.close()  # another run removed it before the lock
-    raise AssertionError
 
 
 def _is_at(path: Path, fd: int) -> bool:
