@@ -59,15 +59,26 @@ def _values(column: Any) -> list[Any]:
     if types.is_dictionary(kind):
         return _values(column.dictionary_decode())
     if types.is_struct(kind):
-        return _structs(column)
+        names = [field.name for field in kind]
+        members = zip(*map(_values, column.flatten()), strict=True)
+        found = members if names else [()] * len(column)
+        there = column.is_valid().to_pylist()
+        dicts = (dict(zip(names, row, strict=True)) for row in found)
+        return [row if valid else None for row, valid in zip(dicts, there, strict=True)]
     if types.is_map(kind):
         pairs = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
         rows = _lists(column.cast(pairs))
         return [row and {str(x["key"]): x["value"] for x in row} for row in rows]
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):  # fmt: skip
         return _lists(column)
-    if types.is_temporal(kind):
-        return _times(column)
+    if types.is_duration(kind):  # an integer in the unit of the column
+        return list(column.cast("int64").to_pylist())
+    if types.is_temporal(kind):  # ISO 8601
+        try:
+            texts = column.cast("string").to_pylist()
+        except pa.ArrowException:  # a time zone that this machine does not know
+            texts = column.cast(pa.timestamp(kind.unit)).cast("string").to_pylist()
+        return [text and text.replace(" ", "T") for text in texts]
     if types.is_floating(kind):
         numbers = column.cast("float64").to_pylist()
         return [
@@ -90,34 +101,12 @@ def _other_type(value: Any) -> Any:
     return str(value)
 
 
-def _structs(column: Any) -> list[Any]:
-    names = [field.name for field in column.type]
-    members = zip(*map(_values, column.flatten()), strict=True)
-    rows = members if names else [()] * len(column)
-    nulls = column.is_null().to_pylist()
-    return [
-        None if null else dict(zip(names, row, strict=True))
-        for null, row in zip(nulls, rows, strict=True)
-    ]
-
-
 def _lists(column: Any) -> list[Any]:
     items, lists, at = _values(column.flatten()), [], 0
     for size in pc.list_value_length(column).to_pylist():
         lists.append(None if size is None else items[at : at + size])
         at += size or 0
     return lists
-
-
-def _times(column: Any) -> list[Any]:
-    """Return dates and times as ISO 8601 text, and durations as integers in the unit of the column."""
-    if types.is_duration(column.type):
-        return list(column.cast("int64").to_pylist())
-    try:
-        texts = column.cast("string").to_pylist()
-    except pa.ArrowException:  # a time zone that this machine does not know
-        texts = column.cast(pa.timestamp(column.type.unit)).cast("string").to_pylist()
-    return [text and text.replace(" ", "T") for text in texts]
 
 
 class ColumnShape:

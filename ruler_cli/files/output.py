@@ -21,8 +21,7 @@ from functools import cached_property
 from hashlib import blake2b
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 from ruler_cli.errors import OutputError, Sentence, UsageError
 from ruler_cli.files.containers import Container, Writer, kinds
@@ -76,8 +75,8 @@ class PassThrough:
         if name == "-" and sys.stdout is None:
             raise UsageError("stdout is closed", "give a file name", place="-")
         self.may_block = name == "-"
-        file = sys.stdout.buffer if self.may_block else Path(name).open("wb")  # noqa: SIM115 - `close`
-        self.file = cast(BinaryIO, file)
+        file: Any = sys.stdout.buffer if self.may_block else Path(name).open("wb")  # noqa: SIM115 - `close`
+        self.file: BinaryIO = file
         self.stream = self.file if self.may_block else _compressed(name, self.file)
 
     def flush(self) -> None:
@@ -150,7 +149,8 @@ def _open_locked(partial: Path) -> BinaryIO:
 
     What an earlier run left there, or a link, symbolic or hard, is removed; what it led to is as it was.
     """
-    while partial.parent.stat():
+    while True:
+        partial.parent.stat()  # an error if there is no directory
         # another run may begin or end just now
         with contextlib.suppress(FileExistsError, FileNotFoundError):
             if partial.is_symlink():
@@ -166,7 +166,6 @@ def _open_locked(partial: Path) -> BinaryIO:
             if _is_at(partial, file.fileno()):
                 return file
             file.close()  # another run removed it before the lock
-    raise AssertionError
 
 
 def _is_at(path: Path, fd: int) -> bool:
@@ -343,12 +342,7 @@ class Output:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Close; without `commit` whole records stay in .partial files if they are to be kept."""
         if self._done:
             return
@@ -365,21 +359,18 @@ class Output:
             finally:
                 plain = isinstance(target, LocalFile) and target.stream is target.file
                 if plain and target.partial and self._kind is JsonLines:
-                    _cut_torn(target.partial)
+                    # a last record that has no end: the disk may have filled up within it
+                    fd = os.open(target.partial, os.O_RDWR | os.O_NOFOLLOW)
+                    with os.fdopen(fd, "r+b") as file:
+                        if size := file.seek(0, os.SEEK_END):
+                            with mmap.mmap(fd, size, access=mmap.ACCESS_READ) as text:
+                                size = text.rfind(b"\n") + 1
+                            file.truncate(size)
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         kept = self._keep and self._kind is JsonLines
         place = str(self._target.partial or self.name)
         return writing(place, "finished groups are kept; " if kept else "")
-
-
-def _cut_torn(partial: Path) -> None:
-    """Cut off a last record that has no end: the disk may have filled up within it."""
-    with os.fdopen(os.open(partial, os.O_RDWR | os.O_NOFOLLOW), "r+b") as file:
-        if size := file.seek(0, os.SEEK_END):
-            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as text:
-                size = text.rfind(b"\n") + 1
-            file.truncate(size)
 
 
 class FailedFile:

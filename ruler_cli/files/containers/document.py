@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.containers import MAX_BYTES, Container, Writer, task_of
-from ruler_cli.files.parse import parse, parse_value
+from ruler_cli.files.parse import parse
 from ruler_cli.files.source import BOM, Source
 from ruler_cli.files.splice import BARE, SPACE, end_of
 from ruler_cli.types import Line
@@ -161,7 +161,7 @@ def _holder(read: Read, at: int, within: str = "") -> DocumentShape | None:
         end = text.value_end(at)
         if end is None:
             return None
-        key = _key(text.slice(at, end))
+        key = text.slice(at + 1, end - 1).decode(errors="replace")
         at, byte = text.skip(end)
         if byte != b":":
             return None
@@ -169,25 +169,18 @@ def _holder(read: Read, at: int, within: str = "") -> DocumentShape | None:
         known = not within and key in HOLDERS and HOLDERS[key] in {None, *keys}
         if byte == b"[" and (known or key == within):
             return DocumentShape(at, name=key)
-        inner = (
-            _holder(read, at, NESTED)
-            if byte == b"{" and key == NESTED and not within
-            else None
-        )
-        end = text.value_end(at) if inner is None else None
+        if byte == b"{" and key == NESTED and not within:
+            inner = _holder(read, at, NESTED)
+            if inner is not None:
+                return inner
+        end = text.value_end(at)
         if end is None:
-            return inner
+            return None
         keys.add(key)
         at, byte = text.skip(end)
         if byte == b",":
             at, byte = text.skip(at + 1)
     return None
-
-
-def _key(name: bytes) -> str:
-    with contextlib.suppress(UnreadableError):
-        return str(parse_value(name))
-    return ""
 
 
 class ListWriter(Writer):

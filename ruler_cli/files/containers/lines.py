@@ -78,14 +78,14 @@ def lines(
         for number, whole in enumerate(itertools.chain(first, read), 1):
             start = offset
             offset += len(whole)
-            raw = whole[:-1] if whole.endswith(b"\n") else whole
+            raw = whole.removesuffix(b"\n")
             if len(raw) > most:
-                size, head, last, whole = len(raw), raw[:_HEAD], whole[-1:], b""  # noqa: PLW2901 - frees it
-                raw = b""
+                head, last = raw[:_HEAD], whole[-1:]
+                raw = whole = b""  # noqa: PLW2901 - frees it
                 while last and not last.endswith(b"\n"):
                     last = stream.readline(BUFFER)
                     offset += len(last)
-                    size += len(last.removesuffix(b"\n"))
+                size = offset - start - last.endswith(b"\n")
                 yield Line(number, start, head, skipped=size)
                 continue
             if number == 1 and raw.startswith(BOM):
