@@ -368,7 +368,7 @@ class GroupResult:
 
     `owner[i]` is the distinct rollout that rollout i became, None if it could not be read: `faults[i]` says
     why. `sizes` are the bytes of each distinct rollout, `suspects` those whose text addresses a judge.
-    `shortened` is the step of `prompting.windows.LADDER` by which text was left out. `judges` counts the
+    `shortened` is the step of `prompting.prompt.LADDER` by which text was left out. `judges` counts the
     judges that were to score the group, `windows` the parts of a pass (1: all at once). `escalated_to` is
     the stronger judge whose scores stand alone. `rewards` are the original rewards of the rollouts,
     `outcomes` whether a verifier passed them; None where there is none.

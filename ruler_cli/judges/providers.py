@@ -1,4 +1,4 @@
-"""What is known of providers and models before a call: needs, prices and limits, without importing litellm.
+"""Needs, prices and limits of providers and models, known before a call without importing litellm.
 
 litellm's own check names all variables of some providers, none of others, and never the alternatives. So
 what the providers that most people use need stands here, as litellm's source reads it. The others are left
@@ -207,7 +207,7 @@ _NO_LOGIN = {"ImportError", "BotoCoreError", "GoogleAuthError"}
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a judge of a provider is given: its parameters, and if there are a key and an address for it."""
+    """The means of a judge of a provider: its parameters, and if there are a key and an address for it."""
 
     provider: str | None
     params: Mapping[str, Any]

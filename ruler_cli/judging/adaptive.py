@@ -109,9 +109,8 @@ def allot(standings: Sequence[GroupStanding | None], average: int) -> list[int]:
         i, standing = present[at]
         total = standing.passes + given[i]
         if total + UNIT <= MOST * average and (worth := groups[at].gain(given[i])) > 0:
-            heapq.heappush(
-                heap, (-worth / (1 / passes + standing.tokens / tokens), i, at)
-            )
+            price = 1 / passes + standing.tokens / tokens
+            heapq.heappush(heap, (-worth / price, i, at))
 
     for at in range(len(present)):
         offer(at)
@@ -139,16 +138,14 @@ class _Group:
         self.rollouts = len(result.sizes)
         self.table = anova(result, every)
         apart = (
-            [self.table] if len(every) == 1 else [anova(result, [one]) for one in every]
+            [anova(result, [one]) for one in every] if len(every) > 1 else [self.table]
         )
         each = [own for own in apart if own is not None]
         self.df_res = sum(own.df_res for own in each)
-        self.ms_res = fsum(own.ms_res * own.df_res for own in each) / max(
-            1, self.df_res
-        )
-        self.k = max(
-            1.0, self.table.k if self.table else float(sum(one.passes for one in every))
-        )
+        square = fsum(own.ms_res * own.df_res for own in each)
+        self.ms_res = square / max(1, self.df_res)
+        passes = self.table.k if self.table else sum(one.passes for one in every)
+        self.k = max(1.0, float(passes))
         self.per_pass = self.k / max(1, standing.passes)
         self.noise = statistics.ROUNDING
         self.likely: tuple[float, ...] = ()
@@ -184,11 +181,8 @@ class _Group:
             true = spread - PERSISTENT**2
             if true > 0:
                 hope += probability
-                total += (
-                    probability
-                    * sqrt(true)
-                    * (1 / sqrt(spread + after) - 1 / sqrt(spread + before))
-                )
+                saved = 1 / sqrt(spread + after) - 1 / sqrt(spread + before)
+                total += probability * sqrt(true) * saved
         return 2 * self.rollouts * total if hope >= _HOPELESS else 0.0
 
 
@@ -328,9 +322,8 @@ class BlockMember:
         self._block.unanswered |= any(
             call.error.reason == UNANSWERED.reason for call in result.failed_calls
         )
-        if (
-            self.standing is None
-        ):  # the others need not be waited for: a judge that fails is soon known
+        if self.standing is None:
+            # the others need not be waited for: a judge that fails is soon known
             self._block.ended += 1
             self._block.end_round()
             return 0

@@ -92,33 +92,29 @@ def exchange(
                 )
         state = state or ExchangeState()  # most requests need none
         if isinstance(reply, CallError):
-            if _fits_with_less(reply, request, state):
-                continue
-            return _ended(reply, layout, part, state)
+            if reply.context is None:
+                return GroupError(reply.kind, reply.reason)
+            if not _fits_with_less(*reply.context, request, state):
+                return _overflow(*reply.context, reply, layout, part, state)
+            continue
         error = _correct(reply, defect, state)
         if error:
-            return (
-                _crowded(error, layout, part, state) if len(state.cuts) > 2 else error
-            )
+            crowded = len(state.cuts) > 2
+            return _crowded(error, layout, part, state) if crowded else error
         cut_twice = reply.truncated and len(state.cuts) == 2
         given = parse_complete(reply.text, request.labels) if cut_twice else {}
         state.attempt += not given
 
 
-def _fits_with_less(error: CallError, request: Request, state: ExchangeState) -> bool:
+def _fits_with_less(
+    limit: int, actual: int, request: Request, state: ExchangeState
+) -> bool:
     """Tell if the prompt alone fits the judge's context; the answer then gets the rest of it.
 
     A corrective request is longer than the one that fitted, and may be refused once more.
     """
-    if error.context is None:
-        return False
-    limit, actual = error.context
-    left = limit - actual
-    if (
-        state.fitted
-        and state.max_output_tokens is not None
-        and left >= state.max_output_tokens
-    ):
+    left, asked = limit - actual, state.max_output_tokens
+    if state.fitted and asked is not None and left >= asked:
         return False
     state.fitted = left >= _least(len(request.labels))
     if state.fitted:
@@ -135,9 +131,8 @@ def _read(reply: Reply, request: Request, *, again: bool) -> ParsedReply:
     if reply.refusal is not None:
         raise DefectError(reply.refusal)
     if reply.truncated and not reply.text.rstrip().endswith(("}", "]", "```")):
-        raise DefectError(
-            "the answer was cut off"
-        )  # scores before its end may be a draft
+        # scores before its end may be a draft
+        raise DefectError("the answer was cut off")
     reading = parse(reply.text, request.labels)
     if again and reading.rescaled:
         raise DefectError("the scores stood on another scale than those given before")
@@ -157,10 +152,8 @@ def _correct(reply: Reply, reason: str, state: ExchangeState) -> GroupError | No
             return GroupError(
                 "reply", f"the judge's answer was cut off three times; {bound}"
             )
-        state.max_output_tokens, state.fitted = (
-            2 * reply.usage.completion or None,
-            False,
-        )
+        state.max_output_tokens = 2 * reply.usage.completion or None
+        state.fitted = False
         state.note = templates.SHORTER
     else:
         if state.corrected == CORRECTIONS:
@@ -173,21 +166,22 @@ def _correct(reply: Reply, reason: str, state: ExchangeState) -> GroupError | No
     return None
 
 
-def _ended(
-    error: CallError, layout: PromptLayout, part: RequestPart, state: ExchangeState
-) -> GroupError | Overflow:
-    """The group's error, or an Overflow if the server named its context."""
-    group_error = GroupError(error.kind, error.reason)
-    if error.context is None:
-        return group_error
-    limit, actual = error.context
+def _overflow(
+    limit: int,
+    actual: int,
+    error: CallError,
+    layout: PromptLayout,
+    part: RequestPart,
+    state: ExchangeState,
+) -> Overflow:
+    """The result if the prompt fills more than the context that the server named."""
     most = min(limit * _SAFETY, max(limit - _least(len(part.distinct)), limit / 2))
     tokens = layout.tokens_of(part.distinct)
     # vLLM counts no further than it must: the length of a prompt that is one token too long is not known
-    target = int(
-        min(most, tokens / 2) if actual == limit + 1 else tokens * most / max(actual, 1)
-    )
-    return Overflow(limit, actual, target, group_error, state)
+    at_least = min(most, tokens / 2)
+    target = at_least if actual == limit + 1 else tokens * most / max(actual, 1)
+    group_error = GroupError(error.kind, error.reason)
+    return Overflow(limit, actual, int(target), group_error, state)
 
 
 def _crowded(
@@ -199,12 +193,8 @@ def _crowded(
     """
     (_, first), (before, second), (prompt, answer) = state.cuts
     limit = prompt + answer
-    if (
-        not prompt
-        or first == second == answer
-        or answer >= 2 * second
-        or abs(before + second - limit) > 2
-    ):
+    by_user = not prompt or first == second == answer or answer >= 2 * second
+    if by_user or abs(before + second - limit) > 2:
         return error
     most = max(limit - 3 * _least(len(part.distinct)), limit / 2)
     target = int(layout.tokens_of(part.distinct) * min(most / prompt, 0.75))
@@ -237,17 +227,13 @@ def _with_places(
 ) -> tuple[str, ...]:
     """Explanations that call a rollout by its place in the group, and not by its label in the request."""
     whole = "\n".join(texts).lower()
-    places = {
-        label: layout.places[at]
-        for label, at in request.shown.items()
-        if label in whole
-    }
+    shown = request.shown.items()
+    places = {label: layout.places[at] for label, at in shown if label in whole}
 
     def placed(match: re.Match[str]) -> str:
         place = places.get((match["quoted"] or match["bare"]).lower())
-        if (
-            place is None or match[0].isupper()
-        ):  # HTTP is a word, and no text of the request need hold http
+        # HTTP is a word, and no text of the request need hold http
+        if place is None or match[0].isupper():
             return match[0]
         return f"{'Rollout' if match[0][:2].istitle() else 'rollout'} {place}"
 

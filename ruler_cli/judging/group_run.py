@@ -57,6 +57,7 @@ many times its text."""
 _UNDECIDED = GroupError(
     "transport", "the ledger lacks answers of groups that share passes with this one"
 )
+_IN_ORDER = attrgetter("judge", "pass_index", "window")
 _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
 
@@ -163,9 +164,8 @@ class GroupRun:
 
     def result(self) -> GroupResult:
         """Collect the replies so far, in an order that does not depend on which came first."""
-        in_order = attrgetter("judge", "pass_index", "window")
-        pass_scores = sorted(self.pass_scores, key=in_order)
-        failed_calls = sorted(self.failed_calls, key=in_order)
+        pass_scores = sorted(self.pass_scores, key=_IN_ORDER)
+        failed_calls = sorted(self.failed_calls, key=_IN_ORDER)
         settings, group = self.runner.settings, self.group
         if settings.fallback and pass_scores:
             # the judges that refused before were replaced

@@ -37,8 +37,6 @@ CAPPED = CallError(
 )
 _LONG = 5.0
 """Seconds from which on a wait that the judge asks for is reported."""
-_OUTAGE = 120.0
-"""Seconds without any answer that no limit per minute explains."""
 
 
 @dataclass(slots=True)
@@ -167,8 +165,7 @@ class Gate:
         self._cooling |= all_wait and cooldown.until - now >= _LONG
         if seconds and not all_wait:
             return True
-        alone = all_wait and self.concurrency.alone and not cooldown.begun
-        if rate and not alone:
+        if rate:
             self.concurrency.rejected(now, permit.sent, self.in_flight, seconds)
         return False
 
@@ -181,9 +178,6 @@ class Gate:
     def answered(self, permit: Permit, left: Left | None = None) -> None:
         """Note that a call was answered, which may end a wait of all calls; `left` is what limits leave."""
         now, sent, cooldown = self.time(), permit.sent, self._cooldown
-        # since the call was sent: one that was in flight already ends no outage, however long it took
-        if self.breaker.last and self.breaker.lasted(sent.began) >= _OUTAGE:
-            self.concurrency.back()
         self.breaker.replied()
         single = cooldown.single
         cooldown.answered(now, sent.number, sent.began)

@@ -21,9 +21,7 @@ Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoi
   all calls ever longer: the judge has a limit per minute that it does not name.
 - A pool begins with what the last one learned of the same judge. Refusals, and limits below the usual start,
   are forgotten after a quarter of an hour: the judge may have been down.
-- Once refusals prove to be single calls' own (`cooldown.py`), the limit that failed is taken up again. The
-  same follows if the judge asks the only call in flight to wait, since fewer cannot be; then only a limit
-  that refuses nearly all cuts again.
+- Once refusals prove to be single calls' own (`cooldown.py`), the limit that failed is taken up again.
 """
 
 from __future__ import annotations
@@ -85,8 +83,6 @@ class ConcurrencyLimit:
         self.limit = limit
         self.epoch = 0
         """Number of changes of the limit so far."""
-        self.alone = False
-        """True if the judge refused the only call in flight: single refusals are not for their number."""
 
     @property
     def allowed(self) -> int:
@@ -110,9 +106,6 @@ class ConcurrencyLimit:
 
     def cleared(self) -> None:
         """Note that earlier rejections were single calls' own."""
-
-    def back(self) -> None:
-        """Note that the judge answers again after it refused all calls for longer than a limit's window."""
 
     def disturbed(self) -> None:
         """Note that a call failed for another reason."""
@@ -212,11 +205,6 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             self._paused_until = now + pause
         if call.epoch != self.epoch and now >= self._cut_until:
             return  # it went before the limit changed
-        if retry_after and self.limit == 1 and not in_flight:
-            self.alone = True
-            self.cleared()
-            return
-        self.alone = False
         if now < self._cut_until:
             self._rejections += 1
             if self._rejections > (self._failed or 0):
@@ -247,16 +235,6 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._gap = self._seconds_each / at_once / factor
 
     def cleared(self) -> None:
-        """Go back to the limit that failed."""
-        self._restore()
-
-    def back(self) -> None:
-        """Go back to the most calls that were accepted: no limit per minute refuses all for so long."""
-        self._failed = max(self._failed or 1, self._proved)
-        self._restore()
-        self._remember()
-
-    def _restore(self) -> None:
         """Go back to the limit that failed, and on from there as if it had not."""
         if self._failed is None:
             return

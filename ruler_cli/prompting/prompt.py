@@ -15,10 +15,11 @@ quarter of the group later.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -29,6 +30,9 @@ from ruler_cli.prompting.render import WHOLE, Shortening, render, render_tools
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
 from ruler_cli.types import Group, GroupError, Request, Rollout, readable_text
+
+if TYPE_CHECKING:  # few groups are shown in windows
+    from ruler_cli.prompting.windows import Packing, Windows
 
 CYCLE = 8
 """Passes that one drawn order serves: four shifts of it, each with its reverse."""
@@ -332,8 +336,16 @@ def _text_of(
     return "\n".join(lines)
 
 
-LEAST = 2
-"""Rollouts of a request that are compared at all."""
+LADDER = (
+    *(
+        Shortening(tool=n)
+        for n in (256_000, 128_000, 64_000, 32_000, 16_000, 8000, 4000, 1500, 500)
+    ),
+    *(Shortening(tool=500, reasoning=n) for n in (2000, 500, 100)),
+    Shortening(tool=120, reasoning=0),
+)
+"""Steps by which a rollout is shortened: tool outputs first, then reasoning. The first steps are for
+messages that alone are longer than a context."""
 
 
 def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
@@ -345,9 +357,7 @@ def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
     layout = rendered.layout
     if ask.context_tokens is None or not layout.distinct or layout.at_once(ask):
         return rendered.finished(0)
-    from ruler_cli.prompting.windows import shortened
-
-    return shortened(rendered, ask)
+    return _shortened(rendered, ask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,9 +384,7 @@ def requests_of_pass(
     if layout.at_once(ask):
         windows = [layout.order(ask.seed, pass_index)]
     elif layout.distinct:
-        from ruler_cli.prompting.windows import windows_of_pass
-
-        windows = windows_of_pass(layout, ask, pass_index)
+        windows = _windows_of_pass(layout, ask, pass_index)
     if ask.order == "input":
         windows = [sorted(window) for window in windows]
     return [
@@ -399,6 +407,8 @@ def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
 
     Each takes every second rollout, so that positions stay as they were; no other window has their numbers.
     """
+    from ruler_cli.prompting.windows import LEAST
+
     if count < 2 or len(part.distinct) < 2 * LEAST:
         return ()
     number = count + 2 * part.window
@@ -410,6 +420,8 @@ def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
 
 def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> GroupError:
     """The error of a group without a request: its rubric, nothing to judge, or nothing that fits."""
+    from ruler_cli.prompting.windows import LEAST
+
     if mistake := scale_mistake(group.rubric):
         return GroupError("input", f"its rubric {mistake}")
     if not layout.distinct:
@@ -430,6 +442,102 @@ def too_long(tokens: int, limit: int) -> str:
         f"about {tokens} tokens, more than the {limit} that the judge takes, even with the middle "
         "of tool outputs and reasoning left out"
     )
+
+
+def _shortened(rendered: RenderedGroup, ask: AskSettings) -> PromptLayout:
+    """Shorten a group until it fits the judge's context, in windows of WIDE rollouts, or to the last step."""
+    highest = 0
+    for even in (True, False):
+        for step, keep in enumerate(LADDER, 1):
+            before = rendered.layout
+            if before.at_once(ask) or _plan(before, ask, wide=True):
+                return rendered.finished(highest)
+            most = _bar(before, ask, even=even)
+            sizes = enumerate(before.sizes)
+            long = [at for at, size in sizes if size + ENTRY_BYTES > most]
+            rendered.shorten(keep, long, context=len(before.context.encode()) > most)
+            after = rendered.layout
+            if (after.distinct, after.context) != (before.distinct, before.context):
+                highest = max(highest, step)
+    return rendered.finished(highest)
+
+
+def _bar(layout: PromptLayout, ask: AskSettings, *, even: bool) -> int:
+    """Bytes that a rollout may take if all longer ones take as many and windows are full.
+
+    If not `even`, those that any rollout may take, so that any of that length fit into a window.
+    """
+    from ruler_cli.prompting.windows import WIDE, fewest
+
+    number, context = len(layout.distinct), len(layout.context.encode())
+    # the most windows that hold enough to compare, and the bytes of each for context and rollouts
+    count = max(fewest(number, ask.group_size), number // WIDE, 1)
+    capacity = layout.bytes_within(ask.context_tokens or 0) + context
+    if not even:
+        return max(capacity, 0) // (-(-number // count) + bool(layout.context))
+    sizes = sorted([*(size + ENTRY_BYTES for size in layout.sizes), *[context] * count])
+    left = count * capacity
+    for at, size in enumerate(sizes):
+        if size * (len(sizes) - at) > left:
+            return max(left, 0) // (len(sizes) - at)
+        left -= size
+    return sizes[-1]
+
+
+def _windows_of_pass(
+    layout: PromptLayout, ask: AskSettings, pass_index: int
+) -> Windows:
+    """The windows of one pass; none if the group fits no context."""
+    plan = _plan(layout, ask)
+    if plan is None:
+        return []
+    pair, packing = plan
+    if pass_index > 1:
+        even = pass_index - pass_index % 2
+        pair = _pair(layout, ask, even, len(pair[0]), packing) or pair
+    return pair[pass_index % 2]
+
+
+def _plan(
+    layout: PromptLayout, ask: AskSettings, *, wide: bool = False
+) -> tuple[tuple[Windows, Windows], Packing] | None:
+    """The windows of passes 0 and 1 and how they are packed; None if none fit.
+
+    They are as few as fit and are connected. Those of two and three rollouts are a last resort.
+    """
+    from ruler_cli.prompting.windows import LEAST, WIDE, Packing
+
+    sizes = [size + ENTRY_BYTES for size in layout.sizes]
+    limit = math.inf
+    if ask.context_tokens is not None:
+        limit = layout.bytes_within(ask.context_tokens)
+    for least in (WIDE,) if wide else (WIDE, LEAST):
+        packing = Packing(sizes, limit, least, ask.group_size)
+        count = 0
+        while count := packing.count(count + 1):
+            made = _pair(layout, ask, 0, count, packing)
+            if made is not None:
+                return made, packing
+    return None
+
+
+def _pair(
+    layout: PromptLayout, ask: AskSettings, even: int, count: int, packing: Packing
+) -> tuple[Windows, Windows] | None:
+    """The windows of two passes, from an even one on, that connect each other's windows."""
+
+    def made(pass_index: int, before: Windows | None = None) -> Windows | None:
+        key = layout.key(ask.seed, pass_index)
+
+        def draw(attempt: int, item: int) -> bytes:
+            return keyed(key, b"window %d" % attempt, layout.digests[item])
+
+        order = layout.order(ask.seed, pass_index)
+        return packing.partition(order, count, draw, before)
+
+    first = made(even)
+    second = first and made(even + 1, first)
+    return (first, second) if first and second else None
 
 
 LETTERS = "bcdfghjkmnpqrstvwxz"

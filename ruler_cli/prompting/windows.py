@@ -1,6 +1,4 @@
-"""A group too large for one request → what is left out of it, and its windows.
-
-Windows are a partition of the group, over item numbers and sizes.
+"""Partition of a group too large for one request into windows: pure, over item numbers and sizes.
 
 Every pass is a partition. A window takes one item of each stretch of the pass's order, so an item has the
 same relative position in its window as in the order, and a reversed order mirrors it. The window of an item
@@ -17,130 +15,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ruler_cli.prompting.prompt import (
-    ENTRY_BYTES,
-    LEAST,
-    PromptLayout,
-    RenderedGroup,
-    keyed,
-)
-from ruler_cli.prompting.render import Shortening
-from ruler_cli.settings.models import AskSettings
-
 Draw = Callable[[int, int], Any]
 """Attempt and item → sort key of the item in that attempt: random, and different for any two items."""
 Windows = list[list[int]]
 
-WIDE = 4
-"""Items of a window that compare well."""
+WIDE, LEAST = 4, 2
+"""Items of a window that compare well, and the fewest that compare at all."""
 _RANDOM_SHARES = (1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.0)
 """For each attempt the share of a window that is random; the rest goes to the emptier windows first."""
 _TRIALS = 400
 """Exchanges that are tried to connect windows; if any connects them, nearly every one does."""
 _STEP = 1.05
 """Factor between two numbers of windows that are tried."""
-
-
-LADDER = (
-    *(
-        Shortening(tool=n)
-        for n in (256_000, 128_000, 64_000, 32_000, 16_000, 8000, 4000, 1500, 500)
-    ),
-    *(Shortening(tool=500, reasoning=n) for n in (2000, 500, 100)),
-    Shortening(tool=120, reasoning=0),
-)
-"""Steps by which a rollout is shortened: tool outputs first, then reasoning. The first steps are for
-messages that alone are longer than a context."""
-
-
-def shortened(rendered: RenderedGroup, ask: AskSettings) -> PromptLayout:
-    """Shorten a group until it fits the judge's context, in windows of WIDE rollouts, or to the last step."""
-    highest = 0
-    for even in (True, False):
-        for step, keep in enumerate(LADDER, 1):
-            before = rendered.layout
-            if before.at_once(ask) or _plan(before, ask, (WIDE,)):
-                return rendered.finished(highest)
-            most = _bar(before, ask, even=even)
-            sizes = enumerate(before.sizes)
-            long = [at for at, size in sizes if size + ENTRY_BYTES > most]
-            rendered.shorten(keep, long, context=len(before.context.encode()) > most)
-            after = rendered.layout
-            if (after.distinct, after.context) != (before.distinct, before.context):
-                highest = max(highest, step)
-    return rendered.finished(highest)
-
-
-def _bar(layout: PromptLayout, ask: AskSettings, *, even: bool) -> int:
-    """Bytes that a rollout may take if all longer ones take as many and windows are full.
-
-    If not `even`, those that any rollout may take, so that any of that length fit into a window.
-    """
-    number, context = len(layout.distinct), len(layout.context.encode())
-    # the most windows that hold enough to compare, and the bytes of each for context and rollouts
-    count = max(fewest(number, ask.group_size), number // WIDE, 1)
-    capacity = layout.bytes_within(ask.context_tokens or 0) + context
-    if not even:
-        return max(capacity, 0) // (-(-number // count) + bool(layout.context))
-    sizes = sorted([*(size + ENTRY_BYTES for size in layout.sizes), *[context] * count])
-    left = count * capacity
-    for at, size in enumerate(sizes):
-        if size * (len(sizes) - at) > left:
-            return max(left, 0) // (len(sizes) - at)
-        left -= size
-    return sizes[-1]
-
-
-def windows_of_pass(layout: PromptLayout, ask: AskSettings, pass_index: int) -> Windows:
-    """The windows of one pass; none if the group fits no context."""
-    plan = _plan(layout, ask)
-    if plan is None:
-        return []
-    pair, packing = plan
-    if pass_index > 1:
-        even = pass_index - pass_index % 2
-        pair = _pair(layout, ask, even, len(pair[0]), packing) or pair
-    return pair[pass_index % 2]
-
-
-def _plan(
-    layout: PromptLayout, ask: AskSettings, floors: Sequence[int] = (WIDE, LEAST)
-) -> tuple[tuple[Windows, Windows], Packing] | None:
-    """The windows of passes 0 and 1 and how they are packed; None if none fit.
-
-    They are as few as fit and are connected. Those of two and three rollouts are a last resort.
-    """
-    sizes = [size + ENTRY_BYTES for size in layout.sizes]
-    limit = math.inf
-    if ask.context_tokens is not None:
-        limit = layout.bytes_within(ask.context_tokens)
-    for least in floors:
-        packing = Packing(sizes, limit, least, ask.group_size)
-        count = 0
-        while count := packing.count(count + 1):
-            made = _pair(layout, ask, 0, count, packing)
-            if made is not None:
-                return made, packing
-    return None
-
-
-def _pair(
-    layout: PromptLayout, ask: AskSettings, even: int, count: int, packing: Packing
-) -> tuple[Windows, Windows] | None:
-    """The windows of two passes, from an even one on, that connect each other's windows."""
-
-    def made(pass_index: int, before: Windows | None = None) -> Windows | None:
-        key = layout.key(ask.seed, pass_index)
-
-        def draw(attempt: int, item: int) -> bytes:
-            return keyed(key, b"window %d" % attempt, layout.digests[item])
-
-        order = layout.order(ask.seed, pass_index)
-        return packing.partition(order, count, draw, before)
-
-    first = made(even)
-    second = first and made(even + 1, first)
-    return (first, second) if first and second else None
 
 
 def fewest(number: int, most: int) -> int:

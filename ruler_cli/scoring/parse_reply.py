@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from ruler_cli.types import readable_text
@@ -147,8 +147,8 @@ def _entries(text: str) -> list[Any]:
     An answer reaches from the beginning, or from behind a `</think>`, to the end of the text. Thoughts and
     explanations may quote a `</think>`, so the last one need not end the thought.
     """
-    ends = islice(re.finditer(_END, text), _TRIES)
-    for at in (0, *[end.end() for end in ends]):
+    ends = (end.end() for end in re.finditer(_END, text))
+    for at in chain((0,), islice(ends, _TRIES)):
         with suppress(ValueError, RecursionError):
             whole = _DECODER.decode(_unfenced(text[at:]))
             break

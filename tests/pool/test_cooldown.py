@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from operator import itemgetter
 
@@ -12,7 +11,7 @@ import pytest
 from ruler_cli.pool.cooldown import Cooldown
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Sent, Window
+from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Window
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request
 from tests.values import few
@@ -244,23 +243,3 @@ def test_rpm() -> None:
     fullest = max(sum(at <= other < at + 60 for other in every) for at in every[::10])
     assert fullest <= 300
     assert sum(60 <= at < 240 for at in every) >= 0.98 * 3 * 300
-
-
-def test_alone() -> None:
-    """A limit of one does not stay if a call is refused: the number is not the cause."""
-    concurrency, sent = AdaptiveConcurrency(64), itertools.count(1)
-
-    def reject(now: float, in_flight: int) -> None:
-        for _ in range(8):  # a call in eight is refused: no rate is the cause
-            call = Sent(next(sent), concurrency.epoch, in_flight, began=now)
-            concurrency.sent(now, call)
-        concurrency.rejected(now, call, in_flight, 1.0)
-
-    reject(0.0, 7)
-    while concurrency.limit > 1:
-        reject(1.0, 1)
-    assert not concurrency.alone
-    reject(2.0, 0)
-    assert (concurrency.limit, concurrency.alone) == (8, True)
-    reject(2.0, 7)
-    assert (concurrency.limit, concurrency.alone) == (6, False)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.prompt import (
+    LADDER,
     ExchangeState,
     PromptLayout,
     build_layout,
@@ -23,7 +24,6 @@ from ruler_cli.prompting.prompt import (
     why_unaskable,
     write_prompt,
 )
-from ruler_cli.prompting.windows import LADDER
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Rollout
 from tests.prompting.test_windows import connected

@@ -9,8 +9,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.prompting.prompt import LEAST
-from ruler_cli.prompting.windows import WIDE, Packing, Windows
+from ruler_cli.prompting.windows import LEAST, WIDE, Packing, Windows
 
 sizes_of = st.lists(st.integers(1, 100), min_size=2, max_size=60)
 
