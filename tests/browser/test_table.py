@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.results.highlights import reasons
 from ruler_cli.results.annotations import ScoredGroup
+from ruler_cli.results.highlights import reasons
 from tests.browser.conftest import Show
 from tests.browser.truth import Truth, natural
 from tests.browser.view import View

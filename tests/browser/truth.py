@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.group_text import GroupText
 from ruler_cli.results.highlights import Best, Shortlist, reasons
-from ruler_cli.results.figures import ScoredFile
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.settings.models import InputSettings
 
 Range = tuple[float | None, float | None]
