@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import shlex
-import sqlite3
 import sys
 import tempfile
 import zlib
@@ -31,7 +30,7 @@ _DAMAGE: tuple[type[Exception], ...] = (
     zlib.error,
     zstd.ZstdError,
 )
-_SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+_SQLITE_FULL = ("SQLITE_FULL", "SQLITE_IOERR_WRITE")
 _DENIED = "access denied"
 _STORAGE = (
     ("NoCredentialsError PartialCredentialsError CredentialRetrievalError DefaultCredentialsError RefreshError "
@@ -118,7 +117,7 @@ def _mapped(
             problem, remedy = explain(error)
         elif isinstance(error, OSError):
             problem, remedy = system_problem(error)
-        elif getattr(error, "sqlite_errorcode", None) in _SQLITE_FULL:
+        elif getattr(error, "sqlite_errorname", None) in _SQLITE_FULL:
             problem, remedy = str(error), ""
         else:
             raise

@@ -501,6 +501,10 @@ def failed_path(settings: ScoreSettings) -> Path | None:
         output = Location(settings.output)
         name = settings.output.rstrip("/")
         return Path(f"{name}.failed.jsonl") if output.local else None
-    with creating(str(path), path):
-        path.parent.stat()
+    try:
+        with creating(str(path), path):
+            path.parent.stat()
+    except UsageError as error:
+        error.set(option="failed", value=path, place="")
+        raise
     return path
