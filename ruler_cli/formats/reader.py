@@ -379,8 +379,20 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     if settings.reward is not None:
         rewarded = with_reward(name, settings.reward, reader, records)
         reader = replace(reader, format=rewarded, reward=settings.reward)
-    return reader.with_words(
-        record for line, _ in records for record in _read(reader, line)
+    read = [record for line, _ in records for record in _read(reader, line)]
+    rollouts = [rollout for record in read for rollout in record.rollouts]
+    generic = settings.format == "auto" and chosen.rank == 0
+    if generic and rollouts and all(map(_is_prompt, rollouts)):
+        problem = f"{records[0][0].where} is a prompt without an answer, as are all first records"
+        raise UsageError(problem, "give the file with the rollouts", place=name)
+    return reader.with_words(read)
+
+
+def _is_prompt(rollout: Rollout) -> bool:
+    """Tell if nobody but the user and the system says anything."""
+    roles = [message.get("role") for message in rollout.messages]
+    return bool(roles) and all(
+        role in ("user", "system", "developer") for role in roles
     )
 
 

@@ -131,9 +131,14 @@ def test_several_answers() -> None:
 
 
 def test_prompt_only() -> None:
-    """Messages of the user alone are unreadable, unless an answer stands beside them."""
+    """Messages of the user alone are refused as a file, unless an answer stands beside them; one is unreadable."""
     prompt = {"messages": [TASK], "solution": "4"}
-    assert "no turn of the agent" in str(read(prompt)[0].rollouts[0].error)
+    with pytest.raises(UsageError, match="is a prompt without an answer"):
+        read(prompt)
+    answered = {"messages": [TASK, {"role": "assistant", "content": "4"}]}
+    errors = [one.rollouts[0].error for one in read(answered, prompt)]
+    assert errors[0] is None
+    assert "no turn of the agent" in str(errors[1])
     assert read({"messages": [TASK], "output": "4"})[0].rollouts[0].error is None
 
 
