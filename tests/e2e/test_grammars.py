@@ -44,7 +44,7 @@ def _imported() -> tuple[Any, Any]:
             "tvm_ffi"
         )  # before the stand-ins: it asks torch about devices
     for name in ("torch", "transformers", "triton"):
-        if find_spec(name) is None:
+        if name not in sys.modules and find_spec(name) is None:
             sys.modules[name] = _StandIn(name)
     return pytest.importorskip("xgrammar"), importlib.import_module("xgrammar.testing")
 
