@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ruler_cli.files.error_map import zstd
@@ -59,6 +59,17 @@ def pack(path: Path, kind: str, records: Sequence[bytes], end: bytes) -> None:
             (path / name).parent.mkdir(parents=True, exist_ok=True)
             inner = name[name.index(".") :]
             pack(path / name, inner, records[i * third : (i + 1) * third], end)
+
+
+def in_files_read(records: Sequence[bytes], left_out: Collection[str]) -> list[bytes]:
+    """Records of a directory without those of the files that a run left out, each with a sentence."""
+    third = len(records) // 3 + 1
+    return [
+        record
+        for i, name in enumerate(_SHARDS)
+        if name not in left_out
+        for record in records[i * third : (i + 1) * third]
+    ]
 
 
 def _packed(suffix: str, text: bytes) -> bytes:
