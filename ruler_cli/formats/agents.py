@@ -122,7 +122,8 @@ def _autogen_turns(message: Turn) -> Iterator[Turn]:
 
 def read_chat_history(record: JsonObject) -> Rollout:
     """Read a history of AutoGen 0.2."""
-    turns, first = list[Any](), None
+    turns = list[Any]()
+    first = None
     for message in check_messages(record["chat_history"], "chat_history"):
         role = message.get("role")
         speaker = message.get("name") or role
@@ -154,7 +155,9 @@ def _pick(value: Any, name: str) -> Any:
     first, *rest = name.split("_")
     field = lookup(value, name)
     other = first + "".join(map(str.capitalize, rest))
-    return lookup(value, other) if field is None else field
+    if field is None:
+        return lookup(value, other)
+    return field
 
 
 def _content(content: Any, role: str, name: Any = None) -> Iterator[Turn]:
@@ -163,7 +166,8 @@ def _content(content: Any, role: str, name: Any = None) -> Iterator[Turn]:
     if is_text(text):  # trpc-agent-go
         yield new_turn(role, text)
         return
-    parts, results = list[Any](), list[Any]()
+    parts = list[Any]()
+    results = list[Any]()
     for part in lookup(content, "parts") or ():
         if is_object(part) and all(v is None for v in part.values()):
             continue
@@ -233,7 +237,8 @@ def read_case(record: JsonObject) -> Rollout:
 
 def case_key(record: JsonObject) -> str | None:
     """Return the case of an evaluation set."""
-    identity, eval_set = _pick(record, "eval_id"), _pick(record, "eval_set_id")
+    identity = _pick(record, "eval_id")
+    eval_set = _pick(record, "eval_set_id")
     if eval_set:
         return f"{eval_set}: {identity}"
     return str(identity) if identity else None
@@ -286,14 +291,18 @@ def read_openhands(record: JsonObject) -> Rollout:
     if is_text(task) and not asked:
         messages.insert(0, new_turn("user", task))
     outcome = first_at(
-        record, "report.resolved", "test_result.report.resolved", "test_result.resolved"
+        record,
+        "report.resolved",
+        "test_result.report.resolved",
+        "test_result.resolved",
     )
     return Rollout(with_submission(record, messages), outcome=outcome)
 
 
 def _openhands_turns(event: JsonObject) -> Iterator[Turn]:
     """An event as a message; nothing for a change of state."""
-    action, by_user = event.get("action"), event.get("source") == "user"
+    action = event.get("action")
+    by_user = event.get("source") == "user"
     if "kind" in event:
         yield from _sdk_turns(event)
     elif "observation" in event:
@@ -319,7 +328,8 @@ def _openhands_turns(event: JsonObject) -> Iterator[Turn]:
 
 
 def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
-    message, identity = event.get("llm_message"), event.get("tool_call_id")
+    message = event.get("llm_message")
+    identity = event.get("tool_call_id")
     match event["kind"]:
         case "SystemPromptEvent":
             paths = ("system_prompt.text", "dynamic_context.text")
@@ -341,7 +351,8 @@ def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
                 }
             else:  # no tool took it
                 given = lookup(event, "tool_call.arguments")
-            thought, reasoning = event.get("thought"), event.get("reasoning_content")
+            thought = event.get("thought")
+            reasoning = event.get("reasoning_content")
             parts = [*items(event.get("thinking_blocks")), *items(thought)]
             content = thought if reasoning or not parts else parts
             turn = call_turn(identity, event.get("tool_name"), given)
@@ -360,7 +371,8 @@ def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
 
 def _with_extension(content: Any, event: JsonObject) -> Any:
     """Content with the parts that the SDK adds to it for the model, e.g. the text of a skill."""
-    more, text = items(event.get("extended_content")), {"type": "text", "text": content}
+    more = items(event.get("extended_content"))
+    text = {"type": "text", "text": content}
     parts = content if is_list(content) else [text]
     return [*parts, *more] if more else content
 
@@ -394,7 +406,13 @@ def read_atif(record: JsonObject) -> Rollout:
     session = record.get("session_id")
     part = copied or record.get("continued_trajectory_ref")
     member = session if part and is_text(session) else None
-    return Rollout(messages, (), further, tools, member=member)
+    return Rollout(
+        messages,
+        (),
+        further,
+        tools,
+        member=member,
+    )
 
 
 _ATIF_ROLES = {"agent": "assistant", "system": "system"}
@@ -433,4 +451,9 @@ def read_trial(record: JsonObject) -> Rollout:
     outcome = outcome.get("reward") if is_object(outcome) else outcome
     stated = lookup(record, "result.verifier_result.rewards.reward")
     reward = outcome if stated is None else stated
-    return replace(read_atif(trajectory), reward=reward, outcome=outcome, member=None)
+    return replace(
+        read_atif(trajectory),
+        reward=reward,
+        outcome=outcome,
+        member=None,
+    )

@@ -50,7 +50,8 @@ _COARSE = 3
 """Decimals of a judge's score in one pass, and of the position of the rollout there."""
 SCHEMA = 2
 """Version of both objects: since 2 every key stands in every record, with one type."""
-_NO_SCORES, _NO_REPLIES = GroupScores((), passes=0, weight=0.0), GroupResult((), (), ())
+_NO_SCORES = GroupScores((), passes=0, weight=0.0)
+_NO_REPLIES = GroupResult((), (), ())
 """Quality and counts of a group that failed."""
 _INSTANT = "%Y-%m-%dT%H:%M:%SZ"
 """RFC 3339 in UTC, to the second."""
@@ -140,7 +141,9 @@ class GroupFields(Digests, _Passes):
 
 
 def _judge_names(
-    result: GroupResult, scores: GroupScores | GroupError, names: Sequence[str]
+    result: GroupResult,
+    scores: GroupScores | GroupError,
+    names: Sequence[str],
 ) -> str:
     """The judges whose scores a group has; of a group without scores, those that were asked."""
     if isinstance(scores, GroupScores):
@@ -157,16 +160,20 @@ def annotations_of(
     names: Sequence[str],
 ) -> list[AnnotationFields]:
     """The `ruler` object of each rollout of the group, in input order; `names` are those of all judges."""
-    judge, passes = _judge_names(result, scores, names), 0
+    judge = _judge_names(result, scores, names)
+    passes = 0
     kind: Kind = "input"
     if isinstance(scores, GroupError):
         kind = scores.kind
         rollouts = (RolloutScore(None, scores.reason),) * len(group.rollouts)
     else:
-        passes, rollouts = scores.passes, scores.rollouts
+        passes = scores.passes
+        rollouts = scores.rollouts
 
     def fields(rollout: RolloutScore) -> AnnotationFields:
-        score, reason, failed = rollout.score, rollout.explanation, rollout.score is None  # fmt: skip
+        score = rollout.score
+        reason = rollout.explanation
+        failed = rollout.score is None
         rollout = RolloutScore(None, "") if failed else rollout
         same = rollout.judge_score == score
         panel = rollout.by_judge.items() if len(names) > 1 else ()
@@ -244,7 +251,9 @@ def usage_fields(usage: Usage) -> UsageFields:
 
 
 def _fine(value: float | None) -> float | None:
-    return None if value is None else round(value, _FINE)
+    if value is None:
+        return None
+    return round(value, _FINE)
 
 
 _LOG = "RULER explanation: "
@@ -262,7 +271,13 @@ def annotate(
     """A record with the annotation of each of its rollouts; a record that is a group has its part once."""
     patches = Patches(raw)
     if form.layout.listed:
-        _put_in_lists(patches, form, annotated, group_fields, on_failure)
+        _put_in_lists(
+            patches,
+            form,
+            annotated,
+            group_fields,
+            on_failure,
+        )
         return patches.apply()
     # one pass over the record: rollouts are items of one of its lists, or the record itself
     lists: dict[str, ListItems] = {str(r.path[0]): [] for r, _ in annotated if r.path}
@@ -272,7 +287,14 @@ def annotate(
         obj = lists[str(path[0])][int(path[1])] if path else whole
         # a rollout that is no object cannot be annotated; the group's part counts it
         if isinstance(obj, ObjectSpans):
-            owner = _Owner(raw, obj, form.layout, rollout, annotation, on_failure)
+            owner = _Owner(
+                raw,
+                obj,
+                form.layout,
+                rollout,
+                annotation,
+                on_failure,
+            )
             patches.put(obj, owner.changes())
     if form.shape == "group":
         patches.put(whole, {"ruler": dump_escaped(dict(group_fields))})
@@ -288,13 +310,17 @@ def trajectory_bytes(record: Record, rollout: Rollout) -> bytes:
 
 def _bytes_at(raw: bytes, path: Path, start: int = 0) -> bytes | None:
     span = span_at(raw, path, start)
-    return None if span is None else raw[slice(*span)]
+    if span is None:
+        return None
+    return raw[slice(*span)]
 
 
 def _array_at(raw: bytes, path: Path | None) -> list[Span]:
     """The items of the list at a path; [] if there is none."""
     span = span_at(raw, path) if path else None
-    return read_array(raw, span[0]) if span and raw[span[0]] == ord("[") else []
+    if span and raw[span[0]] == ord("["):
+        return read_array(raw, span[0])
+    return []
 
 
 def _put_in_lists(
@@ -305,15 +331,18 @@ def _put_in_lists(
     on_failure: OnFailure,
 ) -> None:
     """Annotate rollouts that are items of lists: the list of rewards by item, and a list of annotations."""
-    raw, layout = patches.raw, form.layout
+    raw = patches.raw
+    layout = form.layout
     # looked up once: a line may hold ten thousand
     rewards = _array_at(raw, layout.reward)
     columns = form.shape == "columns"
     earlier = _array_at(raw, ("ruler",) if columns else ("ruler", "rollouts"))
-    annotations, scores = [], []
+    annotations = []
+    scores = []
     for rollout, annotation in annotated:
         i = int(rollout.path[0])
-        listed, noted = rewards[i : i + 1], earlier[i : i + 1]
+        listed = rewards[i : i + 1]
+        noted = earlier[i : i + 1]
         original = raw[slice(*listed[0])] if listed else None
         before = _bytes_at(raw, (ORIGINAL,), noted[0][0]) if noted else None
         original = original if before is None else before
@@ -356,7 +385,9 @@ def _with_original(annotation: Annotation, original: bytes | None) -> bytes:
     """The `ruler` object; the original reward's own bytes are its last member."""
     ours = dump_escaped({**annotation, ORIGINAL: None})
     # `null` is the last value, in front of the closing brace
-    return ours if original is None else ours[: -len(b"null}")] + original + b"}"
+    if original is None:
+        return ours
+    return ours[: -len(b"null}")] + original + b"}"
 
 
 def _merged(one: NewMembers, other: NewMembers) -> NewMembers:
@@ -426,7 +457,9 @@ class _Owner:
             value: bytes | None = dump(raw_value(self.rollout.reward))
         else:
             value = self.value(layout.reward) if layout.reward else None
-        return layout.absent if value is None else None if value == b"null" else value
+        if value is None:
+            return layout.absent
+        return None if value == b"null" else value
 
     def _copy(self) -> _Owner | None:
         """The trajectory that stands once more as JSON text; None if there is none."""
@@ -435,21 +468,31 @@ class _Owner:
         if not quoted:
             return None
         layout = replace(self.layout, payload=None)
-        return replace(self, text=inner, obj=read_object(inner), layout=layout)
+        return replace(
+            self,
+            text=inner,
+            obj=read_object(inner),
+            layout=layout,
+        )
 
     def _rewarded(self, original: bytes | None) -> NewMembers:
         """The new value of the reward field; nothing if it stays as it is."""
         layout = self.layout
         if layout.reward is None:
             return {}
-        now, failed = self.value(layout.reward), self.annotation.get("score") is None
+        now = self.value(layout.reward)
+        failed = self.annotation.get("score") is None
         if failed and self.on_failure != "null" and now in (None, original):
             return {}  # with `keep` an earlier run's score goes back to the original
         new = _reward_bytes(self.annotation, layout, self.on_failure, original)
-        return nested(layout.reward, new or None) if new or now is not None else {}
+        if new or now is not None:
+            return nested(layout.reward, new or None)
+        return {}
 
     def _metrics(
-        self, score: float | None, original: bytes | None
+        self,
+        score: float | None,
+        original: bytes | None,
     ) -> NewMembers | bytes | None:
         """The new value of `metrics`; None if it is of a shape that ruler does not know."""
         metrics = {} if score is None else {"ruler_score": dump(score)}
@@ -475,7 +518,8 @@ class _Owner:
             return _list_of([line]) if line else old
         if old[:1] != b"[":
             return None
-        spans, patches = read_array(old, 0), Patches(old)
+        spans = read_array(old, 0)
+        patches = Patches(old)
         ours = [old.startswith(b'"' + _LOG.encode(), start) for start, _ in spans]
         if line and any(ours):
             first = ours.index(True)

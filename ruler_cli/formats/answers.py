@@ -81,7 +81,8 @@ def read_ultrafeedback(record: JsonObject) -> Rollouts:
 
 def read_reward_bench(record: JsonObject) -> Rollouts:
     """Read the chosen and the rejected answers of RewardBench 2."""
-    chosen, rejected = list_field(record, "chosen"), list_field(record, "rejected")
+    chosen = list_field(record, "chosen")
+    rejected = list_field(record, "rejected")
     outcomes = [*[True] * len(chosen), *[False] * len(rejected)]
     prompt = prompt_turns(record.get("prompt"), "prompt")
     return answer_rollouts(prompt, [*chosen, *rejected], outcomes=outcomes)
@@ -178,14 +179,18 @@ def is_pair(record: JsonObject) -> bool:
 def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
     """Read a prompt and its answer; `as_json`: the answer may be JSON text of messages."""
     prompt_name, answer_name = _pair_fields(record)
-    prompt, context = task_turns(record, prompt_name), retrieved_turn(record)
+    prompt = task_turns(record, prompt_name)
+    context = retrieved_turn(record)
     if answer_name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
     answer = response_turns(record.get(answer_name), answer_name, as_json=as_json)
-    label, tools = record.get("label"), tools_of(record)
+    label = record.get("label")
+    tools = tools_of(record)
     outcome = label if isinstance(label, bool) else None
     rollout = make_rollout(prompt, [*context, *answer], tools=tools, outcome=outcome)
-    return replace(rollout, prompt_length=len(prompt)) if context else rollout
+    if context:
+        return replace(rollout, prompt_length=len(prompt))
+    return rollout
 
 
 def refine_pair(form: Format, records: Sequence[JsonObject]) -> Format:
@@ -193,7 +198,9 @@ def refine_pair(form: Format, records: Sequence[JsonObject]) -> Format:
     fields = [(record, _pair_fields(record)[1]) for record in records]
     answers = [record.get(name) for record, name in fields if name is not None]
     whole = all_conversations(answers)
-    return replace(form, read=partial(read_pair, as_json=True)) if whole else form
+    if whole:
+        return replace(form, read=partial(read_pair, as_json=True))
+    return form
 
 
 _TURN_LISTS = words("conversations conversation dialog dialogue turns items")
@@ -299,7 +306,8 @@ def read_preference(record: JsonObject) -> Rollouts:
         raise UnreadableError(
             "has neither `chosen` nor `rejected`, nor other names of answers to one prompt"
         )
-    prompt, answers = _prompt(record), [*map(record.get, names)]
+    prompt = _prompt(record)
+    answers = [*map(record.get, names)]
     tools = record.get("tools") or lookup(record, "input.tools")
     texts = names in _PREFERRED and all(is_text(answer) for answer in answers)
     if texts and (dialogues := dialogue_pair(*map(str, answers))):
@@ -309,13 +317,20 @@ def read_preference(record: JsonObject) -> Rollouts:
         held = all(any(text in content for content in said) for text in asked)
         shared = [] if held else prompt
         return [
-            make_rollout([*shared, *before], [last], (i,), tools=tools, outcome=not i)
+            make_rollout(
+                [*shared, *before],
+                [last],
+                (i,),
+                tools=tools,
+                outcome=not i,
+            )
             for i, (*before, last) in enumerate(dialogues)
         ]
     best = 0 if names in _PREFERRED else _best(record, names)
     rollouts = []
     for i, name in enumerate(names):
-        outcome, judged = None if best is None else i == best, record.get("turn")
+        outcome = None if best is None else i == best
+        judged = record.get("turn")
         try:
             answer = _answer(record, answers, name)
         except UnreadableError as error:
@@ -326,7 +341,15 @@ def read_preference(record: JsonObject) -> Rollouts:
         if whole and type(judged) is int and asked_again > judged:
             outcome = None  # the conversation goes on after the turn that was judged (MT-bench)
         shown = [] if whole else prompt
-        rollouts.append(make_rollout(shown, answer, (i,), tools=tools, outcome=outcome))
+        rollouts.append(
+            make_rollout(
+                shown,
+                answer,
+                (i,),
+                tools=tools,
+                outcome=outcome,
+            )
+        )
     return rollouts
 
 
@@ -334,7 +357,9 @@ def _names(record: JsonObject) -> Names:
     """The fields that hold the answers of a record; () if there are not two."""
     pair = first(pair for pair in _PREFERRED if any(map(record.get, pair))) or ()
     several = _numbered(record)
-    return pair if pair and (pair[1] in record or not several) else several
+    if pair and (pair[1] in record or not several):
+        return pair
+    return several
 
 
 def _numbered(record: JsonObject) -> Names:
@@ -365,7 +390,8 @@ def _prompt(record: JsonObject) -> Messages:
 
 
 def _answer(record: JsonObject, answers: list[Any], name: str) -> Messages:
-    value, prompt = record.get(name), record.get(prompt_field(record) or "")
+    value = record.get(name)
+    prompt = record.get(prompt_field(record) or "")
     if "winner_model_a" in record:
         # the Arena's table, in which prompt and answers are lists of texts, as JSON text
         asked, said = (items(json_value(text)) for text in (record.get("prompt"), value))  # fmt: skip

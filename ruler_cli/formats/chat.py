@@ -130,7 +130,8 @@ def messages_in(record: JsonObject, name: str, cause: str = "") -> Messages:
 
 
 def last_states(
-    conversations: Iterable[Messages], plain: Callable[[Any], Any] = list
+    conversations: Iterable[Messages],
+    plain: Callable[[Any], Any] = list,
 ) -> list[Messages]:
     """Return conversations without those that a later one continues, as they are `plain`."""
     out: list[Messages] = []
@@ -168,7 +169,9 @@ def task_messages(rollout: Rollout) -> Messages:
         begin += 1
     end = begin + first_agent_turn(messages[begin:])
     task = messages[begin:end]
-    return task if all(message.get("role") in USER_ROLES for message in task) else []
+    if all(message.get("role") in USER_ROLES for message in task):
+        return task
+    return []
 
 
 def is_agent(message: JsonObject) -> bool:
@@ -305,7 +308,9 @@ def json_messages(text: str) -> list[Any] | None:
         return None
     value = json_value(text)
     value = [value] if is_object(value) else value
-    return value if items(value) and all(map(_is_message, value)) else None
+    if items(value) and all(map(_is_message, value)):
+        return value
+    return None
 
 
 def all_conversations(values: Iterable[Any]) -> bool:
@@ -449,7 +454,9 @@ def response_turns(value: Any, where: str, *, as_json: bool = False) -> Messages
     if as_json and is_text(value) and json_messages(value) is not None:
         return chat_turns(value, where)
     turns = find_answer(value, where)
-    return answer_turns(value, where) if turns is None else turns
+    if turns is None:
+        return answer_turns(value, where)
+    return turns
 
 
 def find_answer(value: Any, where: str) -> Messages | None:
@@ -527,7 +534,9 @@ def prompt_size(given: Messages, whole: Messages) -> int | None:
     user's turn, earlier turns of the agent are examples or the history of a chat.
     """
     replies = len(whole) > len(given) and given[-1].get("role") in USER_ROLES
-    return len(given) if replies and first_agent_turn(given) < len(given) else None
+    if replies and first_agent_turn(given) < len(given):
+        return len(given)
+    return None
 
 
 def answers_path(record: JsonObject, least: int = 2) -> Path:
@@ -539,14 +548,18 @@ def answers_path(record: JsonObject, least: int = 2) -> Path:
         value = record.get(name)
         inner = value.get("choices") if is_object(value) else None
         if _is_answer_list(value, name, least) or _is_answer_list(
-            inner, "choices", least
+            inner,
+            "choices",
+            least,
         ):
             messages = record.get("messages")
             if is_text(messages):
                 messages = json_messages(messages)
             if is_reply(first(reversed(items(messages)))):
                 return ()
-            return (name, "choices") if is_object(value) else (name,)
+            if is_object(value):
+                return (name, "choices")
+            return (name,)
     return ()
 
 
@@ -566,7 +579,10 @@ def _are_options(value: Any) -> bool:
 
 
 def read_or_error(
-    path: Path, read: Callable[..., Rollout], *given: Any, **fields: Any
+    path: Path,
+    read: Callable[..., Rollout],
+    *given: Any,
+    **fields: Any,
 ) -> Rollout:
     """Read one rollout of several and give it these fields; if it cannot be read, with the reason."""
     try:
@@ -576,7 +592,10 @@ def read_or_error(
 
 
 def make_rollout(
-    prompt: Messages, answer: Messages, path: Path = (), **fields: Any
+    prompt: Messages,
+    answer: Messages,
+    path: Path = (),
+    **fields: Any,
 ) -> Rollout:
     """Join a prompt and an answer; turns of the agent in the prompt stay a part of it."""
     prompt_length = len(prompt) if first_agent_turn(prompt) < len(prompt) else None
@@ -601,7 +620,10 @@ def answer_rollouts(
 
 
 def answer_rollout(
-    prompt: Messages, value: Any, path: Path, outcome: Any = None
+    prompt: Messages,
+    value: Any,
+    path: Path,
+    outcome: Any = None,
 ) -> Rollout:
     """Return one of several answers as a rollout; if it cannot be read, with its prompt and the reason."""
     try:
@@ -710,7 +732,9 @@ def retrieved_turn(record: JsonObject) -> Messages:
     """Return the texts retrieved to answer the question, as a list of one turn or of none."""
     lists = (record[name] for name in RETRIEVED if is_list(record.get(name)))
     texts = first(lists)
-    return [new_turn("context", texts)] if texts else []
+    if texts:
+        return [new_turn("context", texts)]
+    return []
 
 
 def _prompt_turns(value: Any, where: str) -> Messages:
@@ -719,7 +743,9 @@ def _prompt_turns(value: Any, where: str) -> Messages:
     if turns is None:
         return prompt_turns(value, where)
     # it may end with a marker for the answer to come
-    return turns[:-1] if turns[-1] == new_turn("assistant", "") else turns
+    if turns[-1] == new_turn("assistant", ""):
+        return turns[:-1]
+    return turns
 
 
 def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
@@ -735,7 +761,9 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
         return replace(rollout, error=str(error))
     if not any(map(has_content, turns)):
         return replace(rollout, error=f"has no prompt at `{path}`")
-    messages, size, start = rollout.messages, rollout.prompt_length, 0
+    messages = rollout.messages
+    size = rollout.prompt_length
+    start = 0
     if turns[0].get("role") not in _SYSTEM_ROLES:
         roles = [message.get("role") not in _SYSTEM_ROLES for message in messages]
         start = roles.index(True) if any(roles) else len(messages)
@@ -769,7 +797,8 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
         )
     prompt = []
     for message in task:
-        content, own = message.get("content"), list[Any]()
+        content = message.get("content")
+        own = list[Any]()
         if content is None or message.get("tool_calls"):
             # without content, or with calls, other fields alone tell two messages apart
             excluded = _NOT_IN_KEY | ({"name"} if "role" in message else set())

@@ -74,7 +74,9 @@ def messages_of(value: Any, role: str, depth: int = 0) -> Messages | None:
     None if the value holds neither messages of a known shape nor a text.
     """
     if is_text(value):
-        return [new_turn(role, value)] if value.strip() else None
+        if value.strip():
+            return [new_turn(role, value)]
+        return None
     if depth > _DEEP or not value:
         return None
     asked = role == "user"
@@ -90,7 +92,9 @@ def messages_of(value: Any, role: str, depth: int = 0) -> Messages | None:
                 return messages
         if not asked and all(is_text(lookup(item, "type")) for item in value):
             return [new_turn(role, [*map(normalize_part, value)])]
-        return messages_of(value[0], role, depth + 1) if len(value) == 1 else None
+        if len(value) == 1:
+            return messages_of(value[0], role, depth + 1)
+        return None
     if not is_object(value):
         return None
     if is_message(value):
@@ -112,30 +116,40 @@ def messages_of(value: Any, role: str, depth: int = 0) -> Messages | None:
         given = any(m.get("role") in ("system", "developer") for m in found)
         systems = () if given or not asked else _SYSTEM
         system = first(filter(None, (_plain(lookup(value, path)) for path in systems)))
-        return found if system is None else [new_turn("system", system), *found]
+        if system is None:
+            return found
+        return [new_turn("system", system), *found]
     # the text of an object that holds nothing else
     only = [inner for inner in value.values() if inner not in EMPTY]
     single = len(only) == 1 and is_text(only[0])
-    return messages_of(only[0], role) if single else None
+    if single:
+        return messages_of(only[0], role)
+    return None
 
 
 def agent_turns(value: Any) -> Messages:
     """The output of a model as its own turns, whatever roles it claims; an unknown value as JSON."""
     messages = [] if value in EMPTY else messages_of(value, "assistant")
     own = messages is not None and all(map(is_own, messages))
-    return messages if messages is not None and own else as_turn("assistant", value)
+    if messages is not None and own:
+        return messages
+    return as_turn("assistant", value)
 
 
 def question_turns(value: Any) -> Messages:
     """The messages of an input; an input without any as one user's message."""
     messages = messages_of(value, "user")
-    return as_turn("user", value) if messages is None else messages
+    if messages is None:
+        return as_turn("user", value)
+    return messages
 
 
 def as_turn(role: str, value: Any) -> Messages:
     """A value of no known shape as a turn of text, so that a part that looks like a tool's result is none."""
     text = value if is_text(value) else dump(value).decode()
-    return [] if value in EMPTY else [new_turn(role, text)]
+    if value in EMPTY:
+        return []
+    return [new_turn(role, text)]
 
 
 def is_own(message: JsonObject) -> bool:
@@ -175,7 +189,8 @@ def normalize_message(value: JsonObject) -> Messages:
         value = {key.removeprefix("message."): inner for key, inner in value.items()}
     elif is_object(value.get("message")):
         value = value["message"]  # OpenInference; a choice of OpenAI's
-    role, body = value.get("role"), value
+    role = value.get("role")
+    body = value
     if not is_text(role):
         kind, body = langchain_body(value)
         if kind in _ITEMS:
@@ -247,7 +262,9 @@ def _plain(value: Any) -> str | None:
     value = parts if is_list(parts) else value
     if is_list(value):
         value = "\n".join(texts([normalize_part(part) for part in value]))
-    return value if is_text(value) and value else None
+    if is_text(value) and value:
+        return value
+    return None
 
 
 def _calls(body: JsonObject) -> list[Any]:
@@ -306,17 +323,27 @@ def normalize_part(part: Any) -> Any:
         thought = first_of(part, ("thinking", "content", "text", "reasoning"))
         return {"type": "thinking", "thinking": thought or ""}
     text = part.get("text", part.get("content") if kind == "text" else None)
-    return {"type": "text", "text": text} if is_text(text) else part
+    if is_text(text):
+        return {"type": "text", "text": text}
+    return part
 
 
 def _use(part: JsonObject) -> Turn:
     call = normalize_call(part)
-    identity, name, given = str(call["id"]), call["name"], call["arguments"]
+    identity = str(call["id"])
+    name = call["name"]
+    given = call["arguments"]
     return {"type": "tool_use", "id": identity, "name": name, "input": given}
 
 
 def _result(part: JsonObject) -> Turn:
-    content = first_at(part, "result", "response", "output", "content")
+    content = first_at(
+        part,
+        "result",
+        "response",
+        "output",
+        "content",
+    )
     names = ("tool_use_id", "id", "toolCallId", "tool_call_id", "name")
     identity = str(first_of(part, names))
     named = {"toolName": part["name"]} if part.get("name") else {}

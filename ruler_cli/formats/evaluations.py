@@ -59,7 +59,8 @@ def read_inspect(record: JsonObject) -> Rollout:
     if len(whole) > len(before):
         # after a tool's result `output` is still the model's message before it, or it is empty
         replies = [m for m in messages if m.get("role") == "assistant"]
-        said, own = _said(replies[-1] if replies else {}), _said(whole[-1])
+        said = _said(replies[-1] if replies else {})
+        own = _said(whole[-1])
         repeated = not any(own) or own == said
         messages = messages if messages and repeated else whole
     if not messages:
@@ -97,7 +98,8 @@ def _resolved(value: Any, attached: Turn) -> Any:
 
 def _inspect_turns(message: Turn) -> Iterator[Turn]:
     """A message as others write it: server-side tool use as a call and its result, an error as text."""
-    role, content = message.get("role"), message.get("content")
+    role = message.get("role")
+    content = message.get("content")
     error = lookup(message, "error.message")
     if role == "tool" and is_text(error) and error not in str(content):
         lines = [str(content)] if content else []
@@ -129,7 +131,8 @@ _RUN_VARIABLES = ("sessionId",)
 
 def read_promptfoo(record: JsonObject) -> Rollout:
     """Read a result of promptfoo."""
-    output, raw = lookup(record, "response.output"), lookup(record, "prompt.raw")
+    output = lookup(record, "response.output")
+    raw = lookup(record, "prompt.raw")
     if output in (None, "[output stripped]"):
         raise UnreadableError("has no answer in `response.output`")
     if is_text(raw) and raw.strip() and raw != "[prompt stripped]":
@@ -148,11 +151,13 @@ def read_promptfoo(record: JsonObject) -> Rollout:
 
 def _variables(record: JsonObject) -> Turn:
     variables = record.get("vars") or lookup(record, "testCase.vars")
-    return {
-        name: value
-        for name, value in variables.items()
-        if name[:1] != "_" and name not in _RUN_VARIABLES
-    } if is_object(variables) else {}  # fmt: skip
+    if is_object(variables):
+        return {
+            name: value
+            for name, value in variables.items()
+            if name[:1] != "_" and name not in _RUN_VARIABLES
+        }
+    return {}  # fmt: skip
 
 
 def promptfoo_key(record: JsonObject) -> str | None:
@@ -203,7 +208,8 @@ def read_tau2(record: JsonObject) -> Rollout:
 
 def _tau2_turns(message: Turn) -> Iterator[Turn]:
     """A message, with results named by their calls, and calls of the simulated user marked as such."""
-    role, calls = message.get("role"), items(message.get("tool_calls"))
+    role = message.get("role")
+    calls = items(message.get("tool_calls"))
     # the results of calls that were made at once
     if is_list(message.get("tool_messages")):
         for one in objects(message["tool_messages"]):
@@ -226,7 +232,8 @@ def read_bfcl(record: JsonObject) -> Rollout:
         raise UnreadableError(
             "has an error in `result` and no answer (BFCL writes this with `traceback`)"
         )
-    question, log = _question(record), objects(record.get("inference_log"))
+    question = _question(record)
+    log = objects(record.get("inference_log"))
     result = first_at(record, "result", "model_result_raw", "model_result")
     messages: Messages = []
     if any(_QUERY in part for part in log):
@@ -236,7 +243,8 @@ def read_bfcl(record: JsonObject) -> Rollout:
             messages += check_messages(asked, _QUERY) if asked else ()
             steps = (step for name, step in part.items() if name.startswith("step_"))
             for entry in (entry for step in steps for entry in objects(step)):
-                role, content = entry.get("role"), entry.get("content")
+                role = entry.get("role")
+                content = entry.get("content")
                 if role == "assistant":
                     thought = {"reasoning_content": entry.get("reasoning_content")}
                     messages.append(_model_turn(content) | thought)

@@ -102,7 +102,9 @@ def objects(value: Any) -> list[dict[str, Any]]:
 def json_value(value: Any, *, text: bool = False) -> Any:
     """Return the value of JSON text, None (or the `text`) if a text is no JSON, any other value unchanged."""
     try:
-        return parse_text(value) if is_text(value) else value
+        if is_text(value):
+            return parse_text(value)
+        return value
     except UnreadableError:
         return value if text else None
 
@@ -139,7 +141,9 @@ def _member(value: Any, name: str) -> Any:
     if is_object(value):
         return value.get(name)
     index = item_index(name, len(value)) if is_list(value) else None
-    return None if index is None else value[index]
+    if index is None:
+        return None
+    return value[index]
 
 
 @cache
@@ -211,7 +215,9 @@ def is_text_list(value: Any) -> bool:
 def printable(text: str, longest: int = 60) -> str:
     """Return text of a dump for a message: printable characters, at most `longest` and an ellipsis."""
     clean = "".join(c if c.isprintable() else "\ufffd" for c in text[: longest + 1])
-    return clean if len(clean) <= longest else clean[:longest] + "…"
+    if len(clean) <= longest:
+        return clean
+    return clean[:longest] + "…"
 
 
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
@@ -263,7 +269,9 @@ class FieldWords:
         if value is None or type(value) is float:  # as in most dumps
             return self
         kind = _kind(_normalized_word(raw_value(value)))
-        return FieldWords(self.kinds | {kind}) if kind else self
+        if kind:
+            return FieldWords(self.kinds | {kind})
+        return self
 
     def read(self, value: Any) -> Any:
         """Return a value unchanged, or as a Label if its word is no result of a check in this field."""
@@ -272,18 +280,24 @@ class FieldWords:
         word = _normalized_word(value)
         sure = word not in _AMBIGUOUS or {"pass", "fail"} <= self.kinds
         known = _kind(word) in ("pass", "fail")
-        return Label(value) if known and ("other" in self.kinds or not sure) else value
+        if known and ("other" in self.kinds or not sure):
+            return Label(value)
+        return value
 
 
 def _kind(word: str | None) -> str:
     if word in _PASSED or word in _FAILED:
         return "pass" if word in _PASSED else "fail"
-    return "" if word is None or word in _NEITHER else "other"
+    if word is None or word in _NEITHER:
+        return ""
+    return "other"
 
 
 def raw_value(value: Any) -> Any:
     """Return a reward or an outcome as the dump has it."""
-    return value.value if isinstance(value, Label) else value
+    if isinstance(value, Label):
+        return value.value
+    return value
 
 
 def number(value: Any) -> float | None:
@@ -297,7 +311,9 @@ def number(value: Any) -> float | None:
         return _finite(value)
     if is_text(value):
         text = value.strip()
-        return _GRADES[text] if text in _GRADES else _numeric(text)
+        if text in _GRADES:
+            return _GRADES[text]
+        return _numeric(text)
     if is_list(value):
         return _sum(
             None if isinstance(one, list | str) else number(one) for one in value
@@ -310,7 +326,9 @@ def number(value: Any) -> float | None:
         return _sum(None if None in pair else math.prod(pair) for pair in factors)  # type: ignore[arg-type]  # no None
     single = parts[0] if len(parts) == 1 else None
     one = value.get("reward", single)
-    return number(one) if isinstance(one, bool | int | float) else None
+    if isinstance(one, bool | int | float):
+        return number(one)
+    return None
 
 
 def passed(value: Any) -> bool | None:
@@ -341,7 +359,9 @@ def _normalized_word(value: Any) -> str | None:
     if word in _GRADES:
         return word
     plain = word.casefold().replace(" ", "_").replace("-", "_")
-    return plain if _numeric(word) is None else None
+    if _numeric(word) is None:
+        return plain
+    return None
 
 
 def _numeric(text: str) -> float | None:
@@ -356,7 +376,9 @@ def _numeric(text: str) -> float | None:
 
 def _sum(values: Iterable[float | None]) -> float | None:
     numbers: list[Any] = list(values)
-    return _finite(sum(numbers)) if numbers and None not in numbers else None
+    if numbers and None not in numbers:
+        return _finite(sum(numbers))
+    return None
 
 
 def _finite(value: float) -> float | None:
@@ -364,4 +386,6 @@ def _finite(value: float) -> float | None:
         result = float(value)
     except OverflowError:
         return None
-    return result if math.isfinite(result) else None
+    if math.isfinite(result):
+        return result
+    return None

@@ -67,7 +67,8 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
 
 
 def _read(value: JsonObject) -> Rollout:
-    own, prompt_length = value.get("messages"), None
+    own = value.get("messages")
+    prompt_length = None
     given = [] if own is None else chat_turns(own, "messages")
     if given and _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
         return Rollout(given, tools=value.get("tools") and tools_of(value))
@@ -90,7 +91,13 @@ def _read(value: JsonObject) -> Rollout:
         tools = first(lookup(request, "tools") for request, _ in _exchanges(value))
     messages = with_submission(value, messages)
     histories = (*further, *recorded[:-1])
-    return Rollout(messages, (), histories, tools, prompt_length=prompt_length)
+    return Rollout(
+        messages,
+        (),
+        histories,
+        tools,
+        prompt_length=prompt_length,
+    )
 
 
 def _main(value: JsonObject, recorded: list[Messages]) -> Messages:
@@ -136,7 +143,9 @@ def read_single(record: JsonObject) -> Rollout:
     if rollout.error is not None:
         raise UnreadableError(rollout.error)
     label = record.get("label")  # of TRL's and LLaMA-Factory's unpaired preferences
-    return replace(rollout, outcome=label) if isinstance(label, bool) else rollout
+    if isinstance(label, bool):
+        return replace(rollout, outcome=label)
+    return rollout
 
 
 def read_row(record: JsonObject) -> Rollout:
@@ -154,7 +163,9 @@ def is_native_group(record: JsonObject) -> bool | None:
 
 def is_art_group(record: JsonObject) -> bool | None:
     """Tell if trajectories have ART's members; None for a group that is empty."""
-    return _has_any(record, *ART) if record["trajectories"] else None
+    if record["trajectories"]:
+        return _has_any(record, *ART)
+    return None
 
 
 def _has_any(record: JsonObject, *keys: str) -> bool:

@@ -90,7 +90,9 @@ class Reader:
             rewards = rewards.including(rollout.reward)
             outcomes = outcomes.including(rollout.outcome)
         words = (rewards, outcomes)
-        return self if words == self.words else replace(self, words=words)
+        if words == self.words:
+            return self
+        return replace(self, words=words)
 
     def read(self, line: Line) -> tuple[Record, ...]:
         """Read one line: one record, or one for each group of a columnar line.
@@ -135,12 +137,22 @@ class Reader:
         if self.labels is not None and line.source in self.labels:
             key = f"{self.labels[line.source]}: {key}"
         own = rubric if is_text(rubric) else None
-        return (Record(line, read, key, own, tools),)
+        return (
+            Record(
+                line,
+                read,
+                key,
+                own,
+                tools,
+            ),
+        )
 
     def _finished(self, value: JsonObject, rollout: Rollout, again: bool) -> Rollout:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
-        rollout, layout = validated(rollout), self.format.layout
-        reward, outcome = rollout.reward, rollout.outcome
+        rollout = validated(rollout)
+        layout = self.format.layout
+        reward = rollout.reward
+        outcome = rollout.outcome
         if self.reward is not None:
             reward = self.value_at(value, rollout, self.reward)
         elif reward is None and not self.format.own_reward and layout.reward:
@@ -158,19 +170,24 @@ class Reader:
             # without a first reward the score stands in its place, unless the reward is read from another
             if noted is not None or reward == annotation.get("score"):
                 reward = noted
-        reward, outcome = self.words[0].read(reward), self.words[1].read(outcome)
+        reward = self.words[0].read(reward)
+        outcome = self.words[1].read(outcome)
         if reward is rollout.reward and outcome is rollout.outcome:
             return rollout
         return replace(rollout, reward=reward, outcome=outcome)
 
     def _columns(
-        self, value: JsonObject, line: Line, rollouts: tuple[Rollout, ...]
+        self,
+        value: JsonObject,
+        line: Line,
+        rollouts: tuple[Rollout, ...],
     ) -> tuple[Record, ...]:
         if not rollouts:
             raise UnreadableError("holds no rollouts: its columns are empty")
         groups: dict[str, Rollouts] = {}
         for i, read in enumerate(rollouts):
-            rollout, key = read, read.key
+            rollout = read
+            key = read.key
             if self._by_path:
                 key = self.value_at(value, read, self.key)
                 if key is None:
@@ -187,7 +204,11 @@ class Reader:
             groups.setdefault(key_text(key), []).append(rollout)
         return tuple(
             Record(
-                line, tuple(members), f"{line.where}: {key}", part=i, parts=len(groups)
+                line,
+                tuple(members),
+                f"{line.where}: {key}",
+                part=i,
+                parts=len(groups),
             )
             for i, (key, members) in enumerate(groups.items())
         )
@@ -211,11 +232,15 @@ class Reader:
         return self.key not in (PROMPT_HASH, GIVEN, self.format.key_description)
 
     def _key_of(
-        self, value: JsonObject, line: Line, rollouts: tuple[Rollout, ...]
+        self,
+        value: JsonObject,
+        line: Line,
+        rollouts: tuple[Rollout, ...],
     ) -> str:
         if self.key == GIVEN:
             return line.where
-        group, key = self.format.shape == "group", None
+        group = self.format.shape == "group"
+        key = None
         if self._by_path:
             key = lookup(value, self.key)
             if key is None and group and rollouts:
@@ -233,14 +258,21 @@ class Reader:
     def value_at(self, value: JsonObject, rollout: Rollout, path: str) -> Any:
         """Return the value at a dotted path below a rollout of a record, else below the record itself."""
         if self.format.layout.listed:
-            values, i = items(lookup(value, path)), rollout.path[-1]
-            return values[i] if isinstance(i, int) and i < len(values) else None
+            values = items(lookup(value, path))
+            i = rollout.path[-1]
+            if isinstance(i, int) and i < len(values):
+                return values[i]
+            return None
         own = rollout_object(value, rollout)
         inner = lookup(own, path)
-        return inner if inner is not None or own is value else lookup(value, path)
+        if inner is not None or own is value:
+            return inner
+        return lookup(value, path)
 
     def previous_annotation(
-        self, value: JsonObject, rollout: Rollout
+        self,
+        value: JsonObject,
+        rollout: Rollout,
     ) -> dict[str, Any] | None:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
         layout = self.format.layout
@@ -252,7 +284,9 @@ class Reader:
             places = map(dotted, filter(None, (layout.ruler, layout.other_ruler)))
             found = first_at(rollout_object(value, rollout), *places)
         annotation = json_value(found)
-        return annotation if is_object(annotation) else None
+        if is_object(annotation):
+            return annotation
+        return None
 
     def _was_scored(self, value: JsonObject, rollouts: Rollouts) -> bool:
         """Tell if ruler scored a record before.
@@ -260,7 +294,8 @@ class Reader:
         UnreadableError if it would overwrite another's value, or if a list of rewards or keys does not hold
         one item for each rollout.
         """
-        layout, columns = self.format.layout, self.format.shape == "columns"
+        layout = self.format.layout
+        columns = self.format.shape == "columns"
         if layout.listed:
             own = "" if self.format.own_reward else dotted(layout.reward or ())
             key = self.key if columns and self._by_path else ""
@@ -291,9 +326,13 @@ def validated(rollout: Rollout) -> Rollout:
     reason: str | None = "has a message that is no JSON object"
     if all({*map(type, p)} <= {dict} for p in (rollout.messages, *rollout.histories)):
         reason = nothing_to_judge(
-            rollout.messages, rollout.histories, rollout.prompt_length
+            rollout.messages,
+            rollout.histories,
+            rollout.prompt_length,
         )
-    return rollout if reason is None else replace(rollout, error=reason)
+    if reason is None:
+        return rollout
+    return replace(rollout, error=reason)
 
 
 def rollout_object(value: Any, rollout: Rollout) -> Any:
@@ -367,7 +406,8 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
         problem = "is for dumps that no format fits"
         raise UsageError(problem, remedy, option="messages", value=path)
     _refuse_missing(name, records, settings)
-    given, alone = [record for _, record in records], settings.prompt is not None
+    given = [record for _, record in records]
+    alone = settings.prompt is not None
     own = custom_format(path, given, alone=alone) if path else None
     chosen = own or _choose(name, records, settings.format)
     records = [pair for pair in records if fits(chosen, pair[1])] or records
@@ -458,7 +498,9 @@ def matching(record: JsonObject, candidates: Iterable[Format]) -> list[Format]:
     rank = max((form.rank for form, result in tests if result), default=None)
     best = [form for form, result in tests if result and form.rank == rank]
     unsure = rank == 0 and any(result is None for _, result in tests)
-    return [] if unsure and len(best) == 1 else best
+    if unsure and len(best) == 1:
+        return []
+    return best
 
 
 def _key_path(chosen: Format, records: Records) -> str:
@@ -483,7 +525,9 @@ def _scored_key(reader: Reader, records: Records) -> str:
     if reader.format.shape != "trajectory" or not noted:
         return reader.key
     read = [([record.key for record in _read(reader, line)], key) for line, key in keys]
-    return reader.key if all(found == [key] for found, key in read) else path
+    if all(found == [key] for found, key in read):
+        return reader.key
+    return path
 
 
 def _refuse_missing(name: str, records: Records, settings: InputSettings) -> None:
@@ -504,7 +548,13 @@ def _refuse_missing(name: str, records: Records, settings: InputSettings) -> Non
         hint = f" (did you mean {printable(suggestion)}?)" if suggestion else ""
         problem = f"none of the first records has it{hint}"
         keys = f"their keys: {first_keys(whole[0])}"
-        raise UsageError(problem, keys, option=option, value=path, place=name)
+        raise UsageError(
+            problem,
+            keys,
+            option=option,
+            value=path,
+            place=name,
+        )
 
 
 def first_keys(record: JsonObject) -> str:
@@ -516,7 +566,10 @@ _PROMPTS = ("prompt", "input", "question")
 
 
 def custom_format(
-    path: str, records: Sequence[dict[str, Any]], *, alone: bool = False
+    path: str,
+    records: Sequence[dict[str, Any]],
+    *,
+    alone: bool = False,
 ) -> Format | None:
     """Return the format of a dump with its messages at a dotted path; None if no record has that path.
 
@@ -529,7 +582,8 @@ def custom_format(
     if not values:
         return None
     parts = [part for v in values for part in (v if is_list(v) else [v])]
-    whole, item = all_conversations(parts), first(items(values[0]))
+    whole = all_conversations(parts)
+    item = first(items(values[0]))
     # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
     choice = is_object(item) and not {"role", "type", "from"} & item.keys()
     several = is_list(item) or is_text(item) or (choice and is_answer(item))
@@ -555,13 +609,22 @@ def custom_format(
         if not several:
             return read_one(record, value, path)
         return [
-            read_or_error((i,), read_one, record, item, f"{path}[{i}]")
+            read_or_error(
+                (i,),
+                read_one,
+                record,
+                item,
+                f"{path}[{i}]",
+            )
             for i, item in enumerate(value)
         ]
 
     reward = ("rewards",) if several else ("reward",)
     layout = RecordLayout(
-        reward, listed=several, lists=(path, "rewards"), apart=(*_PROMPTS, "tools")
+        reward,
+        listed=several,
+        lists=(path, "rewards"),
+        apart=(*_PROMPTS, "tools"),
     )
     return Format(
         f"messages at `{path}`",
@@ -589,8 +652,14 @@ def with_reward(
     """Return the reader's format with its reward at a path; UsageError if a score there overwrites others."""
     from ruler_cli.formats.annotate import ORIGINAL, annotate
 
-    form, layout = reader.format, reader.format.layout
-    wrong = partial(UsageError, option="reward", value=dotted, place=name)
+    form = reader.format
+    layout = reader.format.layout
+    wrong = partial(
+        UsageError,
+        option="reward",
+        value=dotted,
+        place=name,
+    )
     parts = dotted.split(".")
     if any(dotted in record for _, record in records):
         path: Path = (dotted,)  # a key that holds the dots itself
@@ -605,7 +674,12 @@ def with_reward(
         raise wrong(f"{form.name} keep the reward in two places", "leave it out")
     if layout.extras:
         ours += [("logs",), ("metrics", "ruler_score"), ("metrics", ORIGINAL)]
-    moved = replace(layout, reward=path, elsewhere=False, absent=None)
+    moved = replace(
+        layout,
+        reward=path,
+        elsewhere=False,
+        absent=None,
+    )
     rewarded = replace(form, layout=replace(moved, form=b"%s", lost=b"null"))
     taken = any(path[: len(other)] == other[: len(path)] for other in ours)
     for line, _ in () if taken else records[:_TRIED]:
@@ -615,7 +689,13 @@ def with_reward(
             continue  # reported when it is read
         scored = [(r, _SCORED) for record in before for r in record.rollouts]
         try:
-            raw = annotate(line.raw, rewarded, scored, _SCORED, "null")
+            raw = annotate(
+                line.raw,
+                rewarded,
+                scored,
+                _SCORED,
+                "null",
+            )
             taken |= _compared(reader.read(replace(line, raw=raw))) != _compared(before)
         except UnreadableError:
             taken = True

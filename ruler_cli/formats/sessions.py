@@ -96,7 +96,9 @@ def plain_content(content: Any) -> Any:
     if not is_list(content):
         return content
     texts = [part_text(part) for part in content]
-    return content if None in texts else "\n".join(map(str, texts))
+    if None in texts:
+        return content
+    return "\n".join(map(str, texts))
 
 
 def part_text(part: Any) -> str | None:
@@ -111,7 +113,9 @@ def content_parts(content: Any) -> list[Any]:
     """Content as a list of its parts."""
     if is_list(content):
         return content
-    return [] if content in (None, "") else [content]
+    if content in (None, ""):
+        return []
+    return [content]
 
 
 def events_of(record: Record) -> list[Any]:
@@ -195,10 +199,12 @@ def _gemini_turn(turn: Any, session: Session) -> None:
     if not is_object(turn):
         session.add("unreadable", turn)
         return
-    content, turns = turn.get("content"), session.turns
+    content = turn.get("content")
+    turns = session.turns
     match turn.get("type"):
         case "message":
-            last, delta = turns[-1] if turns else {}, turn.get("delta")
+            last = turns[-1] if turns else {}
+            delta = turn.get("delta")
             said = last.get("content")
             if delta and last.get("role") == "assistant" and is_text(said):
                 # the agent's messages are printed in pieces
@@ -249,7 +255,8 @@ def _read_opencode(record: Record, session: Session) -> None:
     cut = lookup(record, "info.revert.messageID")
     reverted: int | None = None
     for message in record.get("messages") or ():
-        info, parts = lookup(message, "info"), objects(lookup(message, "parts"))
+        info = lookup(message, "info")
+        parts = objects(lookup(message, "parts"))
         if not is_object(info):
             session.add("unreadable", message)
             continue
@@ -287,7 +294,8 @@ def _read_opencode(record: Record, session: Session) -> None:
 
 def _read_pi(record: Record, session: Session) -> None:
     """Read the entries from the last one back to the root of their tree; old sessions are a list."""
-    events, aside = events_of(record), Session()
+    events = events_of(record)
+    aside = Session()
     path = _pi_path(events)
     for event in events:
         if not is_object(event):
@@ -309,7 +317,8 @@ def _pi_path(events: list[Any]) -> set[Any] | None:
     }
     if not any("parentId" in entry for entry in entries.values()):
         return None
-    path, order = set[Any](), list(entries)
+    path = set[Any]()
+    order = list(entries)
     before = dict(zip(order[1:], order, strict=False))
     at: Any = order[-1]
     while at is not None and at not in path:
@@ -321,15 +330,18 @@ def _pi_path(events: list[Any]) -> set[Any] | None:
 
 
 def _pi_entry(event: JsonObject, session: Session) -> None:
-    kind, message = event.get("type"), event.get("message")
+    kind = event.get("type")
+    message = event.get("message")
     if kind in ("compaction", "branch_summary", "custom_message"):
         session.note(event.get("summary") or event.get("content"))
     if not is_object(message) or kind == "custom_message":
         return
-    role, content = message.get("role"), message.get("content")
+    role = message.get("role")
+    content = message.get("content")
     match role:
         case "toolResult":
-            identity, name = message.get("toolCallId"), str(message.get("toolName"))
+            identity = message.get("toolCallId")
+            name = str(message.get("toolName"))
             session.turns.append(result_turn(identity, content, name))
         case "bashExecution":
             ran = f"Ran `{message.get('command')}`\n{message.get('output')}"
@@ -350,7 +362,8 @@ _LOCAL = ("<local-command-stdout>", "<local-command-stderr>")
 _NOT_TYPED = (*_NOTIFICATIONS, *_LOCAL, *_CAVEAT, "[Request interrupted")
 """Beginnings of texts that stand as the user's, and that no user typed."""
 _REMINDERS = re.compile(
-    r"<(system-reminder|ide_opened_file|ide_diagnostics)>.*?</\1>", re.DOTALL
+    r"<(system-reminder|ide_opened_file|ide_diagnostics)>.*?</\1>",
+    re.DOTALL,
 )
 """Texts that Claude Code adds to a prompt."""
 
@@ -380,7 +393,9 @@ def _is_main(event: Event) -> bool:
 
 def _queued(event: Event) -> Any:
     queued = lookup(event, "attachment.type") == "queued_command"
-    return lookup(event, "attachment.prompt") if queued else None
+    if queued:
+        return lookup(event, "attachment.prompt")
+    return None
 
 
 @dataclass(slots=True)
@@ -407,9 +422,11 @@ class _ClaudeReader:
         identity, kind, message = map(event.get, ("uuid", "type", "message"))
         if is_text(identity) and identity in self.turns_after:
             return  # written twice
-        session, content = self.session, lookup(message, "content")
+        session = self.session
+        content = lookup(message, "content")
         if kind == "assistant" and is_object(message):
-            last, spoken = session.turns[-1] if session.turns else {}, message.get("id")
+            last = session.turns[-1] if session.turns else {}
+            spoken = message.get("id")
             same = spoken is not None and spoken == self.message_id
             if message.get("model") == "<synthetic>":
                 session.note(content)
@@ -423,7 +440,8 @@ class _ClaudeReader:
             self._ask(event, content)
         elif kind == "queue-operation":
             # a text that was typed while the agent worked is shown when it reaches the agent
-            operation, typed = event.get("operation"), event.get("content")
+            operation = event.get("operation")
+            typed = event.get("content")
             if operation == "enqueue" and is_text(typed):
                 self.waiting += [] if typed.startswith(_NOT_TYPED) else [typed]
             elif operation in ("remove", "dequeue", "popAll") and self.waiting:
@@ -443,11 +461,13 @@ class _ClaudeReader:
         parts = map(_without_reminders, content_parts(given))
         content = plain_content([part for part in parts if part is not None])
         text = content if is_text(content) else ""
-        session, turns = self.session, self.session.turns
+        session = self.session
+        turns = self.session.turns
         last = turns[-1].get("content") if turns else None
         # a command that the user typed: /review
         after_command = is_text(last) and last.startswith("<command-")
-        meta, typed = event.get("isMeta"), not text.startswith(_NOT_TYPED)
+        meta = event.get("isMeta")
+        typed = not text.startswith(_NOT_TYPED)
         results = any(part.get("type") == "tool_result" for part in objects(content))
         if event.get("isCompactSummary") and session.begun:
             session.note(content)
@@ -472,7 +492,9 @@ class _ClaudeReader:
         """Add a prompt; if its parent stands before an earlier prompt, take back all turns since."""
         if self.cleared:  # another conversation begins
             self.session.take_back(0)
-            self.prompts, self.root, self.cleared = [], 0, False
+            self.prompts = []
+            self.root = 0
+            self.cleared = False
         parent = event.get("parentUuid")
         if parent is None:
             self.session.identify(event.get("sessionId") or event.get("session_id"))
@@ -487,14 +509,18 @@ class _ClaudeReader:
 
 def _blocks(content: Any) -> list[Any]:
     text = [{"type": "text", "text": content}]
-    return text if is_text(content) else content_parts(content)
+    if is_text(content):
+        return text
+    return content_parts(content)
 
 
 def _without_reminders(part: Any) -> Any:
     """A part of a user's turn without texts between closed tags of the harness; None if nothing is left."""
     text = part_text(part)
     rest = text if text is None else _REMINDERS.sub("", text)
-    return part if text is None or rest == text else str(rest).strip() or None
+    if text is None or rest == text:
+        return part
+    return str(rest).strip() or None
 
 
 _DROPPED = re.compile(
@@ -524,7 +550,8 @@ def _read_codex(record: Record, session: Session) -> None:
     instructed = any(_USER_INSTRUCTIONS in text for text in users)
     prompts: list[int] = []
     for event, item in zip(events, items, strict=True):
-        payload, kind = lookup(event, "payload"), lookup(event, "type")
+        payload = lookup(event, "payload")
+        kind = lookup(event, "type")
         if not is_object(event):
             session.add("unreadable", event)
         elif item is not None:
@@ -540,7 +567,8 @@ def _read_codex(record: Record, session: Session) -> None:
         elif kind == "compacted":
             session.note(payload.get("message"))
         elif kind == "event_msg":
-            message, count = payload.get("message"), payload.get("num_turns")
+            message = payload.get("message")
+            count = payload.get("num_turns")
             match payload.get("type"):
                 case "user_message" if not asked:
                     prompts.append(len(session.turns))
@@ -563,8 +591,11 @@ def _item(event: Any) -> Event | None:
         return None
     if "payload" not in event:
         return event if "type" in event else None
-    payload, held = event["payload"], event.get("type") == "response_item"
-    return payload if held and is_object(payload) else None
+    payload = event["payload"]
+    held = event.get("type") == "response_item"
+    if held and is_object(payload):
+        return payload
+    return None
 
 
 def _is_typed(item: Event) -> bool:
@@ -583,7 +614,8 @@ def _is_typed(item: Event) -> bool:
 
 def _read_item(item: Event, session: Session) -> None:
     """Add an item of the model's input or output as a turn."""
-    kind, identity = item.get("type"), item.get("call_id") or item.get("id")
+    kind = item.get("type")
+    identity = item.get("call_id") or item.get("id")
     if kind in _SILENT:
         return
     if "role" in item:

@@ -152,7 +152,7 @@ class Format:
         """Tell if a record is of this format by its keys; None for "possibly"."""
         if not holds(record, self.has):
             return False
-        return True if self.test is None else code(self.test)(record)
+        return self.test is None or code(self.test)(record)
 
     def rollouts(self, record: JsonObject) -> list[Rollout]:
         """Read the rollouts of a record; UnreadableError if there are none."""
@@ -166,7 +166,7 @@ class Format:
 
     def key_of(self, record: JsonObject) -> str | None:
         """Return the group key that is computed from a record; None if it has none."""
-        return None if self.compute_key is None else code(self.compute_key)(record)
+        return code(self.compute_key)(record) if self.compute_key else None
 
 
 def code(name: str | Callable[..., Any]) -> Callable[..., Any]:
@@ -197,7 +197,8 @@ def parallel_lists(layout: RecordLayout, record: JsonObject, size: int) -> list[
         raise UnreadableError(
             "compares its answers, and would be wrong without one of them"
         )
-    apart, names = layout.apart, layout.lists
+    apart = layout.apart
+    names = layout.lists
     if names == ("*",):
         names = tuple(name for name in record if name not in (apart or ()))
     paths = (path_of(record, name) for name in names)
@@ -240,7 +241,8 @@ class Fields:
 
     def __call__(self, record: JsonObject) -> Rollout:
         """Read the rollout; UnreadableError if it has no answer."""
-        name, prompt = _present(record, self.answer), list[Any]()
+        name = _present(record, self.answer)
+        prompt = list[Any]()
         if self.messages and (record.get(self.messages) or not self.answer):
             messages = messages_in(record, self.messages, self.cause)
             answer = with_submission(record, messages)
@@ -270,14 +272,22 @@ _CRASHED = " (tau-bench writes this when a run crashed)"
 _ERROR = " (written when an example ended in an error)"
 _PAIR = Fields("prompt", "completion")
 _EPISODE = Fields(
-    messages="conversations", tools="tool_definitions", member="trial_name"
+    messages="conversations",
+    tools="tool_definitions",
+    member="trial_name",
 )
 _CODE_SAMPLE = Fields(
     "prompt|problem|question|question_content|instruction",
     "completion|solution",
     outcome="passed",
 )
-_SAMPLE = Fields("prompt", "response", "messages", tools="tools", outcome="reward.acc")
+_SAMPLE = Fields(
+    "prompt",
+    "response",
+    "messages",
+    tools="tools",
+    outcome="reward.acc",
+)
 _ALL = ("*",)
 _SCORE = RecordLayout(("score",))
 _SCORES = RecordLayout(("scores",), listed=True, lists=_ALL)
@@ -475,7 +485,8 @@ FORMATS = (
         "evaluations.read_eval_protocol",
         ("input_metadata.row_id",),
         layout=RecordLayout(
-            ("evaluation_result", "score"), refuses_null="eval-protocol"
+            ("evaluation_result", "score"),
+            refuses_null="eval-protocol",
         ),
     ),
     Format(
@@ -547,7 +558,10 @@ FORMATS = (
         "doc_id resps",
         "answers.read_lm_eval",
         layout=RecordLayout(
-            None, listed=True, lists=("resps.0", "filtered_resps.0"), apart=None
+            None,
+            listed=True,
+            lists=("resps.0", "filtered_resps.0"),
+            apart=None,
         ),
         compute_key="answers.lm_eval_key",
         key_description="doc_id + hash of the prompt",
@@ -577,7 +591,10 @@ FORMATS = (
         shown="`prompt`, `completion`, `step` (lists)",
     ),
     Format(
-        "ms-swift rollouts", "ms-swift", "gen_step prompt completion !gen_step[]", _PAIR
+        "ms-swift rollouts",
+        "ms-swift",
+        "gen_step prompt completion !gen_step[]",
+        _PAIR,
     ),
     Format(
         "MT-bench answers",
@@ -794,7 +811,11 @@ FORMATS = (
         layout=RecordLayout(ruler=("metadata", "ruler")),
     ),
     Format(
-        "slime buffer items", "slime", "uid instance_id messages", _SAMPLE, _INSTANCE
+        "slime buffer items",
+        "slime",
+        "uid instance_id messages",
+        _SAMPLE,
+        _INSTANCE,
     ),
     Format(
         "SWE-agent",

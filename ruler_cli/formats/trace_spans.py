@@ -131,9 +131,11 @@ def _span(raw: JsonObject, parent: str | None) -> Span:
     attributes = _attributes(raw)
     kind = _kind(raw, attributes)
     tool = kind == "tool"
-    inputs, outputs = _first(raw, _OWN_INPUTS), _first(raw, _OWN_OUTPUTS)
+    inputs = _first(raw, _OWN_INPUTS)
+    outputs = _first(raw, _OWN_OUTPUTS)
     if "run_type" in raw:  # LangSmith's tables write objects as JSON text
-        inputs, outputs = decoded(inputs), decoded(outputs)
+        inputs = decoded(inputs)
+        outputs = decoded(outputs)
     if inputs is None:
         inputs = _value(attributes, _ARGUMENTS if tool else _INPUTS, text=tool)
     if outputs is None:
@@ -175,7 +177,9 @@ def _kind(raw: JsonObject, attributes: JsonObject) -> str:
     if any(is_text(_find(attributes, key)) for key in _NAMES[:3]):
         return "tool"
     messages = attributes.get(_INPUTS[0]) or attributes.get(_OUTPUTS[0])
-    return "call" if messages and not _AGENTS.intersection(kinds) else "other"
+    if messages and not _AGENTS.intersection(kinds):
+        return "call"
+    return "other"
 
 
 def _value(attributes: JsonObject, names: Names, *, text: bool = False) -> Any:
@@ -192,7 +196,8 @@ def _value(attributes: JsonObject, names: Names, *, text: bool = False) -> Any:
 
 def _event_messages(raw: JsonObject, attributes: JsonObject) -> tuple[Any, Any]:
     """The input and output in events, of the span or in an attribute `events` (Logfire)."""
-    asked, answered = list[Any](), list[Any]()
+    asked = list[Any]()
+    answered = list[Any]()
     listed = [*items(raw.get("events")), *items(decoded(attributes.get("events")))]
     for event in objects(listed):
         body = _attributes(event) or event
@@ -213,7 +218,9 @@ def _event_messages(raw: JsonObject, attributes: JsonObject) -> tuple[Any, Any]:
 
 
 def _flat(
-    listed: Any, parent: str | None = None, depth: int = 0
+    listed: Any,
+    parent: str | None = None,
+    depth: int = 0,
 ) -> Iterator[tuple[dict[str, Any], str | None]]:
     """Spans and those inside them, each with the id of the one around it."""
     for raw in objects(listed):
@@ -229,7 +236,9 @@ def _first(raw: JsonObject, names: Names) -> Any:
 
 
 def _first_text(raw: JsonObject, names: Names) -> str | None:
-    return None if (value := _first(raw, names)) is None else str(value)
+    if (value := _first(raw, names)) is None:
+        return None
+    return str(value)
 
 
 _FLAT = words(
@@ -261,14 +270,17 @@ def _attributes(raw: JsonObject) -> dict[str, Any]:
 def _find(attributes: JsonObject, name: str) -> Any:
     """The value of an attribute, flat or nested; None if there is none."""
     value = attributes.get(name)
-    return lookup(attributes, name) if value is None else value
+    if value is None:
+        return lookup(attributes, name)
+    return value
 
 
 def _unflat(pairs: list[tuple[str, Any]]) -> Any:
     """Flat names as objects and lists; an index only gives an item's order."""
     root: dict[str, Any] = {}
     for name, value in pairs:
-        at, parts = root, name.split(".", _DEEP)
+        at = root
+        parts = name.split(".", _DEEP)
         for part in parts[:-1]:
             inner = at.setdefault(part, {})
             at = inner if is_object(inner) else {}
@@ -288,7 +300,9 @@ def _listed(value: Any) -> Any:
 def decoded(value: Any) -> Any:
     """The value of JSON text that holds an object, a list or a text; another value as it is."""
     looks = is_text(value) and value.lstrip().startswith(("{", "[", '"'))
-    return json_value(value, text=True) if looks else value
+    if looks:
+        return json_value(value, text=True)
+    return value
 
 
 def _pairs(listed: Any, depth: int = 0) -> dict[str, Any]:

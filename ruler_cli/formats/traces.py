@@ -69,11 +69,21 @@ _OUTPUTS = words(
     "final_output output outputs output_text info.response info.response_preview"
 )
 _ANSWER_MEMBERS = frozenset(words("messages choices generations candidates"))
-_LONG, _WORD = 12, 4
+_LONG = 12
+_WORD = 4
 """Characters of an answer, and of a task, that do not stand in another text by chance."""
 _TRACE_FIELDS = words("htmlPath bookmarked sessionId userId release projectId")
 """Fields of Langfuse's traces beside their input and output."""
-_NOTHING = Span("other", "", None, None, None, None, None, {})
+_NOTHING = Span(
+    "other",
+    "",
+    None,
+    None,
+    None,
+    None,
+    None,
+    {},
+)
 _parsed = partial(json_value, text=True)
 
 
@@ -105,13 +115,16 @@ def _root(record: JsonObject, spans: list[Span]) -> Span:
     if is_text(record.get("run_type")):
         return root
     trace = _trace(record)
-    question, answer = first_at(trace, *_INPUTS), first_at(trace, *_OUTPUTS)
+    question = first_at(trace, *_INPUTS)
+    answer = first_at(trace, *_OUTPUTS)
     if trace is not record:
-        question, answer = _parsed(_parsed(question)), _parsed(answer)
+        question = _parsed(_parsed(question))
+        answer = _parsed(answer)
         # a text in the output is the model's, even if it reads as JSON
         again = _parsed(answer) if str(answer)[:1] == '"' else None
         answer = again if is_text(again) else answer
-    inputs, outputs = [s.input for s in roots], [s.output for s in reversed(roots)]
+    inputs = [s.input for s in roots]
+    outputs = [s.output for s in reversed(roots)]
     # of several roots none is the trace's
     at = 0 if len(roots) > 1 else len(roots)
     inputs.insert(at, question)
@@ -135,10 +148,8 @@ def read_trace(record: JsonObject) -> Rollout:
     conversations = conversations_of(spans)
     if conversations:
         # the one that holds the task first, the others in the order in which they begin
-        task, depth = (
-            _task(messages_of(root.input, "user")),
-            depths(spans, conversations),
-        )
+        task = _task(messages_of(root.input, "user"))
+        depth = depths(spans, conversations)
         best = min(
             range(len(conversations)),
             key=lambda i: (not _is_asked(task, conversations[i : i + 1]), depth[i], i),
@@ -148,7 +159,8 @@ def read_trace(record: JsonObject) -> Rollout:
         messages = _with_ends(conversations, root)
     else:
         # without messages of model calls: the root's input, the tools as they ran, its output
-        whole, answer = _has_more(root.input), _answer(root)
+        whole = _has_more(root.input)
+        answer = _answer(root)
         messages = as_turn("user", root.input) if whole else question_turns(root.input)
         if not answer:
             raise UnreadableError(
@@ -171,7 +183,13 @@ def read_trace(record: JsonObject) -> Rollout:
                 known[id(score)] = value
     scores = [*known.values()]  # a number is the outcome if it is the only one
     outcome = scores[0] if len(scores) == 1 else None
-    return Rollout(messages, (), further, tools_of(spans), outcome=outcome)
+    return Rollout(
+        messages,
+        (),
+        further,
+        tools_of(spans),
+        outcome=outcome,
+    )
 
 
 def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
@@ -192,7 +210,9 @@ def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
     else:
         shown = root.output in map(_parsed, own)
     ending = answers[-1:] or as_turn("assistant", root.output)
-    return messages if shown else [*messages, *ending]
+    if shown:
+        return messages
+    return [*messages, *ending]
 
 
 def _is_asked(task: str, conversations: list[Conversation]) -> bool:
@@ -211,10 +231,8 @@ def _answer(root: Span) -> Messages:
 
     A list of messages may be a model's text that somebody read as JSON: results of tools in it are none.
     """
-    messages, before = (
-        messages_of(root.output, "assistant"),
-        messages_of(root.input, "user") or [],
-    )
+    messages = messages_of(root.output, "assistant")
+    before = messages_of(root.input, "user") or []
     whole = as_turn("assistant", root.output)
     if messages is None or _has_more(root.output):
         return whole
@@ -305,16 +323,20 @@ class Conversation:
 
     def is_continued(self, asked: list[Print], answered: list[Print]) -> bool:
         """Tell if a step holds this input and this answer, or is the same step again."""
-        size, said = len(self.input_prints), self.output_prints
+        size = len(self.input_prints)
+        said = self.output_prints
         if self.input_prints != asked[:size]:
             return False
         again = not answered or not said or answered == said
-        return _says(asked[size:], said) if asked[size:] else again
+        if asked[size:]:
+            return _says(asked[size:], said)
+        return again
 
 
 def conversations_of(spans: Sequence[Span]) -> list[Conversation]:
     """The conversations of the model calls, in the order in which they begin."""
-    steps, by_id = _Steps(spans), _by_id(spans)
+    steps = _Steps(spans)
+    by_id = _by_id(spans)
     for number, call in enumerate(spans):
         if call.kind != "call":
             continue
@@ -324,7 +346,8 @@ def conversations_of(spans: Sequence[Span]) -> list[Conversation]:
         outer = first(whole)
         # a framework's call wraps its client's, and holds its answer
         wrapped = outer is not None and _says(
-            prints([turn for side in _exchange(outer) for turn in side]), prints(answer)
+            prints([turn for side in _exchange(outer) for turn in side]),
+            prints(answer),
         )
         if (question or answer) and not wrapped:
             steps.add(number, question, answer)
@@ -349,7 +372,8 @@ class _Steps:
 
     def add(self, number: int, question: Messages, answer: Messages) -> None:
         """Add the step of a span to the conversation that it continues, or begin one."""
-        asked, answered = prints(question), prints(answer)
+        asked = prints(question)
+        answered = prints(answer)
         parent = self._spans[number].parent
         # of those that it continues the one of the longest input, of equal ones the last
         known = [
@@ -361,8 +385,11 @@ class _Steps:
             one = max(known, key=lambda one: len(one.input_prints))
             if len(asked) > len(one.input_prints) or not one.output:
                 if answer:
-                    one.output, one.output_prints = answer, answered
-                one.input, one.input_prints, one.last = question, asked, number
+                    one.output = answer
+                    one.output_prints = answered
+                one.input = question
+                one.input_prints = asked
+                one.last = number
                 self._by_parent[parent] = one
             return
         begin = question[0] if question else {"role": None}
@@ -383,7 +410,9 @@ class _Steps:
             question = self.results(before.last, number)
         before.input += [*before.output, *question]
         before.input_prints += [*before.output_prints, *prints(question)]
-        before.output, before.output_prints, before.last = answer, answered, number
+        before.output = answer
+        before.output_prints = answered
+        before.last = number
         self._by_parent[parent] = before
 
     def results(self, last: int, until: int) -> Messages:
@@ -424,7 +453,8 @@ def prints(messages: Messages) -> list[Print]:
         if "role" not in message and message.get("type") == "function_call_output":
             out.append(("tool", str(message.get("output")).strip(), ()))
             continue
-        text, parts = text_of(message), message.get("content")
+        text = text_of(message)
+        parts = message.get("content")
         if not text:  # other parts tell it from other messages
             if is_list(parts):
                 parts = [part for part in parts if lookup(part, "type") != "tool_use"]

@@ -87,7 +87,9 @@ def gym_key(record: JsonObject) -> str | None:
     if not task:  # the part of the output before the agent's first turn
         output = _gym_conversations(lookup(record, "response.output"))[-1]
         task = output[: first_agent_turn(output)]
-    return hashed_key("input", [lookup(record, _RULES), task]) if task else None
+    if task:
+        return hashed_key("input", [lookup(record, _RULES), task])
+    return None
 
 
 def _gym_task(record: JsonObject) -> str | None:
@@ -163,7 +165,10 @@ def read_roll(record: JsonObject) -> Rollouts:
 
 
 def _read_step(
-    record: JsonObject, listed: str, answer: str, more: Names = ()
+    record: JsonObject,
+    listed: str,
+    answer: str,
+    more: Names = (),
 ) -> Rollouts:
     """Read columns of prompts and answers; `more` are ROLL's conversations and ids."""
     size = len(list_field(record, listed, " (the file is a step a line)"))
@@ -202,7 +207,15 @@ def read_roll_agentic(record: JsonObject) -> Rollouts:
         key = "_".join(str(env.get(name)) for name in names) or None
         other = lookup(about, "reward_info.episode_reward")
         stated = other if reward is None else reward
-        out.append(read_or_error((i,), read, i, reward=stated, key=key))
+        out.append(
+            read_or_error(
+                (i,),
+                read,
+                i,
+                reward=stated,
+                key=key,
+            )
+        )
     return out
 
 
@@ -243,7 +256,9 @@ def result_key(record: JsonObject) -> str | None:
     route = lookup(record, "info.env_id")
     more += [route] if isinstance(route, str | list) and route else []
     known = more and record.get("example_id") is not None
-    return key_text([record["example_id"], *more]) if known else None
+    if known:
+        return key_text([record["example_id"], *more])
+    return None
 
 
 def read_result(record: JsonObject) -> Rollout:
@@ -274,7 +289,13 @@ def read_trace(trace: JsonObject) -> Rollout:
     found = (_correct(trace.get(name)) for name in ("metrics", "rewards"))
     outcome = first(value for value in found if value is not None)
     outcome = outcome.get("score") if is_object(outcome) else outcome
-    return Rollout(last, (), tuple(parts), tools_of(trace), outcome=outcome)
+    return Rollout(
+        last,
+        (),
+        tuple(parts),
+        tools_of(trace),
+        outcome=outcome,
+    )
 
 
 def read_episode(record: JsonObject) -> Rollouts:
@@ -288,7 +309,14 @@ def read_episode(record: JsonObject) -> Rollouts:
         raise UnreadableError(
             "has no trace of a `trainable` agent in `traces`: nothing here is to be scored"
         )
-    return _rollouts(record, "traces", trained, "agent.name", read_trace, ("id",))
+    return _rollouts(
+        record,
+        "traces",
+        trained,
+        "agent.name",
+        read_trace,
+        ("id",),
+    )
 
 
 def _rollouts(
@@ -308,7 +336,13 @@ def _rollouts(
     episode = first_of(record, ids) or hashed_key("episode", record[name])
     member = key_text(episode) if len(roles) > 1 else None
     rollouts = [
-        read_or_error((name, i), read, value, member=member, **shared)
+        read_or_error(
+            (name, i),
+            read,
+            value,
+            member=member,
+            **shared,
+        )
         for i, value in members.items()
     ]
     if all(rollout.error is not None for rollout in rollouts):
@@ -321,7 +355,9 @@ def task_key(record: JsonObject) -> str | None:
     tasks = ("task", "traces.0.task")
     own = first_at(record, *(f"{t}.{name}" for t in tasks for name in ("key", "hash")))
     data = first_at(record, *(f"{task}.data" for task in tasks))
-    return hashed_key("task", data) if own is None and data is not None else None
+    if own is None and data is not None:
+        return hashed_key("task", data)
+    return None
 
 
 def refine_trace(form: Format, records: Sequence[JsonObject]) -> Format:
@@ -341,7 +377,8 @@ def refine_trace(form: Format, records: Sequence[JsonObject]) -> Format:
 
 def rllm_key(record: JsonObject) -> str | None:
     """Return the task of an rLLM episode, with its training step."""
-    task, step = first_at(record, "task_hash", "task.id"), record.get("training_step")
+    task = first_at(record, "task_hash", "task.id")
+    step = record.get("training_step")
     if task is None and record.get("task") is not None:
         task = hashed_key("task", record["task"])
     if task is None:
@@ -368,7 +405,14 @@ def read_rllm(record: JsonObject) -> Rollouts:
             )
         return Rollout(talks[-1], histories=tuple(talks[:-1]))
 
-    ids, passed = ("episode_id", "id"), record.get("is_correct")
+    ids = ("episode_id", "id")
+    passed = record.get("is_correct")
     return _rollouts(
-        record, "trajectories", trajectories, "name", read, ids, outcome=passed
+        record,
+        "trajectories",
+        trajectories,
+        "name",
+        read,
+        ids,
+        outcome=passed,
     )

@@ -29,13 +29,18 @@ SHORTEST = 20
 """Characters of the shortest text that counts: shorter ones are roles, kinds and names."""
 ENOUGH = 20
 """Groups that a run looks at: to look at one takes as long as to judge it."""
-_PIECE, _VALUE, _MOST_PIECES = 12, 4, 64
+_PIECE = 12
+_VALUE = 4
+_MOST_PIECES = 64
 """Characters of the shortest piece of a text that is searched by itself, and of the shortest value in JSON
 text; pieces searched of one text."""
-_MOST_TEXTS, _MOST_PATHS, _DEEPEST = 1_000_000, 10_000, 60
+_MOST_TEXTS = 1_000_000
+_MOST_PATHS = 10_000
+_DEEPEST = 60
 _MOST_SCANNED = 1 << 29
 """Characters of prompts that may be searched in vain."""
-_SHARE, _LEAST = 0.85, 200
+_SHARE = 0.85
+_LEAST = 200
 """The share of the text that judges should be shown, and the bytes that may be missing in any case."""
 _RARE = 0.1
 """The share of the messages that may have a field that is not shown."""
@@ -70,7 +75,8 @@ _SCALARS = re.compile(r"(?:[\s\d.,:eE+-]|true|false|null)*")
 """Keys in JSON text, and what stands there between strings."""
 _LEAD = re.compile(r"[\s+*#:→│0-9-]*(?:[A-Za-z]{2,9}:\s+)?")
 """Marks, numbers or the name of a speaker before a line of a diff, a listing or a dialogue."""
-_RULER, _LOG = "ruler", "RULER explanation: "
+_RULER = "ruler"
+_LOG = "RULER explanation: "
 """Key and beginning of what ruler itself wrote into a record."""
 
 
@@ -159,7 +165,9 @@ class Coverage:
     @property
     def share(self) -> float | None:
         """The share of the bytes that is shown; None if there is no text."""
-        return 1 - self.missing / whole if (whole := self.bytes) else None
+        if whole := self.bytes:
+            return 1 - self.missing / whole
+        return None
 
     @property
     def enough(self) -> bool:
@@ -192,7 +200,9 @@ class Coverage:
             key=lambda path: (not _is_beside(path, ""), lists[path], len(path)),
             default="",
         )
-        return turns if 2 * lists[turns] >= self.found.total() else ""
+        if 2 * lists[turns] >= self.found.total():
+            return turns
+        return ""
 
     def not_shown_text(self) -> str:
         """Return the first of these paths with their sizes, for a sentence; empty if all is shown."""
@@ -212,7 +222,8 @@ class Coverage:
                 f"(first: {printable(self.first_continued)}); if they are steps of one run, keep the last step of "
                 "each"
             )
-        missing, whole = self.missing, self.bytes
+        missing = self.missing
+        whole = self.bytes
         if missing > max(_LEAST, (1 - _SHARE) * whole):
             sentences.append(
                 f"judges are shown {1 - missing / whole:.0%} of the text in the first {self.groups} groups; "
@@ -253,7 +264,9 @@ class _PromptText:
     """The text of a prompt. Each search begins at the last match, since records and prompt have one order."""
 
     def __init__(self, text: str) -> None:
-        self.text, self._at, self._scanned = text, 0, 0
+        self.text = text
+        self._at = 0
+        self._scanned = 0
 
     @property
     def exhausted(self) -> bool:
@@ -343,8 +356,12 @@ _HOLDERS = (str, dict, list)
 
 @lru_cache(4096)
 def _key(key: str) -> str:
-    return "*" if _ANY_KEY.fullmatch(key) else key
+    if _ANY_KEY.fullmatch(key):
+        return "*"
+    return key
 
 
 def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-8", "surrogatepass"))

@@ -300,7 +300,8 @@ def _near(plain: str, hints: Sequence[str]) -> Iterator[tuple[int, int]]:
         while at >= 0:
             matches.append(at)
             at = plain.find(hint, at + _NEAR // 2)
-    start, end = 0, 0
+    start = 0
+    end = 0
     for at in sorted(matches):
         if at - _NEAR > end:
             if end:

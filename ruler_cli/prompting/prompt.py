@@ -42,7 +42,8 @@ def balanced(base: Sequence[int], pass_index: int) -> list[int]:
     """The order of a pass within its cycle: `base`, its reverse, `base` a quarter later, its reverse, …."""
     pair, back = divmod(pass_index % CYCLE, 2)
     shift = -(-len(base) * pair // (CYCLE // 2)) % max(
-        len(base), 1
+        len(base),
+        1,
     )  # rounded up: two and three move too
     order = [*base[shift:], *base[:shift]]
     return order[::-1] if back else order
@@ -59,7 +60,8 @@ def keyed(*parts: bytes) -> bytes:
 
 BYTES_PER_TOKEN = 3.8
 """UTF-8 bytes of a rendered prompt per token, to estimate before the judge's own count is known."""
-_FRAME_TOKENS, _ENTRY_TOKENS = 400, 20
+_FRAME_TOKENS = 400
+_ENTRY_TOKENS = 20
 ENTRY_BYTES = int(_ENTRY_TOKENS * BYTES_PER_TOKEN)
 """Bytes that a rollout takes beside its text."""
 
@@ -108,7 +110,8 @@ class PromptLayout:
 
     def at_once(self, ask: AskSettings) -> bool:
         """Tell if one request shows everything."""
-        limit, number = ask.context_tokens, len(self.distinct)
+        limit = ask.context_tokens
+        number = len(self.distinct)
         few = 0 < number <= ask.group_size
         return few and (limit is None or self.tokens <= limit)
 
@@ -150,14 +153,25 @@ class RenderedGroup:
     own_tools: bool
 
     def shorten(
-        self, keep: Shortening, rollouts: Sequence[int], *, context: bool
+        self,
+        keep: Shortening,
+        rollouts: Sequence[int],
+        *,
+        context: bool,
     ) -> None:
         """Show less of these distinct rollouts, and of the context if asked; never more than before."""
-        texts, sizes = list(self.layout.distinct), list(self.layout.sizes)
+        texts = list(self.layout.distinct)
+        sizes = list(self.layout.sizes)
         for at in rollouts:
             rollout = self.rollouts[self.example[at]]
             lines = render(rollout.messages, keep)
-            text = _text_of(rollout, lines, self.shared, keep, tools=self.own_tools)
+            text = _text_of(
+                rollout,
+                lines,
+                self.shared,
+                keep,
+                tools=self.own_tools,
+            )
             size = len(text.encode())
             if size < sizes[at]:
                 texts[at], sizes[at] = text, size
@@ -197,7 +211,13 @@ def render_group(group: Group, ask: AskSettings) -> RenderedGroup:
     example: dict[int, int] = {}
     which: dict[int, int] = {}
     for i in readable:
-        text = _text_of(rollouts[i], lines[i], shared, WHOLE, tools=own_tools)
+        text = _text_of(
+            rollouts[i],
+            lines[i],
+            shared,
+            WHOLE,
+            tools=own_tools,
+        )
         which[i] = distinct.setdefault(text, len(distinct))
         example.setdefault(which[i], i)
     texts = [text.encode() for text in distinct]
@@ -221,7 +241,13 @@ def render_group(group: Group, ask: AskSettings) -> RenderedGroup:
         places=tuple([i + 1 for i in example.values()]),
     )
     examples = list(example.values())
-    return RenderedGroup(layout, rollouts, examples, shared, own_tools)
+    return RenderedGroup(
+        layout,
+        rollouts,
+        examples,
+        shared,
+        own_tools,
+    )
 
 
 def distinct_rollouts(group: Group, ask: AskSettings) -> int:
@@ -317,7 +343,12 @@ def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
 
 
 def _text_of(
-    rollout: Rollout, rendered: list[str], shared: int, keep: Shortening, *, tools: bool
+    rollout: Rollout,
+    rendered: list[str],
+    shared: int,
+    keep: Shortening,
+    *,
+    tools: bool,
 ) -> str:
     lines = []
     if tools and rollout.tools:
@@ -373,11 +404,15 @@ def pass_count(layout: PromptLayout, ask: AskSettings, windows: int) -> int:
     """Passes that a group gets: at least two in windows, one if nothing is compared."""
     if layout.alone and ask.single != "score":
         return 1
-    return max(ask.passes, 2) if windows > 1 else ask.passes
+    if windows > 1:
+        return max(ask.passes, 2)
+    return ask.passes
 
 
 def requests_of_pass(
-    layout: PromptLayout, ask: AskSettings, pass_index: int
+    layout: PromptLayout,
+    ask: AskSettings,
+    pass_index: int,
 ) -> list[RequestPart]:
     """The requests of one pass: one if it shows the whole group, none if the group fits no context."""
     windows: list[list[int]] = []
@@ -432,7 +467,8 @@ def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> Group
     sizes = sorted(range(len(layout.distinct)), key=layout.sizes.__getitem__)
     least = sizes if len(sizes) < 2 * LEAST else (sizes[0], sizes[-1])
     return GroupError(
-        "too_long", too_long(layout.tokens_of(least), ask.context_tokens or 0)
+        "too_long",
+        too_long(layout.tokens_of(least), ask.context_tokens or 0),
     )
 
 
@@ -469,7 +505,8 @@ def _bar(layout: PromptLayout, ask: AskSettings, *, even: bool) -> int:
     """
     from ruler_cli.prompting.windows import WIDE, fewest
 
-    number, context = len(layout.distinct), len(layout.context.encode())
+    number = len(layout.distinct)
+    context = len(layout.context.encode())
     # the most windows that hold enough to compare, and the bytes of each for context and rollouts
     count = max(fewest(number, ask.group_size), number // WIDE, 1)
     capacity = layout.bytes_within(ask.context_tokens or 0) + context
@@ -485,7 +522,9 @@ def _bar(layout: PromptLayout, ask: AskSettings, *, even: bool) -> int:
 
 
 def _windows_of_pass(
-    layout: PromptLayout, ask: AskSettings, pass_index: int
+    layout: PromptLayout,
+    ask: AskSettings,
+    pass_index: int,
 ) -> Windows:
     """The windows of one pass; none if the group fits no context."""
     plan = _plan(layout, ask)
@@ -494,12 +533,24 @@ def _windows_of_pass(
     pair, packing = plan
     if pass_index > 1:
         even = pass_index - pass_index % 2
-        pair = _pair(layout, ask, even, len(pair[0]), packing) or pair
+        pair = (
+            _pair(
+                layout,
+                ask,
+                even,
+                len(pair[0]),
+                packing,
+            )
+            or pair
+        )
     return pair[pass_index % 2]
 
 
 def _plan(
-    layout: PromptLayout, ask: AskSettings, *, wide: bool = False
+    layout: PromptLayout,
+    ask: AskSettings,
+    *,
+    wide: bool = False,
 ) -> tuple[tuple[Windows, Windows], Packing] | None:
     """The windows of passes 0 and 1 and how they are packed; None if none fit.
 
@@ -515,14 +566,24 @@ def _plan(
         packing = Packing(sizes, limit, least, ask.group_size)
         count = 0
         while count := packing.count(count + 1):
-            made = _pair(layout, ask, 0, count, packing)
+            made = _pair(
+                layout,
+                ask,
+                0,
+                count,
+                packing,
+            )
             if made is not None:
                 return made, packing
     return None
 
 
 def _pair(
-    layout: PromptLayout, ask: AskSettings, even: int, count: int, packing: Packing
+    layout: PromptLayout,
+    ask: AskSettings,
+    even: int,
+    count: int,
+    packing: Packing,
 ) -> tuple[Windows, Windows] | None:
     """The windows of two passes, from an even one on, that connect each other's windows."""
 
@@ -537,7 +598,9 @@ def _pair(
 
     first = made(even)
     second = first and made(even + 1, first)
-    return (first, second) if first and second else None
+    if first and second:
+        return (first, second)
+    return None
 
 
 LETTERS = "bcdfghjkmnpqrstvwxz"
@@ -581,7 +644,8 @@ def write_prompt(
         # of a layout that fits no context
         whole = RequestPart(0, 0, tuple(range(len(layout.distinct))))
         part = next(iter(requests_of_pass(layout, ask, 0)), whole)
-    state, given = state or _FIRST, given or {}
+    state = state or _FIRST
+    given = given or {}
     key = layout.key(ask.seed, part.pass_index, state.attempt)
     order: Sequence[int] = part.distinct
     if state.attempt and ask.order == "random":

@@ -29,7 +29,8 @@ _LONGEST_NAME = 80
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 _INVISIBLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _DIGITS = bytes.maketrans(b"123456789E+-", b"000000000e00")
-_LONG_RUN, _LONG_EXPONENT = b"0" * 16, b"0e000"
+_LONG_RUN = b"0" * 16
+_LONG_EXPONENT = b"0e000"
 _BINARY = re.compile(r'"[A-Za-z0-9+/=_-]{400,}"')
 """A sound or a picture in the fields of a message: a text judge cannot read its bytes."""
 _NOT_SPEAKERS = ("tool", "function", "")
@@ -80,10 +81,13 @@ def render_tools(tools: Any) -> str:
 
 
 def _message(
-    message: Mapping[str, Any], names: dict[str, str], shortening: Shortening
+    message: Mapping[str, Any],
+    names: dict[str, str],
+    shortening: Shortening,
 ) -> str:
     """Render one message; `names` maps the ids of earlier calls to tool names, and is added to."""
-    role, content = message.get("role"), message.get("content")
+    role = message.get("role")
+    content = message.get("content")
     # the common shapes first, without a search for rare fields: it takes a quarter less time
     if isinstance(content, str):
         if len(message) == 2 and isinstance(role, str) and role not in _NOT_SPEAKERS:
@@ -110,7 +114,10 @@ def _message(
 
 
 def _lines(
-    role: str, message: Mapping[str, Any], names: dict[str, str], shortening: Shortening
+    role: str,
+    message: Mapping[str, Any],
+    names: dict[str, str],
+    shortening: Shortening,
 ) -> Iterator[str]:
     """Yield the lines of a message of any shape: thought, results, text, calls."""
     text, thought, calls, results = _split_content(message.get("content"))
@@ -175,7 +182,10 @@ def _split_content(
         content = next(texts, content)
     if not isinstance(content, list):
         return _text(content), "", [], []
-    shown, thoughts, calls, results = [], [], [], []
+    shown = []
+    thoughts = []
+    calls = []
+    results = []
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "tool_use" or (kind in _CALL_KINDS and _first(part, _NAMES)):
@@ -204,7 +214,9 @@ def _part_text(kind: Any, part: Any) -> str:
         if typed or ("path" in part and isinstance(part.get("content"), str)):
             return _json(part)
     medium = next((medium for medium in _MEDIA if medium in str(kind)), None)
-    return f"[{medium}]" if medium else _json(part)
+    if medium:
+        return f"[{medium}]"
+    return _json(part)
 
 
 def _other_text(message: Mapping[str, Any], *, alone: bool) -> str:
@@ -220,7 +232,9 @@ def _other_text(message: Mapping[str, Any], *, alone: bool) -> str:
         key, value = next(iter(fields.items()))
         if key in TEXT_KEYS and isinstance(value, str | list):
             return _split_content(value)[0]
-    return _BINARY.sub('"[data]"', _json(fields)) if fields else ""
+    if fields:
+        return _BINARY.sub('"[data]"', _json(fields))
+    return ""
 
 
 def _calls(message: Mapping[str, Any]) -> list[_Call]:
@@ -286,12 +300,16 @@ def _json_or_quoted(value: Any) -> str:
 
 def _name(name: str) -> str:
     """Return a role or tool name, quoted unless it is a plain word: it comes from the dump too."""
-    return _short_name(name) if len(name) <= _LONGEST_NAME else quoted(name)
+    if len(name) <= _LONGEST_NAME:
+        return _short_name(name)
+    return quoted(name)
 
 
 @lru_cache(4096)
 def _short_name(name: str) -> str:
-    return name if _SAFE_NAME.fullmatch(name) and name != "call" else quoted(name)
+    if _SAFE_NAME.fullmatch(name) and name != "call":
+        return name
+    return quoted(name)
 
 
 def quoted(text: str) -> str:
@@ -326,7 +344,9 @@ def _visible(text: str) -> str:
 def _text(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    return _split_content(value)[0] if isinstance(value, list) else _json(value)
+    if isinstance(value, list):
+        return _split_content(value)[0]
+    return _json(value)
 
 
 def _loads(text: str) -> Any:
@@ -347,7 +367,8 @@ def _without_middle(text: str, size: int | None) -> str:
 
 def _from_responses(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Return the role and the message of an item of OpenAI's Responses; one with `content` is a message."""
-    kind, called = item["type"], item.get("call_id")
+    kind = item["type"]
+    called = item.get("call_id")
     if kind == "function_call":
         call = {name: item.get(name) for name in ("name", "arguments")}
         return "assistant", {"tool_calls": [{"id": called, **call}]}

@@ -19,7 +19,8 @@ Draw = Callable[[int, int], Any]
 """Attempt and item → sort key of the item in that attempt: random, and different for any two items."""
 Windows = list[list[int]]
 
-WIDE, LEAST = 4, 2
+WIDE = 4
+LEAST = 2
 """Items of a window that compare well, and the fewest that compare at all."""
 _RANDOM_SHARES = (1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.0)
 """For each attempt the share of a window that is random; the rest goes to the emptier windows first."""
@@ -75,7 +76,9 @@ class Packing:
         have in common.
         """
         if count == 1:
-            return [list(order)] if self._fits(order) else None
+            if self._fits(order):
+                return [list(order)]
+            return None
         rows = [order[at : at + count] for at in range(0, len(order), count)]
         row_of = {item: number for number, row in enumerate(rows) for item in row}
         sizes = self.sizes
@@ -123,8 +126,15 @@ class Packing:
         at = {item: number for number, window in enumerate(made) for item in window}
         drawn = sorted(order, key=draw)
         for one, other in zip(drawn, drawn[1:] + drawn[:1], strict=True):
-            here, there = at[one], at[other]
-            if here != there and self._exchange(made, here, one, there, other):
+            here = at[one]
+            there = at[other]
+            if here != there and self._exchange(
+                made,
+                here,
+                one,
+                there,
+                other,
+            ):
                 at[one], at[other] = there, here
         if not self._connect(made, before, dict.fromkeys(order, 0)):
             return None
@@ -152,10 +162,17 @@ class Packing:
             windows[at].append(item)
             if len(windows[at]) < most:
                 heapq.heappush(emptiest, (load + self.sizes[item], at))
-        return windows if self._fits(*windows) else None
+        if self._fits(*windows):
+            return windows
+        return None
 
     def _exchange(
-        self, windows: Windows, here: int, one: int, there: int, other: int
+        self,
+        windows: Windows,
+        here: int,
+        one: int,
+        there: int,
+        other: int,
     ) -> bool:
         """Exchange two items. Return False, and change nothing, if a window does not fit then."""
         first = [other if item == one else item for item in windows[here]]
@@ -189,21 +206,35 @@ class Packing:
                 trials -= 1
                 if trials < 0:
                     return False
-                if not self._exchange(windows, here, one, there, other):
+                if not self._exchange(
+                    windows,
+                    here,
+                    one,
+                    there,
+                    other,
+                ):
                     continue
                 changed, number = _components(before, windows)
                 if number < components:
-                    component, components = changed, number
+                    component = changed
+                    components = number
                     break
                 # back, to windows that fitted
-                self._exchange(windows, here, other, there, one)
+                self._exchange(
+                    windows,
+                    here,
+                    other,
+                    there,
+                    one,
+                )
             else:
                 return False
         return True
 
 
 def _components(
-    first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]
+    first: Sequence[Sequence[int]],
+    second: Sequence[Sequence[int]],
 ) -> tuple[list[int], int]:
     """Return the connected component of each window of `second`, and the number of components."""
     parent = list(range(len(first)))
