@@ -81,7 +81,7 @@ def messages_of(value: Any, role: str, depth: int = 0) -> Messages | None:
         return None
     asked = role == "user"
     if is_list(value):
-        if asked and all(is_text(item) for item in value):
+        if asked and all(map(is_text, value)):
             return [new_turn(role, item) for item in value]
         gemini = all(is_object(m) and "parts" in m for m in value)
         if asked and gemini and not all(map(is_message, value)):
@@ -121,17 +121,17 @@ def messages_of(value: Any, role: str, depth: int = 0) -> Messages | None:
         return [new_turn("system", system), *found]
     # the text of an object that holds nothing else
     only = [inner for inner in value.values() if inner not in EMPTY]
-    single = len(only) == 1 and is_text(only[0])
-    if single:
+    if len(only) == 1 and is_text(only[0]):
         return messages_of(only[0], role)
     return None
 
 
 def agent_turns(value: Any) -> Messages:
     """The output of a model as its own turns, whatever roles it claims; an unknown value as JSON."""
-    messages = [] if value in EMPTY else messages_of(value, "assistant")
-    own = messages is not None and all(map(is_own, messages))
-    if messages is not None and own:
+    if value in EMPTY:
+        return []
+    messages = messages_of(value, "assistant")
+    if messages is not None and all(map(is_own, messages)):
         return messages
     return as_turn("assistant", value)
 
@@ -223,7 +223,7 @@ def normalize_message(value: JsonObject) -> Messages:
     more["tool_calls"] = calls
     more["reasoning_content"] = thought or lookup(body, _MORE + "reasoning_content")
     stated_more = {name: inner for name, inner in more.items() if inner}
-    return [{"role": role, "content": content, **stated_more}]
+    return [new_turn(role, content, **stated_more)]
 
 
 _MORE = "additional_kwargs."
@@ -294,13 +294,13 @@ def normalize_call(call: JsonObject) -> Turn:
 def call_turn(identity: Any, name: Any, arguments: Any) -> Turn:
     """A turn of the agent that is one call of a tool."""
     call = {"id": identity, "name": name, "arguments": arguments}
-    return {"role": "assistant", "content": None, "tool_calls": [call]}
+    return new_turn("assistant", None, tool_calls=[call])
 
 
 def result_turn(identity: Any, content: Any, name: Any = None) -> Turn:
     """The result of a call as a message."""
     named = {} if name is None else {"name": name}
-    return {"role": "tool", "tool_call_id": identity, "content": content, **named}
+    return new_turn("tool", content, tool_call_id=identity, **named)
 
 
 def normalize_part(part: Any) -> Any:
@@ -347,8 +347,12 @@ def _result(part: JsonObject) -> Turn:
     names = ("tool_use_id", "id", "toolCallId", "tool_call_id", "name")
     identity = str(first_of(part, names))
     named = {"toolName": part["name"]} if part.get("name") else {}
-    out = {"type": "tool_result", "tool_use_id": identity, "content": content}
-    return out | named
+    return {
+        "type": "tool_result",
+        "tool_use_id": identity,
+        "content": content,
+        **named,
+    }
 
 
 _GEMINI: tuple[tuple[str, str, Callable[[JsonObject], Turn]], ...] = (

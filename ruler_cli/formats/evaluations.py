@@ -282,7 +282,7 @@ _CATEGORY = re.compile(
 
 def _question(record: JsonObject) -> Any:
     turns = record.get("question") or lookup(record, "prompt.question")
-    listed = is_list(turns) and all(is_list(turn) for turn in turns)
+    listed = is_list(turns) and all(map(is_list, turns))
     return turns if listed else None
 
 
@@ -306,7 +306,7 @@ def _model_turn(answer: Any) -> Turn:
         for call in calls
         for name, value in call.items()
     ]
-    return {"role": "assistant", "content": None, "tool_calls": listed}
+    return new_turn("assistant", None, tool_calls=listed)
 
 
 def is_bfcl(record: JsonObject) -> bool:

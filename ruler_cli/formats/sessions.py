@@ -121,7 +121,7 @@ def content_parts(content: Any) -> list[Any]:
 def events_of(record: Record) -> list[Any]:
     """The events of a session, in the order of its file."""
     listed = map(record.get, ("events", "loglines", "messages"))
-    return first(events for events in listed if is_list(events)) or []
+    return first(filter(is_list, listed)) or []
 
 
 def _made_of(record: Record, name: str, matches: Callable[[Record], bool]) -> bool:
@@ -212,8 +212,8 @@ def _gemini_turn(turn: Any, session: Session) -> None:
             else:
                 session.add("assistant" if delta else str(turn.get("role")), content)
         case "tool_use":
-            given = (turn.get("tool_name"), turn.get("parameters"))
-            turns.append(call_turn(turn.get("tool_id"), *given))
+            name = turn.get("tool_name")
+            turns.append(call_turn(turn.get("tool_id"), name, turn.get("parameters")))
         case "tool_result":
             output = turn.get("output") or turn.get("error") or turn.get("status")
             turns.append(result_turn(turn.get("tool_id"), output))
@@ -262,34 +262,47 @@ def _read_opencode(record: Record, session: Session) -> None:
             continue
         if cut is not None and info.get("id") == cut:
             reverted = len(session.turns)
-        asked: list[Any] = []
-        for part in parts:
-            kind, text, identity = map(part.get, ("type", "text", "callID"))
-            shown = not part.get("ignored")
-            if info.get("role") == "user":
-                added = str(text).startswith("<system-reminder>")
-                if kind == "text" and shown and not (added and part.get("synthetic")):
-                    asked.append(text)
-                elif kind == "subtask":
-                    command = part.get("command") or part.get("agent")
-                    asked.append(f"/{command} {part.get('prompt')}")
-                elif kind == "file":
-                    asked.append(f"[file {part.get('filename') or part.get('mime')}]")
-            elif kind == "text" and shown:
-                session.add("assistant", text)
-            elif kind == "reasoning":
-                session.add("assistant", None, reasoning=text)
-            elif kind == "tool":
-                given = lookup(part, "state.input")
-                session.turns.append(call_turn(identity, part.get("tool"), given))
-                content = first_at(part, "state.output", "state.error")
-                if content is not None:
-                    session.turns.append(result_turn(identity, content))
-        session.add("user", [*filter(None, asked)])
+        if info.get("role") == "user":
+            asked = map(_opencode_request, parts)
+            session.add("user", [*filter(None, asked)])
+        else:
+            for part in parts:
+                _opencode_part(part, session)
         if is_object(info.get("error")):
             session.note(str(info["error"].get("name")))
     if reverted is not None:
         session.take_back(reverted)
+
+
+def _opencode_request(part: JsonObject) -> Any:
+    """A part of a user's message as text; None if the user did not write it."""
+    text = part.get("text")
+    match part.get("type"):
+        case "text" if not part.get("ignored"):
+            reminder = str(text).startswith("<system-reminder>")
+            return None if reminder and part.get("synthetic") else text
+        case "subtask":
+            command = part.get("command") or part.get("agent")
+            return f"/{command} {part.get('prompt')}"
+        case "file":
+            return f"[file {part.get('filename') or part.get('mime')}]"
+    return None
+
+
+def _opencode_part(part: JsonObject, session: Session) -> None:
+    text = part.get("text")
+    match part.get("type"):
+        case "text" if not part.get("ignored"):
+            session.add("assistant", text)
+        case "reasoning":
+            session.add("assistant", None, reasoning=text)
+        case "tool":
+            identity = part.get("callID")
+            given = lookup(part, "state.input")
+            session.turns.append(call_turn(identity, part.get("tool"), given))
+            content = first_at(part, "state.output", "state.error")
+            if content is not None:
+                session.turns.append(result_turn(identity, content))
 
 
 def _read_pi(record: Record, session: Session) -> None:
@@ -392,8 +405,7 @@ def _is_main(event: Event) -> bool:
 
 
 def _queued(event: Event) -> Any:
-    queued = lookup(event, "attachment.type") == "queued_command"
-    if queued:
+    if lookup(event, "attachment.type") == "queued_command":
         return lookup(event, "attachment.prompt")
     return None
 
@@ -691,7 +703,7 @@ def _is_gemini(record: Record) -> bool:
 def _is_gemini_sub_agent(record: Record) -> bool:
     heads = (record, *objects(events_of(record)[:_SAMPLE]))
     kinds = (head.get("kind") for head in heads)
-    return first(k for k in kinds if is_text(k)) == "subagent"
+    return first(filter(is_text, kinds)) == "subagent"
 
 
 CLAUDE = Agent(

@@ -22,6 +22,7 @@ from ruler_cli.formats.fields import (
     JsonObject,
     Names,
     first,
+    first_of,
     is_list,
     is_object,
     is_text,
@@ -151,8 +152,8 @@ def _span(raw: JsonObject, parent: str | None) -> Span:
     if inputs is not None and system:
         inputs = {"system": system, "messages": inputs}
     named = [_find(attributes, key) for key in _NAMES] if tool else []
-    name = first(name for name in named if is_text(name))
-    tools = first(filter(None, map(attributes.get, _TOOL_LISTS)))
+    name = first(filter(is_text, named))
+    tools = first_of(attributes, _TOOL_LISTS)
     offered = lookup(raw, "extra.invocation_params.tools")
     return Span(
         kind=kind,
@@ -251,8 +252,7 @@ _DEEP = 12
 
 def _attributes(raw: JsonObject) -> dict[str, Any]:
     """A span's attributes by name, from any of the members that hold them; flat messages as lists."""
-    holders = map(raw.get, ("attributes", "span_attributes", "tags"))
-    named = decoded(first(filter(None, holders)))
+    named = decoded(first_of(raw, ("attributes", "span_attributes", "tags")))
     if is_list(named):
         named = _pairs(named)
     own = {
@@ -299,8 +299,7 @@ def _listed(value: Any) -> Any:
 
 def decoded(value: Any) -> Any:
     """The value of JSON text that holds an object, a list or a text; another value as it is."""
-    looks = is_text(value) and value.lstrip().startswith(("{", "[", '"'))
-    if looks:
+    if is_text(value) and value.lstrip().startswith(("{", "[", '"')):
         return json_value(value, text=True)
     return value
 

@@ -147,49 +147,67 @@ def read_trace(record: JsonObject) -> Rollout:
     root = _root(record, spans)
     conversations = conversations_of(spans)
     if conversations:
-        # the one that holds the task first, the others in the order in which they begin
-        task = _task(messages_of(root.input, "user"))
-        depth = depths(spans, conversations)
-        best = min(
-            range(len(conversations)),
-            key=lambda i: (not _is_asked(task, conversations[i : i + 1]), depth[i], i),
-        )
-        conversations.insert(0, conversations.pop(best))
-    if conversations:
+        _put_task_first(conversations, root, spans)
         messages = _with_ends(conversations, root)
     else:
-        # without messages of model calls: the root's input, the tools as they ran, its output
-        whole = _has_more(root.input)
-        answer = _answer(root)
-        messages = as_turn("user", root.input) if whole else question_turns(root.input)
-        if not answer:
-            raise UnreadableError(
-                "holds no model call with its messages, and no output of its root; let the tracer record "
-                "what was said, not only when"
-            )
-        tools = [span for span in spans if span.kind == "tool" and span is not root]
-        ran = [turn for span in tools for turn in tool_turns(span)]
-        messages = [*messages, *(ran if len(answer) == 1 else ()), *answer]
+        messages = _without_calls(root, spans)
     further = tuple(one.messages for one in conversations[1:])
-    # Langfuse's scores, Phoenix's annotations, MLflow's assessments, LangSmith's feedback, each once
+    scores = _scores(record, spans)
+    # a number is the outcome if it is the only one
+    outcome = scores[0] if len(scores) == 1 else None
+    return Rollout(messages, (), further, tools_of(spans), outcome=outcome)
+
+
+def _put_task_first(
+    conversations: list[Conversation],
+    root: Span,
+    spans: list[Span],
+) -> None:
+    """Put the conversation with the task first; the others stay in the order in which they begin."""
+    task = _task(messages_of(root.input, "user"))
+    by_id = _by_id(spans)
+
+    def rank(one: Conversation) -> tuple[bool, int]:
+        # a sub-agent's conversation is one tool deeper
+        kinds = [span.kind for span in around(by_id, spans[one.first])]
+        return not _is_asked(task, [one]), kinds.count("tool")
+
+    best = min(conversations, key=rank)
+    conversations.remove(best)
+    conversations.insert(0, best)
+
+
+def _without_calls(root: Span, spans: list[Span]) -> Messages:
+    """A trace without messages of model calls: the root's input, the tools as they ran, its output."""
+    answer = _answer(root)
+    if not answer:
+        raise UnreadableError(
+            "holds no model call with its messages, and no output of its root; let the tracer record "
+            "what was said, not only when"
+        )
+    whole = _has_more(root.input)
+    messages = as_turn("user", root.input) if whole else question_turns(root.input)
+    if len(answer) == 1:
+        for span in spans:
+            if span.kind == "tool" and span is not root:
+                messages += tool_turns(span)
+    return [*messages, *answer]
+
+
+def _scores(record: JsonObject, spans: list[Span]) -> list[float]:
+    """Langfuse's scores, Phoenix's annotations, MLflow's assessments, LangSmith's feedback, each once."""
     known: dict[int, float] = {}
     for holder in (record, _trace(record), *(span.raw for span in spans)):
+        scores = [score for path in _SCORES for score in items(lookup(holder, path))]
         stats = holder.get("feedback_stats")
-        listed = [score for path in _SCORES for score in items(lookup(holder, path))]
-        for score in [*listed, *(stats.values() if is_object(stats) else ())]:
+        if is_object(stats):
+            scores += stats.values()
+        for score in scores:
             values = (lookup(score, path) for path in _SCORE_VALUES)
             value = first(v for v in values if isinstance(v, int | float))
             if value is not None:
                 known[id(score)] = value
-    scores = [*known.values()]  # a number is the outcome if it is the only one
-    outcome = scores[0] if len(scores) == 1 else None
-    return Rollout(
-        messages,
-        (),
-        further,
-        tools_of(spans),
-        outcome=outcome,
-    )
+    return list(known.values())
 
 
 def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
@@ -276,10 +294,9 @@ def item_key(record: JsonObject) -> str | None:
 
 def is_spans(record: JsonObject) -> bool:
     """Tell if spans hold something that a model was asked or said."""
-    listed = record.get("spans") if "spans" in record else lookup(record, "data.spans")
     return any(
         span.kind == "call" or (span.input, span.output) != (None, None)
-        for span in spans_of(listed)
+        for span in spans_of(first_at(record, "spans", "data.spans"))
     )
 
 
@@ -434,15 +451,6 @@ def tool_turns(span: Span) -> Messages:
     return [
         call_turn(identity, span.name, span.input),
         result_turn(identity, span.output, span.name),
-    ]
-
-
-def depths(spans: Sequence[Span], conversations: Sequence[Conversation]) -> list[int]:
-    """The number of tools around each conversation: a sub-agent's is one deeper."""
-    by_id = _by_id(spans)
-    return [
-        sum(span.kind == "tool" for span in around(by_id, spans[one.first]))
-        for one in conversations
     ]
 
 

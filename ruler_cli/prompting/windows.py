@@ -81,28 +81,35 @@ class Packing:
             return None
         rows = [order[at : at + count] for at in range(0, len(order), count)]
         row_of = {item: number for number, row in enumerate(rows) for item in row}
-        sizes = self.sizes
         shares = _RANDOM_SHARES if self.limit < math.inf else _RANDOM_SHARES[:3]
         for attempt, share in enumerate(shares):
-            # one item of each row for each window: a share of rows at random, else the largest to the emptiest
-            drawn = partial(draw, attempt)
-            made: Windows = [[] for _ in range(count)]
-            loads = [0] * count
-            shuffled = [sorted(row, key=drawn) for row in rows]
-            if share < 1:  # the random rows are drawn too
-                pairs = [(drawn(row[0]), row) for row in shuffled]
-                shuffled = [row for _, row in sorted(pairs)]
-            for number, row in enumerate(shuffled):
-                targets = list(range(count))
-                if number >= round(len(rows) * share):
-                    row.sort(key=sizes.__getitem__, reverse=True)
-                    targets.sort(key=loads.__getitem__)
-                for item, target in zip(row, targets, strict=False):
-                    made[target].append(item)
-                    loads[target] += sizes[item]
+            made = self._dealt(rows, count, share, partial(draw, attempt))
             if self._fits(*made) and self._connect(made, before, row_of):
                 return [sorted(window, key=row_of.__getitem__) for window in made]
         return self._packed(order, count, partial(draw, len(_RANDOM_SHARES)), before)
+
+    def _dealt(
+        self,
+        rows: Sequence[Sequence[int]],
+        count: int,
+        share: float,
+        drawn: Callable[[int], Any],
+    ) -> Windows:
+        """One item of each row for each window: a share of rows at random, else the largest to the emptiest."""
+        windows: Windows = [[] for _ in range(count)]
+        loads = [0] * count
+        shuffled = [sorted(row, key=drawn) for row in rows]
+        if share < 1:  # the random rows are drawn too
+            shuffled.sort(key=lambda row: drawn(row[0]))
+        for number, row in enumerate(shuffled):
+            targets = list(range(count))
+            if number >= round(len(rows) * share):
+                row.sort(key=self.sizes.__getitem__, reverse=True)
+                targets.sort(key=loads.__getitem__)
+            for item, target in zip(row, targets, strict=False):
+                windows[target].append(item)
+                loads[target] += self.sizes[item]
+        return windows
 
     def _load(self, window: Sequence[int]) -> int:
         return sum(map(self.sizes.__getitem__, window))
