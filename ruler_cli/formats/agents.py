@@ -117,7 +117,7 @@ def _autogen_turns(message: Turn) -> Iterator[Turn]:
         said = None if calls or kind == "ThoughtEvent" else content
         more = {"name": source, "tool_calls": calls, "reasoning_content": thought}
         stated = {key: value for key, value in more.items() if value}
-        yield {"role": "assistant", "content": said, **stated}
+        yield new_turn("assistant", said, **stated)
 
 
 def read_chat_history(record: JsonObject) -> Rollout:
@@ -142,8 +142,8 @@ def read_crew(record: JsonObject) -> Rollout:
     for task in record["tasks_output"]:
         texts = [task.get(name) for name in ("description", "expected_output")]
         asked = "\n\n".join(str(text) for text in texts if text)
-        said = {"name": task.get("agent"), "content": task.get("raw")}
-        turns += [new_turn("user", asked), {"role": "assistant", **said}]
+        said = new_turn("assistant", task.get("raw"), name=task.get("agent"))
+        turns += [new_turn("user", asked), said]
     return Rollout(turns)
 
 
@@ -152,11 +152,10 @@ _STATUS = {1: True, 2: False, "passed": True, "failed": False}
 
 def _pick(value: Any, name: str) -> Any:
     """A field that is written as `two_words` or as `twoWords`; None if it is absent."""
-    first, *rest = name.split("_")
     field = lookup(value, name)
-    other = first + "".join(map(str.capitalize, rest))
     if field is None:
-        return lookup(value, other)
+        first, *rest = name.split("_")
+        field = lookup(value, first + "".join(map(str.capitalize, rest)))
     return field
 
 
@@ -185,9 +184,10 @@ def _events(events: Iterable[Any]) -> Iterator[Turn]:
             continue
         author = event.get("author")
         if is_object(event.get("content")):
-            by_user = author == "user"
-            speaker = ("user", None) if by_user else ("assistant", author)
-            yield from _content(event["content"], *speaker)
+            if author == "user":
+                yield from _content(event["content"], "user")
+            else:
+                yield from _content(event["content"], "assistant", author)
         if error := _pick(event, "error_message") or _pick(event, "error_code"):
             yield new_turn("error", error)
 
@@ -199,8 +199,7 @@ def _invocation(invocation: JsonObject) -> Iterator[Turn]:
     results = {one.get("id"): one for one in _pick(between, "tool_responses") or ()}
     listed = _pick(between, "tool_uses") or _pick(between, "tool_calls")
     for call in listed or invocation.get("tools") or ():
-        called = [normalize_call(call)]
-        yield {"role": "assistant", "content": None, "tool_calls": called}
+        yield new_turn("assistant", None, tool_calls=[normalize_call(call)])
         response = results.get(call.get("id"))
         content = call.get("result") if response is None else response.get("response")
         if content is not None:
@@ -209,9 +208,7 @@ def _invocation(invocation: JsonObject) -> Iterator[Turn]:
         if len(items(answer)) == 2:
             yield from _content({"parts": answer[1]}, "assistant", answer[0])
     yield from _events(_pick(between, "invocation_events") or ())
-    final = _pick(invocation, "final_response")
-    if final is not None:
-        yield from _content(final, "assistant")
+    yield from _content(_pick(invocation, "final_response"), "assistant")
 
 
 def read_session(record: JsonObject) -> Rollout:
@@ -302,7 +299,6 @@ def read_openhands(record: JsonObject) -> Rollout:
 def _openhands_turns(event: JsonObject) -> Iterator[Turn]:
     """An event as a message; nothing for a change of state."""
     action = event.get("action")
-    by_user = event.get("source") == "user"
     if "kind" in event:
         yield from _sdk_turns(event)
     elif "observation" in event:
@@ -312,7 +308,7 @@ def _openhands_turns(event: JsonObject) -> Iterator[Turn]:
         args = event["args"] if is_object(event.get("args")) else {}
         content = args.get("content")
         if action in ("message", "system"):
-            speaker = "user" if by_user else "assistant"
+            speaker = "user" if event.get("source") == "user" else "assistant"
             role = "system" if action == "system" else speaker
             yield new_turn(role, content or event.get("message"))
             return
@@ -445,7 +441,7 @@ def _atif_turns(record: JsonObject) -> Messages:
 def read_trial(record: JsonObject) -> Rollout:
     """Read a trial of Harbor, which is made of the files of its folder."""
     trajectory = record.get("trajectory")
-    if not is_object(trajectory) or not holds(trajectory, "schema_version^ATIF-v"):
+    if not is_object(trajectory) or not holds(trajectory, "schema_version~ATIF-v.*"):
         raise UnreadableError("has no ATIF trajectory in `agent/trajectory.json`")
     outcome = record.get("reward_file")
     outcome = outcome.get("reward") if is_object(outcome) else outcome

@@ -34,8 +34,8 @@ def holds(record: JsonObject, terms: str) -> bool:
     """Tell if a record has all of these terms, which are separated by spaces.
 
     `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a"` a text, `a#` an
-    integer, `a^x` a text that begins with x, `a~x` one that
-    the pattern x matches, `a*` any key that begins with a, `a[].b` a list of objects with b.
+    integer, `a~x` a text that the pattern x matches, `a*` any key that begins with a, `a[].b` a list of
+    objects with b.
     `a|b` is one of the two, and `!a` the absence of a.
     """
     return all(
@@ -59,16 +59,14 @@ def _holds(record: JsonObject, term: str) -> bool:
         return not _holds(record, term[1:])
     path, _, member = term.partition("[].")
     if member:
-        first_items = items(lookup(record, path))[:_FIRST]
-        known = [item for item in objects(first_items) if member in item]
-        return bool(known) and len(known) == len(first_items)
+        listed = items(lookup(record, path))[:_FIRST]
+        return bool(listed) and all(is_object(one) and member in one for one in listed)
     for mark, kind in _KINDS.items():
         if term.endswith(mark):
             return type(lookup(record, term.removesuffix(mark))) is kind
-    for mark, tells in (("^", re.match), ("~", re.fullmatch)):
-        name, _, pattern = term.partition(mark)
-        if pattern:
-            return tells(pattern, str(record.get(name))) is not None
+    name, _, pattern = term.partition("~")
+    if pattern:
+        return re.fullmatch(pattern, str(record.get(name))) is not None
     if term.endswith("*"):
         return any(key.startswith(term[:-1]) for key in record)
     return term in record or ("." in term and lookup(record, term) is not None)
@@ -204,12 +202,12 @@ def column(record: JsonObject, name: str, size: int) -> list[Any]:
 
 def is_message_list(value: Any) -> bool:
     """Tell if a value is a list that begins with an object."""
-    return is_list(value) and bool(value) and is_object(value[0])
+    return is_object(first(items(value)))
 
 
 def is_text_list(value: Any) -> bool:
     """Tell if a value is a list of texts, at least one."""
-    return bool(items(value)) and all(is_text(item) for item in value)
+    return bool(items(value)) and all(map(is_text, value))
 
 
 def printable(text: str, longest: int = 60) -> str:
@@ -307,7 +305,7 @@ def number(value: Any) -> float | None:
     (rewards of single tokens), `{name: {score, weight}}` as the weighted sum, an object of numbers by its
     key `reward` or its only key. None for everything else: null, NaN, an exception's name.
     """
-    if isinstance(value, bool | int | float):
+    if isinstance(value, int | float):
         return _finite(value)
     if is_text(value):
         text = value.strip()
@@ -326,7 +324,7 @@ def number(value: Any) -> float | None:
         return _sum(None if None in pair else math.prod(pair) for pair in factors)  # type: ignore[arg-type]  # no None
     single = parts[0] if len(parts) == 1 else None
     one = value.get("reward", single)
-    if isinstance(one, bool | int | float):
+    if isinstance(one, int | float):
         return number(one)
     return None
 

@@ -271,16 +271,6 @@ _STOPPED = " (the run was stopped before its first step)"
 _CRASHED = " (tau-bench writes this when a run crashed)"
 _ERROR = " (written when an example ended in an error)"
 _PAIR = Fields("prompt", "completion")
-_EPISODE = Fields(
-    messages="conversations",
-    tools="tool_definitions",
-    member="trial_name",
-)
-_CODE_SAMPLE = Fields(
-    "prompt|problem|question|question_content|instruction",
-    "completion|solution",
-    outcome="passed",
-)
 _SAMPLE = Fields(
     "prompt",
     "response",
@@ -289,6 +279,7 @@ _SAMPLE = Fields(
     outcome="reward.acc",
 )
 _ALL = ("*",)
+VERL = Fields("input", "output", outcome="acc")
 _SCORE = RecordLayout(("score",))
 _SCORES = RecordLayout(("scores",), listed=True, lists=_ALL)
 _NATIVE = RecordLayout(extras=True)
@@ -318,13 +309,7 @@ _EVALUATED = (
     "evalId|eval_id sessionDetails|session_details|finalEvalStatus|final_eval_status|"
     "overallEvalMetricResults|overall_eval_metric_results"
 )
-_ULTRA = "instruction completions[] completions[].response|!completions.0"
 _UID = r"uid~(?s:.+)_\d+_\d+"
-_GEMINI = "messages|events events|sessionId events|projectHash"
-_THREADS = "messages.0.type|message_thread|llm_messages|llm_context|agent_states"
-_ART_KEYS = "messages_and_choices|exchanges"
-_NO_ROW = "!group_index|!trajectory_json !group_index|!group_metadata"
-_ROW_KEYS = "trajectory_json|group_metadata"
 
 FORMATS = (
     Format(
@@ -353,7 +338,7 @@ FORMATS = (
     Format(
         "ART table rows",
         "art",
-        f"group_index {_ROW_KEYS}",
+        "group_index trajectory_json|group_metadata",
         "native.read_row",
         ("group_index",),
         layout=replace(_ART, payload="trajectory_json"),
@@ -374,16 +359,16 @@ FORMATS = (
     Format(
         "ART trajectories",
         "art",
-        f"{_ART_KEYS} {_NO_ROW}",
+        "messages_and_choices|exchanges "
+        "!group_index|!trajectory_json !group_index|!group_metadata",
         "native.read_single",
         words("group_id group_index metadata.group_id metadata.scenario_id"),
         layout=_ART,
-        shown="`messages_and_choices` or `exchanges`",
     ),
     Format(
         "ATIF trajectories",
         "atif",
-        "schema_version^ATIF-v",
+        "schema_version~ATIF-v.*",
         "agents.read_atif",
         layout=RecordLayout(("extra", "reward"), ("extra", "ruler")),
         shown="`schema_version` (ATIF-v…)",
@@ -405,7 +390,7 @@ FORMATS = (
     Format(
         "AutoGen messages",
         "autogen",
-        _THREADS,
+        "messages.0.type|message_thread|llm_messages|llm_context|agent_states",
         "agents.read_autogen",
         ID_KEYS,
         test="agents.is_autogen_history",
@@ -456,7 +441,11 @@ FORMATS = (
         "code completions",
         "code",
         f'task_id" completion|solution {_NO_ROLLOUT}',
-        _CODE_SAMPLE,
+        Fields(
+            "prompt|problem|question|question_content|instruction",
+            "completion|solution",
+            outcome="passed",
+        ),
         ("task_id",),
         test="answers.is_code",
         shown="`task_id`, `completion`",
@@ -501,7 +490,7 @@ FORMATS = (
     Format(
         "Gemini CLI sessions",
         "gemini-cli",
-        _GEMINI,
+        "messages|events events|sessionId events|projectHash",
         "sessions.GEMINI.rollout",
         ID_KEYS,
         test="sessions.GEMINI.is_session",
@@ -523,7 +512,11 @@ FORMATS = (
         "Harbor's exported traces",
         "harbor",
         "conversations task",
-        _EPISODE,
+        Fields(
+            messages="conversations",
+            tools="tool_definitions",
+            member="trial_name",
+        ),
         ("task",),
         layout=RecordLayout(("result",), form=b'"%s"'),
     ),
@@ -576,7 +569,7 @@ FORMATS = (
     Format(
         "mini-swe-agent",
         "mini-swe-agent",
-        "trajectory_format^mini-swe-agent",
+        "trajectory_format~mini-swe-agent.*",
         Fields(messages="messages", cause=_STOPPED),
         _INSTANCE,
         shown="`trajectory_format` (mini-swe-agent-…)",
@@ -895,7 +888,7 @@ FORMATS = (
     Format(
         "UltraFeedback",
         "ultrafeedback",
-        _ULTRA,
+        "instruction completions[] completions[].response|!completions.0",
         "answers.read_ultrafeedback",
         layout=RecordLayout(("overall_score",), lists=("models",), apart=None),
         shape="group",
@@ -945,7 +938,7 @@ FORMATS = (
         "verl",
         "verl",
         f'input" output score step !{_UID}',
-        Fields("input", "output", outcome="acc"),
+        VERL,
         layout=_SCORE,
     ),
 )

@@ -54,16 +54,14 @@ from ruler_cli.formats.fields import (
     words,
 )
 from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.table import Fields, Format
+from ruler_cli.formats.table import VERL, Fields, Format
 from ruler_cli.types import Rollout
-
-_VERL = Fields("input", "output", outcome="acc")
 
 
 def read_verl_v1(record: JsonObject) -> Rollout:
     """Read one output of a rollout of verl's V1: the outputs of one session are one rollout."""
     session, _, _ = record["uid"].rpartition("_")
-    return replace(_VERL(record), member=session)
+    return replace(VERL(record), member=session)
 
 
 def verl_group(record: JsonObject) -> str | None:
@@ -105,7 +103,7 @@ def _gym_conversations(output: Any) -> list[Messages]:
 
     A list that no other one continues stays: a context that was compacted, another attempt.
     """
-    if not items(output) or not all(is_list(item) for item in output):
+    if not items(output) or not all(map(is_list, output)):
         return [check_messages(output, "response.output")]
     parts = last_states(check_messages(item, "response.output") for item in output)
     return last_states(parts[::-1])[::-1]
@@ -161,24 +159,25 @@ def read_swift(record: JsonObject) -> Rollouts:
 
 def read_roll(record: JsonObject) -> Rollouts:
     """Read a step of ROLL: columns of prompts or conversations, and of responses."""
-    return _read_step(record, "responses", "responses", ("messages", "id"))
+    return _read_step(record, "responses", "responses", talks="messages")
 
 
 def _read_step(
     record: JsonObject,
     listed: str,
     answer: str,
-    more: Names = (),
+    talks: str = "",
 ) -> Rollouts:
-    """Read columns of prompts and answers; `more` are ROLL's conversations and ids."""
+    """Read columns of prompts and answers; `talks` names a column of conversations in place of prompts."""
     size = len(list_field(record, listed, " (the file is a step a line)"))
-    columns = (column(record, name, size) for name in ("prompt", answer, *more))
-    prompts, answers, *others = columns
+    prompts = column(record, "prompt", size)
+    answers = column(record, answer, size)
+    conversations = column(record, talks, size) if talks else ()
     out = []
     for i in range(size):
         asked = prompt_turns(prompts[i], f"prompt[{i}]")
-        if others and others[0][i] is not None:
-            asked = chat_turns(others[0][i], f"messages[{i}]")
+        if conversations and conversations[i] is not None:
+            asked = chat_turns(conversations[i], f"{talks}[{i}]")
         out.append(answer_rollout(asked, answers[i], (i,)))
     return out
 
@@ -234,8 +233,7 @@ def read_atropos(record: JsonObject) -> Rollouts:
             messages = [{**messages[0], "role": TRANSCRIPT}]
         return Rollout(messages)
 
-    size = range(len(conversations))
-    return [read_or_error((i,), read, i) for i in size]
+    return [read_or_error((i,), read, i) for i in range(len(conversations))]
 
 
 _RESULT = Fields("prompt", "completion", tools="tool_defs")
@@ -255,8 +253,7 @@ def result_key(record: JsonObject) -> str | None:
     more: list[Any] = [part for part in parts if isinstance(part, str | int)]
     route = lookup(record, "info.env_id")
     more += [route] if isinstance(route, str | list) and route else []
-    known = more and record.get("example_id") is not None
-    if known:
+    if more and record.get("example_id") is not None:
         return key_text([record["example_id"], *more])
     return None
 

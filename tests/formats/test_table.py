@@ -18,7 +18,7 @@ TERMS = [
     ("z", False),
     ("!z !a.x", True),
     ("z|b", True),
-    ("d[] b{} f^text g#", True),
+    ("d[] b{} f~te.* g#", True),
     ('f" d.0.e#', True),
     ('g" ', False),
     ("d[].e", True),
