@@ -73,8 +73,7 @@ from ruler_cli.types import Path, Rollout
 
 def read_ultrafeedback(record: JsonObject) -> Rollouts:
     """Read UltraFeedback's completions, which are objects."""
-    listed = list_field(record, "completions")
-    answers = [lookup(item, "response") for item in listed]
+    answers = [lookup(one, "response") for one in list_field(record, "completions")]
     prompt = prompt_turns(record.get("instruction"), "instruction")
     return answer_rollouts(prompt, answers, ("completions",))
 
@@ -197,8 +196,7 @@ def refine_pair(form: Format, records: Sequence[JsonObject]) -> Format:
     """Read answers as JSON text of messages if all of them are."""
     fields = [(record, _pair_fields(record)[1]) for record in records]
     answers = [record.get(name) for record, name in fields if name is not None]
-    whole = all_conversations(answers)
-    if whole:
+    if all_conversations(answers):
         return replace(form, read=partial(read_pair, as_json=True))
     return form
 
@@ -278,22 +276,33 @@ _NOUNS = words(
 )
 
 
-def _is_bit(value: Any) -> bool:
-    return type(value) is int and value in (0, 1)
+def _bit(value: Any) -> int | None:
+    return value if type(value) is int and value in (0, 1) else None
 
 
-_Label = tuple[str, str, str, Callable[[Any], bool], Callable[[Any], int]]
-_LABELS: tuple[_Label, ...] = (
-    ("preference", "output_1", "output_2", lambda v: 1 <= v <= 2 and v != 1.5, lambda v: v > 1.5),
-    ("better_response_id", "response_0", "response_1", _is_bit, int),
-    ("safer_response_id", "response_0", "response_1", _is_bit, int),
-    ("preference_strength", "response_1", "response_2", bool, lambda v: v > 0),
-    ("overall_preference", "response1", "response2", bool, lambda v: v > 0),
-    ("labels", "human_ref_A", "human_ref_B", _is_bit, lambda v: 1 - v),
-    ("winner_model_a", "response_a", "response_b", lambda v: v == 1, lambda _: 0),
-    ("winner_model_b", "response_a", "response_b", lambda v: v == 1, lambda _: 1),
-)  # fmt: skip
-"""Labels that are numbers: the field, the answers beside it, a test for a preference, and the winner's index.
+def _sign(value: Any) -> int | None:
+    return int(value > 0) if value else None
+
+
+def _nearer(value: Any) -> int | None:
+    return _sign(value - 1.5) if 1 <= value <= 2 else None
+
+
+def _truth(value: Any) -> int | None:
+    return 1 if value == 1 else None
+
+
+_LABELS: tuple[tuple[str, Names, Callable[[Any], int | None]], ...] = (
+    ("preference", ("output_1", "output_2"), _nearer),
+    ("better_response_id", ("response_0", "response_1"), _bit),
+    ("safer_response_id", ("response_0", "response_1"), _bit),
+    ("preference_strength", ("response_1", "response_2"), _sign),
+    ("overall_preference", ("response1", "response2"), _sign),
+    ("labels", ("human_ref_B", "human_ref_A"), _bit),
+    ("winner_model_a", ("response_b", "response_a"), _truth),
+    ("winner_model_b", ("response_a", "response_b"), _truth),
+)
+"""Labels that are numbers: the field, the answers beside it, and which of them won, None for a draw.
 
 AlpacaEval, PKU-SafeRLHF (twice), HelpSteer 2 and 3, SHP, and Chatbot Arena's table of 55,000 battles.
 """
@@ -309,7 +318,7 @@ def read_preference(record: JsonObject) -> Rollouts:
     prompt = _prompt(record)
     answers = [*map(record.get, names)]
     tools = record.get("tools") or lookup(record, "input.tools")
-    texts = names in _PREFERRED and all(is_text(answer) for answer in answers)
+    texts = names in _PREFERRED and all(map(is_text, answers))
     if texts and (dialogues := dialogue_pair(*map(str, answers))):
         # whole dialogues (HH-RLHF), which may hold the prompt
         asked = [str(turn.get("content")).strip() for turn in prompt]
@@ -419,11 +428,12 @@ def _is_whole(answer: Any) -> bool:
 
 def _best(record: JsonObject, names: Names) -> int | None:
     """The index of the answer that won; None for a draw, and for a label whose meaning is not known."""
-    for field, one, other, prefers, winner in _LABELS:
+    for field, pair, winner in _LABELS:
         value = record.get(field)
-        known = names == (one, other) and isinstance(value, int | float)
-        if known and prefers(value):
-            return int(winner(value))
+        if {*pair} == {*names} and isinstance(value, int | float):
+            won = winner(value)
+            if won is not None:
+                return names.index(pair[won])
     for field in _WINNERS:
         value = record.get(field)
         if is_text(value) and len(value) < 200:
