@@ -8,7 +8,7 @@ whatever its text: an agent can write turns that never took place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import repeat
@@ -93,7 +93,7 @@ def tools_of(trajectory: JsonObject) -> Any:
     tools = json_value(trajectory.get("tools"), text=True)
     if tools is None:
         values = (lookup(trajectory, path) for path in TOOLS)
-        tools = first(value for value in values if is_list(value))
+        tools = first(filter(is_list, values))
     return tools
 
 
@@ -129,15 +129,11 @@ def messages_in(record: JsonObject, name: str, cause: str = "") -> Messages:
     return check_messages(record[name], name)
 
 
-def last_states(
-    conversations: Iterable[Messages],
-    plain: Callable[[Any], Any] = list,
-) -> list[Messages]:
-    """Return conversations without those that a later one continues, as they are `plain`."""
+def last_states(conversations: Iterable[Messages]) -> list[Messages]:
+    """Return conversations without those that a later one continues."""
     out: list[Messages] = []
     for conversation in conversations:
-        whole = plain(conversation)
-        out = [one for one in out if plain(one) != whole[: len(one)]]
+        out = [one for one in out if one != conversation[: len(one)]]
         out.append(conversation)
     return out
 
@@ -232,28 +228,22 @@ def has_text(value: Any) -> bool:
     return False
 
 
-def nothing_to_judge(
-    messages: Messages,
-    further: Sequence[Messages] = (),
-    prompt_length: int | None = None,
-) -> str | None:
+def nothing_to_judge(rollout: Rollout) -> str | None:
     """Return the reason why a rollout cannot be judged, as a predicate; None if the agent did something.
 
-    The first `prompt_length` messages are the prompt; an agent's message there does not count.
+    An agent's message in the prompt does not count.
     """
-    own = messages[prompt_length or 0 :]
-    if any(
-        is_agent(message) and has_content(message)
-        for part in (own[::-1], *further)
-        for message in part
-    ):
-        return None
+    own = rollout.messages[rollout.prompt_length or 0 :]
+    # the last turns are the likeliest to say something
+    for part in (own[::-1], *rollout.histories):
+        for message in part:
+            if is_agent(message) and has_content(message):
+                return None
     if any(map(is_agent, own)):
         return "has only empty turns of the agent: there is nothing to judge"
-    roles = dict.fromkeys(
-        printable(str(message.get("role")), 40) for message in messages
-    )
-    return f"has no turn of the agent to judge (its roles: {', '.join([*roles][:8])})"
+    roles = [printable(str(m.get("role")), 40) for m in rollout.messages]
+    names = [*dict.fromkeys(roles)][:8]
+    return f"has no turn of the agent to judge (its roles: {', '.join(names)})"
 
 
 def text_of(message: JsonObject) -> str:
@@ -298,7 +288,7 @@ _MARKERS = (
     re.compile(r"(?:\A\s*|\n)(User|Assistant|System):[ \t]*"),
     re.compile(r"(?:\A\s*|\s)(USER|ASSISTANT|SYSTEM):[ \t]*"),
     # sets of this kind have no line break before a marker
-    re.compile(r"###[ \t]*(Human|User|Assistant|System):[ \t]*"),
+    re.compile(r"(?:\A\s*)?###[ \t]*(Human|User|Assistant|System):[ \t]*"),
 )
 
 
@@ -362,7 +352,7 @@ def named_turns(value: list[Any]) -> Messages | None:
 def dialogue(text: str) -> Messages | None:
     """Split a text that has a marker such as `Human:` before each turn into its turns; else None."""
     for markers in _MARKERS:
-        if markers.match(text.lstrip() if "#" in markers.pattern else text):
+        if markers.match(text):
             turns = _split(text, markers)
             if {"user", "assistant"} <= {turn["role"] for turn in turns}:
                 return turns
@@ -467,8 +457,10 @@ def find_answer(value: Any, where: str) -> Messages | None:
     if is_text(value):
         return [new_turn("assistant", value)]
     if is_list(value):
-        if not value or (turns := named_turns(value)) is not None:
-            return turns if value else None
+        if not value:
+            return None
+        if (turns := named_turns(value)) is not None:
+            return turns
         roles = [is_object(item) and "role" in item for item in value]
         kinds = [lookup(item, "type") for item in value]
         if all(kind in _PARTS for kind in kinds) and not any(roles):
@@ -730,8 +722,7 @@ def with_system(record: JsonObject, messages: Messages) -> Messages:
 
 def retrieved_turn(record: JsonObject) -> Messages:
     """Return the texts retrieved to answer the question, as a list of one turn or of none."""
-    lists = (record[name] for name in RETRIEVED if is_list(record.get(name)))
-    texts = first(lists)
+    texts = first(filter(is_list, map(record.get, RETRIEVED)))
     if texts:
         return [new_turn("context", texts)]
     return []

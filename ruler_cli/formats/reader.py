@@ -86,9 +86,10 @@ class Reader:
     def with_words(self, records: Iterable[Record]) -> Reader:
         """Return the same reader, with the words of these records added."""
         rewards, outcomes = self.words
-        for rollout in (rollout for record in records for rollout in record.rollouts):
-            rewards = rewards.including(rollout.reward)
-            outcomes = outcomes.including(rollout.outcome)
+        for record in records:
+            for rollout in record.rollouts:
+                rewards = rewards.including(rollout.reward)
+                outcomes = outcomes.including(rollout.outcome)
         words = (rewards, outcomes)
         if words == self.words:
             return self
@@ -325,11 +326,7 @@ def validated(rollout: Rollout) -> Rollout:
         return rollout
     reason: str | None = "has a message that is no JSON object"
     if all({*map(type, p)} <= {dict} for p in (rollout.messages, *rollout.histories)):
-        reason = nothing_to_judge(
-            rollout.messages,
-            rollout.histories,
-            rollout.prompt_length,
-        )
+        reason = nothing_to_judge(rollout)
     if reason is None:
         return rollout
     return replace(rollout, error=reason)
@@ -388,17 +385,7 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
 
     UsageError if there is none, or more than one, with lines, keys and what to do.
     """
-    records: list[tuple[Line, dict[str, Any]]] = []
-    reasons: list[str] = []
-    for line in first:
-        try:
-            records.append((line, parse(line.raw)))
-        except UnreadableError as error:
-            reason = too_large(line.skipped) if line.skipped else str(error)
-            reasons.append(Sentence("{line} {reason}", line=line.where, reason=reason))
-    if not records:
-        remedy = "give JSON lines, one object a line, or one JSON document"
-        raise UsageError(reasons[0], remedy, place=name)
+    records = _parsed(name, first)
     path = settings.messages
     if path is not None and settings.format != "auto":
         form = settings.format
@@ -406,10 +393,11 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
         problem = "is for dumps that no format fits"
         raise UsageError(problem, remedy, option="messages", value=path)
     _refuse_missing(name, records, settings)
-    given = [record for _, record in records]
-    alone = settings.prompt is not None
-    own = custom_format(path, given, alone=alone) if path else None
-    chosen = own or _choose(name, records, settings.format)
+    if path:
+        given = [record for _, record in records]
+        chosen = custom_format(path, given, alone=settings.prompt is not None)
+    else:
+        chosen = _choose(name, records, settings.format)
     records = [pair for pair in records if fits(chosen, pair[1])] or records
     chosen = chosen.refined([record for _, record in records])
     key = settings.group_by or _key_path(chosen, records)
@@ -426,6 +414,22 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
         problem = f"{records[0][0].where} is a prompt without an answer, as are all first records"
         raise UsageError(problem, "give the file with the rollouts", place=name)
     return reader.with_words(read)
+
+
+def _parsed(name: str, first: Sequence[Line]) -> Records:
+    """Return the first lines that are JSON objects; UsageError if none is."""
+    records: list[tuple[Line, dict[str, Any]]] = []
+    reasons: list[str] = []
+    for line in first:
+        try:
+            records.append((line, parse(line.raw)))
+        except UnreadableError as error:
+            reason = too_large(line.skipped) if line.skipped else str(error)
+            reasons.append(Sentence("{line} {reason}", line=line.where, reason=reason))
+    if not records:
+        remedy = "give JSON lines, one object a line, or one JSON document"
+        raise UsageError(reasons[0], remedy, place=name)
+    return records
 
 
 def _is_prompt(rollout: Rollout) -> bool:
@@ -570,8 +574,8 @@ def custom_format(
     records: Sequence[dict[str, Any]],
     *,
     alone: bool = False,
-) -> Format | None:
-    """Return the format of a dump with its messages at a dotted path; None if no record has that path.
+) -> Format:
+    """Return the format of a dump with its messages at a dotted path, which some record has.
 
     If the value is a list of messages or an answer (a text, a message, a choice), each record is a rollout;
     if it is a list of those, each record is a group. The prompt of an answer is the record's `prompt`,
@@ -579,8 +583,6 @@ def custom_format(
     first records are JSON of messages, texts are conversations; else they are answers.
     """
     values = [v for v in (lookup(record, path) for record in records) if v is not None]
-    if not values:
-        return None
     parts = [part for v in values for part in (v if is_list(v) else [v])]
     whole = all_conversations(parts)
     item = first(items(values[0]))
@@ -609,13 +611,7 @@ def custom_format(
         if not several:
             return read_one(record, value, path)
         return [
-            read_or_error(
-                (i,),
-                read_one,
-                record,
-                item,
-                f"{path}[{i}]",
-            )
+            read_or_error((i,), read_one, record, item, f"{path}[{i}]")
             for i, item in enumerate(value)
         ]
 
@@ -666,9 +662,9 @@ def with_reward(
     elif "" in parts or "-1" in parts:
         raise wrong("is no place that stays", "give keys, and the numbers of items")
     else:
-        numbers = (part.isdecimal() and len(part) < 10 for part in parts)
-        both = zip(parts, numbers, strict=True)
-        path = tuple(int(part) if number else part for part, number in both)
+        path = tuple(
+            int(part) if part.isdecimal() and len(part) < 10 else part for part in parts
+        )
     ours: list[Path] = [("ruler",), layout.ruler]
     if layout.payload is not None:
         raise wrong(f"{form.name} keep the reward in two places", "leave it out")
@@ -679,8 +675,10 @@ def with_reward(
         reward=path,
         elsewhere=False,
         absent=None,
+        form=b"%s",
+        lost=b"null",
     )
-    rewarded = replace(form, layout=replace(moved, form=b"%s", lost=b"null"))
+    rewarded = replace(form, layout=moved)
     taken = any(path[: len(other)] == other[: len(path)] for other in ours)
     for line, _ in () if taken else records[:_TRIED]:
         try:

@@ -20,7 +20,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import TEXT_KEYS, other_fields
-from ruler_cli.formats.fields import printable
+from ruler_cli.formats.fields import printable, words
 from ruler_cli.prompting.prompt import PromptLayout
 from ruler_cli.prompting.render import quoted
 from ruler_cli.types import Group, Record
@@ -48,20 +48,22 @@ _NAMED = 3
 """Paths that a sentence names."""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_BESIDE = _words("""
+_BESIDE = frozenset(
+    words("""
 score scorer grade grader grading judge judgement judgment judged evaluation evaluator eval assert assertion
 metric reward feedback rubric critique review annotation annotator verifier verification verdict label target
 reference truth gold golden expected solution note error exception traceback signature attachment file
 filename path uri url id uuid
 """)
+)
 """Words, in the singular, of keys with text of graders, references and errors, not of a rollout."""
-_HARNESS = _words("metadata meta config setting log usage stat version replay")
+_HARNESS = frozenset(
+    words("metadata meta config setting log usage stat version replay")
+)
 """Words of keys with text of a harness."""
-_TURNS = _words("messages turns steps history conversation transcript trajectory")
+_TURNS = frozenset(
+    words("messages turns steps history conversation transcript trajectory")
+)
 """Words of keys with turns, which may stand among those of a harness."""
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _ANY_KEY = re.compile(r"[0-9]+|[0-9a-fA-F-]{8,}|.{41,}", re.DOTALL)
@@ -98,7 +100,7 @@ class Coverage:
     first_continued: str = ""
     _reported: bool = False
     _seen: set[int] = field(default_factory=set)
-    _columns: tuple[int, list[str]] = field(default=(0, []))
+    _columns: dict[int, list[str]] = field(default_factory=dict)
 
     def add(self, group: Group, layout: PromptLayout) -> None:
         """Add a group with the layout of its prompts."""
@@ -134,19 +136,20 @@ class Coverage:
         for key, value in other_fields(message).items():
             if key in TEXT_KEYS or type(value) not in _HOLDERS or _is_beside(key, ""):
                 continue
-            text = (
-                value
-                if isinstance(value, str)
-                else dump(value).decode("utf-8", "replace")
-            )
+            text = value
+            if not isinstance(text, str):
+                text = dump(value).decode("utf-8", "replace")
             shown, whole = prompt.pieces_of(text)
             self.fields[_key(key)] += whole > max(_PIECE, 2 * shown)
 
     def _join(self, record: Record, prompt: _PromptText) -> bool:
         """Tell if this is the last group of a columnar record; then the prompt holds the others' text too."""
-        number, texts = self._columns
-        texts = [*(texts if number == record.line.number else ()), prompt.text]
-        self._columns = record.line.number, texts
+        number = record.line.number
+        if number not in self._columns:
+            # parts of a record are adjacent, so one record's texts are enough
+            self._columns = {number: []}
+        texts = self._columns[number]
+        texts.append(prompt.text)
         prompt.text = "\n".join(texts)
         return len(texts) == record.parts
 
@@ -315,9 +318,9 @@ class _PromptText:
 
 def _is_beside(path: str, turns: str) -> bool:
     """Tell if a path leads to what is no part of a rollout, by the words of its keys below the turns."""
-    words = {word.lower() for word in _WORD.findall(path.removeprefix(turns))}
-    singular = {word.removesuffix("s") for word in words}
-    return bool(singular & _BESIDE or (singular & _HARNESS and not words & _TURNS))
+    named = {word.lower() for word in _WORD.findall(path.removeprefix(turns))}
+    singular = {word.removesuffix("s") for word in named}
+    return bool(singular & _BESIDE or (singular & _HARNESS and not named & _TURNS))
 
 
 def _leaves(value: Any) -> Iterator[tuple[str, str]]:

@@ -41,10 +41,8 @@ CYCLE = 8
 def balanced(base: Sequence[int], pass_index: int) -> list[int]:
     """The order of a pass within its cycle: `base`, its reverse, `base` a quarter later, its reverse, …."""
     pair, back = divmod(pass_index % CYCLE, 2)
-    shift = -(-len(base) * pair // (CYCLE // 2)) % max(
-        len(base),
-        1,
-    )  # rounded up: two and three move too
+    # rounded up: two and three move too
+    shift = -(-len(base) * pair // (CYCLE // 2))
     order = [*base[shift:], *base[:shift]]
     return order[::-1] if back else order
 
@@ -110,10 +108,9 @@ class PromptLayout:
 
     def at_once(self, ask: AskSettings) -> bool:
         """Tell if one request shows everything."""
-        limit = ask.context_tokens
-        number = len(self.distinct)
-        few = 0 < number <= ask.group_size
-        return few and (limit is None or self.tokens <= limit)
+        if not 0 < len(self.distinct) <= ask.group_size:
+            return False
+        return ask.context_tokens is None or self.tokens <= ask.context_tokens
 
     @property
     def tokens(self) -> int:
@@ -165,13 +162,7 @@ class RenderedGroup:
         for at in rollouts:
             rollout = self.rollouts[self.example[at]]
             lines = render(rollout.messages, keep)
-            text = _text_of(
-                rollout,
-                lines,
-                self.shared,
-                keep,
-                tools=self.own_tools,
-            )
+            text = _text_of(rollout, lines, self.shared, keep, tools=self.own_tools)
             size = len(text.encode())
             if size < sizes[at]:
                 texts[at], sizes[at] = text, size
@@ -211,13 +202,7 @@ def render_group(group: Group, ask: AskSettings) -> RenderedGroup:
     example: dict[int, int] = {}
     which: dict[int, int] = {}
     for i in readable:
-        text = _text_of(
-            rollouts[i],
-            lines[i],
-            shared,
-            WHOLE,
-            tools=own_tools,
-        )
+        text = _text_of(rollouts[i], lines[i], shared, WHOLE, tools=own_tools)
         which[i] = distinct.setdefault(text, len(distinct))
         example.setdefault(which[i], i)
     texts = [text.encode() for text in distinct]
@@ -240,11 +225,10 @@ def render_group(group: Group, ask: AskSettings) -> RenderedGroup:
         sizes=tuple(map(len, texts)),
         places=tuple([i + 1 for i in example.values()]),
     )
-    examples = list(example.values())
     return RenderedGroup(
         layout,
         rollouts,
-        examples,
+        list(example.values()),
         shared,
         own_tools,
     )
@@ -325,12 +309,10 @@ def _shared_prefix(rollouts: list[Rollout], lines: dict[int, list[str]]) -> int:
     if len({len(each) for each in lines.values()}) > 1:
         return limit
     last = rollouts[max(lines)]
-    return min(
-        first_agent_turn(last.messages)
-        if last.prompt_length is None
-        else last.prompt_length,
-        limit,
-    )
+    size = last.prompt_length
+    if size is None:
+        size = first_agent_turn(last.messages)
+    return min(size, limit)
 
 
 def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
@@ -461,8 +443,10 @@ def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> Group
         return GroupError("input", f"its rubric {mistake}")
     if not layout.distinct:
         errors = [rollout.error for rollout in group.rollouts if rollout.error]
-        first = f"no trajectory can be judged; the first: {errors[0]}" if errors else ""
-        return GroupError("input", first or "the group has no trajectories")
+        if not errors:
+            return GroupError("input", "the group has no trajectories")
+        reason = f"no trajectory can be judged; the first: {errors[0]}"
+        return GroupError("input", reason)
     # the smallest request that would help: the longest rollout and a short one
     sizes = sorted(range(len(layout.distinct)), key=layout.sizes.__getitem__)
     least = sizes if len(sizes) < 2 * LEAST else (sizes[0], sizes[-1])
@@ -533,16 +517,7 @@ def _windows_of_pass(
     pair, packing = plan
     if pass_index > 1:
         even = pass_index - pass_index % 2
-        pair = (
-            _pair(
-                layout,
-                ask,
-                even,
-                len(pair[0]),
-                packing,
-            )
-            or pair
-        )
+        pair = _pair(layout, ask, even, len(pair[0]), packing) or pair
     return pair[pass_index % 2]
 
 
@@ -566,13 +541,7 @@ def _plan(
         packing = Packing(sizes, limit, least, ask.group_size)
         count = 0
         while count := packing.count(count + 1):
-            made = _pair(
-                layout,
-                ask,
-                0,
-                count,
-                packing,
-            )
+            made = _pair(layout, ask, 0, count, packing)
             if made is not None:
                 return made, packing
     return None

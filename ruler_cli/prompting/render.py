@@ -239,8 +239,7 @@ def _other_text(message: Mapping[str, Any], *, alone: bool) -> str:
 
 def _calls(message: Mapping[str, Any]) -> list[_Call]:
     """Return the tool calls of a message, in all dialects: nested, flat, as JSON text, the old single one."""
-    others = map(message.get, CALL_KEYS)
-    listed = message.get("tool_calls") or next(filter(None, others), None)
+    listed = next(filter(None, map(message.get, CALL_KEYS)), None)
     if isinstance(listed, str):
         listed = _loads(listed)
     calls = listed if isinstance(listed, list) else [listed] if listed else []
