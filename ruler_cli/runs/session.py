@@ -116,7 +116,8 @@ class ScoringSession:
 
     async def judge(self, group_run: GroupRun) -> GroupResult | None:
         """Ask the judges about a group, in a task of its own; None if the run ended before."""
-        if self._gave_up:  # while this task waited for its first turn
+        before = self._gave_up
+        if before:  # while this task waited for its first turn
             return None
         task = asyncio.current_task()
         if task is None:
