@@ -230,6 +230,31 @@ while not hanging.summary().asked:
     assert output(code, server).splitlines() == ["20 20", "(0.1, 0.9)"]
 
 
+def test_closed_before_a_group_begins(server: JudgeServer) -> None:
+    """A group that is read while its Scorer is closed is not sent, and the event loop ends without a word."""
+    code = """
+hanging = scorer("hang")
+
+class Closing:
+    @property
+    def trajectories(self):
+        hanging.opened.closing.set()
+        return GROUPS[0]["trajectories"]
+
+    @trajectories.setter
+    def trajectories(self, annotated):
+        pass
+
+try:
+    hanging.score_all([Closing()])
+except UsageError as error:
+    print(error)
+print(hanging.summary().asked)
+"""
+    closed = "the Scorer was closed before its groups were all scored"
+    assert output(code, server).splitlines() == [closed, "0"]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_fork(server: JudgeServer) -> None:
     """A process that is forked is told to open its own Scorer, and that of its parent goes on."""

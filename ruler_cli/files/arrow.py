@@ -17,7 +17,8 @@ import math
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO
+from functools import partial
+from typing import Any, BinaryIO, cast
 
 import orjson
 import pyarrow as pa
@@ -25,7 +26,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from ruler_cli.errors import InputChanged, OutputError, RulerError, UsageError
+from ruler_cli.errors import (
+    InputChanged,
+    OutputError,
+    RulerError,
+    UnreadableError,
+    UsageError,
+)
 from ruler_cli.files.containers import Writer
 from ruler_cli.files.error_map import message_of
 from ruler_cli.files.parse import parse_value
@@ -44,6 +51,8 @@ _NO_JSON = re.compile(r": (\w+_)?binary|extension<")
 """Members of an Arrow type, as text, that JSON does not hold."""
 _EXACT = 1 << 53
 """Integers up to this are floats too."""
+_DEEPEST = 64
+"""Levels of lists and objects in a column; one that is nested more deeply is JSON text as a whole."""
 
 
 def cells(column: Any) -> list[bytes]:
@@ -117,19 +126,24 @@ class ColumnShape:
         self._members: dict[str, ColumnShape] = {}
         self._items: ColumnShape | None = None
         self._largest = 0
+        self.deep = False
+        """Tells if the column is nested so deeply that it is text."""
 
-    def add(self, value: Any) -> None:
-        """Add a value."""
+    def add(self, value: Any, levels: int = _DEEPEST) -> None:
+        """Add a value; RecursionError if it has more levels than these."""
         if value is None:
             return
+        if not levels:
+            raise RecursionError
         self._kinds.add(type(value))
         if isinstance(value, dict):
             for name, member in value.items():
-                self._members.setdefault(_encodable(name), ColumnShape()).add(member)
+                shape = self._members.setdefault(_encodable(name), ColumnShape())
+                shape.add(member, levels - 1)
         elif isinstance(value, list):
             self._items = self._items or ColumnShape()
             for item in value:
-                self._items.add(item)
+                self._items.add(item, levels - 1)
         elif isinstance(value, int):
             self._largest = max(self._largest, abs(value))
 
@@ -137,6 +151,8 @@ class ColumnShape:
     def type(self) -> Any:
         """The Arrow type that holds all values; text if there is none but JSON text."""
         kinds = self._kinds
+        if self.deep:
+            return pa.string()
         if not kinds:
             return pa.null()
         if kinds == {dict} and self._members:  # Parquet has no struct without members
@@ -169,6 +185,18 @@ def _fitted(value: Any, kind: Any) -> Any:
         is_text = isinstance(value, str)
         return _encodable(value if is_text else json.dumps(value, ensure_ascii=False))
     return value
+
+
+def _cell(kind: Any, raw: bytes) -> Any:
+    """Return JSON as pyarrow takes it for a type."""
+    return _fitted(parse_value(raw), kind)
+
+
+def _text(raw: bytes) -> str | None:
+    """Return JSON as it stands, and text and null as what they are."""
+    if raw[:1] in b'"n':
+        return cast("str | None", _cell(pa.string(), raw))
+    return _encodable(raw.decode("utf-8", "surrogatepass"))
 
 
 def _encodable(text: str) -> str:
@@ -241,7 +269,10 @@ class TableWriter(Writer):
         for _, record in self._spool.all():
             members = _members(record)
             for name, shape in self._shapes.items():
-                shape.add(parse_value(members.get(name, b"null")))
+                try:
+                    shape.add(parse_value(members.get(name, b"null")))
+                except (RecursionError, UnreadableError):
+                    shape.deep = True
         fields = {field.name: field for field in self._schema}
         for name, shape in self._shapes.items():
             field, kind = fields.get(name, pa.field(name, pa.float64())), shape.type
@@ -265,10 +296,10 @@ class TableWriter(Writer):
             rows = list(map(_members, records))
             arrays = []
             for field in schema:
-                if field.name in self._shapes:
-                    values = (parse_value(row.get(field.name, b"null")) for row in rows)
-                    fitted = [_fitted(value, field.type) for value in values]
-                    arrays.append(pa.array(fitted, field.type))
+                if shape := self._shapes.get(field.name):
+                    raws = [row.get(field.name, b"null") for row in rows]
+                    to_cell = _text if shape.deep else partial(_cell, field.type)
+                    arrays.append(pa.array(map(to_cell, raws), field.type))
                 else:
                     arrays.append(kept.column(field.name))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -301,9 +332,11 @@ class TableWriter(Writer):
 
 
 def _members(record: bytes) -> dict[str, bytes]:
-    """Return name → JSON of the members of an object."""
+    """Return name → JSON of the members of an object, the names as Arrow takes them."""
     members = read_object(record).members
-    return {name: record[start:end] for name, (_, start, end) in members.items()}
+    return {
+        _encodable(name): record[start:end] for name, (_, start, end) in members.items()
+    }
 
 
 def _tables(batches: Iterator[Any]) -> Iterator[Any]:

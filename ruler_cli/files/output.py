@@ -259,7 +259,7 @@ class Output:
         self._kind: type[Container] = JsonLines
         self.log: InspectLogWriter | None = None
         """OUTPUT, if it is an Inspect log."""
-        self._empty, self._done = True, False
+        self._empty, self._done, self._ended = True, False, False
         self._index: Index | None = None
         self._order: Iterator[Place] = iter(())
 
@@ -335,6 +335,7 @@ class Output:
     def commit(self) -> None:
         """Make OUTPUT appear; OutputError if it does not."""
         with self._errors():
+            self._ended = True
             self.writer.end()
             self._target.commit()
         self._done = True
@@ -355,7 +356,8 @@ class Output:
             try:
                 # a list or a table gets its end; damage of INPUT was reported
                 with contextlib.closing(target), contextlib.suppress(UsageError):
-                    self.writer.end()
+                    if not self._ended:
+                        self.writer.end()
             finally:
                 plain = isinstance(target, LocalFile) and target.stream is target.file
                 if plain and target.partial and self._kind is JsonLines:

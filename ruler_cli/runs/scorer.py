@@ -565,6 +565,9 @@ class Scorer:
                 return
             opened.set_result(None)
             await keeper
+            # what was in flight ends with an error of its own; asyncio would cancel it, and print that error
+            if ending := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(ending, timeout=_LOOK)
 
         # a thread that waits for those of the loop cannot be started any more when the program ends
         with suppress(RuntimeError):
@@ -611,7 +614,8 @@ if hasattr(os, "register_at_fork"):
 _OPEN = set[OpenScorer]()
 """All that is open in any thread."""
 _END, _LOOK = 5.0, 1.0
-"""Seconds that the end of the program waits for them, and between looks if an event loop still runs."""
+"""Seconds that the end of the program waits for them, and between looks if an event loop still runs; so long
+may the tasks of one that is closed take to end."""
 
 
 @atexit.register

@@ -116,6 +116,9 @@ class ScoringSession:
 
     async def judge(self, group_run: GroupRun) -> GroupResult | None:
         """Ask the judges about a group, in a task of its own; None if the run ended before."""
+        before = self._gave_up
+        if before:  # while this task waited for its first turn
+            return None
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("no task runs")

@@ -316,6 +316,25 @@ def test_surrogates() -> None:
     writer.put(1, rb'{"s":"\ud800"}')
     writer.end()
     assert pq.read_table(out)["s"].to_pylist() == ["\\ud800"]
+    out = io.BytesIO()
+    writer = Parquet.writer(out, "out.parquet", None)
+    writer.put(1, rb'{"\ud800":{"\ud801":1}}')
+    writer.end()
+    assert pq.read_table(out).to_pylist() == [{"\\ud800": {"\\ud801": 1}}]
+
+
+def test_deep() -> None:
+    """A column that is nested as deeply as a record may be is JSON text; one of some levels is not."""
+    deep = [b'{"a":' * 950 + b"1" + b"}" * 950, b"[" * 950 + rb'"\ud800"' + b"]" * 950]
+    out = io.BytesIO()
+    writer = Parquet.writer(out, "out.parquet", None)
+    for number, raw in enumerate([*deep, b"null", b'"text"', b"7"], 1):
+        writer.put(number, b'{"x":%s,"y":{"a":[{"b":1}]}}' % raw)
+    writer.end()
+    table = pq.read_table(out)
+    texts = [raw.decode() for raw in deep]
+    assert table["x"].to_pylist() == [*texts, None, "text", "7"]
+    assert table["y"].to_pylist() == [{"a": [{"b": 1}]}] * 5
 
 
 @settings(max_examples=2 * settings().max_examples)
