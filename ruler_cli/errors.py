@@ -252,9 +252,7 @@ class TooManyFailures(RulerError):  # noqa: N818 - the run stops as the user ask
             Sentence(
                 "more failed than {max_failures:{allowed}} allows", allowed=allowed
             ),
-            Sentence(
-                "allow more, or have what failed asked again with {retry_failed:yes}"
-            ),
+            Sentence("raise the limit, or ask again with {retry_failed:yes}"),
             place=_STOPPED,
         )
 

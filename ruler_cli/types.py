@@ -942,7 +942,7 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
     except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
         return CallError(
             "transport",
-            "the endpoint's answer is no chat completion",
+            "the endpoint's answer is not a chat completion",
             "call",
             body=body,
         )

@@ -162,7 +162,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         ),
         "no such option: quiet": partial(options, quiet=True),
         "params['api_key']": partial(options, param={"api_key": "x"}),
-        "a key is no parameter": partial(options, param="api_key=x"),
+        "a key is not a parameter": partial(options, param="api_key=x"),
         "is not KEY=VALUE; e.g. params={'temperature': 0.2}": partial(
             options, param="temperature"
         ),
@@ -179,7 +179,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         ),
         "model='a,b': names one judge": partial(options, model="a,b"),
         "looks like a key": partial(JudgeSettings, "sk-0123456789abcdef"),
-        "takes the name of a variable": partial(
+        "expects the name of a variable": partial(
             JudgeSettings, api_key_env="sk-0123456789abcdef"
         ),
         "max_failures: '5x'": partial(ScoreSettings, max_failures="5x"),
@@ -225,13 +225,13 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "needs a key (ANTHROPIC": partial(
             scored, ScoreSettings(judge=JudgeSettings("anthropic/x"))
         ),
-        "no provider and model of that name": partial(
+        "no such provider or model": partial(
             scored, ScoreSettings(judge=JudgeSettings("a.gguf"))
         ),
-        "where is it? Give api_base=URL": partial(
+        "its address is not known; give api_base=URL": partial(
             scored, ScoreSettings(judge=JudgeSettings("hosted_vllm/x"))
         ),
-        "no http:// or https://": partial(
+        "not an http:// or https://": partial(
             scored, ScoreSettings(judge=JudgeSettings("x", "8000"))
         ),
         "holds a name or password": partial(
@@ -244,7 +244,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
             scored,
             ScoreSettings(judge=at("openai/good"), pool=PoolSettings(max_cost=1.0)),
         ),
-        "the ledger never caches": partial(
+        "the ledger keeps none": partial(
             scored, ScoreSettings(judge=offline, cached_only=True)
         ),
         "cannot be used as a ledger": partial(

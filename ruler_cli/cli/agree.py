@@ -84,7 +84,7 @@ def command(
 
     Example: ruler agree scored.jsonl --labels metadata.passed
 
-    Exit codes: 0 measured; 1 measured without rollouts that have no score or no label, or are in one file
+    Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or are in one file
     only; 2 bad usage, unreadable input, or nothing to compare.
     """
     return run_command(ctx, _run, source, second)

@@ -25,6 +25,7 @@ from ruler_cli.cli.options import (
     ApiBase,
     ApiKeyEnv,
     AsJson,
+    ClosedToo,
     Config,
     Escalate,
     Fallback,
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SUBMITTED = """
 too large for the provider, --group-size shows fewer rollouts: {0.large:request}
-in other open batches: {0.out:request}
+already in open batches: {0.out:request}
 submitted: {0.requests:request}
 """
 _BATCH = """
@@ -189,7 +190,7 @@ def status(
     ctx: typer.Context,
     ledger: OneLedger = None,
     api_key_env: ApiKeyEnv = None,
-    all_batches: AllBatches = False,
+    all_batches: ClosedToo = False,
     as_json: AsJson = False,
     settle: Settle = 120,
     config: Config = None,
@@ -230,8 +231,8 @@ def collect(
 ) -> int:
     """Take the answers of ended batches into the ledger.
 
-    Requests without an answer (expired, canceled, failed for now) are free: the next `ruler batch submit`
-    takes them. Requests that failed for good are recorded as such.
+    Requests without an answer (expired, canceled, failed for now) are released: the next `ruler batch submit`
+    submits them again. Requests that failed for good are recorded as such.
 
     Example: ruler batch collect
 
@@ -240,6 +241,7 @@ def collect(
     """
     with running(ctx, resumes=True) as options:
         again = f"{ledger_command(options, 'score', 'INPUT', 'OUTPUT')} --cached-only"
+        again += ", with the options of `ruler batch submit`"
         return _run(lambda batches: _collect(batches, options, again), options)
 
 
@@ -255,7 +257,7 @@ async def _collect(batches: Batches, options: Options, again: str) -> int:
     still_open = await batches.collect(on_closed, wait=wait)
     code = _print_all(still_open)
     if any(batch.left_out for batch in closed):
-        print_note("next: the same `ruler batch submit` takes what is left")
+        print_note("next: run the same `ruler batch submit` for the rest")
         code = max(code, 1)
     elif not still_open:
         print_note(f"next: {again}")
@@ -284,7 +286,7 @@ def cancel(
 
     Example: ruler batch cancel --all
 
-    Exit codes: 0 canceled; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
+    Exit codes: 0 canceled; 1 some cannot be canceled yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
     with running(ctx, names) as options:
         if bool(names) == options.all_batches:

@@ -196,13 +196,14 @@ def command(
     """Read INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
     The first line says if `score` is ready to run. Requests that the ledger answers are not counted.
-    Figures are low, expected and high. Above 64 MB some groups are laid out, and figures that rest on
-    them are marked with `about`.
+    A figure is the expected one, followed by the lowest and the highest. Above 64 MB figures are estimated
+    from a sample of the groups and marked with `about`.
 
     Example: ruler check rollouts.jsonl -m openai/o3
 
     Exit codes: 0 ready; 1 some lines or groups cannot be scored, or there is nothing to compare; 2 bad
-    usage, unreadable input, or a judge that `score` refuses. A missing key is named, and is none of these.
+    usage, unreadable input, or a judge that `score` refuses. A missing key is named, but does not
+    change the exit code.
     """
     with running(ctx, source) as options:
         return check(score_settings(options, source), options)

@@ -17,7 +17,8 @@ _FEW = 14
 _NAMES_WIDTH = 28
 """Columns for the names of options."""
 _HOMES = (
-    "Every option can be set in ruler.toml and, except per-run ones such as --limit, as RULER_NAME. "
+    "Every option can be set in ruler.toml and, except per-run ones such as --limit, as a variable "
+    "such as RULER_MAX_COST. "
     "`ruler config` prints the settings in effect."
 )
 

@@ -38,6 +38,14 @@ from: {first} to {last}
 _MODEL = """
 {model}: {rows}; {prompt_tokens!s} prompt and {completion_tokens!s} completion tokens, {price}
 """
+_STATUS = {
+    "answer": "replies",
+    "truncated": "cut off",
+    "refusal": "refused",
+    "odd": "not a chat completion",
+    "fault": "failed for good",
+}
+"""Words for the kinds of stored rows, as `--json` has them."""
 _IMPORT = """
 ledger: {ledger}
 read: {rows:row} of {files:file}
@@ -114,10 +122,11 @@ def stats(
             return 0
         number = sum(totals.rows.values())
         lines = [*rows(_STATS, {**facts, "used": size(totals.size), "total": number})]
-        for each in models:
+        for each, model in zip(models, totals.models, strict=True):
             cost = each["cost_usd"]
             worth = "price unknown" if cost is None else f"${cost:.2f} at list price"
-            lines += rows(_MODEL, {**each, "price": worth})
+            kinds = {_STATUS[kind]: amount for kind, amount in model.rows.items()}
+            lines += rows(_MODEL, {**each, "rows": kinds, "price": worth})
         _print_table(lines)
         if not models:
             typer.echo("it is empty")
@@ -134,12 +143,12 @@ def clear(
 ) -> int:
     """Remove replies; a request whose reply is gone is paid for again.
 
-    It asks first. If stdin is no terminal, it removes nothing without --yes.
+    It asks first. If stdin is not a terminal, it removes nothing without --yes.
 
     Example: ruler ledger clear --older-than 90
 
-    Exit codes: 0 removed; 1 not confirmed, or the ledger cannot be written; 2 bad usage, or no --yes where
-    stdin is no terminal.
+    Exit codes: 0 removed; 1 not confirmed, or the ledger cannot be written; 2 bad usage, or no --yes and
+    stdin is not a terminal.
     """
     with running(ctx) as options:
         from ruler_cli.ledger.reply_cache import Ledger, is_there
@@ -155,7 +164,7 @@ def clear(
                 age = "" if days is None else f" older than {days:g} days"
                 what = f"{count(number, 'row')}{age} ({size(used)}) from {file}"
                 if sys.stdin is None or not sys.stdin.isatty():
-                    remedy = "give --yes, since stdin is no terminal to ask on"
+                    remedy = "give --yes, since stdin is not a terminal to ask on"
                     raise UsageError(
                         f"would remove {what}", remedy, place="ledger clear"
                     )
@@ -187,14 +196,14 @@ def import_(
 ) -> int:
     """Import replies that a batch API or another engine wrote.
 
-    They may come in any order and repeatedly; the first answer stays. Understood are the result files of
-    OpenAI's and Anthropic's batch APIs, `vllm run-batch`, and rows of your own: a chat completion, or its
+    They may come in any order and repeatedly; the first answer stays. REPLIES are result files of
+    `vllm run-batch` or of OpenAI's and Anthropic's batch APIs, or rows of your own: a chat completion, or its
     text as `text`, `generated_text` or `output`, beside the `custom_id` of its request.
 
     Example: ruler ledger import replies.jsonl
 
-    Exit codes: 0 all of it is in the ledger; 1 some failed, are to be asked again or could not be read;
-    2 bad usage, or no such file.
+    Exit codes: 0 all of it is in the ledger; 1 some requests failed or must be asked again, or some
+    rows could not be read; 2 bad usage, or no such file.
     """
     with running(ctx, replies) as options:
         from ruler_cli.ledger.reply_cache import Ledger

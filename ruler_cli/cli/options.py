@@ -155,7 +155,8 @@ Escalate = Annotated[
 
 # Quality
 Passes = Annotated[
-    int, option("Times that a judge scores a group, in orders that balance.", "K")
+    int,
+    option("Number of times that a judge scores each group, in balanced orders.", "K"),
 ]
 Adaptive = Annotated[
     bool,
@@ -187,7 +188,7 @@ MaxCost = Annotated[float | None, option("Stop before spending more.", "USD")]
 Price = Annotated[
     list[str] | None,
     limit_option(
-        "USD per million prompt and completion tokens, where unknown; once, or once for each judge.",
+        "USD per million prompt and completion tokens, if unknown; once, or once for each judge.",
         "IN,OUT",
     ),
 ]
@@ -212,11 +213,11 @@ NoCache = Annotated[bool, limit_option("Keep no replies and read none: --ledger 
 RetryFailed = Annotated[bool, limit_option("Ask again what failed in an earlier run.")]
 
 # Input
-Limit = Annotated[int | None, input_option("The first N groups only.", "N")]
+Limit = Annotated[int | None, input_option("Only the first N groups.", "N")]
 Format = Annotated[
     str,
     input_option(
-        "The dump's shape, if it is not to be detected.", "auto|NAME", words=_formats
+        "Shape of the dump, instead of detecting it.", "auto|NAME", words=_formats
     ),
 ]
 GroupBy = Annotated[str | None, input_option("Dotted path of the group key.", "PATH")]
@@ -251,7 +252,8 @@ Labels = Annotated[
     ),
 ]
 MaxRecord = Annotated[
-    int, input_option("Largest record that is read; a larger one is unreadable.", "MIB")
+    int,
+    input_option("Largest record to read; a larger one counts as unreadable.", "MIB"),
 ]
 
 # Output
@@ -264,9 +266,9 @@ ShardOf = Annotated[
 ]
 
 # Batches
-Wait = Annotated[bool, option("Collect until no batch is out.")]
+Wait = Annotated[bool, option("Wait, and collect until no batch is open.")]
 WaitTimeout = Annotated[
-    float, option("Longest time to --wait, seconds.", "S", "--timeout")
+    float, option("Longest time that --wait waits, seconds.", "S", "--timeout")
 ]
 Settle = Annotated[
     float,
@@ -274,7 +276,8 @@ Settle = Annotated[
         "Seconds in which a batch may still appear at its provider after a crash.", "S"
     ),
 ]
-AllBatches = Annotated[bool, option("Every batch that is out.", "", "--all")]
+AllBatches = Annotated[bool, option("Every open batch.", "", "--all")]
+ClosedToo = Annotated[bool, option("Closed batches, too.", "", "--all")]
 Where = Annotated[
     list[str] | None,
     option(
@@ -290,16 +293,19 @@ KeepMost = Annotated[
 By = Annotated[
     str | None,
     option(
-        "Those whose scores have the greatest variance, the best, or the best of the majority.",
+        "Rollouts to keep: those whose scores vary most, the best, or the best with the commonest answer.",
         "variance|score|majority",
     ),
 ]
 Answer = Annotated[
-    str | None, option("Dotted path of a rollout's answer, for the majority.", "PATH")
+    str | None, option("Dotted path of a rollout's answer, for --by majority.", "PATH")
 ]
-GroupKey = Annotated[str | None, option("Which group.  [default: the first]", "KEY")]
-Pass = Annotated[int, option("Which pass over the group.", "P", "--pass")]
-Window = Annotated[int, option("Which window of that pass.", "W")]
+GroupKey = Annotated[
+    str | None, option("Key of the group.  [default: the first]", "KEY")
+]
+OneGroup = Annotated[str | None, option("Show this group in full.", "KEY")]
+Pass = Annotated[int, option("Number of the pass over the group.", "P", "--pass")]
+Window = Annotated[int, option("Number of the window of that pass.", "W")]
 Page = Annotated[
     str | None,
     option(
@@ -319,7 +325,7 @@ OpenPage = Annotated[
 ]
 MaxGroups = Annotated[
     int | None,
-    option("Groups in FILE.html, the most telling first.  [default: 10000]", "N"),
+    option("Groups in FILE.html, the worst first.  [default: 10000]", "N"),
 ]
 Target = Annotated[
     str,
@@ -332,16 +338,16 @@ Batch = Annotated[bool, option("Show cost and time in a provider's batch API, to
 Forget = Annotated[
     bool,
     option(
-        "Give them up without asking the provider; their requests are free at once."
+        "Give them up without asking the provider; their requests may be submitted again at once."
     ),
 ]
 OlderThan = Annotated[
-    float | None, option("Only replies older than that.  [default: all]", "DAYS")
+    float | None, option("Only replies older than this.  [default: all]", "DAYS")
 ]
 Yes = Annotated[
     bool,
     option(
-        "Remove without asking; needed where stdin is no terminal.", "", "--yes", "-y"
+        "Remove without asking; needed if stdin is not a terminal.", "", "--yes", "-y"
     ),
 ]
 Config = Annotated[

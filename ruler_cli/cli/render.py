@@ -106,8 +106,8 @@ def command(
 
     Example: ruler render rollouts.jsonl requests.jsonl -m openai/o3
 
-    Exit codes: 0 written, or nothing is missing; 1 some lines cannot be read or some groups not be asked
-    about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
+    Exit codes: 0 written, or nothing is missing; 1 some lines cannot be read, or some groups cannot be
+    asked about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
     with running(ctx, source, requests) as options:
         from ruler_cli.files.output import refuse_clashes, refuse_name

@@ -29,11 +29,11 @@ from ruler_cli.cli.options import (
     Format,
     GroupBy,
     Grouping,
-    GroupKey,
     Labels,
     MaxGroups,
     MaxRecord,
     Messages,
+    OneGroup,
     OneLedger,
     OpenPage,
     Page,
@@ -67,7 +67,7 @@ def command(
     second: Second = None,
     page: Page = None,
     open_page: OpenPage = False,
-    group: GroupKey = None,
+    group: OneGroup = None,
     as_json: AsJson = False,
     max_groups: MaxGroups = None,
     ledger: OneLedger = None,
@@ -82,9 +82,9 @@ def command(
 ) -> int:
     """Show a scored file on the terminal, as JSON, or as a page.
 
-    The figures of the run with the worst and the most disputed groups, or one group in full in $PAGER. Two
-    files of the same input: both judges side by side, and the groups they disagree on most. NO_COLOR turns
-    colours off.
+    One file: the figures of the run, with its worst and its most disputed groups. Two files of the same
+    input: both judges side by side, and the groups that they disagree on most. With --group: one group in
+    full, in $PAGER. NO_COLOR turns colours off.
 
     \b
     Example:

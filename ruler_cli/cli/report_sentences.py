@@ -18,9 +18,9 @@ OWN_SCORES = "the judges' own, before --blend or --order-by-outcome"
 LEFT_OUT = {
     "failed": "not scored",
     "unmarked": "not annotated",
-    "odd_scores": "with a score that is no number",
+    "odd_scores": "with a score that is not a number",
     "unlabelled": "without a label",
-    "odd_labels": "with a label that is no number",
+    "odd_labels": "with a label that is not a number",
     "more_judges": "scores of too many judges",
 }
 """Counts of rollouts and scores that are not measured, in words."""

@@ -223,7 +223,7 @@ def command(
             "No progress and no summary: --progress none.", "", "--quiet", "-q"
         ),
     ] = False,
-    debug: Annotated[bool, output_option("Show each reply.")] = False,
+    debug: Annotated[bool, output_option("Show each reply of the judge.")] = False,
     shard: ShardOf = None,
     engine: Annotated[
         str,
@@ -381,7 +381,7 @@ def _warnings(settings: ScoreSettings) -> Iterator[str]:
         )
     if not settings.cached_only and (number := _open_requests(settings)):
         are = f"{count(number, 'request')} of this ledger"
-        yield f"warning: {are} are out in batches; those of INPUT are asked, and paid for, again"
+        yield f"warning: {are} are in open batches; those of INPUT are sent, and paid for, again"
 
 
 def _open_requests(settings: ScoreSettings) -> int:
@@ -452,7 +452,7 @@ def _next_command(settings: ScoreSettings, options: Options, result: RunResult) 
     summary, output = result.summary, Location(settings.output)
     source = settings.input.source
     if summary.unanswered and (number := _open_requests(settings)):
-        print_note(f"{count(number, 'request')} of this ledger are out in batches")
+        print_note(f"{count(number, 'request')} of this ledger are in open batches")
         return ledger_command(options, "batch collect")
     # after a run in place the groups that were dropped are in another file
     again = partial(command_line, options, "score", source, settings.output)

@@ -59,9 +59,9 @@ def command(
 ) -> int:
     """Keep groups and rollouts of a scored file by their scores.
 
-    Kept bytes are unchanged. Groups come first: a group without a figure is in none of its ranges, and
+    Kept bytes are unchanged. Conditions come before --keep. A group without a figure is in no range of it, and
     `disagreement` without a range means that the judge orders some pair of rollouts against their labels.
-    Rollouts without a score are never kept by --keep. null and empty text are no answers.
+    Rollouts without a score are never kept by --keep. null and empty text do not count as answers.
 
     \b
     Example:
@@ -70,7 +70,7 @@ def command(
       ruler select scored.jsonl - --keep 1 --by majority --answer metadata.answer
       ruler select scored.jsonl - --where disagreement=0.5.. | ruler report -
 
-    Exit codes: 0 written, also when nothing is left; 1 written, but some lines could not be read; 2 bad
+    Exit codes: 0 written, even if nothing is left; 1 written, but some lines could not be read; 2 bad
     usage, unreadable input, no group with the figure of a condition, or nothing left of SCORED in its place.
     """
     return run_command(ctx, _run, source, output)

@@ -489,9 +489,11 @@ def refuse_settings(settings: ScoreSettings) -> None:
     part = shard is not None or limit is not None
     if part and not output.stream and output.same(source.name):
         option = "limit" if shard is None else "shard"
-        left = str(shard or f"the first {limit}")
+        first = "the first group" if limit == 1 else f"the first {limit} groups"
+        left = first if shard is None else str(shard)
         raise UsageError(
             f"OUTPUT {output.public} is INPUT, of which only {left} would be left",
+            "give another OUTPUT",
             option=option,
         )
 

@@ -38,7 +38,7 @@ def parse(raw: bytes, *, exact: bool = True) -> dict[str, Any]:
     value = parse_value(raw, exact=exact)
     if not isinstance(value, dict):
         raise UnreadableError(
-            f"is JSON but no object (it is {_NAMES.get(type(value), 'another value')}); "
+            f"is JSON but not an object (it is {_NAMES.get(type(value), 'another value')}); "
             "every record must be one {…} object"
         )
     return value

@@ -95,7 +95,7 @@ class RemoteStore:
                 ]
             except ValueError:
                 raise UsageError(
-                    "is no pattern",
+                    "is not a pattern",
                     "write `**` between slashes, alone",
                     place=self.public,
                 ) from None

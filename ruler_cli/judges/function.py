@@ -121,7 +121,9 @@ class FunctionJudge(Judge):
                 whole = dict(value)
             reply = reply_of(dump(whole))
         if not isinstance(reply, Reply):
-            return self._failed("reply", "returned a dict that is no chat completion")
+            return self._failed(
+                "reply", "returned a dict that is not a chat completion"
+            )
         self._answered = True
         return reply
 

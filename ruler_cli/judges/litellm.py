@@ -230,7 +230,7 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     refuses the model or its parameters, or if they need a header, which a row of a batch cannot have.
     """
     if _read_name(settings.model)[1] != "anthropic":
-        problem = f"judge {settings.model} is none of Anthropic's"
+        problem = f"judge {settings.model} is not one of Anthropic's"
         raise UsageError(
             problem, "name it anthropic/…", option="target", value="anthropic"
         )
@@ -352,7 +352,7 @@ def _reply(answer: Any, key: str | None) -> Reply | CallError:
             except ValueError:  # a lone surrogate
                 body = json.dumps(answer.model_dump(), default=str).encode()
     except (AttributeError, TypeError, ValueError):
-        broken = "the provider's answer is no chat completion"
+        broken = "the provider's answer is not a chat completion"
         return CallError("transport", broken, "call")
     reply = reply_of(body, key)
     # litellm has no public name for a response's headers

@@ -36,7 +36,7 @@ class HttpJudge(ChatJudge):
         return min(_CONNECT, self.timeout)
 
     def _unreached(self, why: str) -> CallError:
-        reason = f"the judge at {self.base} cannot be reached ({why}); is it running, is its address right?"
+        reason = f"the judge at {self.base} cannot be reached ({why}); is it running, and is the address right?"
         return CallError("transport", reason, "call", sent=False, billed=False)
 
     async def _post(

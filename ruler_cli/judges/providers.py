@@ -54,12 +54,11 @@ class UnknownJudgeError(UsageError):
         similar = nearest(name, EMBEDDED)
         hint = f"did you mean `{similar}`? Else write" if similar else "write"
         remedy = Sentence(
-            "{hint} provider/model, e.g. anthropic/…, or give {api_base} for an endpoint of your own",
+            "{hint} provider/model, e.g. anthropic/…, or a judge of ruler.toml (`ruler config` lists them), or give "
+            "{api_base} for an endpoint of your own",
             hint=hint,
         )
-        super().__init__(
-            "no provider and model of that name", remedy, place=f"judge {name}"
-        )
+        super().__init__("no such provider or model", remedy, place=f"judge {name}")
         self.name = name
 
 

@@ -59,7 +59,8 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
     if base is None:
         hint = f" or set {base_variable}" if base_variable else ""
         where = Sentence(
-            "where is it? Give {api_base:URL} (it usually ends in /v1){hint}", hint=hint
+            "its address is not known; give {api_base:URL} (it usually ends in /v1){hint}",
+            hint=hint,
         )
         raise UsageError(where, place=f"judge {settings.label}")
     check_address(base, query=False)
@@ -144,7 +145,7 @@ def check_address(base: str, *, query: bool = True) -> None:
     except ValueError:
         callable_ = False
     if not callable_:
-        problem = "is no http:// or https:// address with a host"
+        problem = "is not an http:// or https:// address with a host"
     elif parts.username or parts.password:
         problem = "holds a name or password"
     elif not query and ("?" in base or "#" in base):
@@ -247,7 +248,7 @@ def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
 def cached_only(settings: JudgeSettings) -> ResolvedJudge:
     """Resolve a judge whose cached replies alone count; UsageError if its replies are never cached."""
     if is_embedded(settings):
-        problem = "the ledger never caches its replies"
+        problem = "the ledger keeps none of its replies"
         remedy = Sentence("name a judge whose replies it holds, with {model}")
         raise UsageError(problem, remedy, place=f"judge {settings.model}")
     model = model_of(settings)

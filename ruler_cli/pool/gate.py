@@ -31,7 +31,7 @@ INTERRUPTED = CallError(
 )
 CAPPED = CallError(
     "budget",
-    "the cost cap is reached; another run goes on with it",
+    "the cost cap is reached; another run resumes",
     "group",
     sent=False,
 )

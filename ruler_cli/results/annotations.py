@@ -331,7 +331,9 @@ class AnnotationReader:
             status = "unmarked"
         elif score is None:
             status = "failed"
-            reason = "its score is no number" if odd_score else annotation.get("reason")
+            reason = (
+                "its score is not a number" if odd_score else annotation.get("reason")
+            )
             fields |= {"kind": _kind(annotation), "reason": _text(reason)}
         positions = _numbers(annotation.get("slots"))
         if not all(0 <= position <= 1 for position in positions):

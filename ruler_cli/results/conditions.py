@@ -64,9 +64,9 @@ def parse_condition(text: str) -> Condition:
     name, equals, ends = text.partition("=")
     if name in _STATES and not equals:
         return Condition(name)
-    problem, remedy = "is no range", _RANGE
+    problem, remedy = "is not a range", _RANGE
     if name not in NAMES:
-        problem, remedy = "is no condition", f"the conditions are {', '.join(NAMES)}"
+        problem, remedy = "is not a condition", f"the conditions are {', '.join(NAMES)}"
     elif name in FIGURES or name == "score":
         first, dots, last = ends.partition("..")
         try:

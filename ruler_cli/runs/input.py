@@ -342,7 +342,7 @@ def open_input(
         for line in container.records():
             # what is damaged, or no JSON at all, is not empty
             problem = (
-                f"none of its files holds records ({line.where} is no JSON object)"
+                f"none of its files holds records ({line.where} is not a JSON object)"
             )
             raise UsageError(problem, place=name)
         return Input(container, index)
@@ -457,7 +457,7 @@ class _FileSurvey:
         )
 
     def _is_of(self, line: Line) -> bool | None:
-        """Tell if a record is of the format, well-formed or not; None if it is no JSON object."""
+        """Tell if a record is of the format, well-formed or not; None if it is not a JSON object."""
         try:
             value = parse(line.raw)
         except (UnreadableError, RecursionError):

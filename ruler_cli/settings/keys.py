@@ -73,7 +73,9 @@ def refuse_no_variable(name: str) -> None:
     if is_variable_name(name):
         return
     remedy = "put the key into one (export MY_KEY=…) and give {api_key_env:MY_KEY}"
-    problem = "takes the name of a variable, and the value (not shown) is none"
+    problem = (
+        "expects the name of a variable, and the value given (not shown) is not one"
+    )
     raise UsageError(problem, Sentence(remedy), option="api_key_env")
 
 

@@ -92,7 +92,7 @@ def _content(path: Path) -> dict[str, Any] | None:
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", place=place) from None
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"is no TOML: {error}", place=place) from None
+        raise UsageError(f"is not valid TOML: {error}", place=place) from None
     return dict(source.toml_data)
 
 

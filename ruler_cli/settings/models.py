@@ -115,7 +115,7 @@ def unknown_option(name: str, known: Iterable[str]) -> UsageError:
     """Return the error for a name that no option has."""
     if is_key_name(name):
         remedy = Sentence("name the variable that holds the key with {api_key_env:VAR}")
-        return UsageError(f"{name} is no option", remedy)
+        return UsageError(f"{name} is not an option", remedy)
     return UsageError(f"no such option: {name}{question(nearest(name, known))}")
 
 
@@ -290,7 +290,7 @@ def params_of(value: Any) -> Any:
     for name, own in value.items() if isinstance(value, Mapping) else ():
         other = ""
         if is_key_name(name):
-            other = "a key is no parameter; name the variable that holds it with {api_key_env:VAR}"
+            other = "a key is not a parameter; name the variable that holds it with {api_key_env:VAR}"
         elif name in ("api_base", "base_url"):
             other = "name the endpoint with {api_base:URL}"
         elif name == "model":
@@ -354,7 +354,7 @@ class JudgeSettings(Settings):
         if not any(
             map(inspect.iscoroutinefunction, (self.ask, type(self.ask).__call__))
         ):
-            problem = "`ask` is no asynchronous function"
+            problem = "`ask` is not an asynchronous function"
             raise WrongShapeError(problem, "define it with `async def`", place=place)
         ways = (self.api_base, self.api_key, self.api_key_env)
         if self.via != "auto" or any(way is not None for way in ways):

@@ -63,7 +63,9 @@ def read_rubric(value: Any) -> Any:
         remedy = "give a text or @FILE, or leave it out for the built-in one"
         raise UsageError("is empty", remedy, option="rubric")
     if _FILE_NAME.fullmatch(value.strip()):
-        raise wrong("names a file", other_file(value, f"write @{value}", before="@"))
+        raise wrong(
+            "looks like a file name", other_file(value, f"write @{value}", before="@")
+        )
     return value
 
 

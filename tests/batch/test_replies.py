@@ -349,9 +349,9 @@ def test_malformed_body() -> None:
     [
         (b'{"custom_id": "0123", "respo', "is cut off or no JSON"),
         (b'{"custom_id": "a", "text": "\xff"}', "is cut off or no JSON"),
-        (b"[1, 2]", "is no JSON object"),
-        (b"null", "is no JSON object"),
-        (b"7", "is no JSON object"),
+        (b"[1, 2]", "is not a JSON object"),
+        (b"null", "is not a JSON object"),
+        (b"7", "is not a JSON object"),
         (b"{}", "has no custom_id"),
         (b'{"custom_id": 7, "text": "x"}', "has no custom_id"),
         (b'{"custom_id": "a"}', "holds no reply of a known form"),

@@ -95,7 +95,7 @@ def test_whole_round(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
     assert "submitted: 6 requests\n" in done.stderr
     again = batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o")
     assert (again.returncode, again.stdout) == (0, "")
-    assert "in other open batches: 6 requests" in again.stderr
+    assert "already in open batches: 6 requests" in again.stderr
     assert again.stderr.endswith("next: ruler batch collect\n")
 
     shown = batch("batch", "status")
@@ -118,7 +118,8 @@ def test_whole_round(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
     assert ": collected, openai/gpt-4o, 6 requests (" in collected.stdout
     assert "6 requests answered" in collected.stdout
     assert collected.stderr == (
-        "ruler: no batch is open\nruler: next: ruler score INPUT OUTPUT --cached-only\n"
+        "ruler: no batch is open\n"
+        "ruler: next: ruler score INPUT OUTPUT --cached-only, with the options of `ruler batch submit`\n"
     )
     assert batch("batch", "status").stderr == "ruler: no batch is open\n"
     (one,) = json.loads(batch("batch", "status", "--all", "--json").stdout)["batches"]
@@ -323,17 +324,17 @@ def test_live_run_beside(batch: Batch) -> None:
     """A live run warns that it pays twice for open requests; a cached-only run names `collect`."""
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     cached = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only")
-    assert "out in batches" in cached.stderr
+    assert "in open batches" in cached.stderr
     live = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m")
-    assert "6 requests of this ledger are out in batches" in live.stderr
+    assert "6 requests of this ledger are in open batches" in live.stderr
     batch("batch", "collect", "--wait")
     assert (
-        "out in batches"
+        "in open batches"
         not in batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m").stderr
     )
     batch("batch", "submit", "in.jsonl", "-m", "openai/m", "--seed", "1")
     whole = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only")
-    assert (whole.returncode, "out in batches" in whole.stderr) == (0, False)
+    assert (whole.returncode, "in open batches" in whole.stderr) == (0, False)
 
 
 def test_hostile_provider(batch: Batch, batches: BatchServer) -> None:

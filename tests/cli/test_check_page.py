@@ -186,7 +186,7 @@ def test_json(ruler: Ruler, custom: Path) -> None:
     }  # fmt: skip
     assert result["cannot_be_scored"] == 2
     assert [bad["line"] for bad in result["bad"]] == [6, 7]
-    assert "is JSON but no object" in result["bad"][0]["reason"]
+    assert "is JSON but not an object" in result["bad"][0]["reason"]
     assert result["group_sizes"]["commonest"] == [
         {"size": 2, "groups": 1},
         {"size": 3, "groups": 1},

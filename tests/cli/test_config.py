@@ -361,8 +361,8 @@ MISTAKES = {
     ),
     "[scoer]\nx = 3": ": there is no table [scoer]; did you mean [score]?",
     "passes = 3": ": passes is outside a table; put it under [score]",
-    "[score]\npasses = ": ": is no TOML: Invalid value",
-    "[score]\npasses = 1\npasses = 2": ": is no TOML: Cannot overwrite a value",
+    "[score]\npasses = ": ": is not valid TOML: Invalid value",
+    "[score]\npasses = 1\npasses = 2": ": is not valid TOML: Cannot overwrite a value",
     "score.passes = 0": " [score] passes: 0 is not a whole number of 1 or more",
     "score = { passes = 0 }": " [score] passes: 0 is not a whole number of 1 or more",
 }
@@ -386,17 +386,17 @@ def test_mistakes(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> No
 
 SECRETS = {
     "[judges.a]\nmodel = 'x'\napi_key = 'sk-1234567890'": (
-        " [judges.a]: api_key is no option; name the variable"
+        " [judges.a]: api_key is not an option; name the variable"
     ),
     "[judges.a]\nmodel = 'x'\napi_key_env = 'sk-1234567890'": (
-        " [judges.a] api_key_env: takes the name of a variable"
+        " [judges.a] api_key_env: expects the name of a variable"
     ),
     "[judges.a]\nmodel = 'x'\nparams = { api_key = 'sk-1234567890' }": (
-        " [judges.a] param: a key is no parameter; name the variable"
+        " [judges.a] param: a key is not a parameter; name the variable"
     ),
     "[judges.a]\nmodel = 'sk-1234567890'": " [judges.a] model: its value (not shown)",
-    "[score]\napi_key = 'sk-1234567890'": " [score]: api_key is no option; name the variable",
-    "[score]\napi_key_env = 'sk-1234567890'": " [score] api_key_env: takes the name",
+    "[score]\napi_key = 'sk-1234567890'": " [score]: api_key is not an option; name the variable",
+    "[score]\napi_key_env = 'sk-1234567890'": " [score] api_key_env: expects the name",
     "[score]\nparam = { api_key = 'sk-1234567890' }": " [score] param: a key is no",
     "[score]\npasses = 'sk-1234567890'": " [score] passes: [key] is not",
     "[score]\norder = 'sk-1234567890'": " [score] order: [key] is not one of",
@@ -816,12 +816,12 @@ def test_what_python_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (
             "ruler.toml",
             "a = " + "[" * 5000 + "]" * 5000,
-            "is no TOML: maximum recursion",
+            "is not valid TOML: maximum recursion",
         ),
         (
             "ruler.toml",
             f"[score]\nseed = 1{'0' * 5000}\n",
-            "is no TOML: Exceeds the limit",
+            "is not valid TOML: Exceeds the limit",
         ),
         ("pyproject.toml", "[tool]\nruler.score.passes = 0\n", "passes"),
         ("pyproject.toml", "tool.ruler.score.passes = 0\n", "passes"),

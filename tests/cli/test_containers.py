@@ -41,7 +41,7 @@ def test_list(ruler: Ruler, tmp_path: Path, name: str) -> None:
         )
         assert done.returncode == 1, done.stderr
         assert "item 1 is not JSON" in done.stderr
-        assert "item 8 is JSON but no object" in done.stderr
+        assert "item 8 is JSON but not an object" in done.stderr
         assert "6 records, 2 groups of 3 rollouts, scattered" in done.stderr
         out = (tmp_path / "out.json").read_text()
         assert out.startswith("[\n{\n  ")

@@ -66,7 +66,7 @@ MISSING = {
     f"{OUT} {J} --rubric @strict.md": f"--rubric @strict.md: no such file; {PATH}",
     f"{OUT} {J} --rubric @in.jsonl/x": f"--rubric @in.jsonl/x: no such file; {PATH}",
     f"{OUT} {J} --rubric @rubic.txt": "--rubric @rubic.txt: no such file; did you mean @rubric.txt?",
-    f"{OUT} {J} --rubric strict.md": "--rubric strict.md: names a file; write @strict.md",
+    f"{OUT} {J} --rubric strict.md": "--rubric strict.md: looks like a file name; write @strict.md",
     f"{OUT} {ASKED} --ledger own.db --ledger b.db": f"only the first is created; {PATH}",
     f"{OUT} {ASKED} --ledger own.db --ledger rubic.txt": "is created; did you mean rubric.txt?",
     f"{OUT} {ASKED} --ledger own.db --ledger no*.db": f"no*.db: no file matches; {PATH}",

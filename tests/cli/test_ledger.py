@@ -74,11 +74,11 @@ def test_stats(ruler: Ruler, ledger_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert (
-        "openai/gpt-4o answer 2, fault 1; 2000000 prompt and 200000 completion tokens, "
+        "openai/gpt-4o replies 2, failed for good 1; 2000000 prompt and 200000 completion tokens, "
         "$7.00 at list price"
     ) in lines
     assert (
-        "mine\\x1b[31m\\n answer 1; 1000000 prompt and 100000 completion tokens, price unknown"
+        "mine\\x1b[31m\\n replies 1; 1000000 prompt and 100000 completion tokens, price unknown"
     ) in lines
     assert "2001-09-09T01:46:41Z to 2001-09-09T01:46:44Z" in done.stdout
     assert "\x1b" not in done.stdout

@@ -212,9 +212,9 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
     """Bad usage of `render` is reported with the way out, and nothing is written."""
     write(tmp_path / "in.jsonl", GROUPS[:1])
     cases = {
-        "-m offline": "never caches its replies",
+        "-m offline": "keeps none of its replies",
         "-m gemini/gemini-2.5-pro": "--target openai",
-        "-m openai/o3 --target anthropic": "none of Anthropic's",
+        "-m openai/o3 --target anthropic": "not one of Anthropic's",
     }
     for options, message in cases.items():
         done = ruler("render", "in.jsonl", "r.jsonl", *options.split())

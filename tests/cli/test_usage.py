@@ -52,7 +52,7 @@ USAGE = {
     "score in.jsonl no/out.jsonl --dry-run": "mkdir -p no",
     "score in.jsonl in.jsonl --limit 1 --dry-run": "--limit: OUTPUT in.jsonl is INPUT",
     f"{R} --ledger none --cached-only --dry-run": "leave out --ledger none",
-    f"{S} --cached-only --dry-run": "judge offline: the ledger never caches its replies",
+    f"{S} --cached-only --dry-run": "judge offline: the ledger keeps none of its replies",
     f"{R} --failed no/f.jsonl --dry-run": "--failed",
     f"{R} --summary out.jsonl --dry-run": "another file",
     # judges

@@ -91,7 +91,7 @@ def test_records(root: Path) -> None:
     ]
     assert notes == [
         "metadata.json holds no record of this format: left out",
-        "run.log is no JSON: left out",
+        "run.log is not JSON: left out",
         "weights.pt is neither text nor a known container "
         r"(it begins with b'PK\x05\x06\x00\x00\x00\x00'): left out",
     ]

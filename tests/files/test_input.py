@@ -377,6 +377,6 @@ def test_no_records_in_a_directory(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("text")
     with (
         ExitStack() as stack,
-        pytest.raises(UsageError, match=r"a\.log line 1 is no JSON object"),
+        pytest.raises(UsageError, match=r"a\.log line 1 is not a JSON object"),
     ):
         open_input(InputSettings(str(tmp_path)), stack, lambda p: None)

@@ -15,7 +15,7 @@ from ruler_cli.files.parse import dump, parse, parse_text
 from tests.values import layouts, same, text_of, texts, values
 
 UNREADABLE = (
-    (b"[1]", "is JSON but no object (it is a list)"),
+    (b"[1]", "is JSON but not an object (it is a list)"),
     (b"null", "it is null"),
     (b'"x"', "it is a string"),
     (b"12345678901234567890123", "it is a number"),

@@ -403,9 +403,9 @@ async def test_odd_ends(server: JudgeServer, subtests: pytest.Subtests) -> None:
 
 UNKNOWN = [
     ("offlin", "did you mean `offline`.*provider/model"),
-    ("opnai/o3", "no provider and model of that name"),
-    ("gpt4o", "no provider and model of that name"),
-    ("qqqqqqqq/x", "no provider and model of that name; write provider/model"),
+    ("opnai/o3", "no such provider or model"),
+    ("gpt4o", "no such provider or model"),
+    ("qqqqqqqq/x", "no such provider or model; write provider/model"),
     ("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
 ]
 

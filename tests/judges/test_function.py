@@ -219,12 +219,12 @@ class UntoldError(Exception):
         (
             {"scores": {1}},
             RefusedError,
-            "the judge's function returned a dict that is no chat completion",
+            "the judge's function returned a dict that is not a chat completion",
         ),
         (
             Broken(),
             RefusedError,
-            "the judge's function returned a dict that is no chat completion",
+            "the judge's function returned a dict that is not a chat completion",
         ),
         (UntoldError(), RefusedError, "the judge's function raised UntoldError"),
         (
@@ -288,7 +288,7 @@ def sync(request: JudgeRequest) -> str:
             sync,
             {},
             WrongShapeError,
-            "judge mine: `ask` is no asynchronous function; define it with `async def`",
+            "judge mine: `ask` is not an asynchronous function; define it with `async def`",
         ),
         (
             "mine",

@@ -74,9 +74,9 @@ def test_address() -> None:
 
 
 BAD_ADDRESSES = {
-    "localhost:8000": "is no http:// or https:// address with a host",
-    "http://": "is no http:// or https:// address with a host",
-    "http://h:0/v1": "is no http:// or https:// address with a host",
+    "localhost:8000": "is not an http:// or https:// address with a host",
+    "http://": "is not an http:// or https:// address with a host",
+    "http://h:0/v1": "is not an http:// or https:// address with a host",
     "http://me:secret@h/v1": "holds a name or password",
     "http://h/v1?key=secret": "holds more than the address",
 }

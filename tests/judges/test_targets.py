@@ -174,8 +174,8 @@ def test_answer_format() -> None:
     [
         ("anthropic/claude-opus-4-7", {"temperature": 0.2}, "temperature"),
         ("anthropic/claude-opus-4-6", {"speed": "fast"}, "anthropic-beta"),
-        ("openai/o3", {}, "none of Anthropic's"),
-        ("no-such-model", {}, "none of Anthropic's"),
+        ("openai/o3", {}, "not one of Anthropic's"),
+        ("no-such-model", {}, "not one of Anthropic's"),
     ],
 )
 def test_refused_params(model: str, params: dict[str, Any], message: str) -> None:

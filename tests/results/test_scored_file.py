@@ -208,7 +208,7 @@ def test_invalid_score() -> None:
         ).rollouts
         assert (one.status, one.score, one.judge_score) == ("failed", None, None)
         assert one.odd_score
-        assert (one.kind, one.reason) == ("unknown", "its score is no number")
+        assert (one.kind, one.reason) == ("unknown", "its score is not a number")
         assert (other.status, other.score) == ("scored", 0.5)
         moved = of(
             trajectory(annotation(0.5, judge_score="no" if odd is None else odd))

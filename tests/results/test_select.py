@@ -98,18 +98,18 @@ def test_bare_disagreement(tmp_path: Path) -> None:
 
 
 WAYS = {
-    "relability": "is no condition; the conditions are live",
+    "relability": "is not a condition; the conditions are live",
     "kettle": "the conditions are live, tied, failed, scored, reliability, disagreement, score",
-    "": "where: is no condition; the conditions are",
-    "score > 0.8": "is no condition; the conditions are live",
-    "live=1..": "is no range; write e.g. live",
-    "score=0.8": "is no range; write e.g. live, score=0.7..",
-    "score=..": "is no range",
-    "score=nan..": "is no range",
-    "score=a..b": "is no range",
-    "score=0.8..0.2": "is no range",
-    "reliability=70..": "is no range",
-    "\x1b[31mlive": "where='\ufffd[31mlive': is no condition; the conditions are live",
+    "": "where: is not a condition; the conditions are",
+    "score > 0.8": "is not a condition; the conditions are live",
+    "live=1..": "is not a range; write e.g. live",
+    "score=0.8": "is not a range; write e.g. live, score=0.7..",
+    "score=..": "is not a range",
+    "score=nan..": "is not a range",
+    "score=a..b": "is not a range",
+    "score=0.8..0.2": "is not a range",
+    "reliability=70..": "is not a range",
+    "\x1b[31mlive": "where='\ufffd[31mlive': is not a condition; the conditions are live",
 }
 
 

@@ -138,7 +138,7 @@ class Directory(MultiFileContainer):
         if objects:
             raise UsageError("is damaged: none of its records is JSON")
         if count:
-            raise ForeignError("is no JSON")
+            raise ForeignError("is not JSON")
 
     def _report(self, name: str, number: int, error: UsageError) -> None:
         """Report a damaged file once."""

@@ -332,7 +332,7 @@ def _refuse(target: str, source: str) -> None:
     elif scored.same(target):
         problem = "is the scored file itself", "give another name"
     elif path.exists() and not path.is_file():
-        problem = "is no regular file", "give another name, or `-` for stdout"
+        problem = "is not a regular file", "give another name, or `-` for stdout"
     elif scored.local and scored.many and scored.listed().would_hold(page):
         problem = "would be read as a part of SCORED", "put it elsewhere"
     else:

@@ -267,7 +267,7 @@ def read_row(line: bytes) -> ReplyRow | str:
     except (ValueError, RecursionError):
         return "is cut off or no JSON"
     if not isinstance(row, Mapping):
-        return "is no JSON object"
+        return "is not a JSON object"
     name = row.get("custom_id")
     if not isinstance(name, str):
         return "has no custom_id"

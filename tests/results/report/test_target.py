@@ -52,10 +52,10 @@ REFUSED = {
     "report": _NAME,
     "out.jsonl": _NAME,
     "report.html.gz": _NAME,
-    "folder.html": "is no regular file; give another name",
+    "folder.html": "is not a regular file; give another name",
     "none/report.html": "its directory does not exist; create it with: mkdir -p .*none",
     "scored.html": "is the scored file itself; give another name",
-    "pipe.html": "is no regular file; give another name, or `-` for stdout",
+    "pipe.html": "is not a regular file; give another name, or `-` for stdout",
 }
 
 
