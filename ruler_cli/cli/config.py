@@ -158,7 +158,8 @@ def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
     from ruler_cli.judges.providers import EMBEDDED, provider_of, variables
     from ruler_cli.judges.resolve import DIRECT, address_of
 
-    key, embedded = judge.api_key_env, judge.model in EMBEDDED
+    key = judge.api_key_env
+    embedded = judge.model in EMBEDDED
     if key is None and judge.api_base is None and not embedded:
         own = [DIRECT.get(judge.model.partition("/")[0], ("", ""))[0]]
         names = own if any(own) else variables(provider_of(judge.model, judge.params))

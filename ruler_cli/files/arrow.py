@@ -102,7 +102,9 @@ def _other_type(value: Any) -> Any:
 
 
 def _lists(column: Any) -> list[Any]:
-    items, lists, at = _values(column.flatten()), [], 0
+    items = _values(column.flatten())
+    lists = []
+    at = 0
     for size in pc.list_value_length(column).to_pylist():
         lists.append(None if size is None else items[at : at + size])
         at += size or 0
@@ -208,7 +210,8 @@ class TableWriter(Writer):
 
     def put(self, number: int, record: bytes) -> None:
         """Spool a record, and note the columns that it changes."""
-        new, old = _members(record), dict[str, bytes]()
+        new = _members(record)
+        old = dict[str, bytes]()
         if self._table is not None:
             row = next((line for line in self._rows if line.number == number), None)
             if row is None:
@@ -244,7 +247,8 @@ class TableWriter(Writer):
                 shape.add(parse_value(members.get(name, b"null")))
         fields = {field.name: field for field in self._schema}
         for name, shape in self._shapes.items():
-            field, kind = fields.get(name, pa.field(name, pa.float64())), shape.type
+            field = fields.get(name, pa.field(name, pa.float64()))
+            kind = shape.type
             if not types.is_null(kind):
                 field = field.with_type(kind)
             fields[name] = field.with_nullable(True)
@@ -277,19 +281,23 @@ class TableWriter(Writer):
         """Yield the records in pieces of a bounded size, each with its rows of a Parquet INPUT."""
         spooled = self._spool.all()
         if self._table is None:
-            records, size = list[bytes](), 0
+            records = list[bytes]()
+            size = 0
             for _, record in spooled:
                 records.append(record)
                 size += len(record)
                 if len(records) == MAX_ROWS or size > BATCH:
                     yield None, records
-                    records, size = [], 0
+                    records = []
+                    size = 0
             if records:
                 yield None, records
             return
-        put, start = next(spooled, None), 0
+        put = next(spooled, None)
+        start = 0
         for batch in self._table.batches():
-            rows, records = list[Any](), []
+            rows = list[Any]()
+            records = []
             while put is not None and put[0] <= start + len(batch):
                 # slice by slice, because `take` does not know every type
                 rows.append(batch.slice(put[0] - start - 1, 1))
@@ -308,12 +316,14 @@ def _members(record: bytes) -> dict[str, bytes]:
 
 def _tables(batches: Iterator[Any]) -> Iterator[Any]:
     """Join batches into tables of bounded size, each of which becomes a row group."""
-    pending, size = list[Any](), 0
+    pending = list[Any]()
+    size = 0
     for batch in batches:
         pending.append(batch)
         size += batch.nbytes
         if size > _GROUP:
             yield pa.Table.from_batches(pending)
-            pending, size = [], 0
+            pending = []
+            size = 0
     if pending:
         yield pa.Table.from_batches(pending)

@@ -29,7 +29,8 @@ def records(
 ) -> Iterator[Record]:
     """Read each line; one that cannot be read goes to `on_problem`, with its reason."""
     for line in lines:
-        number, where = line.number, line.place
+        number = line.number
+        where = line.place
         if line.skipped:
             reason = too_large(line.skipped)
             on_problem(Problem(number, reason, b"", where, too_large=True))
@@ -92,7 +93,8 @@ def surveyed(
 
     `end` is the number of the last line and the offset behind it; lines that were appended since are left.
     """
-    places, at = index.lines(), (0, 0)
+    places = index.lines()
+    at = (0, 0)
     wanted = next(places, None)
     for line in again:
         if line.number > end[0]:

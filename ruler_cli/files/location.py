@@ -66,7 +66,8 @@ class Location:
         match = _SCHEME.match(self.name)
         if match is None:
             return self.name
-        scheme, rest = match[1].lower(), self.name[match.end() :]
+        scheme = match[1].lower()
+        rest = self.name[match.end() :]
         # elsewhere `?` may be a pattern
         if scheme in ("http", "https") or "=" in rest.partition("?")[2]:
             rest = rest.partition("?")[0].partition("#")[0]
@@ -97,7 +98,8 @@ class Location:
         from ruler_cli.files.remote import RemoteStore
 
         scheme, _, rest = self.name.partition("://")
-        scheme, host = scheme.lower(), rest.partition("/")[0]
+        scheme = scheme.lower()
+        host = rest.partition("/")[0]
         holds_key = ":" in host or ("@" in host and scheme.startswith(("s3", "g")))
         if scheme in _BUCKETS and holds_key:
             raise UsageError(
@@ -183,18 +185,22 @@ class Location:
         return Listing(base, kept, base == self.name.rstrip("/") + "/")
 
     def _local_listing(self) -> Listing:
-        folder, parts = Path(self.name), tuple[str, ...]()
+        folder = Path(self.name)
+        parts = tuple[str, ...]()
         whole = os.path.isdir(folder)  # noqa: PTH112 - no error where the name is too long
         if not whole:  # names begin with the first part that is a pattern
             fixed = itertools.takewhile(lambda x: not _PATTERN.search(x), folder.parts)
             folder, parts = Path(*fixed), folder.parts
             parts = parts[len(folder.parts) :]
         base = "" if folder == Path() else f"{str(folder).rstrip('/')}/"
-        root, names, links = os.path.realpath(folder), set[str](), set[str]()
+        root = os.path.realpath(folder)
+        names = set[str]()
+        links = set[str]()
 
         def look(below: str, parts: tuple[str, ...]) -> None:
             """Note what the parts of a pattern stand for; a folder stands for all in it, at any depth."""
-            head, rest = parts[:1], parts[1:]
+            head = parts[:1]
+            rest = parts[1:]
             deep = head in ((), ("**",))
             if deep and rest:  # `**` stands for no folder, too
                 look(below, rest)

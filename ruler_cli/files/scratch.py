@@ -113,7 +113,8 @@ class Index:
 
     def __init__(self, seed: int | None = None) -> None:
         """With a `seed` the groups of `places` are in an order that only it and their contents decide."""
-        self._lock, self.seed = threading.Lock(), seed
+        self._lock = threading.Lock()
+        self.seed = seed
         # pages beyond the cache go to the file, and sorting keeps to the same bounds: memory stays flat
         limit = "PRAGMA soft_heap_limit = 1500000"
         self._db = temporary_database(limit, *_TABLES, cache=500)
@@ -158,7 +159,8 @@ class Index:
         `opening` is a number that rollouts of one task share. One that is not `mine` is counted, and
         nothing else.
         """
-        line, short = record.line, digest(key)
+        line = record.line
+        short = digest(key)
         rollouts = self.rollouts(record, b"" if whole else short)
         source = self._sources.setdefault(line.source, len(self._sources))
         drawn = None

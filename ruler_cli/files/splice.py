@@ -95,7 +95,8 @@ class Patches:
 
         A mapping sets members of the object that is the member's value, or makes one.
         """
-        added, removed = {}, set()
+        added = {}
+        removed = set()
         for key, value in values.items():
             member = obj.members.get(key)
             if member is None:
@@ -147,7 +148,8 @@ class Patches:
 
     def apply(self) -> bytes:
         """Return the text with every replacement."""
-        out, at = [], 0
+        out = []
+        at = 0
         for start, end, new in sorted(self.edits, key=lambda e: e[:2]):
             out += [self.raw[at:start], new]
             at = end
@@ -232,7 +234,9 @@ def read_object(
     every: list[tuple[str, Span]] = []
     end = start + 1
     while name := _MEMBER.match(raw, end):
-        key, value, begin = _key(name[1]), name.end(), name.start(1) - 1
+        key = _key(name[1])
+        value = name.end()
+        begin = name.start(1) - 1
         if lists is not None and key in lists and raw[value] == ord("["):
             lists[key], end = _read_items(raw, value)
         else:

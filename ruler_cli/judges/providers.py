@@ -359,7 +359,8 @@ class ModelInfo:
 def model_info(name: str) -> ModelInfo:
     """Look up a model, with and without its provider."""
     entry = _entry(name)
-    context, output = entry.get("max_input_tokens"), entry.get("max_output_tokens")
+    context = entry.get("max_input_tokens")
+    output = entry.get("max_output_tokens")
     return ModelInfo(
         _price(entry, "", "cache_read_input_token_cost"),
         context if isinstance(context, int) else None,

@@ -91,7 +91,8 @@ def position_bias(size: int) -> tuple[float, ...]:
     raw = [-0.7 * (2 * position / (size - 1) - 1) for position in range(size)]
     raw[0] += 0.6
     raw[-1] -= 0.6
-    centre, spread = fmean(raw), pstdev(raw)
+    centre = fmean(raw)
+    spread = pstdev(raw)
     return tuple((value - centre) / spread for value in raw)
 
 

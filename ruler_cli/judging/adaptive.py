@@ -161,7 +161,8 @@ class _Group:
             return ()
         if self.table.ms_item <= self.noise:
             return (1.0,) + (0.0,) * (len(_GRID) - 1)
-        ratio, items = self.table.ms_item / self.noise, self.table.df_item
+        ratio = self.table.ms_item / self.noise
+        items = self.table.df_item
         logs = []
         for value in _GRID:
             scale = 1 + self.k * value
@@ -261,7 +262,8 @@ class Blocks:
 
     def close(self) -> None:
         """End the block: it is full, or the input is at its end."""
-        block, self._open = self._open, None
+        block = self._open
+        self._open = None
         if block is not None:
             block.closed = True
             block.end_round()
@@ -289,7 +291,8 @@ class _Block:
             extra = allot([member.standing for member in self.members], self._average)
         for member, more in zip(self.members, extra, strict=True):
             member.extra = more
-        self.goes_on, self.waiting = any(extra), 0
+        self.goes_on = any(extra)
+        self.waiting = 0
         self.round_over.set()
         self.round_over = anyio.Event()
 

@@ -113,7 +113,8 @@ def _fits_with_less(
 
     A corrective request is longer than the one that fitted, and may be refused once more.
     """
-    left, asked = limit - actual, state.max_output_tokens
+    left = limit - actual
+    asked = state.max_output_tokens
     if state.fitted and asked is not None and left >= asked:
         return False
     state.fitted = left >= _least(len(request.labels))

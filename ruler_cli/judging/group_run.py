@@ -77,9 +77,12 @@ class JudgeRunner:
         coverage: Coverage | None = None,
     ) -> None:
         """`judges` are in the order of `settings.judges`; `coverage` looks at the first groups."""
-        self.settings, self.judges = settings, tuple(judges)
-        self.on_reply, self.coverage = on_reply, coverage
-        ask, self._blocks = settings.ask, None
+        self.settings = settings
+        self.judges = tuple(judges)
+        self.on_reply = on_reply
+        self.coverage = coverage
+        ask = settings.ask
+        self._blocks = None
         if settings.adaptive or settings.escalate:  # imported if needed, see above
             from ruler_cli.judging.adaptive import FIRST, Blocks
 
@@ -110,7 +113,9 @@ class GroupRun:
         self, runner: JudgeRunner, group: Group, member: BlockMember | None = None
     ) -> None:
         """`member` is the group's place in its block, if it may get further passes."""
-        self.runner, self.group, self._member = runner, group, member
+        self.runner = runner
+        self.group = group
+        self._member = member
         self.judges = [
             _JudgePasses(self, at, judge) for at, judge in enumerate(runner.judges)
         ]
@@ -166,7 +171,8 @@ class GroupRun:
         """Collect the replies so far, in an order that does not depend on which came first."""
         pass_scores = sorted(self.pass_scores, key=_IN_ORDER)
         failed_calls = sorted(self.failed_calls, key=_IN_ORDER)
-        settings, group = self.runner.settings, self.group
+        settings = self.runner.settings
+        group = self.group
         if settings.fallback and pass_scores:
             # the judges that refused before were replaced
             first = pass_scores[0].judge
@@ -216,11 +222,16 @@ class _JudgePasses:
     """The passes of one judge over one group: the layout that it is shown, and the cost of its replies."""
 
     def __init__(self, run: GroupRun, at: int, judge: PanelJudge) -> None:
-        self._run, self.number, self._judge = run, at, judge
+        self._run = run
+        self.number = at
+        self._judge = judge
         self._ask = run.runner.asks[at]
         self.layout: PromptLayout | None = None
-        self.windows, self.passes = 1, 0
-        self.used, self.paid, self.seconds = NO_USAGE, NO_USAGE, 0.0
+        self.windows = 1
+        self.passes = 0
+        self.used = NO_USAGE
+        self.paid = NO_USAGE
+        self.seconds = 0.0
         self.asked = self.asked_now = False
         self.served = set[str]()
 
@@ -269,7 +280,8 @@ class _JudgePasses:
     def _laid_out(self) -> PromptLayout:
         """The group as this judge can read it: judges that read equally much share one layout."""
         if self.layout is None:
-            run, ask = self._run, self._ask
+            run = self._run
+            ask = self._ask
             same = (j.layout for j in run.judges if j.layout and j._ask == ask)
             self.layout = next(same, None) or build_layout(run.group, ask)
             coverage = None if run.measured else run.runner.coverage
@@ -280,7 +292,9 @@ class _JudgePasses:
 
     def _parts(self, passes: Iterable[int]) -> list[RequestPart]:
         """The requests of its passes; those of a judge that scores alone begin with pass index 0."""
-        run, layout, order = self._run, self._laid_out(), list(passes)
+        run = self._run
+        layout = self._laid_out()
+        order = list(passes)
         if not run.runner.settings.fallback and self in run.panel:
             order = [pass_of_judge(number, self.number) for number in order]
         return [
@@ -290,7 +304,8 @@ class _JudgePasses:
         ]
 
     async def _ask_all(self, parts: Iterable[RequestPart]) -> None:
-        sizes, held = self.sizes, self._run.held
+        sizes = self.sizes
+        held = self._run.held
 
         async def ask(part: RequestPart) -> None:
             size = sum(map(sizes.__getitem__, part.distinct))
@@ -323,9 +338,11 @@ class _JudgePasses:
 
         An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
-        run, again = self._run, False
+        run = self._run
+        again = False
         while True:
-            steps, cached = exchange(self._laid_out(), self._ask, part, state), True
+            steps = exchange(self._laid_out(), self._ask, part, state)
+            cached = True
             try:
                 request = next(steps)
                 while True:
@@ -343,7 +360,8 @@ class _JudgePasses:
             again = True
 
     def _count(self, reply: Reply | CallError) -> None:
-        self.asked, self.asked_now = True, self.asked_now or not reply.cached
+        self.asked = True
+        self.asked_now = self.asked_now or not reply.cached
         text = reply.text if isinstance(reply, Reply) else reply.reason
         if isinstance(reply, Reply):
             self.seconds += reply.seconds

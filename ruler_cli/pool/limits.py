@@ -36,8 +36,12 @@ from ruler_cli.types import CHARACTERS_PER_TOKEN, Request, Usage, value
 
 START, START_OF_QUEUE = 8, 64
 """Calls in flight at first; and those of a judge that has calls wait in a queue and refuses none."""
-_CUT, _GROW, _MEMORY, _IN_USE = 0.8, 1.05, 1.1, 0.8
-_FLOOR, _LESS = 0.4, 0.9
+_CUT = 0.8
+_GROW = 1.05
+_MEMORY = 1.1
+_IN_USE = 0.8
+_FLOOR = 0.4
+_LESS = 0.9
 _COOLDOWN = 15.0
 _DWELL = 8
 _GAIN = 1.15
@@ -132,29 +136,43 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         `judge` is the key under which pools of this process share what they learn; None: they do not.
         """
         super().__init__(min(start, ceiling))
-        self._ceiling, self._judge = ceiling, judge
-        self._most, self._vain, self._lifted = ceiling, 0, False
-        self._start, self._proved, self._late = self.limit, 0, 0
+        self._ceiling = ceiling
+        self._judge = judge
+        self._most = ceiling
+        self._vain = 0
+        self._lifted = False
+        self._start = self.limit
+        self._proved = 0
+        self._late = 0
         self._seconds_each = self._gap = 0.0
         self._spread = self._refused = float("-inf")
         self._doubling = True
         self._failed: int | None = None
         self._clean: int | None = None
-        self._floor, self._rejections = 1, 0
+        self._floor = 1
+        self._rejections = 0
         self._cut_until = self._grow_from = float("-inf")
         self._dwell = self._rounds = 1
-        self._rate, self._strikes = 0.0, 0
-        self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False
-        self._learned_at, self._in_vain, self._paused_until = 0.0, 0, float("-inf")
+        self._rate = 0.0
+        self._strikes = 0
+        self._replies = 0
+        self._seconds = 0.0
+        self._peak = 0
+        self._disturbed = False
+        self._learned_at = 0.0
+        self._in_vain = 0
+        self._paused_until = float("-inf")
         earlier = LEARNED.get(judge)
         if earlier is None:
             return
-        self._seconds_each, self._clean = earlier._seconds_each, earlier._clean
+        self._seconds_each = earlier._seconds_each
+        self._clean = earlier._clean
         if time.monotonic() >= earlier._learned_at + _VALID:
             self.limit = min(max(self._start, self._clean or 0), ceiling)
             return
         self.limit = min(earlier.limit, ceiling)
-        self._failed, self._dwell = earlier._failed, earlier._dwell
+        self._failed = earlier._failed
+        self._dwell = earlier._dwell
         self._doubling = earlier._doubling
 
     @property
@@ -174,7 +192,8 @@ class AdaptiveConcurrency(ConcurrencyLimit):
 
     def replied(self, now: float, call: Sent, seconds: float) -> None:
         """Count towards the round; at its end the limit may grow."""
-        self._proved, self._in_vain = max(self._proved, call.ahead), 0
+        self._proved = max(self._proved, call.ahead)
+        self._in_vain = 0
         weight = _RECENT if self._seconds_each else 1
         self._seconds_each += (seconds - self._seconds_each) / weight
         self._spread_out(now)
@@ -208,7 +227,8 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         if now < self._cut_until:
             self._rejections += 1
             if self._rejections > (self._failed or 0):
-                self._rejections, self._floor = 0, max(1, int(self._floor * _FLOOR))
+                self._rejections = 0
+                self._floor = max(1, int(self._floor * _FLOOR))
             held = max(1, int(_LESS * in_flight)) if late else in_flight
             self._set(max(self._floor, min(self.limit, held)))
         else:
@@ -217,7 +237,8 @@ class AdaptiveConcurrency(ConcurrencyLimit):
                 self._lifted = False
                 self.limit = min(self.limit, max(call.ahead, in_flight) + 1)
             self._failed = min(self.limit, call.ahead + 1)
-            self._floor, self._rejections = max(1, int(self.limit * _FLOOR)), 0
+            self._floor = max(1, int(self.limit * _FLOOR))
+            self._rejections = 0
             if self._clean is not None and self._clean >= self.limit:
                 self._clean = None  # the limit that was clean is so no more
             self._doubling = False
@@ -238,8 +259,13 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         """Go back to the limit that failed, and on from there as if it had not."""
         if self._failed is None:
             return
-        limit, self._failed, self._clean = self._failed, None, None
-        self._doubling, self._dwell, self._rate, self._strikes = True, 1, 0.0, 0
+        limit = self._failed
+        self._failed = None
+        self._clean = None
+        self._doubling = True
+        self._dwell = 1
+        self._rate = 0.0
+        self._strikes = 0
         self._cut_until = self._grow_from = float("-inf")
         self._set(max(limit, self.limit))
 
@@ -256,8 +282,12 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         if self._late < _TWO:  # a single call may be slow by itself
             return
         # timeouts cost more than refusals, so the limit grows again as slowly as it may
-        self._failed, self._clean, self._dwell = answered, None, _DWELL
-        self._doubling, self._rounds, self._grow_from = False, 0, now + _PLATEAU
+        self._failed = answered
+        self._clean = None
+        self._dwell = _DWELL
+        self._doubling = False
+        self._rounds = 0
+        self._grow_from = now + _PLATEAU
         self._set(most)
 
     def left(self, in_flight: int, calls: int | None) -> None:
@@ -277,7 +307,8 @@ class AdaptiveConcurrency(ConcurrencyLimit):
 
     def _grow(self, now: float, rate: float) -> None:
         """Raise the limit after a clean round, if it is time to."""
-        failed, clean = self._failed, self._clean
+        failed = self._failed
+        clean = self._clean
         if failed is not None and clean is not None and self.limit < clean:
             self._set(clean)
             return
@@ -291,7 +322,9 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             if self._strikes < _STRIKES:
                 self._set(2 * self.limit)
                 return
-            self._doubling, self._rounds, self._dwell = False, 0, 1
+            self._doubling = False
+            self._rounds = 0
+            self._dwell = 1
             self._grow_from = now + _PLATEAU
             self._set(max(1, self.limit // 2))
             return
@@ -304,7 +337,10 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             self._doubling = True
             self._strikes = _STRIKES - 1
             if most is not None:
-                self._failed, self._strikes, self._rate, self._dwell = None, 0, rate, 1
+                self._failed = None
+                self._strikes = 0
+                self._rate = rate
+                self._dwell = 1
             self._set(2 * self.limit)
             return
         limit = min(most, max(self.limit + 1, math.ceil(self.limit * _GROW)))
@@ -332,7 +368,10 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             LEARNED.pop(judge, None)
 
     def _begin(self) -> None:
-        self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False
+        self._replies = 0
+        self._seconds = 0.0
+        self._peak = 0
+        self._disturbed = False
         self._late = 0
         self._remember()
 
@@ -368,7 +407,8 @@ class Window:
         self._span = _SPAN
         if limit is not None and limit < 1:
             # one in several minutes: the minute is made longer
-            self._span, limit = _SPAN / limit, 1.0
+            self._span = _SPAN / limit
+            limit = 1.0
         self._limit = limit
         self._log: deque[Entry] = deque()
         self._sum = 0.0

@@ -93,7 +93,8 @@ the reliability is below 0.8, in 14 to 31 % of the groups after two passes, in 1
 about 10 % after eight, depending on the spread of the true scores. It depends on the judge; none and all are
 possible.
 """
-ALWAYS, NEVER = Range(1, 1, 1), Range(0, 0, 0)
+ALWAYS = Range(1, 1, 1)
+NEVER = Range(0, 0, 0)
 _POSSIBLE = Range(0, 1, 1)
 _REQUESTS: dict[JudgeRole, Range] = {
     "panel": ALWAYS,
@@ -172,7 +173,8 @@ class JudgeEstimate:
 
     def add_group(self, key: str, layout: PromptLayout, weight: SampleWeight) -> None:
         """Add the requests of a group and of those that it stands for."""
-        groups, limit = weight.groups, self.ask.context_tokens or math.inf
+        groups = weight.groups
+        limit = self.ask.context_tokens or math.inf
         first = requests_of_pass(layout, self.ask, pass_of_judge(0, self.panel_index))
         if not first:
             self.too_long += groups
@@ -303,7 +305,8 @@ class Estimate:
 
     def add(self, group: Group, weight: SampleWeight) -> None:
         """Add a group and those that it stands for; judges share its layout if it needs no shortening."""
-        first, groups = self.judges[0].ask, weight.groups
+        first = self.judges[0].ask
+        groups = weight.groups
         layout = build_layout(group, first)
         # the owner and the reward of each rollout: several records may be parts of one
         owners: dict[int | str, int] = {}
@@ -343,7 +346,8 @@ class Estimate:
             tokens = int((common + sizes[owner]) / BYTES_PER_TOKEN)
             self.lengths[leading_bits(tokens, _BITS)] += groups
         for judge in self.judges:
-            limit, own = judge.ask.context_tokens, layout
+            limit = judge.ask.context_tokens
+            own = layout
             fits = not layout.shortening and (limit is None or layout.tokens <= limit)
             if not fits and judge.ask != first:
                 own = build_layout(group, judge.ask)

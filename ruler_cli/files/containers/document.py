@@ -68,7 +68,9 @@ class _TextWindow:
 
         A value of more than `most` bytes is not held: `slice` does not know it.
         """
-        start, depth, quoted = at, 0, False
+        start = at
+        depth = 0
+        quoted = False
         while True:
             pattern = _IN_STRING if quoted else _OUTSIDE if depth else _BEGIN
             match = pattern.match(self.text, at - self.base)
@@ -80,7 +82,8 @@ class _TextWindow:
                 if self._more(start if at - start <= self.most else at):
                     continue
                 return self.base + match.end() if match else None
-            at, byte = self.base + match.end(), match[1]
+            at = self.base + match.end()
+            byte = match[1]
             if quoted and byte == b"\\":
                 at += 1  # the byte behind it is no quote
             elif byte == b'"':
@@ -211,8 +214,10 @@ class Document(Container):
         """Take the text, which is in a file and stays open."""
         super().__init__(source.name, source.most)
         assert source.fd is not None  # noqa: S101 - see `open`
-        self.fd, self._read = source.fd, source.read
-        self._shape, self._checked = shape, False
+        self.fd = source.fd
+        self._read = source.read
+        self._shape = shape
+        self._checked = False
         self.unit = "item" if shape.listed else "object"
         self.rewritable = shape.listed and not shape.name
         self.may_hold_events = not shape.name
@@ -238,7 +243,8 @@ class Document(Container):
 
     def records(self) -> Iterator[Line]:
         """Yield every item; UsageError behind the last one if the text is damaged."""
-        listed, number = self._shape.listed, 0
+        listed = self._shape.listed
+        number = 0
         text = _TextWindow(self._read, self._shape.start, self.most)
         at, byte = text.skip(self._shape.start + listed)
         while byte != (b"]" if listed else b""):
