@@ -34,8 +34,10 @@ from dataclasses import dataclass
 
 from ruler_cli.types import CHARACTERS_PER_TOKEN, Request, Usage, value
 
-START, START_OF_QUEUE = 8, 64
-"""Calls in flight at first; and those of a judge that has calls wait in a queue and refuses none."""
+START = 8
+"""Calls in flight at first."""
+START_OF_QUEUE = 64
+"""Calls in flight at first to a judge that has calls wait in a queue and refuses none."""
 _CUT = 0.8
 _GROW = 1.05
 _MEMORY = 1.1
@@ -49,20 +51,25 @@ _STRIKES = 2
 _PLATEAU = 60.0
 _REPLIES = 40
 """Replies before a limit that failed is tried again."""
-_SURGE, _CALM = 32, 1.25
-"""Factors on the rate at which the judge answers: for a burst of calls, and for 15 s after a refusal."""
+_SURGE = 32
+"""Factor on the rate at which the judge answers, for a burst of calls."""
+_CALM = 1.25
+"""The same for 15 s after a refusal."""
 _SOON = 0.005
 """Seconds that are not worth a timer."""
-_PAUSE, _LONGEST_PAUSE = 0.25, 15.0
-"""Seconds that are doubled for each refusal without a reply between, and the longest pause of all calls."""
+_PAUSE = 0.25
+"""Seconds of a pause of all calls; doubled for each refusal without a reply between."""
+_LONGEST_PAUSE = 15.0
 _RECENT = 8
 """Weight of all earlier replies against the newest in the mean of their seconds."""
 _TWO = 2
 """Calls of a round that time out if they wait in a queue."""
 _VAIN = 32
 """Replies in a row whose headers leave nothing, until headers are no longer believed."""
-_KNOWN, _VALID = 256, 900.0
-"""Judges of which a process remembers what it learned, and the seconds until it forgets what failed."""
+_KNOWN = 256
+"""Judges of which a process remembers what it learned."""
+_VALID = 900.0
+"""Seconds until it forgets what failed."""
 
 
 @value
@@ -220,8 +227,8 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._spread = max(self._spread, now + self._start * self._gap)
         self._in_vain += late and not retry_after
         if self._in_vain > 1:
-            pause = min(_LONGEST_PAUSE, _PAUSE * float(2 ** min(self._in_vain, 16)))
-            self._paused_until = now + pause
+            pause = _PAUSE * 2.0 ** min(self._in_vain, 16)
+            self._paused_until = now + min(_LONGEST_PAUSE, pause)
         if call.epoch != self.epoch and now >= self._cut_until:
             return  # it went before the limit changed
         if now < self._cut_until:
@@ -230,12 +237,14 @@ class AdaptiveConcurrency(ConcurrencyLimit):
                 self._rejections = 0
                 self._floor = max(1, int(self._floor * _FLOOR))
             held = max(1, int(_LESS * in_flight)) if late else in_flight
-            self._set(max(self._floor, min(self.limit, held)))
+            lower = min(self.limit, held)
+            self._set(max(self._floor, lower))
         else:
             self._dwell = min(_DWELL, 2 * self._dwell) if self._failed else 1
             if self._lifted:  # far above the calls that were in flight
                 self._lifted = False
-                self.limit = min(self.limit, max(call.ahead, in_flight) + 1)
+                most_in_flight = max(call.ahead, in_flight) + 1
+                self.limit = min(self.limit, most_in_flight)
             self._failed = min(self.limit, call.ahead + 1)
             self._floor = max(1, int(self.limit * _FLOOR))
             self._rejections = 0
@@ -248,12 +257,12 @@ class AdaptiveConcurrency(ConcurrencyLimit):
 
     def _spread_out(self, now: float) -> None:
         """Set the time between calls of a burst, by the calls that the judge is known to answer at once."""
-        calm = now < self._refused + _COOLDOWN
-        known = max(self._start, self._proved + 1)
-        at_once, factor = (
-            (self.limit, _CALM) if calm else (min(self.limit, known), _SURGE)
-        )
-        self._gap = self._seconds_each / at_once / factor
+        if now < self._refused + _COOLDOWN:
+            rate = self.limit * _CALM
+        else:
+            known = max(self._start, self._proved + 1)
+            rate = min(self.limit, known) * _SURGE
+        self._gap = self._seconds_each / rate
 
     def cleared(self) -> None:
         """Go back to the limit that failed, and on from there as if it had not."""
@@ -317,7 +326,10 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             if self.limit == self._ceiling:  # a round more at it is no plateau
                 self._begin()
                 return
-            self._strikes = self._strikes + 1 if rate < _GAIN * self._rate else 0
+            if rate < _GAIN * self._rate:
+                self._strikes += 1
+            else:
+                self._strikes = 0
             self._rate = max(rate, self._rate)
             if self._strikes < _STRIKES:
                 self._set(2 * self.limit)
@@ -343,7 +355,8 @@ class AdaptiveConcurrency(ConcurrencyLimit):
                 self._dwell = 1
             self._set(2 * self.limit)
             return
-        limit = min(most, max(self.limit + 1, math.ceil(self.limit * _GROW)))
+        more = math.ceil(self.limit * _GROW)
+        limit = min(most, max(self.limit + 1, more))
         # not to the limit that failed before many replies: it may cost a refusal
         if limit >= (failed or 0) and self._rounds * self.limit < _REPLIES:
             self._begin()
@@ -494,10 +507,10 @@ class Budget:
 
     def fits(self, amount: float) -> bool:
         """Tell if a call of this price may go."""
-        return (
-            self.cap is None
-            or self.spent + self.unsure + self.reserved + amount <= self.cap
-        )
+        if self.cap is None:
+            return True
+        committed = self.spent + self.unsure + self.reserved
+        return committed + amount <= self.cap
 
     def reserve(self, amount: float) -> None:
         """Hold the price of a call that goes now."""
@@ -507,8 +520,9 @@ class Budget:
     def settle(self, amount: float, actual: float | None) -> None:
         """Replace a call's reserved `amount` by its actual cost, None if that is not known."""
         self.open -= 1
-        # without a call in flight nothing is reserved, whatever the rounding of sums says
-        self.reserved = max(0.0, self.reserved - amount) if self.open else 0.0
+        self.reserved = max(0.0, self.reserved - amount)
+        if not self.open:
+            self.reserved = 0.0  # whatever the rounding of sums says
         if actual is None:
             self.unsure += amount
         else:
@@ -528,7 +542,8 @@ class Budget:
                 watcher()
 
 
-ANSWER, PER_LABEL = 100.0, 60.0
+ANSWER = 100.0
+PER_LABEL = 60.0
 """Completion tokens before any is known: for an answer, and for each rollout in it."""
 _PRIOR = 2.0
 """Factor on the guess before the first reply: too high costs a second, too low breaks a limit."""
@@ -550,7 +565,8 @@ class _Ratio:
         self.actual = _DECAY * self.actual + actual
         self.guessed = _DECAY * self.guessed + guessed
         mean = self.mean
-        self.highest = max(actual / guessed, mean + _DECAY * (self.highest - mean))
+        faded = mean + _DECAY * (self.highest - mean)
+        self.highest = max(actual / guessed, faded)
 
     @property
     def mean(self) -> float:
@@ -584,7 +600,9 @@ class Estimates:
             return self._scaled(request, _PRIOR, 2 * _PRIOR)
         worse = 1 + _DOUBT / self.seen
         return self._scaled(
-            request, worse * self._prompt.highest, worse * self._completion.highest
+            request,
+            worse * self._prompt.highest,
+            worse * self._completion.highest,
         )
 
     def learn(self, request: Request, usage: Usage) -> None:
@@ -608,6 +626,5 @@ class Estimates:
 
 def _guess(request: Request) -> tuple[int, int]:
     """Guess prompt and completion tokens from the length of the prompt and the number of labels."""
-    return int(request.size / CHARACTERS_PER_TOKEN) + 1, int(
-        ANSWER + PER_LABEL * len(request.labels)
-    )
+    prompt = int(request.size / CHARACTERS_PER_TOKEN) + 1
+    return prompt, int(ANSWER + PER_LABEL * len(request.labels))
