@@ -41,7 +41,8 @@ _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
 _LISTS: tuple[Form, ...] = ("list", "json", "text")
 _NAMES = ("max_completion_tokens", "max_tokens")
-_ANSWER, _PER_ROLLOUT = 256, 320
+_ANSWER = 256
+_PER_ROLLOUT = 320
 """Tokens of an answer, and of each rollout in it: the longest explanation, with a token for each letter."""
 _THINKING = {
     "none": 0,

@@ -76,9 +76,10 @@ _UNUSABLE = re.compile(
     r"(?:failed|unable) to (?:load|locate|find|parse) [\w ]{0,30}credentials",
     re.IGNORECASE,
 )
-_UNREAD, _SENTENCE = {"JSONDecodeError", "ValidationError"}, 100
-"""Errors that quote the judge's reply, and the characters of a message that are litellm's own: no rollout may
-make a judge write a reply that ends the run."""
+_UNREAD = {"JSONDecodeError", "ValidationError"}
+"""Errors that quote the judge's reply: no rollout may make a judge write a reply that ends the run."""
+_SENTENCE = 100
+"""Characters of such a message that are litellm's own."""
 _PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?::| -) )+")
 """Class names before litellm's messages; a traceback stands behind some."""
 

@@ -412,7 +412,8 @@ _LEAD = re.compile(
 _IN_FLIGHT = "max_parallel_requests"
 """A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` names the exceeded one."""
 _VALUE = 100
-_EPOCH, _EPOCH_MS = 1e9, 1e11
+_EPOCH = 1e9
+_EPOCH_MS = 1e11
 """Numbers from here on are times and no spans: seconds since 1970, or milliseconds."""
 
 

@@ -38,15 +38,18 @@ PERSISTENT = 0.08
 """Deviation of a judge's persistent error on the scale from 0 to 1: the working assumption of the simulated
 judge, between 0.05 and 0.12. Taken smaller, passes go to groups that are tied but for that error."""
 
-_SHARE, _LEAST = 0.5, 0.5
-"""Part of what is left that a round may spend, as later rounds know more; and the fewest passes per group, as
-every round waits for its slowest reply."""
+_SHARE = 0.5
+"""Part of what is left that a round may spend, as later rounds know more."""
+_LEAST = 0.5
+"""Fewest passes per group that a round may spend, as every round waits for its slowest reply."""
 _GRID = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2)
 _STEPS = 12
 _HOPELESS = 0.1
 """Probability of any true difference below which a group gets no further pass."""
-BLOCK_GROUPS, BLOCK_BYTES = 64, 16 << 20
-"""Groups of a block, and bytes of input: a quarter of the bytes that a run may hold."""
+BLOCK_GROUPS = 64
+"""Groups of a block."""
+BLOCK_BYTES = 16 << 20
+"""Bytes of a block's input: a quarter of the bytes that a run may hold."""
 
 
 @dataclass(frozen=True, slots=True)

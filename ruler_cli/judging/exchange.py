@@ -30,7 +30,8 @@ from ruler_cli.types import CallError, GroupError, PassScores, Reply, Request
 CORRECTIONS = 3
 """Corrective requests after a defect: some judges lose one reply in twenty, so four in a row are one group
 in 160,000."""
-_BRIEF, _BRIEF_PER_ROLLOUT = 32, 48
+_BRIEF = 32
+_BRIEF_PER_ROLLOUT = 48
 """Fewest tokens of an answer, and of each rollout in it: an explanation of ten words."""
 _SAFETY = 0.95
 """Share of the judge's stated context that a prompt may fill: tokens per byte are those of the request that

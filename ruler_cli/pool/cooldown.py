@@ -14,13 +14,16 @@ from bisect import bisect_left, insort
 
 from ruler_cli.types import CallError, duration
 
-_CONTRADICTIONS, _SHARE = 2, 2
-"""Refusals that answers must contradict, and answers for each refusal, until refusals count as single
-calls' own."""
-_RECENT, _GAP = 64, 100
-"""Calls after which earlier ones count half; calls without a refusal after which earlier ones are
-forgotten."""
-_MANY, _AMONG = 6, 8
+_CONTRADICTIONS = 2
+"""Refusals that answers must contradict until refusals count as single calls' own."""
+_SHARE = 2
+"""Answers for each refusal until then."""
+_RECENT = 64
+"""Calls after which earlier ones count half."""
+_GAP = 100
+"""Calls without a refusal after which earlier ones are forgotten."""
+_MANY = 6
+_AMONG = 8
 """Refused calls, among so many sent in a row and with no later one answered, that show a limit for all."""
 
 

@@ -208,20 +208,6 @@ class Engine(Generic[Item, Result]):
         await self._less.wait()
 
 
-async def run(
-    pull: Callable[[], Awaitable[Item | None]],
-    work: Callable[[Item], Coroutine[Any, Any, Result]],
-    deliver: Callable[[Item, Result], Awaitable[None]],
-    size: Callable[[Item], int],
-    demand: Callable[[], Awaitable[None]],
-    bounds: Bounds = BOUNDS,
-) -> None:
-    """Deliver the result of each item, as an `Engine` does."""
-    async with Engine(pull, work, size, demand, bounds) as engine:
-        async for item, result in engine:
-            await deliver(item, result)
-
-
 async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
     """Cancel tasks, and wait for their end, whatever ends the one that waits; their errors are dropped."""
     for task in tasks:

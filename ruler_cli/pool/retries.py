@@ -298,16 +298,23 @@ def _counts(answer: Reply | CallError) -> bool:
     return (answer.retry_after or 0.0) > PATIENCE
 
 
-_LOOK, _SOONEST = 1 / 16, 0.01
-"""Part of its time so far, and seconds at least, after which a call is looked at again as a straggler."""
-_RECENT, _STEPS, _ENOUGH = 256, 4, 40
-"""Calls that are remembered, more if a step of as many calls as were in flight would not fit so often; and
-those that must be known before any is asked again. In a step the slow calls are answered last."""
+_LOOK = 1 / 16
+"""Part of its time so far after which a call is looked at again as a straggler."""
+_SOONEST = 0.01
+"""Seconds at least until then."""
+_RECENT = 256
+"""Calls that are remembered."""
+_STEPS = 4
+"""More calls are remembered if a step of as many as were in flight would not fit so often: in a step the slow
+calls are answered last."""
+_ENOUGH = 40
+"""Calls that must be known before any is asked again."""
 _USUAL = 0.95
 """Share of the recent calls that a straggler exceeds."""
-_EARNED, _SAVED = 0.08, 0.25
-"""Second calls that each answer allows, and those that are saved up at most for each place in flight: a judge
-that slows down as a whole makes every call a straggler."""
+_EARNED = 0.08
+"""Second calls that each answer allows: a judge that slows down as a whole makes every call a straggler."""
+_SAVED = 0.25
+"""Second calls that are saved up at most for each place in flight."""
 
 
 class Hedging:
