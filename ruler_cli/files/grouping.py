@@ -50,14 +50,16 @@ def first_groups(read: Iterable[Record], limit: int) -> Iterator[Record]:
     """
     for groups, record in enumerate(read, 1):
         yield record
-        if groups >= limit and record.part == record.parts - 1:
+        is_last_part = record.part == record.parts - 1
+        if groups >= limit and is_last_part:
             return
 
 
 def grouped(read: Iterable[Record], *, alone: bool) -> Iterator[Group]:
     """Make groups of adjacent records of one key, or of each record alone."""
     if alone:
-        yield from (Group(str(record.key), (record,)) for record in read)
+        for record in read:
+            yield Group(str(record.key), (record,))
         return
     for key, members in itertools.groupby(read, key=lambda record: record.key):
         yield Group(str(key), tuple(members))
@@ -71,7 +73,8 @@ def fetched(fd: int, read: Read, places: Iterable[Place], line_of: LineOf) -> Gr
     found: list[Record] = []
     for number, start, size, hashed in places:
         # past buffers: each record would fill one
-        line = line_of(number, start, os.pread(fd, size, start))
+        raw = os.pread(fd, size, start)
+        line = line_of(number, start, raw)
         if hash(line.raw) != hashed:
             raise UnreadableError(line.where)
         found += read(line)
@@ -108,8 +111,10 @@ def surveyed(
             break
         yield line
         wanted = next((place for place in places if place[0] != line.number), None)
-    if wanted is not None or at != end:
-        raise UnreadableError(where(end[0] if wanted is None else wanted[0]))
+    if wanted is not None:
+        raise UnreadableError(where(wanted[0]))
+    if at != end:
+        raise UnreadableError(where(end[0]))
 
 
 @contextmanager

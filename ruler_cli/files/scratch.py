@@ -185,7 +185,9 @@ class Index:
         if not any(member is not None for member in members):
             return len(members)
         group = group or place(record).to_bytes(8)
-        return sum(m is None or self._is_new(group + digest(m)) for m in members)
+        return sum(
+            member is None or self._is_new(group + digest(member)) for member in members
+        )
 
     def _is_new(self, key: bytes, number: int = 0) -> bool:
         """Tell if a key was not seen yet, and note it with a number."""
@@ -234,8 +236,11 @@ class Index:
         """
         by = "key"
         if labels is not None:
-            known = self._sources  # of some files nothing can be read
-            label = {known[name]: labels[name] for name in labels if name in known}
+            label = {
+                self._sources[name]: own
+                for name, own in labels.items()
+                if name in self._sources  # of some files nothing can be read
+            }
             with self._statement():
                 self._db.create_function("label", 1, label.get)
             by = "key, label(source)"
@@ -277,7 +282,9 @@ class Index:
             "WHERE prior IS NOT NULL AND (NOT ? OR before != key) ORDER BY id LIMIT 1",
             (apart,),
         )
-        return (int(rows[0][0]) >> PARTS, int(rows[0][1]) >> PARTS) if rows else None
+        for before, again in rows:
+            return before >> PARTS, again >> PARTS
+        return None
 
     def close(self) -> None:
         """Forget everything; a statement that runs in another thread is broken off."""

@@ -39,7 +39,6 @@ SPACE = re.compile(rb"[ \t\r\n]*")
 BARE = _BARE + _many(_TEXT + _BARE)
 """Text up to the next bracket, and past whole strings."""
 _NEXT_BRACKET = re.compile(BARE + rb"([\[\]{}])", re.DOTALL)
-STRING = re.compile(_TEXT, re.DOTALL)
 _QUOTED = rb'"[^"]*+' + _many(rb'(?<=[^\\]\\)"[^"]*+') + rb'(?<!\\)"'
 """A string, found by its quotes alone in half the time of `_TEXT`: a quote behind a backslash is text. If
 a quote stands behind two backslashes or more, this matches nothing, and `_TEXT` is tried."""

@@ -114,9 +114,12 @@ def read_error(error: Exception, secret: str | None) -> CallError | ErrorRespons
         message = f"response_format: {message}"  # litellm may name no parameter
     body = getattr(error, "body", None)
     headers = getattr(error, "litellm_response_headers", None)
-    codes = (body.get("code") or body.get("type")) if isinstance(body, Mapping) else ""
-    headers = dict(headers) if isinstance(headers, Mapping) else {}
-    return ErrorResponse(status, str(codes or ""), message, headers)
+    code = None
+    if isinstance(body, Mapping):
+        code = body.get("code") or body.get("type")
+    if not isinstance(headers, Mapping):
+        headers = {}
+    return ErrorResponse(status, str(code or ""), message, dict(headers))
 
 
 def _unanswered(names: set[str], message: str, why: str) -> CallError | None:
@@ -190,8 +193,10 @@ class LitellmJudge(ChatJudge):
         provider = provider or _read_name(self.model)[1]
         if provider is None:
             raise UnknownJudgeError(self.model)
-        own = vars(litellm).items()
-        keyed = any(k.endswith("_key") and v and not callable(v) for k, v in own)
+        keyed = any(
+            name.endswith("_key") and value and not callable(value)
+            for name, value in vars(litellm).items()
+        )
         given = self._credentials(provider, keyed, bool(litellm.api_base))
         if is_listed(provider):
             given.refuse(self.name)

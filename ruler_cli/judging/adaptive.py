@@ -101,7 +101,8 @@ def allot(standings: Sequence[GroupStanding | None], average: int) -> list[int]:
     if passes < UNIT or tokens <= 0:
         return given
     # a round may spend a part of it, no trifle, and enough for any group that can be paid at all
-    part = max(_SHARE, max(UNIT, _LEAST * len(known)) / passes)
+    least = max(UNIT, _LEAST * len(known))
+    part = max(_SHARE, least / passes)
     dearest = max(standing.tokens for standing in known)
     allowed_passes = min(passes, part * passes)
     allowed_tokens = min(tokens, max(UNIT * dearest, part * tokens))
@@ -150,7 +151,9 @@ class _Group:
         self.df_res = sum(table.df_res for table in each)
         square = fsum(table.ms_res * table.df_res for table in each)
         self.ms_res = square / max(1, self.df_res)
-        passes = self.table.k if self.table else sum(one.passes for one in every)
+        passes: float = sum(each.passes for each in every)
+        if self.table:
+            passes = self.table.k
         self.k = max(1.0, float(passes))
         self.per_pass = self.k / max(1, standing.passes)
         self.noise = statistics.ROUNDING
@@ -182,8 +185,10 @@ class _Group:
 
     def gain(self, given: int) -> float:
         """The squared error of the group's advantages that UNIT passes after `given` others save."""
-        before = self.noise / (self.k + self.per_pass * given)
-        after = self.noise / (self.k + self.per_pass * (given + UNIT))
+        passes = self.k + self.per_pass * given
+        more_passes = self.k + self.per_pass * (given + UNIT)
+        before = self.noise / passes
+        after = self.noise / more_passes
         total = hope = 0.0
         for ratio, probability in zip(_GRID, self.likely, strict=True):
             spread = ratio * self.noise

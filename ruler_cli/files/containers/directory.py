@@ -97,12 +97,16 @@ class Directory(MultiFileContainer):
         for name in some:
             # `check_files` reports what cannot be read
             with suppress(UsageError), ExitStack() as stack:
-                for line in self._open_file(name, stack).sample(
-                    max(2, count // len(some))
-                ):
+                file = self._open_file(name, stack)
+                for line in file.sample(max(2, count // len(some))):
                     if _begins_object(line):
-                        place = f"{name} {line.where}"
-                        lines.append(replace(line, number=0, place=place, source=name))
+                        found = replace(
+                            line,
+                            number=0,
+                            place=f"{name} {line.where}",
+                            source=name,
+                        )
+                        lines.append(found)
         return lines
 
     def check_files(
@@ -162,8 +166,9 @@ class Directory(MultiFileContainer):
         for at, name in enumerate(names[: len(before) or None]):
             scan = _FileScan(name, start)
             scans.append(scan)
+            last = before[at].last if before else math.inf
             try:
-                yield from self._read(scan, before[at].last if before else math.inf)
+                yield from self._read(scan, last)
             except UsageError as error:
                 unknown = before and name not in self._damaged
                 if unknown or self._on_problem is None:
