@@ -19,7 +19,7 @@ from benchmarks.results import Result, alone
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging.group_run import JudgeRunner
 from ruler_cli.judging.panel import PanelJudge, open_caller
-from ruler_cli.pool.engine import StopSignal, run
+from ruler_cli.pool.engine import Engine, StopSignal
 from ruler_cli.settings.models import (
     AskSettings,
     InputSettings,
@@ -108,12 +108,10 @@ async def _score_groups(world: World) -> None:
     async def work(group: Group) -> GroupResult:
         return await runner.start(group).judge()
 
-    async def deliver(_: Group, __: GroupResult) -> None:
-        """Drop the result."""
-
-    await run(
-        pull, work, deliver, lambda group: group.size, caller.gate.wait_for_demand
-    )
+    engine = Engine(pull, work, lambda group: group.size, caller.gate.wait_for_demand)
+    async with engine:
+        async for _ in engine:
+            pass
 
 
 def _common_length(one: str, other: str) -> int:

@@ -28,9 +28,9 @@ from ruler_cli.runs.estimate import (
     Estimate,
     JudgeEstimate,
     Range,
+    SampleWeight,
     Totals,
 )
-from ruler_cli.runs.sample import SampleWeight
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group
 from tests.values import group, talk

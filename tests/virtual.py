@@ -11,7 +11,7 @@ import math
 import random
 import selectors
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from itertools import accumulate
 from types import TracebackType
@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 
 import anyio
 
-from ruler_cli.pool.engine import run
+from ruler_cli.pool.engine import BOUNDS, Bounds, Engine, Item, Result
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Usage
 
@@ -196,3 +196,17 @@ async def flood(
     async def deliver(number: int, answer: None) -> None: ...
 
     await run(pull, work, deliver, lambda _: 1, caller.gate.wait_for_demand)
+
+
+async def run(
+    pull: Callable[[], Awaitable[Item | None]],
+    work: Callable[[Item], Coroutine[Any, Any, Result]],
+    deliver: Callable[[Item, Result], Awaitable[None]],
+    size: Callable[[Item], int],
+    demand: Callable[[], Awaitable[None]],
+    bounds: Bounds = BOUNDS,
+) -> None:
+    """Deliver the result of each item, as an `Engine` does."""
+    async with Engine(pull, work, size, demand, bounds) as engine:
+        async for item, result in engine:
+            await deliver(item, result)

@@ -67,13 +67,14 @@ from ruler_cli.runs.estimate import (
     CALLS,
     NEVER,
     Estimate,
+    InputCounts,
     JudgeEstimate,
     JudgeRole,
     Range,
+    sample,
 )
 from ruler_cli.runs.file import judge_errors
 from ruler_cli.runs.input import Input, open_input
-from ruler_cli.runs.sample import InputCounts, sample
 from ruler_cli.scoring.statistics import quantile
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings

@@ -59,17 +59,19 @@ def command(
     with report_errors():
         warn_of_variables()
         given = [word for word in words or () if word != "--json"]
-        # the longest beginning that is a command
-        name = next(
-            (n for n in map(" ".join, (given[:2], given[:1])) if n in COMMANDS), ""
-        )
-        rest = given[len(name.split()) :]
-        if not name and given and not given[0].startswith("-"):
+        name = "score"
+        rest = given
+        for length in (1, 2):  # the longest beginning that is a command
+            beginning = " ".join(given[:length])
+            if beginning in COMMANDS:
+                name = beginning
+                rest = given[length:]
+        if rest == given and given and not given[0].startswith("-"):
             near = question(nearest(given[0], COMMANDS))
             raise UsageError(f"no command with options: {given[0]}{near}")
-        name = name or "score"
-        file = [] if config is None else ["--config", config]
-        found = read_words(name, [*file, *rest])
+        if config is not None:
+            rest = ["--config", config, *rest]
+        found = read_words(name, rest)
         options = options_of(found, name)
         with named_sources(options.origins):
             facts = _facts(name, found, options)
@@ -101,17 +103,18 @@ def read_words(name: str, words: Sequence[str]) -> Any:
 
 def _facts(command: str, ctx: Any, options: Options) -> dict[str, Any]:
     """Return what `--json` prints."""
-    names = [one.name for one in ctx.command.params if one.name in FIELDS]
-    shown = {
-        long_name(name): {
-            "value": value,
-            "from": options.origins.get(name, Origin()).place,
-        }
-        for name in names
-        if (value := public_value(name, options)) not in (None, False, [])
-    }
-    judges = judges_of(options) if "model" in names else []
-    others = other_judges(options, judges) if judges else []
+    names = [param.name for param in ctx.command.params if param.name in FIELDS]
+    shown = {}
+    for name in names:
+        value = public_value(name, options)
+        if value not in (None, False, []):
+            place = options.origins.get(name, Origin()).place
+            shown[long_name(name)] = {"value": value, "from": place}
+    judges = []
+    others = []
+    if "model" in names:
+        judges = judges_of(options)
+        others = other_judges(options, judges)
     file = options.file
     return {
         "version": 2,
@@ -144,7 +147,8 @@ def public_value(name: str, options: Options) -> Any:
     elif name == "api_base" and value:
         value = Location(value).public
     elif not isinstance(value, bool | int | float | tuple | None):
-        value = str(options.origins.get(name, Origin(given=value)).given)
+        origin = options.origins.get(name, Origin(given=value))
+        value = str(origin.given)
     return without_secrets(value)
 
 
@@ -158,12 +162,19 @@ def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
     from ruler_cli.judges.providers import EMBEDDED, provider_of, variables
     from ruler_cli.judges.resolve import DIRECT, address_of
 
-    key, embedded = judge.api_key_env, judge.model in EMBEDDED
+    key = judge.api_key_env
+    embedded = judge.model in EMBEDDED
     if key is None and judge.api_base is None and not embedded:
-        own = [DIRECT.get(judge.model.partition("/")[0], ("", ""))[0]]
-        names = own if any(own) else variables(provider_of(judge.model, judge.params))
-        is_set = (name for name in names if os.environ.get(name))
-        key = next(is_set, next(iter(names), None))
+        provider = judge.model.partition("/")[0]
+        own, _ = DIRECT.get(provider, ("", ""))
+        names = [own]
+        if not own:
+            names = variables(provider_of(judge.model, judge.params))
+        # the first that is set, else the first
+        key = next(iter(names), None)
+        for name in reversed(names):
+            if os.environ.get(name):
+                key = name
     address = None if embedded else address_of(judge)
     file = options.file
     named = file is not None and judge.name in file.judges
@@ -188,7 +199,8 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
     rows = [[facts["command"], "value", "from"]]
     for name, option in facts["options"].items():
         text = one_line(_text(option["value"]))
-        rows.append([name, shorten(text, _VALUE), option["from"]])
+        value = shorten(text, _VALUE)
+        rows.append([name, value, option["from"]])
     yield ""
     yield from columns(rows)
     for judge in [*facts["judges"], *facts["others"]]:
@@ -206,4 +218,6 @@ def _text(value: Any) -> str:
         return ", ".join(map(_text, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
+    if isinstance(value, int | float):
+        return f"{value:g}"
+    return str(value)

@@ -56,9 +56,11 @@ class Console(Observer):
         elif progress == "auto":
             drawn = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
             self._mode = "bar" if drawn else "log"
-        self._source, self._named = Location(source).shown, named
+        self._source = Location(source).shown
+        self._named = named
         self.problems = self._failures = 0
-        self._printed, self._waits_for = set[str](), set[str]()
+        self._printed = set[str]()
+        self._waits_for = set[str]()
         self._bar: tqdm[Any] | None = None
         self._began = self._last = time.monotonic()
         self._total: int | None = None
@@ -91,7 +93,8 @@ class Console(Observer):
 
     def started(self, groups: int | None) -> None:
         """Note the number of groups, and draw the bar in mode `bar`."""
-        self._total, self._began = groups, time.monotonic()
+        self._total = groups
+        self._began = time.monotonic()
         if self._mode == "bar" and self._bar is None:
             self._bar = _bar(groups)
 
@@ -243,7 +246,9 @@ class Problems:
     """Problems of a scored file: printed on stderr at once, or, if `quiet`, listed for a program."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._quiet, self.number, self.first = quiet, 0, list[str]()
+        self._quiet = quiet
+        self.number = 0
+        self.first = list[str]()
         self._sentences = 0
 
     def add(self, name: str, problem: Problem) -> None:

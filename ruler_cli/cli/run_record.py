@@ -54,7 +54,8 @@ class RunRecord:
 
     def __init__(self, options: Options, source: str, output: str) -> None:
         """UsageError if no summary can have the name of the file."""
-        self._options, self._output = options, Location(output)
+        self._options = options
+        self._output = Location(output)
         self._stack = ExitStack()
         self._path = None if options.dry_run else options.summary
         if options.summary is not None:
@@ -88,7 +89,8 @@ class RunRecord:
         """Write how the command ends, once; OutputError if the file cannot be written."""
         if self._path is None:
             return
-        path, self._path = self._path, None
+        path = self._path
+        self._path = None
         summary = Summary()
         if self.result is not None:
             summary = self.result.summary

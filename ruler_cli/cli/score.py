@@ -287,7 +287,8 @@ def _dry_run(settings: ScoreSettings, options: Options) -> int:
 
 def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int:
     """Print the result of a run, and raise the error that stopped it; return the exit code."""
-    summary, stopped = result.summary, result.stopped
+    summary = result.summary
+    stopped = result.stopped
     if options.progress != "none" and not isinstance(stopped, ReaderGone):
         from ruler_cli.cli.summary import summary_lines
 
@@ -434,7 +435,8 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
     """Yield sentences on the files of a run."""
     from ruler_cli.files.output import failed_path
 
-    summary, output = result.summary, Location(settings.output)
+    summary = result.summary
+    output = Location(settings.output)
     failed = failed_path(settings)
     dropped = settings.on_failure == "drop" and summary.failed
     if failed is not None and (summary.unreadable or dropped) and failed.exists():
@@ -449,7 +451,8 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
 
 def _next_command(settings: ScoreSettings, options: Options, result: RunResult) -> str:
     """Return the command that helps after a run: one for its failures, else `ruler report`; or nothing."""
-    summary, output = result.summary, Location(settings.output)
+    summary = result.summary
+    output = Location(settings.output)
     source = settings.input.source
     if summary.unanswered and (number := _open_requests(settings)):
         print_note(f"{count(number, 'request')} of this ledger are in open batches")

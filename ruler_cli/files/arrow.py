@@ -18,6 +18,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, BinaryIO, cast
 
 import orjson
@@ -68,17 +69,25 @@ def _values(column: Any) -> list[Any]:
     if types.is_dictionary(kind):
         return _values(column.dictionary_decode())
     if types.is_struct(kind):
-        names = [field.name for field in kind]
-        members = zip(*map(_values, column.flatten()), strict=True)
-        found = members if names else [()] * len(column)
-        there = column.is_valid().to_pylist()
-        dicts = (dict(zip(names, row, strict=True)) for row in found)
-        return [row if valid else None for row, valid in zip(dicts, there, strict=True)]
+        rows: list[Any] = [{} for _ in range(len(column))]
+        for field, member in zip(kind, column.flatten(), strict=True):
+            for row, value in zip(rows, _values(member), strict=True):
+                row[field.name] = value
+        for at, valid in enumerate(column.is_valid().to_pylist()):
+            if not valid:
+                rows[at] = None
+        return rows
     if types.is_map(kind):
-        pairs = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
-        rows = _lists(column.cast(pairs))
-        return [row and {str(x["key"]): x["value"] for x in row} for row in rows]
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):  # fmt: skip
+        pair = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
+        rows = _lists(column.cast(pa.list_(pair)))
+        return [
+            row and {str(item["key"]): item["value"] for item in row} for row in rows
+        ]
+    if (
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+    ):
         return _lists(column)
     if types.is_duration(kind):  # an integer in the unit of the column
         return list(column.cast("int64").to_pylist())
@@ -86,14 +95,16 @@ def _values(column: Any) -> list[Any]:
         try:
             texts = column.cast("string").to_pylist()
         except pa.ArrowException:  # a time zone that this machine does not know
-            texts = column.cast(pa.timestamp(kind.unit)).cast("string").to_pylist()
+            utc = column.cast(pa.timestamp(kind.unit))
+            texts = utc.cast("string").to_pylist()
         return [text and text.replace(" ", "T") for text in texts]
     if types.is_floating(kind):
         numbers = column.cast("float64").to_pylist()
-        return [
-            x if x is None or math.isfinite(x) else orjson.Fragment(json.dumps(x))
-            for x in numbers
-        ]
+        for at, number in enumerate(numbers):
+            if number is not None and not math.isfinite(number):
+                # JSON libraries read NaN and Infinity, but orjson writes null
+                numbers[at] = orjson.Fragment(json.dumps(number))
+        return numbers  # type: ignore[no-any-return]
     try:
         return list(column.to_pylist())
     except UnicodeDecodeError:  # text that is no UTF-8
@@ -111,11 +122,9 @@ def _other_type(value: Any) -> Any:
 
 
 def _lists(column: Any) -> list[Any]:
-    items, lists, at = _values(column.flatten()), [], 0
-    for size in pc.list_value_length(column).to_pylist():
-        lists.append(None if size is None else items[at : at + size])
-        at += size or 0
-    return lists
+    items = iter(_values(column.flatten()))
+    sizes = pc.list_value_length(column).to_pylist()
+    return [None if size is None else list(islice(items, size)) for size in sizes]
 
 
 class ColumnShape:
@@ -156,8 +165,9 @@ class ColumnShape:
         if not kinds:
             return pa.null()
         if kinds == {dict} and self._members:  # Parquet has no struct without members
-            members = [(name, shape.type) for name, shape in self._members.items()]
-            return pa.struct(members)
+            return pa.struct(
+                [(name, shape.type) for name, shape in self._members.items()]
+            )
         if kinds == {list} and self._items is not None:
             return pa.list_(self._items.type)
         if kinds == {bool}:
@@ -175,15 +185,19 @@ def _fitted(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     if types.is_struct(kind):
-        members = ((_encodable(name), member) for name, member in value.items())
-        return {name: _fitted(item, kind.field(name).type) for name, item in members}
+        fitted = {}
+        for member, item in value.items():
+            name = _encodable(member)
+            fitted[name] = _fitted(item, kind.field(name).type)
+        return fitted
     if types.is_list(kind):
         return [_fitted(item, kind.value_type) for item in value]
     if types.is_floating(kind):
         return float(value)
     if types.is_string(kind):
-        is_text = isinstance(value, str)
-        return _encodable(value if is_text else json.dumps(value, ensure_ascii=False))
+        if not isinstance(value, str):
+            value = json.dumps(value, ensure_ascii=False)
+        return _encodable(value)
     return value
 
 
@@ -210,12 +224,15 @@ class TableWriter(Writer):
     def __init__(self, stream: BinaryIO, name: str, table: Any) -> None:
         super().__init__(stream, name, table)
         self._table = table
-        self._schema = pa.schema([]) if self._table is None else self._table.schema
-        self._rows = iter(()) if self._table is None else self._table.records()
+        self._schema = pa.schema([])
+        if table is not None:
+            self._schema = table.schema
+            self._rows = table.records()
         self._spool = Scratch()
         weakref.finalize(self, self._spool.close)  # a run that stops never calls `end`
-        types_of = {field.name: str(field.type) for field in self._schema}
-        self._fixed = {name for name, kind in types_of.items() if _NO_JSON.search(kind)}
+        self._fixed = {
+            field.name for field in self._schema if _NO_JSON.search(str(field.type))
+        }
         self._shapes: dict[str, ColumnShape] = {}
         """Columns that are made anew, in order."""
 
@@ -236,12 +253,15 @@ class TableWriter(Writer):
 
     def put(self, number: int, record: bytes) -> None:
         """Spool a record, and note the columns that it changes."""
-        new, old = _members(record), dict[str, bytes]()
+        new = _members(record)
+        old = dict[str, bytes]()
         if self._table is not None:
-            row = next((line for line in self._rows if line.number == number), None)
-            if row is None:
+            for row in self._rows:
+                if row.number == number:
+                    old = _members(row.raw)
+                    break
+            else:
                 raise InputChanged(self._table.name, f"row {number} is gone")
-            old = _members(row.raw)
         for name in {**new, **old}:
             if name not in self._shapes and old.get(name) != new.get(name):
                 self._refuse([name], OutputError)
@@ -253,7 +273,8 @@ class TableWriter(Writer):
         with self._spool:
             schema = self._new_schema()
             try:
-                with pq.ParquetWriter(pa.PythonFile(self.stream, "w"), schema) as file:
+                stream = pa.PythonFile(self.stream, "w")
+                with pq.ParquetWriter(stream, schema) as file:
                     for table in _tables(self._batches(schema)):
                         file.write_table(table, len(table))
             except pa.ArrowException as error:
@@ -275,17 +296,19 @@ class TableWriter(Writer):
                     shape.deep = True
         fields = {field.name: field for field in self._schema}
         for name, shape in self._shapes.items():
-            field, kind = fields.get(name, pa.field(name, pa.float64())), shape.type
-            if not types.is_null(kind):
-                field = field.with_type(kind)
+            # a new column of nothing but null is a score that every record lacks
+            field = fields.get(name, pa.field(name, pa.float64()))
+            if not types.is_null(shape.type):
+                field = field.with_type(shape.type)
             fields[name] = field.with_nullable(True)
         metadata = dict(self._schema.metadata or {})
         # what pandas notes of columns that changed is left out
         with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
             pandas = json.loads(metadata[b"pandas"])
-            noted = pandas["columns"]
             pandas["columns"] = [
-                x for x in noted if x["field_name"] not in self._shapes
+                column
+                for column in pandas["columns"]
+                if column["field_name"] not in self._shapes
             ]
             metadata[b"pandas"] = json.dumps(pandas).encode()
         return pa.schema(fields.values(), metadata or None)
@@ -308,23 +331,28 @@ class TableWriter(Writer):
         """Yield the records in pieces of a bounded size, each with its rows of a Parquet INPUT."""
         spooled = self._spool.all()
         if self._table is None:
-            records, size = list[bytes](), 0
+            records = list[bytes]()
+            size = 0
             for _, record in spooled:
                 records.append(record)
                 size += len(record)
                 if len(records) == MAX_ROWS or size > BATCH:
                     yield None, records
-                    records, size = [], 0
+                    records = []
+                    size = 0
             if records:
                 yield None, records
             return
-        put, start = next(spooled, None), 0
+        put = next(spooled, None)
+        start = 0
         for batch in self._table.batches():
-            rows, records = list[Any](), []
+            rows = list[Any]()
+            records = []
             while put is not None and put[0] <= start + len(batch):
+                number, record = put
                 # slice by slice, because `take` does not know every type
-                rows.append(batch.slice(put[0] - start - 1, 1))
-                records.append(put[1])
+                rows.append(batch.slice(number - start - 1, 1))
+                records.append(record)
                 put = next(spooled, None)
             start += len(batch)
             if rows:
@@ -341,12 +369,14 @@ def _members(record: bytes) -> dict[str, bytes]:
 
 def _tables(batches: Iterator[Any]) -> Iterator[Any]:
     """Join batches into tables of bounded size, each of which becomes a row group."""
-    pending, size = list[Any](), 0
+    pending = list[Any]()
+    size = 0
     for batch in batches:
         pending.append(batch)
         size += batch.nbytes
         if size > _GROUP:
             yield pa.Table.from_batches(pending)
-            pending, size = [], 0
+            pending = []
+            size = 0
     if pending:
         yield pa.Table.from_batches(pending)

@@ -118,7 +118,8 @@ def _mapped(
         elif isinstance(error, OSError):
             problem, remedy = system_problem(error)
         elif getattr(error, "sqlite_errorname", None) in _SQLITE_FULL:
-            problem, remedy = str(error), ""
+            problem = str(error)
+            remedy = ""
         else:
             raise
         raise kind(f"cannot {verb}: {problem}", advice(remedy), place=place) from None

@@ -63,7 +63,8 @@ def clue(
     value. An event has each key of `has` and of `lists`, which are lists, one or more of `some`, and none of
     `lacks`.
     """
-    exact, wild = set(kinds.split()), [word for word in kinds.split() if "*" in word]
+    exact = set(kinds.split())
+    wild = [word for word in kinds.split() if "*" in word]
     required, any_of, none_of = set(f"{has} {lists}".split()), set(some.split()), set(lacks.split())  # fmt: skip
 
     def is_kind(kind: Any) -> bool:
@@ -273,11 +274,15 @@ def is_langchain(event: Event) -> bool:
 
 def langchain_body(event: Event) -> tuple[str | None, Event]:
     """Return the type of a message of LangChain, and the object that holds its content."""
-    kind, body = event.get("type"), event
-    data, given, names = event.get("data"), event.get("kwargs"), event.get("id")
+    kind = event.get("type")
+    body = event
+    data = event.get("data")
+    given = event.get("kwargs")
+    names = event.get("id")
     if kind == "constructor" and isinstance(given, dict):
         named = names[-1] if isinstance(names, list) and names else None
-        kind, body = given.get("type") or named, given
+        kind = given.get("type") or named
+        body = given
     elif isinstance(data, dict):
         body = data
     return kind if isinstance(kind, str) else None, body
@@ -356,7 +361,8 @@ def assemble_rollouts(container: Container, file: str, stack: ExitStack) -> Cont
 
     `file` is the file's name for the record, relative to INPUT; empty if it has none.
     """
-    first, lists = list[Event](), 0
+    first = list[Event]()
+    lists = 0
     with suppress(UsageError):  # a reader of the records raises it again
         for number, line in enumerate(container.records(), 1):
             event = _event(line.raw)
@@ -412,7 +418,8 @@ class MessageLists(Container):
 
     def __init__(self, source: Container) -> None:
         super().__init__(source.name, source.most)
-        self.unit, self._source = source.unit, source
+        self.unit = source.unit
+        self._source = source
 
     def records(self) -> Iterator[Line]:
         """Yield an object for every list."""
@@ -431,7 +438,9 @@ class AssembledRollouts(Container):
         self, source: Container, rule: EventRule, file: str, stack: ExitStack
     ) -> None:
         super().__init__(source.name, source.most)
-        self._source, self._rule, self._stack = source, rule, stack
+        self._source = source
+        self._rule = rule
+        self._stack = stack
         folder = str(PurePath(file).parent)
         self._head = {"file": file, "folder": folder if folder != "." else ""}
 
@@ -478,7 +487,8 @@ class AssembledRollouts(Container):
 
         It is not held if that, or one event, is larger than the bound.
         """
-        parts, size = list[bytes](), 0
+        parts = list[bytes]()
+        size = 0
         for event in events:
             if isinstance(event, int):
                 return self.line(number, 0, b"{", event)

@@ -29,7 +29,8 @@ def records(
 ) -> Iterator[Record]:
     """Read each line; one that cannot be read goes to `on_problem`, with its reason."""
     for line in lines:
-        number, where = line.number, line.place
+        number = line.number
+        where = line.place
         if line.skipped:
             reason = too_large(line.skipped)
             on_problem(Problem(number, reason, b"", where, too_large=True))
@@ -49,14 +50,16 @@ def first_groups(read: Iterable[Record], limit: int) -> Iterator[Record]:
     """
     for groups, record in enumerate(read, 1):
         yield record
-        if groups >= limit and record.part == record.parts - 1:
+        is_last_part = record.part == record.parts - 1
+        if groups >= limit and is_last_part:
             return
 
 
 def grouped(read: Iterable[Record], *, alone: bool) -> Iterator[Group]:
     """Make groups of adjacent records of one key, or of each record alone."""
     if alone:
-        yield from (Group(str(record.key), (record,)) for record in read)
+        for record in read:
+            yield Group(str(record.key), (record,))
         return
     for key, members in itertools.groupby(read, key=lambda record: record.key):
         yield Group(str(key), tuple(members))
@@ -70,7 +73,8 @@ def fetched(fd: int, read: Read, places: Iterable[Place], line_of: LineOf) -> Gr
     found: list[Record] = []
     for number, start, size, hashed in places:
         # past buffers: each record would fill one
-        line = line_of(number, start, os.pread(fd, size, start))
+        raw = os.pread(fd, size, start)
+        line = line_of(number, start, raw)
         if hash(line.raw) != hashed:
             raise UnreadableError(line.where)
         found += read(line)
@@ -92,7 +96,8 @@ def surveyed(
 
     `end` is the number of the last line and the offset behind it; lines that were appended since are left.
     """
-    places, at = index.lines(), (0, 0)
+    places = index.lines()
+    at = (0, 0)
     wanted = next(places, None)
     for line in again:
         if line.number > end[0]:
@@ -106,8 +111,10 @@ def surveyed(
             break
         yield line
         wanted = next((place for place in places if place[0] != line.number), None)
-    if wanted is not None or at != end:
-        raise UnreadableError(where(end[0] if wanted is None else wanted[0]))
+    if wanted is not None:
+        raise UnreadableError(where(wanted[0]))
+    if at != end:
+        raise UnreadableError(where(end[0]))
 
 
 @contextmanager

@@ -40,9 +40,10 @@ class Location:
     @classmethod
     def of(cls, path: Path) -> Location:
         """Make the location of a path that may be an address: `Path` makes one slash of its two."""
-        return cls(
-            str(path) if path.parent.is_dir() else str(path).replace(":/", "://", 1)
-        )
+        name = str(path)
+        if not path.parent.is_dir():
+            name = name.replace(":/", "://", 1)
+        return cls(name)
 
     @property
     def stream(self) -> bool:
@@ -66,15 +67,18 @@ class Location:
         match = _SCHEME.match(self.name)
         if match is None:
             return self.name
-        scheme, rest = match[1].lower(), self.name[match.end() :]
+        scheme = match[1].lower()
+        rest = self.name[match.end() :]
         # elsewhere `?` may be a pattern
-        if scheme in ("http", "https") or "=" in rest.partition("?")[2]:
-            rest = rest.partition("?")[0].partition("#")[0]
+        address, _, query = rest.partition("?")
+        if scheme in ("http", "https") or "=" in query:
+            rest = address.partition("#")[0]
         host, slash, path = rest.partition("/")
-        is_port = host.rpartition(":")[2].isdecimal()
-        # a password or a secret key may hold slashes, so that it does not end in the host
-        if ":" in host and (scheme in _BUCKETS or not (is_port or "@" in host)):
-            return f"{scheme}://{rest.rpartition('@')[2]}"
+        if ":" in host:
+            is_port = host.rpartition(":")[2].isdecimal()
+            # a password or a secret key may hold slashes, so that it does not end in the host
+            if scheme in _BUCKETS or not (is_port or "@" in host):
+                host, slash, path = rest, "", ""
         return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
     @property
@@ -96,8 +100,9 @@ class Location:
         """Return the storage of an address; UsageError if no package opens it."""
         from ruler_cli.files.remote import RemoteStore
 
-        scheme, _, rest = self.name.partition("://")
-        scheme, host = scheme.lower(), rest.partition("/")[0]
+        scheme, _, rest = self.name.lower().partition("://")
+        host = rest.partition("/")[0]
+        # `abfs://container@account` holds no key
         holds_key = ":" in host or ("@" in host and scheme.startswith(("s3", "g")))
         if scheme in _BUCKETS and holds_key:
             raise UsageError(
@@ -134,13 +139,11 @@ class Location:
                 raw = io.FileIO(0, closefd=False) if self.stream else io.FileIO(name)
             except (FileNotFoundError, NotADirectoryError):
                 link = Path(name).is_symlink()
-                raise UsageError(
-                    "is a link to no file" if link else "no such file",
-                    suggestions.other_file(
-                        name, "check the path, or give `-` for stdin"
-                    ),
-                    place=name,
-                ) from None
+                problem = "is a link to no file" if link else "no such file"
+                remedy = suggestions.other_file(
+                    name, "check the path, or give `-` for stdin"
+                )
+                raise UsageError(problem, remedy, place=name) from None
             reader = io.BufferedReader(raw, BUFFER)
         with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe
             yield reader
@@ -150,8 +153,10 @@ class Location:
         """Tell if it is a directory or a pattern, and not one file; for an address this asks the storage."""
         if self.remote:
             return self._expanded() != [self.name]
-        if self.stream or os.path.exists(self.name):  # noqa: PTH110 - no error where the name is too long
-            return not self.stream and Path(self.name).is_dir()
+        if self.stream:
+            return False
+        if os.path.exists(self.name):  # noqa: PTH110 - no error where the name is too long
+            return Path(self.name).is_dir()
         return bool(_PATTERN.search(self.name))
 
     def listed(self) -> Listing:
@@ -175,35 +180,41 @@ class Location:
 
     def _remote_listing(self) -> Listing:
         files = self._expanded()
-        folders = zip(*(address.split("/")[:-1] for address in files), strict=False)
-        common = itertools.takewhile(lambda parts: len(set(parts)) == 1, folders)
-        base = "/".join(parts[0] for parts in common) + "/"
+        folders = [file.rpartition("/")[0] + "/" for file in files]
+        # `commonpath` would make one slash of the two after a scheme
+        common = os.path.commonprefix(folders)  # noqa: RUF071
+        base = common[: common.rfind("/") + 1]
         names = (file.removeprefix(base) for file in files)
         kept = tuple(sorted(filterfalse(is_ignored, names), key=natural_sort_key))
-        return Listing(base, kept, base == self.name.rstrip("/") + "/")
+        return Listing(base, kept, whole=base == self.name.rstrip("/") + "/")
 
     def _local_listing(self) -> Listing:
-        folder, parts = Path(self.name), tuple[str, ...]()
+        folder = Path(self.name)
         whole = os.path.isdir(folder)  # noqa: PTH112 - no error where the name is too long
+        parts = folder.parts
         if not whole:  # names begin with the first part that is a pattern
-            fixed = itertools.takewhile(lambda x: not _PATTERN.search(x), folder.parts)
-            folder, parts = Path(*fixed), folder.parts
-            parts = parts[len(folder.parts) :]
+            folder = Path(
+                *itertools.takewhile(lambda part: not _PATTERN.search(part), parts)
+            )
+        parts = parts[len(folder.parts) :]
         base = "" if folder == Path() else f"{str(folder).rstrip('/')}/"
-        root, names, links = os.path.realpath(folder), set[str](), set[str]()
+        root = os.path.realpath(folder)
+        names = set[str]()
+        links = set[str]()
 
         def look(below: str, parts: tuple[str, ...]) -> None:
             """Note what the parts of a pattern stand for; a folder stands for all in it, at any depth."""
-            head, rest = parts[:1], parts[1:]
-            deep = head in ((), ("**",))
+            rest = parts[1:]
+            deep = not parts or parts[0] == "**"
             if deep and rest:  # `**` stands for no folder, too
                 look(below, rest)
             path = f"{base}{below}".rstrip("/") or str(folder)
             with reading(path), os.scandir(path) as entries:
                 for entry in entries:
                     name = below + entry.name
-                    fits = deep or fnmatchcase(entry.name, head[0])
-                    if is_ignored(entry.name) or not fits:
+                    if is_ignored(entry.name):
+                        continue
+                    if not deep and not fnmatchcase(entry.name, parts[0]):
                         continue
                     if entry.is_symlink():  # a link to a folder may lead in circles
                         to = os.path.realpath(entry.path)
@@ -220,8 +231,12 @@ class Location:
 
         if os.path.isdir(folder):  # noqa: PTH112
             look("", parts)
-        ordered = (tuple(sorted(each, key=natural_sort_key)) for each in (names, links))
-        return Listing(base, next(ordered), whole, next(ordered))
+        return Listing(
+            base,
+            tuple(sorted(names, key=natural_sort_key)),
+            whole,
+            tuple(sorted(links, key=natural_sort_key)),
+        )
 
     def _expanded(self) -> list[str]:
         """Return the addresses of the objects that an address stands for."""
@@ -252,9 +267,10 @@ class Listing:
         """Tell if a file is one of these, or would be one more; an address is only compared as text."""
         root = Location(self.base)
         if root.remote or file.remote:
-            beside = file.public.rpartition("/")[0] + "/" == self.base
-            files = {self.at(name).public for name in self.names}
-            return (self.whole and beside) or file.public in files
+            address = file.public
+            if self.whole and address.rpartition("/")[0] + "/" == self.base:
+                return True
+            return address in {self.at(name).public for name in self.names}
         if self.whole and root.real in file.real.parents:
             return not is_ignored(str(file.real.relative_to(root.real)))
         return file.real in {self.at(name).real for name in self.names}
@@ -262,7 +278,7 @@ class Listing:
 
 def is_ignored(name: str) -> bool:
     """Tell if a file, by its relative name, is no part of a dump."""
-    hidden = any(part.startswith(".") for part in Path(name).parts)
+    hidden = any(part.startswith(".") for part in name.split("/"))
     return hidden or name.endswith(_OWN_FILES)
 
 
@@ -271,7 +287,9 @@ def natural_sort_key(name: str) -> tuple[list[list[int | str]], str]:
 
     def pieces(folder: str) -> list[int | str]:
         # text and numbers take turns, so that equal places compare
-        parts = enumerate(_NUMBER.split(folder))
-        return [int(part) if at % 2 else part for at, part in parts]
+        return [
+            int(part) if at % 2 else part
+            for at, part in enumerate(_NUMBER.split(folder))
+        ]
 
     return list(map(pieces, name.split("/"))), name

@@ -191,7 +191,8 @@ def _lock(file: BinaryIO, path: Path) -> None:
 
 def create_file(location: Location) -> PassThrough | RemoteFile:
     """Open a location for writing; UsageError if it cannot be written."""
-    name, path = location.name, Path(location.name)
+    name = location.name
+    path = Path(location.name)
     with creating(location.public, location.real):
         if location.remote:
             from ruler_cli.files.remote import RemoteFile
@@ -259,7 +260,9 @@ class Output:
         self._kind: type[Container] = JsonLines
         self.log: InspectLogWriter | None = None
         """OUTPUT, if it is an Inspect log."""
-        self._empty, self._done, self._ended = True, False, False
+        self._empty = True
+        self._done = False
+        self._ended = False
         self._index: Index | None = None
         self._order: Iterator[Place] = iter(())
 
@@ -268,7 +271,8 @@ class Output:
 
         Without `scored` records are not those of `score`, and none can be put into an Inspect log.
         """
-        name, self._source = self._location, container if scored else None
+        name = self._location
+        self._source = container if scored else None
         self._kind = _kind_of(name, self._source)
         if self._kind.keeps_all:
             self.log = cast("InspectLogWriter", self.writer)
@@ -291,7 +295,8 @@ class Output:
         """Write records in the order of `index`, which keeps those that wait for their turn."""
         # a columnar line, which is several groups, is written once
         lines = itertools.groupby(index.lines(), key=itemgetter(0))
-        self._index, self._order = index, (next(same) for _, same in lines)
+        self._index = index
+        self._order = (next(same) for _, same in lines)
         self._next = next(self._order, None)
 
     def write(self, records: Iterable[tuple[int, bytes]]) -> int:
@@ -394,7 +399,8 @@ class FailedFile:
         with writing(str(self.path)):
             # a record of a document may lie over several lines
             raw = problem.raw.replace(b"\n", b" ")
-            file, digest = self._file, _digest(raw)
+            file = self._file
+            digest = _digest(raw)
             if self._earlier[digest]:
                 self._earlier[digest] -= 1
                 return
@@ -412,7 +418,8 @@ class FailedFile:
 
     @cached_property
     def _file(self) -> BinaryIO:
-        path, last = cast(Path, self.path), b"\n"
+        path = cast(Path, self.path)
+        last = b"\n"
         if path.is_file():
             # verbatim: a line may begin as if it were compressed
             with path.open("rb") as stream:
@@ -436,7 +443,8 @@ def _digest(raw: bytes) -> bytes:
 
 def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:
     """Raise UsageError if a file of the run is another one: the later would destroy the earlier."""
-    out, given = Location(output), Location(source)
+    out = Location(output)
+    given = Location(source)
     partial = f"{out.real}.partial" if out.local else "-"  # OUTPUT may be a link
     if out.local and given.same(partial):
         raise UsageError(
@@ -473,8 +481,10 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
 
 def refuse_settings(settings: ScoreSettings) -> None:
     """Raise UsageError if dropped records have no place, or OUTPUT of some groups would replace all."""
-    source, output = Location(settings.input.source), Location(settings.output)
-    shard, limit = settings.input.shard, settings.input.limit
+    source = Location(settings.input.source)
+    output = Location(settings.output)
+    shard = settings.input.shard
+    limit = settings.input.limit
     failed = failed_path(settings)
     if failed is None:
         if settings.on_failure == "drop":

@@ -94,7 +94,8 @@ def _tolerant(raw: bytes, complaint: str = "") -> Any:
 
 def _beyond_64_bits(raw: bytes) -> bool:
     """Tell if orjson may round an integer: one of 19 digits or more outside a fraction."""
-    zeros, at = raw.translate(_DIGITS), -1
+    zeros = raw.translate(_DIGITS)
+    at = -1
     while (at := zeros.find(_LONG, at + 1)) >= 0:
         if at == 0 or raw[at - 1] in b" \t\r\n:,[-":
             return True

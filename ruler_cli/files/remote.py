@@ -34,7 +34,8 @@ class RemoteStore:
 
     def __init__(self, address: str, public: str) -> None:
         """Open the file system; UsageError if no package opens it. `public` is the address to print."""
-        self.public, self._address = public, address
+        self.public = public
+        self._address = address
         with reading(public):
             try:
                 from fsspec.core import url_to_fs
@@ -104,7 +105,8 @@ class RemoteStore:
             listed = sorted(
                 name for name in names if not name.split("/")[-1].startswith(notes)
             )
-            whole, path = self._address.rstrip("/"), self.path.rstrip("/")
+            whole = self._address.rstrip("/")
+            path = self.path.rstrip("/")
             if whole.endswith(path):  # a host may stand before the path
                 listed = [whole.removesuffix(path) + name for name in listed]
             else:
@@ -126,7 +128,8 @@ class RemoteStore:
 class RemoteFile:
     """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
 
-    may_block, partial = True, None
+    may_block = True
+    partial = None
 
     def __init__(
         self, store: RemoteStore, compressed: Callable[[str, BinaryIO], BinaryIO]
@@ -135,7 +138,8 @@ class RemoteFile:
 
         The name's ending decides on compression.
         """
-        self._system, self._path = store.system, store.path
+        self._system = store.system
+        self._path = store.path
         protocols = self._system.protocol
         protocols = {protocols} if isinstance(protocols, str) else set(protocols)
         self._held_back = bool(protocols & _HELD_BACK)
@@ -176,7 +180,8 @@ class RemoteFile:
         """Give up what was sent, as far as the storage allows; never raises."""
         if self._done:
             return
-        self._done, file = True, self._file
+        self._done = True
+        file = self._file
         with contextlib.suppress(Exception):
             if self._on_close:
                 file.closed = True  # its own `close` would upload

@@ -113,7 +113,8 @@ class Index:
 
     def __init__(self, seed: int | None = None) -> None:
         """With a `seed` the groups of `places` are in an order that only it and their contents decide."""
-        self._lock, self.seed = threading.Lock(), seed
+        self._lock = threading.Lock()
+        self.seed = seed
         # pages beyond the cache go to the file, and sorting keeps to the same bounds: memory stays flat
         limit = "PRAGMA soft_heap_limit = 1500000"
         self._db = temporary_database(limit, *_TABLES, cache=500)
@@ -158,7 +159,8 @@ class Index:
         `opening` is a number that rollouts of one task share. One that is not `mine` is counted, and
         nothing else.
         """
-        line, short = record.line, digest(key)
+        line = record.line
+        short = digest(key)
         rollouts = self.rollouts(record, b"" if whole else short)
         source = self._sources.setdefault(line.source, len(self._sources))
         drawn = None
@@ -183,7 +185,9 @@ class Index:
         if not any(member is not None for member in members):
             return len(members)
         group = group or place(record).to_bytes(8)
-        return sum(m is None or self._is_new(group + digest(m)) for m in members)
+        return sum(
+            member is None or self._is_new(group + digest(member)) for member in members
+        )
 
     def _is_new(self, key: bytes, number: int = 0) -> bool:
         """Tell if a key was not seen yet, and note it with a number."""
@@ -232,8 +236,11 @@ class Index:
         """
         by = "key"
         if labels is not None:
-            known = self._sources  # of some files nothing can be read
-            label = {known[name]: labels[name] for name in labels if name in known}
+            label = {
+                self._sources[name]: own
+                for name, own in labels.items()
+                if name in self._sources  # of some files nothing can be read
+            }
             with self._statement():
                 self._db.create_function("label", 1, label.get)
             by = "key, label(source)"
@@ -275,7 +282,9 @@ class Index:
             "WHERE prior IS NOT NULL AND (NOT ? OR before != key) ORDER BY id LIMIT 1",
             (apart,),
         )
-        return (int(rows[0][0]) >> PARTS, int(rows[0][1]) >> PARTS) if rows else None
+        for before, again in rows:
+            return before >> PARTS, again >> PARTS
+        return None
 
     def close(self) -> None:
         """Forget everything; a statement that runs in another thread is broken off."""

@@ -64,7 +64,8 @@ class _FileReader(io.RawIOBase):
     """A regular file, read with an offset of its own: several readers may share one descriptor."""
 
     def __init__(self, fd: int) -> None:
-        self._fd, self._offset = fd, 0
+        self._fd = fd
+        self._offset = 0
 
     def readable(self) -> bool:
         return True
@@ -99,12 +100,17 @@ class Source:
         keep: bool = False,
     ) -> None:
         """Open it until `stack` ends; UsageError if it cannot be read."""
-        self.location, self.most, self.keep = location, most, keep
-        self.name, self.stack = location.shown, stack
+        self.location = location
+        self.most = most
+        self.keep = keep
+        self.name = location.shown
+        self.stack = stack
         own = "" if location.stream else location.public.rpartition("/")[2]
         self.file = own if file is None else file
         self.listing: Listing | None = location.listed() if location.many else None
-        self.head, self.once, self._regular = b"", False, False
+        self.head = b""
+        self.once = False
+        self._regular = False
         self.fd: int | None = None
         if self.listing is not None:
             return
@@ -143,7 +149,8 @@ class Source:
         """Tell if a file of text begins with a JSON object on its first line, and goes on."""
         if not self._regular or self.head.removeprefix(BOM)[:1] != b"{":
             return False
-        line, fd = self.first_line.removeprefix(BOM), self.fd
+        line = self.first_line.removeprefix(BOM)
+        fd = self.fd
         if fd is None or not line.endswith(b"\n") or end_of(line, 0) is None:
             return False
         with reading(self.name):

@@ -25,11 +25,8 @@ from ruler_cli.types import Path
 def _many(pattern: bytes) -> bytes:
     """Match any number of a pattern, without backtracking."""
     # before Python 3.11.5 a possessive quantifier of a group matched too little (gh-106052)
-    return (
-        b"(?:%s)*+" % pattern
-        if sys.version_info >= (3, 11, 5)
-        else b"(?>(?:%s)*)" % pattern
-    )
+    possessive = sys.version_info >= (3, 11, 5)
+    return (b"(?:%s)*+" if possessive else b"(?>(?:%s)*)") % pattern
 
 
 _INSIDE = rb'[^"\\]*+' + _many(rb'\\.[^"\\]*+')
@@ -42,7 +39,6 @@ SPACE = re.compile(rb"[ \t\r\n]*")
 BARE = _BARE + _many(_TEXT + _BARE)
 """Text up to the next bracket, and past whole strings."""
 _NEXT_BRACKET = re.compile(BARE + rb"([\[\]{}])", re.DOTALL)
-STRING = re.compile(_TEXT, re.DOTALL)
 _QUOTED = rb'"[^"]*+' + _many(rb'(?<=[^\\]\\)"[^"]*+') + rb'(?<!\\)"'
 """A string, found by its quotes alone in half the time of `_TEXT`: a quote behind a backslash is text. If
 a quote stands behind two backslashes or more, this matches nothing, and `_TEXT` is tried."""
@@ -95,7 +91,8 @@ class Patches:
 
         A mapping sets members of the object that is the member's value, or makes one.
         """
-        added, removed = {}, set()
+        added = {}
+        removed = set()
         for key, value in values.items():
             member = obj.members.get(key)
             if member is None:
@@ -103,34 +100,40 @@ class Patches:
                     added[key] = _encode_value(value)
             elif value is None:
                 removed.add(key)
-            elif not isinstance(value, bytes):
-                self._put_inside(member[1:], value)
-            else:
+            elif isinstance(value, bytes):
                 self.replace(member[1], member[2], value)
+            else:
+                self._put_inside(member[1:], value)
         if removed:
             self.drop(
                 [span for _, span in obj.every],
                 [key in removed for key, _ in obj.every],
             )
         if added:
-            last = obj.every[-1][1][1] if obj.every else obj.start + 1
-            alone = all(key in removed for key, _ in obj.every)
-            self.replace(last, last, (b"" if alone else b", ") + _encode_members(added))
+            new = _encode_members(added)
+            end = obj.start + 1
+            if obj.every:
+                _, (_, end) = obj.every[-1]
+            if not obj.members.keys() <= removed:
+                new = b", " + new
+            self.replace(end, end, new)
 
     def _put_inside(self, span: Span, values: NewMembers) -> None:
         """Set members of the object, or items of the list, at a span."""
-        opens = self.raw[span[0]]
+        start = span[0]
+        opens = self.raw[start]
         if opens == ord("{"):
-            self.put(read_object(self.raw, span[0]), values)
+            self.put(read_object(self.raw, start), values)
         elif opens == ord("[") and all(key.isdecimal() for key in values):
-            items = read_array(self.raw, span[0])
+            items = read_array(self.raw, start)
             for key, value in values.items():
-                if int(key) >= len(items) or value is None:
+                at = int(key)
+                if at >= len(items) or value is None:
                     continue
                 if isinstance(value, bytes):
-                    self.replace(*items[int(key)], value)
+                    self.replace(*items[at], value)
                 else:
-                    self._put_inside(items[int(key)], value)
+                    self._put_inside(items[at], value)
         else:
             self.replace(*span, _encode_value(values))
 
@@ -142,12 +145,14 @@ class Patches:
                 any_left = True
             elif any_left:
                 self.replace(spans[i - 1][1], end, b"")
-            else:
-                self.replace(start, spans[i + 1][0] if i + 1 < len(spans) else end, b"")
+            else:  # up to the next item
+                is_last = i + 1 == len(spans)
+                self.replace(start, end if is_last else spans[i + 1][0], b"")
 
     def apply(self) -> bytes:
         """Return the text with every replacement."""
-        out, at = [], 0
+        out = []
+        at = 0
         for start, end, new in sorted(self.edits, key=lambda e: e[:2]):
             out += [self.raw[at:start], new]
             at = end
@@ -159,36 +164,34 @@ def _encode_value(value: NewMembers | bytes) -> bytes:
     """Return a value that is JSON already, or an object of new members."""
     if isinstance(value, bytes):
         return value
-    return (
-        b"{"
-        + _encode_members(
-            {key: _encode_value(v) for key, v in value.items() if v is not None}
-        )
-        + b"}"
-    )
+    members = {
+        key: _encode_value(member)
+        for key, member in value.items()
+        if member is not None
+    }
+    return b"{" + _encode_members(members) + b"}"
 
 
 def span_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | None:
     """Find the value at a path from the value that begins at `start`; None if it is absent."""
-    start = _skip(raw, start)
-    span: Span = (start, -1)
+    at = _skip(raw, start)
+    end = None
     for part in path:
-        opens = raw[span[0]]
-        if opens == ord(
-            "{"
-        ):  # a number is a key there: `rewards.0` of {"rewards": {"0": 1}}
-            member = read_object(raw, span[0]).members.get(str(part))
+        opens = raw[at]
+        if opens == ord("{"):
+            # a number is a key there: `rewards.0` of {"rewards": {"0": 1}}
+            member = read_object(raw, at).members.get(str(part))
             if member is None:
                 return None
-            span = member[1:]
+            _, at, end = member
         elif isinstance(part, int) and opens == ord("["):
-            items = read_array(raw, span[0])
+            items = read_array(raw, at)
             if part >= len(items):
                 return None
-            span = items[part]
+            at, end = items[part]
         else:
             return None
-    return span if span[1] >= 0 else (start, _value_end(raw, start))
+    return at, _value_end(raw, at) if end is None else end
 
 
 def _encode_members(values: Mapping[str, bytes]) -> bytes:
@@ -232,7 +235,9 @@ def read_object(
     every: list[tuple[str, Span]] = []
     end = start + 1
     while name := _MEMBER.match(raw, end):
-        key, value, begin = _key(name[1]), name.end(), name.start(1) - 1
+        key = _key(name[1])
+        value = name.end()
+        begin = name.start(1) - 1
         if lists is not None and key in lists and raw[value] == ord("["):
             lists[key], end = _read_items(raw, value)
         else:
@@ -276,7 +281,9 @@ def _skip(raw: bytes, at: int) -> int:
 
 def _key(name: bytes) -> str:
     text = name.decode("utf-8", "surrogatepass")
-    return str(json.loads(f'"{text}"', strict=False)) if "\\" in text else text
+    if "\\" in text:
+        text = json.loads(f'"{text}"', strict=False)
+    return text
 
 
 def nested(path: Path, value: bytes | None) -> NewMembers:

@@ -41,7 +41,8 @@ _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
 _LISTS: tuple[Form, ...] = ("list", "json", "text")
 _NAMES = ("max_completion_tokens", "max_tokens")
-_ANSWER, _PER_ROLLOUT = 256, 320
+_ANSWER = 256
+_PER_ROLLOUT = 320
 """Tokens of an answer, and of each rollout in it: the longest explanation, with a token for each letter."""
 _THINKING = {
     "none": 0,
@@ -53,7 +54,8 @@ _THINKING = {
     "xhigh": 65_536,
 }
 """Tokens for thinking, by the effort that the parameters ask for."""
-_MEDIUM, _MOST_THINKING = 8192, 65_536
+_MEDIUM = 8192
+_MOST_THINKING = 65_536
 _LIMIT = re.compile(
     r"max_(?:completion_|output_)?tokens|max_new_tokens|maxOutputTokens"
 )
@@ -77,7 +79,8 @@ class AnswerFormat:
 
     def max_tokens(self, request: Request, params: Mapping[str, Any]) -> int | None:
         """The tokens that an answer may have, never more than the user's own limit; None: do not send any."""
-        own, asked = stated_limit(params), request.max_output_tokens
+        own = stated_limit(params)
+        asked = request.max_output_tokens
         if own is None and (limit_name(params) or not self.limit):
             return None  # the user's value is sent as it is, even `null`
         tokens = asked or 0
@@ -279,7 +282,8 @@ _ENTRY = _object({"explanation": _EXPLANATION, "score": _SCORE})
 
 def _thinking(params: Mapping[str, Any], *, thinks: bool) -> int:
     """Tokens for thinking: those that the parameters ask for, else some if the model `thinks`."""
-    thinking, effort = params.get("thinking"), params.get("reasoning_effort")
+    thinking = params.get("thinking")
+    effort = params.get("reasoning_effort")
     if isinstance(thinking, Mapping):
         if thinking.get("type") == "disabled":
             return 0

@@ -76,9 +76,10 @@ _UNUSABLE = re.compile(
     r"(?:failed|unable) to (?:load|locate|find|parse) [\w ]{0,30}credentials",
     re.IGNORECASE,
 )
-_UNREAD, _SENTENCE = {"JSONDecodeError", "ValidationError"}, 100
-"""Errors that quote the judge's reply, and the characters of a message that are litellm's own: no rollout may
-make a judge write a reply that ends the run."""
+_UNREAD = {"JSONDecodeError", "ValidationError"}
+"""Errors that quote the judge's reply: no rollout may make a judge write a reply that ends the run."""
+_SENTENCE = 100
+"""Characters of such a message that are litellm's own."""
 _PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?::| -) )+")
 """Class names before litellm's messages; a traceback stands behind some."""
 
@@ -94,7 +95,8 @@ def read_error(error: Exception, secret: str | None) -> CallError | ErrorRespons
         # as the provider sent it: litellm changes 529 to 500 and drops codes
         response: Any = getattr(cause, "response", None)  # not every error has one
         with suppress(AttributeError, RuntimeError):  # none, or one that was not read
-            status, headers = response.status_code, response.headers
+            status = response.status_code
+            headers = response.headers
             content = response.content
             read = isinstance(status, int) and isinstance(headers, Mapping)
             if read and isinstance(content, bytes) and content:
@@ -112,9 +114,12 @@ def read_error(error: Exception, secret: str | None) -> CallError | ErrorRespons
         message = f"response_format: {message}"  # litellm may name no parameter
     body = getattr(error, "body", None)
     headers = getattr(error, "litellm_response_headers", None)
-    codes = (body.get("code") or body.get("type")) if isinstance(body, Mapping) else ""
-    headers = dict(headers) if isinstance(headers, Mapping) else {}
-    return ErrorResponse(status, str(codes or ""), message, headers)
+    code = None
+    if isinstance(body, Mapping):
+        code = body.get("code") or body.get("type")
+    if not isinstance(headers, Mapping):
+        headers = {}
+    return ErrorResponse(status, str(code or ""), message, dict(headers))
 
 
 def _unanswered(names: set[str], message: str, why: str) -> CallError | None:
@@ -188,8 +193,10 @@ class LitellmJudge(ChatJudge):
         provider = provider or _read_name(self.model)[1]
         if provider is None:
             raise UnknownJudgeError(self.model)
-        own = vars(litellm).items()
-        keyed = any(k.endswith("_key") and v and not callable(v) for k, v in own)
+        keyed = any(
+            name.endswith("_key") and value and not callable(value)
+            for name, value in vars(litellm).items()
+        )
         given = self._credentials(provider, keyed, bool(litellm.api_base))
         if is_listed(provider):
             given.refuse(self.name)
@@ -214,7 +221,8 @@ class LitellmJudge(ChatJudge):
 
     async def __aenter__(self) -> Self:
         """Import litellm, which takes seconds; UsageError if it has no provider of that name."""
-        self._litellm, provider = _litellm(), self._provider
+        self._litellm = _litellm()
+        provider = self._provider
         _, known, found = _read_name(self.model)
         if provider is None and known is None:
             raise UnknownJudgeError(self.model)
@@ -234,7 +242,8 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
         raise UsageError(
             problem, "name it anthropic/…", option="target", value="anthropic"
         )
-    how, model = first_format(settings, None), settings.model
+    how = first_format(settings, None)
+    model = settings.model
     judge = LitellmJudge(
         model, model, None, None, settings.timeout, settings.params, how
     )
@@ -254,10 +263,8 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     return params
 
 
-_USER, _SYSTEM = (
-    "the place of the request's user text",
-    "the place of the request's system text",
-)
+_USER = "the place of the request's user text"
+_SYSTEM = "the place of the request's system text"
 _STRUCTURED = "structured-outputs-"
 
 
@@ -276,7 +283,8 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
         raw = dict(return_raw_request(CallTypes.completion, arguments))
         if "UnsupportedParamsError" not in str(raw.get("error")):
             break
-    body, headers = raw.get("raw_request_body"), raw.get("raw_request_headers") or {}
+    body = raw.get("raw_request_body")
+    headers = raw.get("raw_request_headers") or {}
     if not isinstance(body, dict):
         raise _not_in_a_batch(judge, clean(str(raw.get("error"))))
     betas = str(headers.get("anthropic-beta") or "").replace(",", " ").split()
@@ -288,7 +296,9 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
         config = body.get("output_config")
         form = {"format": body.pop("output_format")}
         body["output_config"] = {**config, **form} if isinstance(config, dict) else form
-    data, user, system = orjson.dumps(body), orjson.dumps(_USER), orjson.dumps(_SYSTEM)
+    data = orjson.dumps(body)
+    user = orjson.dumps(_USER)
+    system = orjson.dumps(_SYSTEM)
     if data.count(user) != 1 or data.count(system) != 1:
         raise _not_in_a_batch(judge, "litellm's request does not hold its texts once")
     escaped = data.replace(b"%", b"%%")

@@ -168,12 +168,14 @@ def rate(rollouts: Iterable[str]) -> dict[str, tuple[float, str]]:
     """Rendered rollout → (score, one sentence); the order and the number of copies do not count."""
     signals = {rollout: observe(rollout) for rollout in rollouts}
     group = list(signals.values())
-    siblings, calls = len(group) - 1, any(each.calls for each in group)
+    siblings = len(group) - 1
+    calls = any(each.calls for each in group)
     typical = median(each.messages for each in group) if group else 0
     counts = Counter(change for each in group for change in each.changes)
     ratings = {}
     for rollout, own in signals.items():
-        errors, repeats = own.errors, own.repeats
+        errors = own.errors
+        repeats = own.repeats
         ended = "ended in mid-work" if own.messages else "no messages"
         long = siblings > 0 and own.messages > LONG * typical
         defects = [
@@ -242,7 +244,8 @@ def blocks(user: str) -> dict[str, str]:
     lines: list[str] = []
     for line in user.split("\n"):
         if opened := re.fullmatch(r'<trajectory id="([a-z]+)">', line):
-            label, lines = opened[1], []
+            label = opened[1]
+            lines = []
         elif line == "</trajectory>" and label:
             rollouts[label] = "\n".join(lines)
             label = None

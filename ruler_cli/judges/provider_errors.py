@@ -224,7 +224,8 @@ def refuses_format(status: int, message: str) -> bool:
 
 
 _N = r"{0,200}?\b"
-_LIMIT, _ACTUAL = r"(?P<limit>\d{1,9})", r"(?P<actual>\d{1,9})"
+_LIMIT = r"(?P<limit>\d{1,9})"
+_ACTUAL = r"(?P<actual>\d{1,9})"
 _CONTEXTS = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
@@ -282,7 +283,9 @@ _CODES = (
     "retryDelay",
 )
 """Keys whose short values tell the kind of an error, at any depth."""
-_SHORT, _DEEP, _MOST = 100, 6, 30
+_SHORT = 100
+_DEEP = 6
+_MOST = 30
 _TITLE = re.compile(r"<title[^>]{0,200}>(.{1,200}?)</title", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<[^>]{0,500}>")
 _ASIDE = re.compile(
@@ -409,7 +412,8 @@ _LEAD = re.compile(
 _IN_FLIGHT = "max_parallel_requests"
 """A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` names the exceeded one."""
 _VALUE = 100
-_EPOCH, _EPOCH_MS = 1e9, 1e11
+_EPOCH = 1e9
+_EPOCH_MS = 1e11
 """Numbers from here on are times and no spans: seconds since 1970, or milliseconds."""
 
 

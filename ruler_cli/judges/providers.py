@@ -146,9 +146,12 @@ def providers() -> frozenset[str]:
 
 def provider_of(model: str, params: Mapping[str, Any] | None = None) -> str | None:
     """The provider that the parameters name, else the first word of the name; None if litellm has none."""
+    name, slash, _ = model.partition("/")
     own = (params or {}).get("custom_llm_provider")
-    word, slash, _ = model.partition("/")
-    name = own if isinstance(own, str) else word if slash else None
+    if isinstance(own, str):
+        name = own
+    elif not slash:
+        return None
     return name if name in providers() else None
 
 
@@ -247,11 +250,18 @@ class Credentials:
             return
         parts = []
         for need in needs:
-            kinds = [kind for word, kind in _KINDS if (word,) in need[1:]]
-            template = kinds[0] if kinds and need[0][0].isupper() else "{ways}"
+            template = "{ways}"
+            if need[0][0].isupper():
+                kinds = (kind for word, kind in _KINDS if (word,) in need[1:])
+                template = next(kinds, template)
             # three ways, without what is there
-            lacking = [[w for w in words if not self._have(w)] for words in need[:3]]
-            ways = [Sentence.joined(" + ", [*map(_way, words)]) for words in lacking]
+            ways = [
+                Sentence.joined(
+                    " + ",
+                    [_way(word) for word in words if not self._have(word)],
+                )
+                for words in need[:3]
+            ]
             parts.append(Sentence(template, ways=Sentence.joined(" or ", ways)))
         nowhere = any(("api_base",) in need for need in needs)
         wanted = Sentence.joined(", and ", parts)
@@ -358,7 +368,8 @@ class ModelInfo:
 def model_info(name: str) -> ModelInfo:
     """Look up a model, with and without its provider."""
     entry = _entry(name)
-    context, output = entry.get("max_input_tokens"), entry.get("max_output_tokens")
+    context = entry.get("max_input_tokens")
+    output = entry.get("max_output_tokens")
     return ModelInfo(
         _price(entry, "", "cache_read_input_token_cost"),
         context if isinstance(context, int) else None,
@@ -386,7 +397,9 @@ def _price(entry: dict[str, Any], ending: str, cached: str = "") -> Price | None
     if not (isinstance(prompt, float | int) and isinstance(completion, float | int)):
         return None
     read = entry.get(cached)
-    return Price(prompt, completion, read if isinstance(read, float | int) else prompt)
+    if not isinstance(read, float | int):
+        read = prompt
+    return Price(prompt, completion, read)
 
 
 def _entry(name: str) -> dict[str, Any]:

@@ -164,7 +164,8 @@ _PREFIXES = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
 
 def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     """The variables with which another machine can ask: those that the user names, and the providers' own."""
-    names, prefixes = {judge.api_key_env for judge in judges}, list[str]()
+    names = {judge.api_key_env for judge in judges}
+    prefixes = list[str]()
     for judge in judges:
         own = variables(provider_of(judge.model, judge.params))
         word = judge.model.partition("/")[0]
@@ -219,9 +220,11 @@ def model_of(settings: JudgeSettings) -> ModelInfo:
 
 def resolve(settings: JudgeSettings) -> ResolvedJudge:
     """Make the judge; UsageError if its key, its endpoint or its SDK is missing."""
-    model, judge = model_of(settings), _judge(settings)
+    model = model_of(settings)
+    judge = _judge(settings)
     embedded = is_embedded(settings)
-    base, account = getattr(judge, "base", None), None
+    base = getattr(judge, "base", None)
+    account = None
     if not (embedded or settings.ask):
         # no key but its hash, since the process remembers accounts
         account = base, settings.model, hash(getattr(judge, "key", None))
@@ -256,7 +259,8 @@ def cached_only(settings: JudgeSettings) -> ResolvedJudge:
 
 
 def _judge(settings: JudgeSettings) -> Judge:
-    name, params = settings.model, settings.params
+    name = settings.model
+    params = settings.params
     if settings.ask is not None:
         from ruler_cli.judges.function import FunctionJudge
 
@@ -273,7 +277,8 @@ def _judge(settings: JudgeSettings) -> Judge:
         return Simulated(SimulatedModel.of(params))
     from ruler_cli.judges.chat_completions import first_format
 
-    label, timeout = settings.label, settings.timeout
+    label = settings.label
+    timeout = settings.timeout
     if _is_direct(settings):
         from ruler_cli.judges.openai_http import HttpJudge
 
@@ -285,7 +290,8 @@ def _judge(settings: JudgeSettings) -> Judge:
     base = settings.api_base
     if base is not None:
         check_address(base)
-    how, key = first_format(settings, None), key_for(settings)
+    how = first_format(settings, None)
+    key = key_for(settings)
     judge = LitellmJudge(label, name, base, key, timeout, params, how)
     judge.check()
     return judge

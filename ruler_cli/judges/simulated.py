@@ -80,7 +80,8 @@ def truth(rollout: str) -> float:
     """A rollout's true score: its last `truth=0.35`, else .5 + .12 · N(0, 1) in [.02, .98] by its text."""
     if stated := _TRUTH.findall(rollout):
         return min(1.0, float(stated[-1]))
-    return min(0.98, max(0.02, 0.5 + 0.12 * _normal(0, "truth", rollout)))
+    drawn = 0.5 + 0.12 * _normal(0, "truth", rollout)
+    return min(0.98, max(0.02, drawn))
 
 
 @lru_cache(maxsize=256)
@@ -91,7 +92,8 @@ def position_bias(size: int) -> tuple[float, ...]:
     raw = [-0.7 * (2 * position / (size - 1) - 1) for position in range(size)]
     raw[0] += 0.6
     raw[-1] -= 0.6
-    centre, spread = fmean(raw), pstdev(raw)
+    centre = fmean(raw)
+    spread = pstdev(raw)
     return tuple((value - centre) / spread for value in raw)
 
 
@@ -106,10 +108,13 @@ def answers(
     `noise` is what each position draws, on the scale of the scores; `level` is standard normal.
     """
     shift = model.level * level
-    return [
-        round(min(1.0, max(0.0, v + shift + model.slot * b + e)) * 20) / 20
-        for v, b, e in zip(values, position_bias(len(values)), noise, strict=True)
-    ]
+    scores = []
+    biases = position_bias(len(values))
+    for value, bias, error in zip(values, biases, noise, strict=True):
+        exact = value + shift + model.slot * bias + error
+        clipped = min(1.0, max(0.0, exact))
+        scores.append(round(clipped * 20) / 20)
+    return scores
 
 
 def score(model: SimulatedModel, request: Request) -> dict[str, float]:
@@ -117,15 +122,16 @@ def score(model: SimulatedModel, request: Request) -> dict[str, float]:
     rollouts = blocks(request.user)
     whole = _hash(model.seed, "request", request.system, request.user).hex()
     group = _hash(model.seed, "group", *sorted(rollouts.values())).hex()
-    sd = model.noise * math.exp(NOISE_SPREAD * _normal(model.seed, "spread", group))
-    values = [
-        truth(text) + model.persistent * _normal(model.seed, "persistent", text)
-        for text in rollouts.values()
-    ]
-    noise = [
-        sd * _normal(model.seed, "noise", text, whole) for text in rollouts.values()
-    ]
-    shown = answers(model, values, noise, _normal(model.seed, "level", whole))
+    spread = NOISE_SPREAD * _normal(model.seed, "spread", group)
+    sd = model.noise * math.exp(spread)
+    values = []
+    noise = []
+    for text in rollouts.values():
+        persistent = _normal(model.seed, "persistent", text)
+        values.append(truth(text) + model.persistent * persistent)
+        noise.append(sd * _normal(model.seed, "noise", text, whole))
+    level = _normal(model.seed, "level", whole)
+    shown = answers(model, values, noise, level)
     by_label = dict(zip(rollouts, shown, strict=True))
     return {label: by_label[label] for label in request.labels}
 

@@ -11,6 +11,7 @@ and of the judge's persistent error, S = T + E; v is the noise variance of a pas
 from __future__ import annotations
 
 import heapq
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -20,12 +21,7 @@ from typing import Self
 import anyio
 
 from ruler_cli.scoring import statistics
-from ruler_cli.scoring.combine import (
-    BatchStatistics,
-    Correction,
-    anova,
-    tables,
-)
+from ruler_cli.scoring.combine import BatchStatistics, Correction, anova, tables
 from ruler_cli.scoring.statistics import NoiseEstimator, NoisePrior, PositionBias
 from ruler_cli.types import UNANSWERED, Group, GroupResult, PassScores
 
@@ -42,15 +38,18 @@ PERSISTENT = 0.08
 """Deviation of a judge's persistent error on the scale from 0 to 1: the working assumption of the simulated
 judge, between 0.05 and 0.12. Taken smaller, passes go to groups that are tied but for that error."""
 
-_SHARE, _LEAST = 0.5, 0.5
-"""Part of what is left that a round may spend, as later rounds know more; and the fewest passes per group, as
-every round waits for its slowest reply."""
+_SHARE = 0.5
+"""Part of what is left that a round may spend, as later rounds know more."""
+_LEAST = 0.5
+"""Fewest passes per group that a round may spend, as every round waits for its slowest reply."""
 _GRID = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2)
 _STEPS = 12
 _HOPELESS = 0.1
 """Probability of any true difference below which a group gets no further pass."""
-BLOCK_GROUPS, BLOCK_BYTES = 64, 16 << 20
-"""Groups of a block, and bytes of input: a quarter of the bytes that a run may hold."""
+BLOCK_GROUPS = 64
+"""Groups of a block."""
+BLOCK_BYTES = 16 << 20
+"""Bytes of a block's input: a quarter of the bytes that a run may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,10 @@ def unresolved(standing: GroupStanding, prior: NoisePrior) -> bool:
     """
     table = anova(standing.result, tables(standing.result))
     rated = None if table is None else statistics.rate(table, prior)
-    return rated is not None and not rated[1] and rated[0] < RELIABLE
+    if rated is None:
+        return False
+    reliability, tied = rated
+    return not tied and reliability < RELIABLE
 
 
 def allot(standings: Sequence[GroupStanding | None], average: int) -> list[int]:
@@ -90,37 +92,42 @@ def allot(standings: Sequence[GroupStanding | None], average: int) -> list[int]:
     leaves nothing to others. Each round spends something or ends the block.
     """
     given = [0] * len(standings)
-    present = [
-        (i, standing) for i, standing in enumerate(standings) if standing is not None
-    ]
-    passes = average * len(present) - sum(s.passes for _, s in present)
-    tokens = fsum((average - s.passes) * s.tokens for _, s in present)
+    present = {
+        at: standing for at, standing in enumerate(standings) if standing is not None
+    }
+    known = list(present.values())
+    passes = sum(average - standing.passes for standing in known)
+    tokens = fsum((average - standing.passes) * standing.tokens for standing in known)
     if passes < UNIT or tokens <= 0:
         return given
     # a round may spend a part of it, no trifle, and enough for any group that can be paid at all
-    part = max(_SHARE, max(UNIT, _LEAST * len(present)) / passes)
-    dearest = max(s.tokens for _, s in present)
+    least = max(UNIT, _LEAST * len(known))
+    part = max(_SHARE, least / passes)
+    dearest = max(standing.tokens for standing in known)
     allowed_passes = min(passes, part * passes)
     allowed_tokens = min(tokens, max(UNIT * dearest, part * tokens))
-    groups = _groups([s for _, s in present])
-    heap: list[tuple[float, int, int]] = []
+    groups = dict(zip(present, _groups(known), strict=True))
+    heap: list[tuple[float, int]] = []
 
     def offer(at: int) -> None:
-        i, standing = present[at]
-        total = standing.passes + given[i]
-        if total + UNIT <= MOST * average and (worth := groups[at].gain(given[i])) > 0:
+        """Queue a group's next passes by their worth for their price, while it may have more."""
+        standing = present[at]
+        if standing.passes + given[at] + UNIT > MOST * average:
+            return
+        worth = groups[at].gain(given[at])
+        if worth > 0:
             price = 1 / passes + standing.tokens / tokens
-            heapq.heappush(heap, (-worth / price, i, at))
+            heapq.heappush(heap, (-worth / price, at))
 
-    for at in range(len(present)):
+    for at in present:
         offer(at)
     while heap:
-        _, i, at = heapq.heappop(heap)
-        price = UNIT * present[at][1].tokens
+        _, at = heapq.heappop(heap)
+        price = UNIT * present[at].tokens
         if allowed_passes >= UNIT and allowed_tokens >= price:
             allowed_passes -= UNIT
             allowed_tokens -= price
-            given[i] += UNIT
+            given[at] += UNIT
             offer(at)
     return given
 
@@ -137,14 +144,16 @@ class _Group:
         every = tables(result, correct)
         self.rollouts = len(result.sizes)
         self.table = anova(result, every)
-        apart = (
-            [anova(result, [one]) for one in every] if len(every) > 1 else [self.table]
-        )
-        each = [own for own in apart if own is not None]
-        self.df_res = sum(own.df_res for own in each)
-        square = fsum(own.ms_res * own.df_res for own in each)
+        apart = [self.table]
+        if len(every) > 1:
+            apart = [anova(result, [one]) for one in every]
+        each = [table for table in apart if table is not None]
+        self.df_res = sum(table.df_res for table in each)
+        square = fsum(table.ms_res * table.df_res for table in each)
         self.ms_res = square / max(1, self.df_res)
-        passes = self.table.k if self.table else sum(one.passes for one in every)
+        passes: float = sum(each.passes for each in every)
+        if self.table:
+            passes = self.table.k
         self.k = max(1.0, float(passes))
         self.per_pass = self.k / max(1, standing.passes)
         self.noise = statistics.ROUNDING
@@ -157,24 +166,29 @@ class _Group:
         """
         variance, df = prior.shrink(self.ms_res, self.df_res)
         self.noise = max(variance, statistics.ROUNDING)
-        if self.table is None or self.table.df_item < 1 or df <= 0:
+        table = self.table
+        if table is None or table.df_item < 1 or df <= 0:
             return ()
-        if self.table.ms_item <= self.noise:
+        if table.ms_item <= self.noise:
             return (1.0,) + (0.0,) * (len(_GRID) - 1)
-        ratio, items = self.table.ms_item / self.noise, self.table.df_item
+        ratio = table.ms_item / self.noise
+        items = table.df_item
         logs = []
         for value in _GRID:
             scale = 1 + self.k * value
             tail = items * ratio / scale
-            rest = tail if df == inf else (items + df) * log1p(tail / df)
-            logs.append(-0.5 * (items * log(scale) + rest))
+            if df != inf:
+                tail = (items + df) * log1p(tail / df)
+            logs.append(-0.5 * (items * log(scale) + tail))
         top = max(logs)
         return tuple(exp(value - top) for value in logs)
 
     def gain(self, given: int) -> float:
         """The squared error of the group's advantages that UNIT passes after `given` others save."""
-        before = self.noise / (self.k + self.per_pass * given)
-        after = self.noise / (self.k + self.per_pass * (given + UNIT))
+        passes = self.k + self.per_pass * given
+        more_passes = self.k + self.per_pass * (given + UNIT)
+        before = self.noise / passes
+        after = self.noise / more_passes
         total = hope = 0.0
         for ratio, probability in zip(_GRID, self.likely, strict=True):
             spread = ratio * self.noise
@@ -216,17 +230,18 @@ def _without_position_bias(standings: Sequence[GroupStanding]) -> Correction:
     curve = PositionBias()
     results = [standing.result for standing in standings]
     turned = any(
-        len({one.distinct for one in r.pass_scores}) > 1
-        for r in results
-        if r.windows == 1
+        len({scores.distinct for scores in result.pass_scores}) > 1
+        for result in results
+        if result.windows == 1
     )
-    for result in results if turned else ():
-        curve.add(*(one.scores for one in result.pass_scores))
+    if turned:
+        for result in results:
+            curve.add(*[scores.scores for scores in result.pass_scores])
     corrections = cache(curve.corrections)
 
     def correct(scores: PassScores) -> Sequence[float]:
         bias = corrections(len(scores.scores))
-        return [score - less for score, less in zip(scores.scores, bias, strict=True)]
+        return list(map(operator.sub, scores.scores, bias))
 
     return correct
 
@@ -234,7 +249,7 @@ def _without_position_bias(standings: Sequence[GroupStanding]) -> Correction:
 def _posterior(
     common: Sequence[float], likelihood: Sequence[float]
 ) -> tuple[float, ...]:
-    joint = [a * b for a, b in zip(common, likelihood, strict=True)]
+    joint = list(map(operator.mul, common, likelihood))
     total = sum(joint)
     return tuple(value / total for value in joint)
 
@@ -250,18 +265,20 @@ class Blocks:
     def place(self, group: Group) -> BlockMember:
         """Make a place for the next group of the input."""
         block = self._open
-        if block and (
-            len(block.members) >= BLOCK_GROUPS or block.bytes + group.size > BLOCK_BYTES
-        ):
-            self.close()
+        if block is not None:
+            too_large = block.bytes + group.size > BLOCK_BYTES
+            if too_large or len(block.members) >= BLOCK_GROUPS:
+                self.close()
         block = self._open = self._open or _Block(self._average)
+        member = BlockMember(block)
         block.bytes += group.size
-        block.members.append(BlockMember(block))
-        return block.members[-1]
+        block.members.append(member)
+        return member
 
     def close(self) -> None:
         """End the block: it is full, or the input is at its end."""
-        block, self._open = self._open, None
+        block = self._open
+        self._open = None
         if block is not None:
             block.closed = True
             block.end_round()
@@ -286,10 +303,12 @@ class _Block:
             return
         extra = [0] * len(self.members)
         if not self.unanswered and self._average is not None:
-            extra = allot([member.standing for member in self.members], self._average)
+            standings = [member.standing for member in self.members]
+            extra = allot(standings, self._average)
         for member, more in zip(self.members, extra, strict=True):
             member.extra = more
-        self.goes_on, self.waiting = any(extra), 0
+        self.goes_on = any(extra)
+        self.waiting = 0
         self.round_over.set()
         self.round_over = anyio.Event()
 
@@ -338,8 +357,6 @@ class BlockMember:
     async def escalate(self, result: GroupResult, tokens: float) -> bool:
         """Tell if the stronger judge is to score the group, once all of the block have their passes."""
         standing = GroupStanding.of(result, tokens)
-        return (
-            standing is not None
-            and not self._block.unanswered
-            and unresolved(standing, self._block.prior)
-        )
+        if standing is None or self._block.unanswered:
+            return False
+        return unresolved(standing, self._block.prior)

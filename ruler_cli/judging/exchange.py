@@ -30,7 +30,8 @@ from ruler_cli.types import CallError, GroupError, PassScores, Reply, Request
 CORRECTIONS = 3
 """Corrective requests after a defect: some judges lose one reply in twenty, so four in a row are one group
 in 160,000."""
-_BRIEF, _BRIEF_PER_ROLLOUT = 32, 48
+_BRIEF = 32
+_BRIEF_PER_ROLLOUT = 48
 """Fewest tokens of an answer, and of each rollout in it: an explanation of ten words."""
 _SAFETY = 0.95
 """Share of the judge's stated context that a prompt may fill: tokens per byte are those of the request that
@@ -113,7 +114,8 @@ def _fits_with_less(
 
     A corrective request is longer than the one that fitted, and may be refused once more.
     """
-    left, asked = limit - actual, state.max_output_tokens
+    left = limit - actual
+    asked = state.max_output_tokens
     if state.fitted and asked is not None and left >= asked:
         return False
     state.fitted = left >= _least(len(request.labels))

@@ -41,9 +41,8 @@ from ruler_cli.types import (
     Rollout,
 )
 
-if (
-    TYPE_CHECKING
-):  # few runs need it, and it takes longer than the first request may wait
+if TYPE_CHECKING:
+    # few runs need it, and it takes longer than the first request may wait
     from ruler_cli.judging.adaptive import BlockMember
 
 _FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
@@ -77,25 +76,28 @@ class JudgeRunner:
         coverage: Coverage | None = None,
     ) -> None:
         """`judges` are in the order of `settings.judges`; `coverage` looks at the first groups."""
-        self.settings, self.judges = settings, tuple(judges)
-        self.on_reply, self.coverage = on_reply, coverage
-        ask, self._blocks = settings.ask, None
+        self.settings = settings
+        self.judges = tuple(judges)
+        self.on_reply = on_reply
+        self.coverage = coverage
+        ask = settings.ask
+        self._blocks = None
         if settings.adaptive or settings.escalate:  # imported if needed, see above
             from ruler_cli.judging.adaptive import FIRST, Blocks
 
             self._blocks = Blocks(ask.passes if settings.adaptive else None)
             if settings.adaptive:
                 ask = replace(ask, passes=min(FIRST, ask.passes))
-        contexts = [ask.context_tokens or judge.context for judge in judges]
         self.asks = [
-            ask if each == ask.context_tokens else replace(ask, context_tokens=each)
-            for each in contexts
+            replace(ask, context_tokens=ask.context_tokens or judge.context)
+            for judge in judges
         ]
 
     def start(self, group: Group) -> GroupRun:
         """Take the next group of the input, with its place among the groups that share passes with it."""
-        member = None if self._blocks is None else self._blocks.place(group)
-        return GroupRun(self, group, member)
+        if self._blocks is None:
+            return GroupRun(self, group)
+        return GroupRun(self, group, self._blocks.place(group))
 
     def end(self) -> None:
         """Take no more groups: the last ones share passes without others."""
@@ -110,16 +112,24 @@ class GroupRun:
         self, runner: JudgeRunner, group: Group, member: BlockMember | None = None
     ) -> None:
         """`member` is the group's place in its block, if it may get further passes."""
-        self.runner, self.group, self._member = runner, group, member
+        self.runner = runner
+        self.group = group
+        self._member = member
         self.judges = [
             _JudgePasses(self, at, judge) for at, judge in enumerate(runner.judges)
         ]
-        self.panel = self.judges[:-1] if runner.settings.escalate else self.judges
+        self.panel = self.judges
+        if runner.settings.escalate:
+            self.panel = self.judges[:-1]
         self.pass_scores: list[PassScores] = []
         self.failed_calls: list[FailedCall] = []
         self.missing: list[tuple[int, Request]] = []
         """Requests that only a cached reply could answer and none did, with the number of their judge."""
         self.measured = False
+        self.asked = False
+        self.asked_now = False
+        self.seconds = 0.0
+        self.served = set[str]()
         self.held = ByteLimit(_HELD)
         self._escalated_to: int | None = None
 
@@ -140,19 +150,30 @@ class GroupRun:
         """Ask the judges one after another, until one does not refuse the group."""
         for judge in self.panel:
             await judge.begin()
-            own = [c.error.kind for c in self.failed_calls if c.judge == judge.number]
-            mine = [one for one in self.pass_scores if one.judge == judge.number]
+            refused = any(
+                call.error.kind == "refused"
+                for call in self.failed_calls
+                if call.judge == judge.number
+            )
+            scored = {
+                at
+                for scores in self.pass_scores
+                if scores.judge == judge.number
+                for at in scores.distinct
+            }
             # one that refuses a window leaves some out
-            scored = {at for scores in mine for at in scores.distinct}
-            if "refused" not in own or (scored and len(scored) == len(judge.sizes)):
+            if not refused or (scored and len(scored) == len(judge.sizes)):
                 return
-            self.pass_scores = [one for one in self.pass_scores if one not in mine]
+            self.pass_scores = [
+                scores for scores in self.pass_scores if scores.judge != judge.number
+            ]
 
     async def _further(self, member: BlockMember) -> None:
         """Ask further passes of the judges that have scored the group, and the stronger judge."""
         while more := await member.more(self.result(), self._tokens):
             scored = sorted({scores.judge for scores in self.pass_scores})
-            await together([partial(self.judges[at].more, more) for at in scored])
+            work = [partial(self.judges[at].more, more) for at in scored]
+            await together(work)
         escalates = self.runner.settings.escalate
         if escalates and await member.escalate(self.result(), self._tokens):
             self._escalated_to = self.judges[-1].number
@@ -166,14 +187,19 @@ class GroupRun:
         """Collect the replies so far, in an order that does not depend on which came first."""
         pass_scores = sorted(self.pass_scores, key=_IN_ORDER)
         failed_calls = sorted(self.failed_calls, key=_IN_ORDER)
-        settings, group = self.runner.settings, self.group
+        settings = self.runner.settings
+        group = self.group
         if settings.fallback and pass_scores:
             # the judges that refused before were replaced
             first = pass_scores[0].judge
             failed_calls = [call for call in failed_calls if call.judge >= first]
-        asked = [judge for judge in self.judges if judge.layout is not None]
         numbers = {scores.judge for scores in pass_scores}
-        scored = [judge for judge in self.judges if judge.number in numbers] or asked
+        # without scores, every judge that was asked
+        scored = [
+            judge
+            for judge in self.judges
+            if judge.layout and (judge.number in numbers or not numbers)
+        ]
         layouts = [judge.layout for judge in scored if judge.layout]
         layout = max(layouts, key=lambda each: each.shortening)
         # a verifier passed it: by the path that the user named, else by the reward if asked
@@ -196,33 +222,33 @@ class GroupRun:
             escalated_to=self._escalated_to,
             rewards=_by_member(group.rollouts, rewards),
             outcomes=_by_member(group.rollouts, outcomes),
-            seconds=sum([judge.seconds for judge in self.judges]),
-            cached=any(judge.asked for judge in asked)
-            and not any(judge.asked_now for judge in asked),
+            seconds=self.seconds,
+            cached=self.asked and not self.asked_now,
             used=tuple([judge.used for judge in self.judges]),
             paid=tuple([judge.paid for judge in self.judges]),
             ended=time.time(),
-            served=tuple(sorted(set[str]().union(*[j.served for j in self.judges]))),
+            served=tuple(sorted(self.served)),
         )
 
     @property
     def _tokens(self) -> float:
         """Estimated tokens of one pass of every judge that has been asked."""
-        layouts = [judge.layout for judge in self.judges if judge.layout is not None]
-        return float(sum(layout.tokens for layout in layouts))
+        return float(sum(judge.layout.tokens for judge in self.judges if judge.layout))
 
 
 class _JudgePasses:
     """The passes of one judge over one group: the layout that it is shown, and the cost of its replies."""
 
     def __init__(self, run: GroupRun, at: int, judge: PanelJudge) -> None:
-        self._run, self.number, self._judge = run, at, judge
+        self._run = run
+        self.number = at
+        self._judge = judge
         self._ask = run.runner.asks[at]
         self.layout: PromptLayout | None = None
-        self.windows, self.passes = 1, 0
-        self.used, self.paid, self.seconds = NO_USAGE, NO_USAGE, 0.0
-        self.asked = self.asked_now = False
-        self.served = set[str]()
+        self.windows = 1
+        self.passes = 0
+        self.used = NO_USAGE
+        self.paid = NO_USAGE
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -234,31 +260,35 @@ class _JudgePasses:
 
         If the judge turns out to read less than was known, the group is laid out anew.
         """
-        answer: Answer | None = None
+        state = None
+        error = None
         further = 0
         while True:
             parts = self._parts(range(1))
-            overflow = answer if isinstance(answer, Overflow) else None
             if not parts:
-                error = why_unaskable(self._run.group, self._laid_out(), self._ask)
-                if overflow:
-                    words = too_long(overflow.actual, overflow.limit)
-                    error = GroupError("too_long", words)
-                self._run.failed_calls.append(FailedCall(self.number, 0, 0, error))
+                if error is None:
+                    error = why_unaskable(self._run.group, self._laid_out(), self._ask)
+                failed = FailedCall(self.number, 0, 0, error)
+                self._run.failed_calls.append(failed)
                 return
-            answer = await self._answer(parts[0], overflow.state if overflow else None)
+            answer = await self._answer(parts[0], state)
             if not isinstance(answer, Overflow) or further == _LAYOUTS:
                 break
             further += 1
+            state = answer.state
+            words = too_long(answer.actual, answer.limit)
+            error = GroupError("too_long", words)
             self._ask = replace(self._ask, context_tokens=answer.target)
             self.layout = None
         self.windows = len(parts)
-        self.passes = max(least, pass_count(self._laid_out(), self._ask, self.windows))
+        passes = pass_count(self._laid_out(), self._ask, self.windows)
+        self.passes = max(least, passes)
         await self._take(parts[0], answer)
         if isinstance(answer, GroupError) and answer.kind in _FOR_GOOD:
             return
-        if self.windows > 1 or self.passes > 1:
-            await self._ask_all([*parts[1:], *self._parts(range(1, self.passes))])
+        others = [*parts[1:], *self._parts(range(1, self.passes))]
+        if others:
+            await self._ask_all(others)
 
     async def more(self, passes: int) -> None:
         """Ask further passes."""
@@ -269,31 +299,37 @@ class _JudgePasses:
     def _laid_out(self) -> PromptLayout:
         """The group as this judge can read it: judges that read equally much share one layout."""
         if self.layout is None:
-            run, ask = self._run, self._ask
-            same = (j.layout for j in run.judges if j.layout and j._ask == ask)
+            run = self._run
+            ask = self._ask
+            same = (
+                judge.layout
+                for judge in run.judges
+                if judge.layout and judge._ask == ask
+            )
             self.layout = next(same, None) or build_layout(run.group, ask)
-            coverage = None if run.measured else run.runner.coverage
-            run.measured = True
-            if coverage is not None and not coverage.enough:
+            coverage = run.runner.coverage
+            if coverage and not (run.measured or coverage.enough):
                 coverage.add(run.group, self.layout)
+            run.measured = True
         return self.layout
 
     def _parts(self, passes: Iterable[int]) -> list[RequestPart]:
         """The requests of its passes; those of a judge that scores alone begin with pass index 0."""
-        run, layout, order = self._run, self._laid_out(), list(passes)
-        if not run.runner.settings.fallback and self in run.panel:
-            order = [pass_of_judge(number, self.number) for number in order]
-        return [
-            part
-            for index in order
-            for part in requests_of_pass(layout, self._ask, index)
-        ]
+        run = self._run
+        layout = self._laid_out()
+        alone = run.runner.settings.fallback or self not in run.panel
+        parts = list[RequestPart]()
+        for own in passes:
+            index = own if alone else pass_of_judge(own, self.number)
+            parts += requests_of_pass(layout, self._ask, index)
+        return parts
 
     async def _ask_all(self, parts: Iterable[RequestPart]) -> None:
-        sizes, held = self.sizes, self._run.held
+        sizes = self.sizes
+        held = self._run.held
 
         async def ask(part: RequestPart) -> None:
-            size = sum(map(sizes.__getitem__, part.distinct))
+            size = sum([sizes[at] for at in part.distinct])
             await held.enter(size)
             try:
                 answer = await self._answer(part)
@@ -305,16 +341,18 @@ class _JudgePasses:
 
     async def _take(self, part: RequestPart, answer: Answer) -> None:
         """Note an answer; if a window is too long for the judge, ask it in halves."""
-        halves = halved(part, self.windows) if isinstance(answer, Overflow) else ()
-        if halves:
-            await self._ask_all(halves)
-        elif isinstance(answer, PassScores):
-            scores = replace(answer, judge=self.number) if self.number else answer
-            self._run.pass_scores.append(scores)
-        else:
-            error = answer.error if isinstance(answer, Overflow) else answer
-            failed = FailedCall(self.number, part.pass_index, part.window, error)
-            self._run.failed_calls.append(failed)
+        if isinstance(answer, PassScores):
+            if self.number:
+                answer = replace(answer, judge=self.number)
+            self._run.pass_scores.append(answer)
+            return
+        if isinstance(answer, Overflow):
+            if halves := halved(part, self.windows):
+                await self._ask_all(halves)
+                return
+            answer = answer.error
+        failed = FailedCall(self.number, part.pass_index, part.window, answer)
+        self._run.failed_calls.append(failed)
 
     async def _answer(
         self, part: RequestPart, state: ExchangeState | None = None
@@ -323,9 +361,11 @@ class _JudgePasses:
 
         An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
-        run, again = self._run, False
+        run = self._run
+        again = False
         while True:
-            steps, cached = exchange(self._laid_out(), self._ask, part, state), True
+            steps = exchange(self._laid_out(), self._ask, part, state)
+            cached = True
             try:
                 request = next(steps)
                 while True:
@@ -343,16 +383,21 @@ class _JudgePasses:
             again = True
 
     def _count(self, reply: Reply | CallError) -> None:
-        self.asked, self.asked_now = True, self.asked_now or not reply.cached
-        text = reply.text if isinstance(reply, Reply) else reply.reason
+        run = self._run
+        run.asked = True
+        run.asked_now |= not reply.cached
         if isinstance(reply, Reply):
-            self.seconds += reply.seconds
+            text = reply.text
+            run.seconds += reply.seconds
             self.used += reply.usage
-            self.paid += NO_USAGE if reply.cached else reply.usage
+            if not reply.cached:
+                self.paid += reply.usage
             if reply.model:
-                self.served.add(reply.model)
-        if self._run.runner.on_reply is not None:
-            self._run.runner.on_reply(self._run.group.key, text)
+                run.served.add(reply.model)
+        else:
+            text = reply.reason
+        if run.runner.on_reply is not None:
+            run.runner.on_reply(run.group.key, text)
 
 
 def _by_member(

@@ -58,7 +58,9 @@ class PanelJudge:
         stop_signal: StopSignal | None = None,
     ) -> None:
         """`context` in tokens. Without a `caller` only cached replies count, and `stop_signal` is given."""
-        self.caller, self.price, self.context = caller, price, context
+        self.caller = caller
+        self.price = price
+        self.context = context
         self._cache = cache
         self._stop_signal = stop_signal if caller is None else caller.gate.stop_signal
         self._in_flight: dict[bytes, asyncio.Event] = {}
@@ -78,7 +80,8 @@ class PanelJudge:
         `again` asks anew what was answered in an earlier run. If only cached replies count, `again` passes
         over errors alone: a second reply to one request would not be read, and so be paid for without end.
         """
-        caller, cache = self.caller, self._cache
+        caller = self.caller
+        cache = self._cache
         if caller is None:
             if cached := self._cached(self.key(request), again=again):
                 return cached
@@ -122,8 +125,10 @@ class Panel:
         ledger: Ledger | None = None,
     ) -> None:
         """`budget` is the one that the callers of the judges spend from; `ledger` has the cached replies."""
-        self.judges, self.stop_signal = tuple(judges), stop_signal
-        self.budget, self.ledger = budget or Budget(), ledger
+        self.judges = tuple(judges)
+        self.stop_signal = stop_signal
+        self.budget = budget or Budget()
+        self.ledger = ledger
         self._callers = [judge.caller for judge in judges if judge.caller is not None]
         self._gates = [caller.gate for caller in self._callers]
 
@@ -190,7 +195,8 @@ def open_panel(
     budget = Budget(settings.pool.max_cost)
     judges = []
     for judge, way in zip(settings.judges, resolved, strict=True):
-        caller, cache = None, None
+        caller = None
+        cache = None
         if way.judge is not None:
             limits = settings.pool.of(judge)
             caller = open_caller(way, judge, limits, stop_signal, budget)
@@ -225,7 +231,8 @@ def open_caller(
         remedy = "raise it with ulimit -n, or ask for fewer"
         raise UsageError(problem, remedy, option="concurrency", value=stated)
     address = Location(resolved.base).public if resolved.base else ""
-    price, limit = resolved.price, stated or (_EMBEDDED if resolved.embedded else None)
+    price = resolved.price
+    limit = stated or (_EMBEDDED if resolved.embedded else None)
     queues = judge.ask is None and judge.model.startswith(QUEUEING_ENGINES)
     start = START_OF_QUEUE if queues else START
     concurrency = (

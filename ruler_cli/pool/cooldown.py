@@ -14,13 +14,16 @@ from bisect import bisect_left, insort
 
 from ruler_cli.types import CallError, duration
 
-_CONTRADICTIONS, _SHARE = 2, 2
-"""Refusals that answers must contradict, and answers for each refusal, until refusals count as single
-calls' own."""
-_RECENT, _GAP = 64, 100
-"""Calls after which earlier ones count half; calls without a refusal after which earlier ones are
-forgotten."""
-_MANY, _AMONG = 6, 8
+_CONTRADICTIONS = 2
+"""Refusals that answers must contradict until refusals count as single calls' own."""
+_SHARE = 2
+"""Answers for each refusal until then."""
+_RECENT = 64
+"""Calls after which earlier ones count half."""
+_GAP = 100
+"""Calls without a refusal after which earlier ones are forgotten."""
+_MANY = 6
+_AMONG = 8
 """Refused calls, among so many sent in a row and with no later one answered, that show a limit for all."""
 
 
@@ -39,7 +42,8 @@ class Cooldown:
         self._open: list[tuple[int, float]] = []
         self.newest = -1
         """The number of the call sent last of those that were answered."""
-        self._first, self._end = 0, -math.inf
+        self._first = 0
+        self._end = -math.inf
         self._last = -1
         self._refused = self._answered = 0.0
         self._contradictions = 0
@@ -59,7 +63,8 @@ class Cooldown:
         self._last = max(self._last, number)
         if now >= self._end:
             self._first = number
-        self._first, self._end = min(self._first, number), max(self._end, now + seconds)
+        self._first = min(self._first, number)
+        self._end = max(self._end, now + seconds)
         if number < self.newest:  # a later one was answered before this one was refused
             self._refused += 1
             self._answered += 1
@@ -84,7 +89,8 @@ class Cooldown:
             self._answered += 1
             self._contradictions += single > 0
         if self._refused + self._answered > _RECENT:
-            self._refused, self._answered = self._refused / 2, self._answered / 2
+            self._refused /= 2
+            self._answered /= 2
         return self._decide() <= now < before
 
     @property
@@ -111,7 +117,9 @@ OUTAGE = 900.0
 """Seconds without any reply, by default, after which the run ends; answers so far stay in the ledger."""
 _WORDS = 160
 """Characters of an error that a sentence on an outage has."""
-_FIRST, _LONGEST, _LONGEST_RATE = 1.0, 60.0, 15.0
+_FIRST = 1.0
+_LONGEST = 60.0
+_LONGEST_RATE = 15.0
 _GROWTH = 0.2
 """Pause before the next try, as a share of the outage so far: calls wait little longer than it lasts."""
 
@@ -138,11 +146,14 @@ class Breaker:
         `patience` is how many seconds an outage may last, `first_patience` how many the judge has to come up;
         0 for a judge that is up already. `judge` and `address` are named in sentences.
         """
-        self._patience, self._address, self.judge = patience, address, judge
+        self._patience = patience
+        self._address = address
+        self.judge = judge
         self._failing: set[int] = set()
         self._rated = 0
         self._since = self._next = now
-        self.starts, self._first_patience = first_patience > 0, first_patience
+        self.starts = first_patience > 0
+        self._first_patience = first_patience
         self.reached = self.starts
         """True if requests reach the judge, or it is waited for until they do."""
         self.open = self.refused = False
@@ -217,7 +228,9 @@ class Breaker:
         """The last error with its judge and the judge's address; empty if a reply came since."""
         if self.last is None:
             return ""
-        reason, judge, address = self.last.reason, self.judge, self._address
+        reason = self.last.reason
+        judge = self.judge
+        address = self._address
         words = reason if len(reason) <= _WORDS else reason[:_WORDS] + "…"
         if not judge or (address and address in words):
             return words

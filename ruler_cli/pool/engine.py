@@ -43,7 +43,8 @@ class StopSignal:
 
         `on_stop` is called there once it stops.
         """
-        self.outages, self.on_stop = outages, on_stop
+        self.outages = outages
+        self.on_stop = on_stop
         self._loop = running_loop()
         self.reason: RulerError | None = None
         self.event = asyncio.Event()
@@ -121,12 +122,17 @@ class Engine(Generic[Item, Result]):
         at_end: Callable[[], object] = lambda: None,
     ) -> None:
         """`demand` returns when one more should be pulled; `at_end` is called once no more will be."""
-        self._pull, self._work, self._size = pull, work, size
-        self._demand, self._bounds, self._at_end = demand, bounds, at_end
+        self._pull = pull
+        self._work = work
+        self._size = size
+        self._demand = demand
+        self._bounds = bounds
+        self._at_end = at_end
         self._held = deque[tuple[Item, int, asyncio.Task[Result]]]()
         self._bytes = 0
         self._pulling = self._taking = self._last = False
-        self._more, self._less = asyncio.Event(), asyncio.Event()
+        self._more = asyncio.Event()
+        self._less = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._producer = asyncio.create_task(self._produce())
@@ -161,7 +167,8 @@ class Engine(Generic[Item, Result]):
             self._producer.cancel()
 
     async def _produce(self) -> None:
-        held, bounds = self._held, self._bounds
+        held = self._held
+        bounds = self._bounds
         try:
             while not self._last and (item := await self._next()) is not None:
                 size = self._size(item)
@@ -201,20 +208,6 @@ class Engine(Generic[Item, Result]):
         await self._less.wait()
 
 
-async def run(
-    pull: Callable[[], Awaitable[Item | None]],
-    work: Callable[[Item], Coroutine[Any, Any, Result]],
-    deliver: Callable[[Item, Result], Awaitable[None]],
-    size: Callable[[Item], int],
-    demand: Callable[[], Awaitable[None]],
-    bounds: Bounds = BOUNDS,
-) -> None:
-    """Deliver the result of each item, as an `Engine` does."""
-    async with Engine(pull, work, size, demand, bounds) as engine:
-        async for item, result in engine:
-            await deliver(item, result)
-
-
 async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
     """Cancel tasks, and wait for their end, whatever ends the one that waits; their errors are dropped."""
     for task in tasks:
@@ -228,7 +221,8 @@ class ByteLimit:
 
     def __init__(self, limit: int) -> None:
         """At most `limit` bytes, or one thing that is larger."""
-        self._limit, self._held = limit, 0
+        self._limit = limit
+        self._held = 0
         self._left = asyncio.Event()
 
     async def enter(self, size: int) -> None:
@@ -294,7 +288,8 @@ def threaded(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
 
     def read() -> None:
         while (future := asked.get()) is not None:
-            item, error = None, None
+            item = None
+            error = None
             try:
                 item = next(items, None)
             except BaseException as raised:  # noqa: BLE001 - handed to the task that waits

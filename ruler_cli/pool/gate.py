@@ -82,12 +82,16 @@ class Gate:
         """Must be made where the loop runs. `cost` gives the USD of a usage, None if the price is unknown."""
         self._loop = asyncio.get_running_loop()
         self.time = self._loop.time
-        self.concurrency, self.stop_signal = concurrency, stop_signal
-        self.requests, self.tokens = requests or Window(), tokens or Window()
-        self.budget, self.estimates = budget or Budget(), estimates or Estimates()
+        self.concurrency = concurrency
+        self.stop_signal = stop_signal
+        self.requests = requests or Window()
+        self.tokens = tokens or Window()
+        self.budget = budget or Budget()
+        self.estimates = estimates or Estimates()
         self.budget.watchers.append(self.nudge)
         self.breaker = breaker or Breaker(self.time())
-        self._cost, self._cooldown = cost, Cooldown()
+        self._cost = cost
+        self._cooldown = Cooldown()
         self._cooling = self._reported = self._nudged = False
         self.on_change: Callable[[], object] = lambda: None
         """Called if calls begin to wait for the judge, or if it answers again."""
@@ -160,7 +164,8 @@ class Gate:
 
         `rate` tells that a limit was passed.
         """
-        now, cooldown = self.time(), self._cooldown
+        now = self.time()
+        cooldown = self._cooldown
         all_wait = seconds > 0 and cooldown.refused(now, permit.sent.number, seconds)
         self._cooling |= all_wait and cooldown.until - now >= _LONG
         if seconds and not all_wait:
@@ -177,7 +182,9 @@ class Gate:
 
     def answered(self, permit: Permit, left: Left | None = None) -> None:
         """Note that a call was answered, which may end a wait of all calls; `left` is what limits leave."""
-        now, sent, cooldown = self.time(), permit.sent, self._cooldown
+        now = self.time()
+        sent = permit.sent
+        cooldown = self._cooldown
         self.breaker.replied()
         single = cooldown.single
         cooldown.answered(now, sent.number, sent.began)
@@ -277,7 +284,9 @@ class Gate:
 
     def status(self) -> Status:
         """Return the state at this moment."""
-        now, breaker, queued = self.time(), self.breaker, len(self._queue)
+        now = self.time()
+        breaker = self.breaker
+        queued = len(self._queue)
         waits = {
             "the judge asked for it": self._cooldown.until - now,
             breaker.outage: breaker.wait(now, probing=False) or 0.0,
@@ -312,7 +321,8 @@ class Gate:
 
         Limits that are passed for a few seconds are how the pool learns them, and no such wait.
         """
-        breaker, now = self.breaker, self.time()
+        breaker = self.breaker
+        now = self.time()
         limited = breaker.last is not None and breaker.last.rate
         if breaker.open and (not limited or breaker.lasted(now) >= _LONG):
             return JudgeWait(breaker.judge, breaker.outage, breaker.left(now))
@@ -357,7 +367,8 @@ class Gate:
         return not many and self.budget.fits(self._price(request))
 
     def _take(self, request: Request) -> Permit:
-        now, limit = self.time(), self.concurrency
+        now = self.time()
+        limit = self.concurrency
         sent = Sent(self._sent, limit.epoch, self.in_flight, self._replies, now)
         self._sent += 1
         self.in_flight += 1

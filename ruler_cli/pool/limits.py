@@ -34,10 +34,16 @@ from dataclasses import dataclass
 
 from ruler_cli.types import CHARACTERS_PER_TOKEN, Request, Usage, value
 
-START, START_OF_QUEUE = 8, 64
-"""Calls in flight at first; and those of a judge that has calls wait in a queue and refuses none."""
-_CUT, _GROW, _MEMORY, _IN_USE = 0.8, 1.05, 1.1, 0.8
-_FLOOR, _LESS = 0.4, 0.9
+START = 8
+"""Calls in flight at first."""
+START_OF_QUEUE = 64
+"""Calls in flight at first to a judge that has calls wait in a queue and refuses none."""
+_CUT = 0.8
+_GROW = 1.05
+_MEMORY = 1.1
+_IN_USE = 0.8
+_FLOOR = 0.4
+_LESS = 0.9
 _COOLDOWN = 15.0
 _DWELL = 8
 _GAIN = 1.15
@@ -45,20 +51,25 @@ _STRIKES = 2
 _PLATEAU = 60.0
 _REPLIES = 40
 """Replies before a limit that failed is tried again."""
-_SURGE, _CALM = 32, 1.25
-"""Factors on the rate at which the judge answers: for a burst of calls, and for 15 s after a refusal."""
+_SURGE = 32
+"""Factor on the rate at which the judge answers, for a burst of calls."""
+_CALM = 1.25
+"""The same for 15 s after a refusal."""
 _SOON = 0.005
 """Seconds that are not worth a timer."""
-_PAUSE, _LONGEST_PAUSE = 0.25, 15.0
-"""Seconds that are doubled for each refusal without a reply between, and the longest pause of all calls."""
+_PAUSE = 0.25
+"""Seconds of a pause of all calls; doubled for each refusal without a reply between."""
+_LONGEST_PAUSE = 15.0
 _RECENT = 8
 """Weight of all earlier replies against the newest in the mean of their seconds."""
 _TWO = 2
 """Calls of a round that time out if they wait in a queue."""
 _VAIN = 32
 """Replies in a row whose headers leave nothing, until headers are no longer believed."""
-_KNOWN, _VALID = 256, 900.0
-"""Judges of which a process remembers what it learned, and the seconds until it forgets what failed."""
+_KNOWN = 256
+"""Judges of which a process remembers what it learned."""
+_VALID = 900.0
+"""Seconds until it forgets what failed."""
 
 
 @value
@@ -132,29 +143,43 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         `judge` is the key under which pools of this process share what they learn; None: they do not.
         """
         super().__init__(min(start, ceiling))
-        self._ceiling, self._judge = ceiling, judge
-        self._most, self._vain, self._lifted = ceiling, 0, False
-        self._start, self._proved, self._late = self.limit, 0, 0
+        self._ceiling = ceiling
+        self._judge = judge
+        self._most = ceiling
+        self._vain = 0
+        self._lifted = False
+        self._start = self.limit
+        self._proved = 0
+        self._late = 0
         self._seconds_each = self._gap = 0.0
         self._spread = self._refused = float("-inf")
         self._doubling = True
         self._failed: int | None = None
         self._clean: int | None = None
-        self._floor, self._rejections = 1, 0
+        self._floor = 1
+        self._rejections = 0
         self._cut_until = self._grow_from = float("-inf")
         self._dwell = self._rounds = 1
-        self._rate, self._strikes = 0.0, 0
-        self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False
-        self._learned_at, self._in_vain, self._paused_until = 0.0, 0, float("-inf")
+        self._rate = 0.0
+        self._strikes = 0
+        self._replies = 0
+        self._seconds = 0.0
+        self._peak = 0
+        self._disturbed = False
+        self._learned_at = 0.0
+        self._in_vain = 0
+        self._paused_until = float("-inf")
         earlier = LEARNED.get(judge)
         if earlier is None:
             return
-        self._seconds_each, self._clean = earlier._seconds_each, earlier._clean
+        self._seconds_each = earlier._seconds_each
+        self._clean = earlier._clean
         if time.monotonic() >= earlier._learned_at + _VALID:
             self.limit = min(max(self._start, self._clean or 0), ceiling)
             return
         self.limit = min(earlier.limit, ceiling)
-        self._failed, self._dwell = earlier._failed, earlier._dwell
+        self._failed = earlier._failed
+        self._dwell = earlier._dwell
         self._doubling = earlier._doubling
 
     @property
@@ -174,7 +199,8 @@ class AdaptiveConcurrency(ConcurrencyLimit):
 
     def replied(self, now: float, call: Sent, seconds: float) -> None:
         """Count towards the round; at its end the limit may grow."""
-        self._proved, self._in_vain = max(self._proved, call.ahead), 0
+        self._proved = max(self._proved, call.ahead)
+        self._in_vain = 0
         weight = _RECENT if self._seconds_each else 1
         self._seconds_each += (seconds - self._seconds_each) / weight
         self._spread_out(now)
@@ -201,23 +227,27 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._spread = max(self._spread, now + self._start * self._gap)
         self._in_vain += late and not retry_after
         if self._in_vain > 1:
-            pause = min(_LONGEST_PAUSE, _PAUSE * float(2 ** min(self._in_vain, 16)))
-            self._paused_until = now + pause
+            pause = _PAUSE * 2.0 ** min(self._in_vain, 16)
+            self._paused_until = now + min(_LONGEST_PAUSE, pause)
         if call.epoch != self.epoch and now >= self._cut_until:
             return  # it went before the limit changed
         if now < self._cut_until:
             self._rejections += 1
             if self._rejections > (self._failed or 0):
-                self._rejections, self._floor = 0, max(1, int(self._floor * _FLOOR))
+                self._rejections = 0
+                self._floor = max(1, int(self._floor * _FLOOR))
             held = max(1, int(_LESS * in_flight)) if late else in_flight
-            self._set(max(self._floor, min(self.limit, held)))
+            lower = min(self.limit, held)
+            self._set(max(self._floor, lower))
         else:
             self._dwell = min(_DWELL, 2 * self._dwell) if self._failed else 1
             if self._lifted:  # far above the calls that were in flight
                 self._lifted = False
-                self.limit = min(self.limit, max(call.ahead, in_flight) + 1)
+                most_in_flight = max(call.ahead, in_flight) + 1
+                self.limit = min(self.limit, most_in_flight)
             self._failed = min(self.limit, call.ahead + 1)
-            self._floor, self._rejections = max(1, int(self.limit * _FLOOR)), 0
+            self._floor = max(1, int(self.limit * _FLOOR))
+            self._rejections = 0
             if self._clean is not None and self._clean >= self.limit:
                 self._clean = None  # the limit that was clean is so no more
             self._doubling = False
@@ -227,19 +257,24 @@ class AdaptiveConcurrency(ConcurrencyLimit):
 
     def _spread_out(self, now: float) -> None:
         """Set the time between calls of a burst, by the calls that the judge is known to answer at once."""
-        calm = now < self._refused + _COOLDOWN
-        known = max(self._start, self._proved + 1)
-        at_once, factor = (
-            (self.limit, _CALM) if calm else (min(self.limit, known), _SURGE)
-        )
-        self._gap = self._seconds_each / at_once / factor
+        if now < self._refused + _COOLDOWN:
+            rate = self.limit * _CALM
+        else:
+            known = max(self._start, self._proved + 1)
+            rate = min(self.limit, known) * _SURGE
+        self._gap = self._seconds_each / rate
 
     def cleared(self) -> None:
         """Go back to the limit that failed, and on from there as if it had not."""
         if self._failed is None:
             return
-        limit, self._failed, self._clean = self._failed, None, None
-        self._doubling, self._dwell, self._rate, self._strikes = True, 1, 0.0, 0
+        limit = self._failed
+        self._failed = None
+        self._clean = None
+        self._doubling = True
+        self._dwell = 1
+        self._rate = 0.0
+        self._strikes = 0
         self._cut_until = self._grow_from = float("-inf")
         self._set(max(limit, self.limit))
 
@@ -256,8 +291,12 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         if self._late < _TWO:  # a single call may be slow by itself
             return
         # timeouts cost more than refusals, so the limit grows again as slowly as it may
-        self._failed, self._clean, self._dwell = answered, None, _DWELL
-        self._doubling, self._rounds, self._grow_from = False, 0, now + _PLATEAU
+        self._failed = answered
+        self._clean = None
+        self._dwell = _DWELL
+        self._doubling = False
+        self._rounds = 0
+        self._grow_from = now + _PLATEAU
         self._set(most)
 
     def left(self, in_flight: int, calls: int | None) -> None:
@@ -277,7 +316,8 @@ class AdaptiveConcurrency(ConcurrencyLimit):
 
     def _grow(self, now: float, rate: float) -> None:
         """Raise the limit after a clean round, if it is time to."""
-        failed, clean = self._failed, self._clean
+        failed = self._failed
+        clean = self._clean
         if failed is not None and clean is not None and self.limit < clean:
             self._set(clean)
             return
@@ -286,12 +326,17 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             if self.limit == self._ceiling:  # a round more at it is no plateau
                 self._begin()
                 return
-            self._strikes = self._strikes + 1 if rate < _GAIN * self._rate else 0
+            if rate < _GAIN * self._rate:
+                self._strikes += 1
+            else:
+                self._strikes = 0
             self._rate = max(rate, self._rate)
             if self._strikes < _STRIKES:
                 self._set(2 * self.limit)
                 return
-            self._doubling, self._rounds, self._dwell = False, 0, 1
+            self._doubling = False
+            self._rounds = 0
+            self._dwell = 1
             self._grow_from = now + _PLATEAU
             self._set(max(1, self.limit // 2))
             return
@@ -304,10 +349,14 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             self._doubling = True
             self._strikes = _STRIKES - 1
             if most is not None:
-                self._failed, self._strikes, self._rate, self._dwell = None, 0, rate, 1
+                self._failed = None
+                self._strikes = 0
+                self._rate = rate
+                self._dwell = 1
             self._set(2 * self.limit)
             return
-        limit = min(most, max(self.limit + 1, math.ceil(self.limit * _GROW)))
+        more = math.ceil(self.limit * _GROW)
+        limit = min(most, max(self.limit + 1, more))
         # not to the limit that failed before many replies: it may cost a refusal
         if limit >= (failed or 0) and self._rounds * self.limit < _REPLIES:
             self._begin()
@@ -332,7 +381,10 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             LEARNED.pop(judge, None)
 
     def _begin(self) -> None:
-        self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False
+        self._replies = 0
+        self._seconds = 0.0
+        self._peak = 0
+        self._disturbed = False
         self._late = 0
         self._remember()
 
@@ -368,7 +420,8 @@ class Window:
         self._span = _SPAN
         if limit is not None and limit < 1:
             # one in several minutes: the minute is made longer
-            self._span, limit = _SPAN / limit, 1.0
+            self._span = _SPAN / limit
+            limit = 1.0
         self._limit = limit
         self._log: deque[Entry] = deque()
         self._sum = 0.0
@@ -454,10 +507,10 @@ class Budget:
 
     def fits(self, amount: float) -> bool:
         """Tell if a call of this price may go."""
-        return (
-            self.cap is None
-            or self.spent + self.unsure + self.reserved + amount <= self.cap
-        )
+        if self.cap is None:
+            return True
+        committed = self.spent + self.unsure + self.reserved
+        return committed + amount <= self.cap
 
     def reserve(self, amount: float) -> None:
         """Hold the price of a call that goes now."""
@@ -467,8 +520,9 @@ class Budget:
     def settle(self, amount: float, actual: float | None) -> None:
         """Replace a call's reserved `amount` by its actual cost, None if that is not known."""
         self.open -= 1
-        # without a call in flight nothing is reserved, whatever the rounding of sums says
-        self.reserved = max(0.0, self.reserved - amount) if self.open else 0.0
+        self.reserved = max(0.0, self.reserved - amount)
+        if not self.open:
+            self.reserved = 0.0  # whatever the rounding of sums says
         if actual is None:
             self.unsure += amount
         else:
@@ -488,7 +542,8 @@ class Budget:
                 watcher()
 
 
-ANSWER, PER_LABEL = 100.0, 60.0
+ANSWER = 100.0
+PER_LABEL = 60.0
 """Completion tokens before any is known: for an answer, and for each rollout in it."""
 _PRIOR = 2.0
 """Factor on the guess before the first reply: too high costs a second, too low breaks a limit."""
@@ -510,7 +565,8 @@ class _Ratio:
         self.actual = _DECAY * self.actual + actual
         self.guessed = _DECAY * self.guessed + guessed
         mean = self.mean
-        self.highest = max(actual / guessed, mean + _DECAY * (self.highest - mean))
+        faded = mean + _DECAY * (self.highest - mean)
+        self.highest = max(actual / guessed, faded)
 
     @property
     def mean(self) -> float:
@@ -544,7 +600,9 @@ class Estimates:
             return self._scaled(request, _PRIOR, 2 * _PRIOR)
         worse = 1 + _DOUBT / self.seen
         return self._scaled(
-            request, worse * self._prompt.highest, worse * self._completion.highest
+            request,
+            worse * self._prompt.highest,
+            worse * self._completion.highest,
         )
 
     def learn(self, request: Request, usage: Usage) -> None:
@@ -568,6 +626,5 @@ class Estimates:
 
 def _guess(request: Request) -> tuple[int, int]:
     """Guess prompt and completion tokens from the length of the prompt and the number of labels."""
-    return int(request.size / CHARACTERS_PER_TOKEN) + 1, int(
-        ANSWER + PER_LABEL * len(request.labels)
-    )
+    prompt = int(request.size / CHARACTERS_PER_TOKEN) + 1
+    return prompt, int(ANSWER + PER_LABEL * len(request.labels))

@@ -29,7 +29,8 @@ _UNREACHED = 3
 """Tries of a judge that no call of this run has reached yet."""
 RATE_TRIES = 60
 """Refusals for a limit that one call may get; waits that other calls caused do not count."""
-_BASE, _CEILING = 0.5, 30.0
+_BASE = 0.5
+_CEILING = 30.0
 
 Store = Callable[[Reply | CallError], Awaitable[None]]
 """Keeps an answer that was paid for; RulerError if it cannot."""
@@ -107,8 +108,11 @@ class Caller:
         hedging: Hedging | None = None,
     ) -> None:
         """`timeout` is the judge's own deadline for one try, in seconds. None of `hedging`: ask once."""
-        self.gate, self._judge, self._hedging = gate, judge, hedging
-        self._retries, self._timeout = retries, timeout
+        self.gate = gate
+        self._judge = judge
+        self._hedging = hedging
+        self._retries = retries
+        self._timeout = timeout
         self._answered = -math.inf
         # jitter only, which must differ between processes
         self._random = random.Random()
@@ -119,7 +123,8 @@ class Caller:
         self, request: Request, store: Store = _store_nothing
     ) -> Reply | CallError:
         """Return a reply, or the error of the last try; `store` gets every answer that was paid for."""
-        gate, hedging = self.gate, self._hedging
+        gate = self.gate
+        hedging = self._hedging
         number = ticket = next(self._tickets)
         budget: RetryBudget | None = None
         while True:
@@ -130,7 +135,8 @@ class Caller:
             if isinstance(first, CallError):
                 return first
             if hedging is None:
-                permit, answer = first, await self._try(first)
+                permit = first
+                answer = await self._try(first)
             else:
                 permit, answer = await self._try_twice(first, store, hedging)
             now = gate.time()
@@ -171,7 +177,9 @@ class Caller:
         stats = self.stats
         stats.calls += 1
         stats.most = max(stats.most, self.gate.in_flight)
-        usage, billed, sent = None, True, 1
+        usage = None
+        billed = True
+        sent = 1
         try:
             answer = await self._judge.ask(permit.request)
             sent = answer.http_requests
@@ -202,7 +210,8 @@ class Caller:
                     calls, timeout=again, return_when=asyncio.FIRST_COMPLETED
                 )
                 for task in done:
-                    permit, answer = calls.pop(task), task.result()
+                    permit = calls.pop(task)
+                    answer = task.result()
                     if not calls or _counts(answer):
                         return permit, answer
                     if isinstance(answer, CallError):
@@ -230,7 +239,9 @@ class Caller:
         self, number: int, permit: Permit, error: CallError, budget: RetryBudget
     ) -> float | CallError | None:
         """Return the seconds until the next try, the error that all calls end with, or None to give up."""
-        gate, breaker, now = self.gate, self.gate.breaker, self.gate.time()
+        gate = self.gate
+        breaker = self.gate.breaker
+        now = self.gate.time()
         breaker.reached = breaker.reached or error.sent
         if error.scope == "run":
             return gate.refuse(error.reason)
@@ -287,16 +298,23 @@ def _counts(answer: Reply | CallError) -> bool:
     return (answer.retry_after or 0.0) > PATIENCE
 
 
-_LOOK, _SOONEST = 1 / 16, 0.01
-"""Part of its time so far, and seconds at least, after which a call is looked at again as a straggler."""
-_RECENT, _STEPS, _ENOUGH = 256, 4, 40
-"""Calls that are remembered, more if a step of as many calls as were in flight would not fit so often; and
-those that must be known before any is asked again. In a step the slow calls are answered last."""
+_LOOK = 1 / 16
+"""Part of its time so far after which a call is looked at again as a straggler."""
+_SOONEST = 0.01
+"""Seconds at least until then."""
+_RECENT = 256
+"""Calls that are remembered."""
+_STEPS = 4
+"""More calls are remembered if a step of as many as were in flight would not fit so often: in a step the slow
+calls are answered last."""
+_ENOUGH = 40
+"""Calls that must be known before any is asked again."""
 _USUAL = 0.95
 """Share of the recent calls that a straggler exceeds."""
-_EARNED, _SAVED = 0.08, 0.25
-"""Second calls that each answer allows, and those that are saved up at most for each place in flight: a judge
-that slows down as a whole makes every call a straggler."""
+_EARNED = 0.08
+"""Second calls that each answer allows: a judge that slows down as a whole makes every call a straggler."""
+_SAVED = 0.25
+"""Second calls that are saved up at most for each place in flight."""
 
 
 class Hedging:
@@ -305,7 +323,8 @@ class Hedging:
     def __init__(self) -> None:
         self._recent = deque[float]()
         self._sorted: list[float] = []
-        self._window, self._credit = _RECENT, 0.0
+        self._window = _RECENT
+        self._credit = 0.0
 
     def learn(self, request: Request, seconds: float, places: int) -> None:
         """Note that an answer came `seconds` after a call was first sent; `places` were in flight at most.

@@ -51,12 +51,16 @@ from ruler_cli.types import Observer, Status, Summary, WaitReports, clean
 
 Limits = TypeVar("Limits", PoolSettings, JudgeSettings)
 
-_SHARDS, _TRIES = 3, 3
-"""Shards for each worker, so that all finish together; workers that may die over one shard."""
+_SHARDS = 3
+"""Shards for each worker, so that all finish together."""
+_TRIES = 3
+"""Workers that may die over one shard."""
 _MIN_TPM = 100_000
 """Tokens per minute for a worker: a call larger than its share would exceed the limit of all."""
-_TICK, _PAUSE = 0.5, 2.0
-"""Seconds between reports, and after a shard if there are rate limits: a shard starts with a burst."""
+_TICK = 0.5
+"""Seconds between reports."""
+_PAUSE = 2.0
+"""Seconds after a shard if there are rate limits: a shard starts with a burst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +100,7 @@ def ray_session(address: str | None, workers: int) -> Iterator[Any]:
             )
         except Exception as error:  # noqa: BLE001 - Ray raises anything
             why = f"cannot be used at {address or 'this machine'}: {_first_line(error)}"
-            raise UsageError(
-                why, "see the logs of Ray", option="engine", value="ray"
-            ) from None
+            raise _of_engine(why, "see the logs of Ray") from None
         try:
             yield ray
         finally:
@@ -131,14 +133,19 @@ async def score_on_ray(
     most = [workers, groups]
     for own in map(limits.of, settings.judges):
         tpm = own.tpm and own.tpm / _MIN_TPM
-        most += [int(x) for x in (own.concurrency, own.rpm, tpm) if x is not None]
+        most += [
+            int(limit) for limit in (own.concurrency, own.rpm, tpm) if limit is not None
+        ]
     workers = max(1, min(most))
-    # a columnar record holds several groups, perhaps of several shards
-    count = 1 if shape == "columns" else min(groups, _SHARDS * workers)
-    shards = [
-        Shard(number, count) if count > 1 else None for number in range(1, count + 1)
+    count = min(groups, _SHARDS * workers)
+    shards: list[Shard | None] = [
+        Shard(number, count) for number in range(1, count + 1)
     ]
-    run = _RayRun(ray, settings, min(workers, count), shards, observer, stop_signal)
+    # a columnar record holds several groups, perhaps of several shards
+    if shape == "columns" or count == 1:
+        shards = [None]
+    workers = min(workers, len(shards))
+    run = _RayRun(ray, settings, workers, shards, observer, stop_signal)
     await run.score(groups, len(problems))
     stopped = with_outage(stop_signal.reason, run.status)
     result = RunResult(Summary(), stopped, whole=False)
@@ -215,8 +222,8 @@ class _RayRun:
             waits.look(time.monotonic(), self.status)
             self._observer.tick(summary, self.status)
             if allowed is None:
-                unusable = sum(summary.failed.get(kind, 0) for kind in UNUSABLE)
-                unusable -= summary.failed_before
+                kinds = [summary.failed.get(kind, 0) for kind in UNUSABLE]
+                unusable = sum(kinds) - summary.failed_before
                 if not summary.scored and unusable >= FIRST_ASKED:
                     self._stop_signal.stop(NoUsableReply(unusable))
                 continue
@@ -298,7 +305,9 @@ class _RayRun:
             # another worker scores the groups, but the calls are paid for
             last = self._reports[index].summary
             paid = Summary(
-                asked=last.usage.calls, usage=last.usage, cost_usd=last.cost_usd
+                asked=last.usage.calls,
+                usage=last.usage,
+                cost_usd=last.cost_usd,
             )
             self._reports[index] = ShardReport(paid)
             raise
@@ -339,13 +348,11 @@ class Worker(Observer):
 
         if version != __version__:
             reason = f"a worker has ruler {__version__}, this machine {version}"
-            remedy = "install the same everywhere"
-            raise UsageError(reason, remedy, option="engine", value="ray")
+            raise _of_engine(reason, "install the same everywhere")
         source = settings.input.source
         if not (Location(source).remote or os.path.exists(source)):  # noqa: PTH110, ASYNC240 - one look
             remedy = "put it on a disk that all nodes share, or give an address"
-            reason = f"a node of the cluster lacks {source}"
-            raise UsageError(reason, remedy, option="engine", value="ray")
+            raise _of_engine(f"a node of the cluster lacks {source}", remedy)
         for name, value in environment.items():
             os.environ.setdefault(name, value)
         self._stop_signal = StopSignal()
@@ -458,6 +465,10 @@ def _combined(shards: Summary, last: Summary) -> Summary:
         kept_usd=kept,
         most_in_flight=max(shards.most_in_flight, last.most_in_flight),
     )
+
+
+def _of_engine(problem: str, remedy: str) -> UsageError:
+    return UsageError(problem, remedy, option="engine", value="ray")
 
 
 def _first_line(error: Exception) -> str:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
+from functools import partial
 from typing import Any, Literal
 
+from ruler_cli.files.scratch import place
 from ruler_cli.formats.fields import number
+from ruler_cli.formats.reader import SAMPLE
 from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
 from ruler_cli.pool.limits import Estimates
 from ruler_cli.prompting.coverage import Coverage
@@ -31,9 +33,10 @@ from ruler_cli.prompting.prompt import (
     write_prompt,
 )
 from ruler_cli.runs.batch.requests import BatchForm
-from ruler_cli.runs.sample import SampleWeight, leading_bits
+from ruler_cli.runs.input import Input
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import CallError, Group, Reply, Request, Usage
+from ruler_cli.settings.rubric import scale_mistake
+from ruler_cli.types import CallError, Group, Problem, Record, Reply, Request, Usage
 
 JudgeRole = Literal["panel", "fallback", "escalation"]
 """Use of a judge: for every group, after a refusal of the judge before, or for groups left unresolved."""
@@ -93,7 +96,8 @@ the reliability is below 0.8, in 14 to 31 % of the groups after two passes, in 1
 about 10 % after eight, depending on the spread of the true scores. It depends on the judge; none and all are
 possible.
 """
-ALWAYS, NEVER = Range(1, 1, 1), Range(0, 0, 0)
+ALWAYS = Range(1, 1, 1)
+NEVER = Range(0, 0, 0)
 _POSSIBLE = Range(0, 1, 1)
 _REQUESTS: dict[JudgeRole, Range] = {
     "panel": ALWAYS,
@@ -115,6 +119,13 @@ _KEYS = 5
 """Keys of groups that are too long, as examples."""
 _BITS = 8
 """Binary digits of a rollout's tokens that are counted: a quantile is exact to one part in 128."""
+SMALL = 64 << 20
+"""Largest input, in bytes, of which every group is used."""
+_LEAST_SAMPLED = 32
+_MOST_SAMPLED = 128
+"""Groups of the sample of a large input, beside one of each kind."""
+_SAMPLE_BYTES = 6 << 20
+"""Bytes of a sample between these bounds."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +147,12 @@ class Totals:
 
     def __add__(self, other: Totals) -> Totals:
         """Add field by field; in `max_cost_usd` each judge has the reservation for its first call."""
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        sums: list[Any] = [None if None in (a, b) else a + b for a, b in pairs]
-        return Totals(*sums)
+        sums: dict[str, Any] = {}
+        for name, own in vars(self).items():
+            others = getattr(other, name)
+            known = own is not None and others is not None
+            sums[name] = own + others if known else None
+        return Totals(**sums)
 
 
 @dataclass(slots=True)
@@ -172,8 +186,10 @@ class JudgeEstimate:
 
     def add_group(self, key: str, layout: PromptLayout, weight: SampleWeight) -> None:
         """Add the requests of a group and of those that it stands for."""
-        groups, limit = weight.groups, self.ask.context_tokens or math.inf
-        first = requests_of_pass(layout, self.ask, pass_of_judge(0, self.panel_index))
+        groups = weight.groups
+        limit = self.ask.context_tokens or math.inf
+        index = pass_of_judge(0, self.panel_index)
+        first = requests_of_pass(layout, self.ask, index)
         if not first:
             self.too_long += groups
             self.too_long_keys = (*self.too_long_keys, key)[:_KEYS]
@@ -181,7 +197,8 @@ class JudgeEstimate:
         self.windowed += groups * (len(first) > 1)
         if layout.alone and self.role == "escalation":
             return  # a tied group is not escalated
-        for pass_index in range(pass_count(layout, self.ask, len(first))):
+        passes = pass_count(layout, self.ask, len(first))
+        for pass_index in range(passes):
             # `--adaptive` spends as many passes on average as were asked for: the first two on every group,
             # the others are expected to be spent, though not evenly
             certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
@@ -194,31 +211,33 @@ class JudgeEstimate:
                 # the groups that this one stands for are not looked up: the same is expected of them, and the
                 # high values count them as not answered
                 if reply is None:
-                    number = times * Range(groups, groups, groups)
-                    self._longest = max(
-                        self._longest, (size, request), key=itemgetter(0)
-                    )
+                    calls = times * Range(groups, groups, groups)
+                    if size > self._longest[0]:
+                        self._longest = (size, request)
                 else:
-                    number = Range(0, 0, times.high * (groups - 1))
+                    calls = Range(0, 0, times.high * (groups - 1))
                     self.cached += groups
                     self.cached_failed += groups * isinstance(reply, CallError)
-                if len(part.distinct) < len(layout.distinct):
-                    self.window_calls += number
-                mean, longest = (
-                    min(size * ratio, max(size, limit))
-                    for ratio in (weight.mean, weight.longest_ratio)
-                )
-                self.add(Range(mean, mean, longest), len(part.distinct), number)
+                rollouts = len(part.distinct)
+                if rollouts < len(layout.distinct):
+                    self.window_calls += calls
+                most = max(size, limit)
+                mean = min(size * weight.mean, most)
+                longest = min(size * weight.longest_ratio, most)
+                self.add(Range(mean, mean, longest), rollouts, calls)
 
     def add(self, tokens: Range, rollouts: int, times: Range) -> None:
         """Add a request that is made `times` times, given its prompt tokens and distinct rollouts."""
         self.calls += times
         self.prompt += tokens * times
-        thinking = _THINKING[self.model.reasoning]
-        answer = Range(rollouts, rollouts, rollouts) * ENTRY + thinking
-        limits = filter(None, (stated_limit(self.params), self.model.max_output))
-        longest = min(limits, default=math.inf)
-        self.answers += map_ranges(lambda n: min(n, longest), answer) * times
+        longest = min(
+            stated_limit(self.params) or math.inf,
+            self.model.max_output or math.inf,
+        )
+        answer = Range(rollouts, rollouts, rollouts) * ENTRY
+        answer += _THINKING[self.model.reasoning]
+        answer = map_ranges(lambda tokens: min(tokens, longest), answer)
+        self.answers += answer * times
 
     def totals(self, price: Price | None, calls: Range = CALLS) -> Totals:
         """Return the totals at a price, with each request made `calls` times.
@@ -303,20 +322,23 @@ class Estimate:
 
     def add(self, group: Group, weight: SampleWeight) -> None:
         """Add a group and those that it stands for; judges share its layout if it needs no shortening."""
-        first, groups = self.judges[0].ask, weight.groups
+        first = self.judges[0].ask
+        groups = weight.groups
         layout = build_layout(group, first)
         # the owner and the reward of each rollout: several records may be parts of one
         owners: dict[int | str, int] = {}
         rewards: dict[int | str, float | None] = {}
-        for i, (rollout, owner) in enumerate(
-            zip(group.rollouts, layout.owner, strict=True)
-        ):
-            name = i if rollout.member is None else rollout.member
+        pairs = zip(group.rollouts, layout.owner, strict=True)
+        for at, (rollout, owner) in enumerate(pairs):
+            name = at if rollout.member is None else rollout.member
             if owner is not None:
                 owners[name] = owner
             if rollout.error is None:
                 known = (rewards.get(name), number(rollout.reward))
-                rewards[name] = max((n for n in known if n is not None), default=None)
+                rewards[name] = max(
+                    (reward for reward in known if reward is not None),
+                    default=None,
+                )
         if rewards:
             self.sizes[len(rewards)] += groups
         numbers = [reward for reward in rewards.values() if reward is not None]
@@ -324,8 +346,8 @@ class Estimate:
             spread = max(numbers) - min(numbers)
             self.spread += groups * spread
             self.spreads += groups
-            equal = not spread and len(numbers) == len(rewards)
-            self.equal_reward_groups += groups * equal
+            if not spread and len(numbers) == len(rewards):
+                self.equal_reward_groups += groups
         if not layout.distinct:
             return
         self.laid_out += 1
@@ -343,8 +365,152 @@ class Estimate:
             tokens = int((common + sizes[owner]) / BYTES_PER_TOKEN)
             self.lengths[leading_bits(tokens, _BITS)] += groups
         for judge in self.judges:
-            limit, own = judge.ask.context_tokens, layout
+            limit = judge.ask.context_tokens
+            own = layout
             fits = not layout.shortening and (limit is None or layout.tokens <= limit)
             if not fits and judge.ask != first:
                 own = build_layout(group, judge.ask)
             judge.add_group(group.key, own, weight)
+
+
+@dataclass(slots=True)
+class ValueCounts:
+    """Statistics of one value of all rollouts: counts of `absent`, `other` (not a number) and `numbers`.
+
+    `total`, `lowest` and `highest` are of the numbers. `of_truth`: all numbers are 0 or 1.
+    """
+
+    absent: int = 0
+    other: int = 0
+    numbers: int = 0
+    total: float = 0.0
+    lowest: float = math.inf
+    highest: float = -math.inf
+    of_truth: bool = True
+
+    def add(self, value: Any) -> None:
+        """Add the value of one rollout."""
+        reward = number(value)
+        if reward is None:
+            self.absent += value is None
+            self.other += value is not None
+            return
+        self.numbers += 1
+        self.total += reward
+        self.lowest = min(self.lowest, reward)
+        self.highest = max(self.highest, reward)
+        self.of_truth &= reward in (0.0, 1.0)
+
+    @property
+    def seen(self) -> bool:
+        """Tell if any rollout has the value."""
+        return self.numbers + self.other > 0
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return the counts, and minimum, mean and maximum of the numbers; None without numbers."""
+        known = self.numbers > 0
+        return {
+            "numbers": self.numbers,
+            "absent": self.absent,
+            "no_number": self.other,
+            "min": self.lowest if known else None,
+            "mean": self.total / self.numbers if known else None,
+            "max": self.highest if known else None,
+        }
+
+
+class InputCounts:
+    """Counts of records, bytes and rollouts, statistics of rewards and outcomes, and the first records."""
+
+    def __init__(self, on_problem: Callable[[Problem], None]) -> None:
+        """Take a callback for each record or rollout that cannot be judged."""
+        self.again()
+        self._on_problem: Callable[[Problem], None] = on_problem
+
+    def again(self) -> None:
+        """Start over, because the grouping changed; problems are reported already."""
+        self.bytes = self.records = self.rollouts = 0
+        self.rewards = ValueCounts()
+        self.outcomes = ValueCounts()
+        self.first: list[Record] = []
+        self._on_problem = lambda _: None
+
+    def add(self, record: Record, rollouts: int) -> None:
+        """Add one record; `rollouts` is the number of rollouts that begin in it."""
+        line = record.line
+        self.records += 1
+        self.bytes += len(line.raw) // record.parts
+        if len(self.first) < SAMPLE:
+            self.first.append(record)
+        problem = partial(Problem, line.number, raw=b"", place=line.place)
+        if not record.rollouts:
+            self._on_problem(problem("is a group without trajectories"))
+        if mistake := scale_mistake(record.rubric):
+            self._on_problem(problem(f"has a rubric that {mistake}"))
+        for rollout in record.rollouts:
+            if rollout.error is not None:
+                self._on_problem(problem(rollout.problem))
+                continue
+            if rollouts > 0:  # later parts of a rollout are counted already
+                self.rollouts += 1
+                self.rewards.add(rollout.reward)
+                self.outcomes.add(rollout.outcome)
+            rollouts -= 1
+
+
+@dataclass(slots=True)
+class SampleWeight:
+    """Groups that a sampled group of `size` bytes stands for, with itself; their bytes, and the longest."""
+
+    size: int = 1
+    groups: int = 1
+    bytes: int = 1
+    longest: int = 1
+
+    @property
+    def mean(self) -> float:
+        """Ratio of their mean size to that of the sampled group."""
+        return self.bytes / self.groups / self.size
+
+    @property
+    def longest_ratio(self) -> float:
+        """Ratio of the longest size to that of the sampled group."""
+        return self.longest / self.size
+
+
+def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
+    """Yield groups of an input of `size` bytes with their weights: all groups of a small input or a stream.
+
+    Of a large input these are the first group of each kind, and some of those that follow, in an order that
+    is independent of the input's. A kind is sampled in proportion to its bytes.
+    """
+    survey = source.survey
+    index = source.index
+    if survey is None or size <= SMALL:
+        yield from ((group, SampleWeight()) for group in source.groups)
+        return
+    size = max(1, size * survey.mine // survey.groups)
+    group_records = survey.reader.format.shape != "trajectory"
+    samples = _SAMPLE_BYTES * survey.groups // size
+    samples = min(_MOST_SAMPLED, max(_LEAST_SAMPLED, samples))
+    bytes_per_sample = size / samples
+    weights: dict[int, SampleWeight] = {}
+    last: dict[tuple[int, int], SampleWeight] = {}
+    for record, rollouts, length in index.groups(each_line=group_records):
+        kind = leading_bits(rollouts, 6), leading_bits(length, 3)
+        weight = last.get(kind)
+        if weight is None or weight.bytes + length > bytes_per_sample:
+            last[kind] = weights[record] = SampleWeight(length, 1, length, length)
+            continue
+        weight.groups += 1
+        weight.bytes += length
+        weight.longest = max(weight.longest, length)
+    for group in source.picked(weights):
+        yield group, weights[place(group.records[0])]
+
+
+def leading_bits(number: int, digits: int) -> int:
+    """Round a number down to its first binary digits."""
+    dropped = max(0, number.bit_length() - digits)
+    return number >> dropped << dropped

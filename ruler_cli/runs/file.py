@@ -63,7 +63,8 @@ from ruler_cli.types import (
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.formats.annotate import Annotated, GroupFields
 
-_HELD_GROUPS, _HELD_BYTES = 20, 64 << 20
+_HELD_GROUPS = 20
+_HELD_BYTES = 64 << 20
 """Groups of a pipe with nothing to compare, and bytes of them, that are held before the first is sent."""
 _READER = 5.0
 """Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""

@@ -55,6 +55,8 @@ _WRITTEN = ("reward", "metrics", "logs")
 """Attributes of an object that an annotation changes."""
 _OF_OBJECTS = ("messages", "tools", *_BESIDE, *_WRITTEN)
 """Attributes of an object that are read."""
+_BESIDE_LIST = ("tools", "rubric")
+"""Members of a group beside its trajectories that must be readable."""
 _NO_OBJECT = (
     str, bytes, int, float, complex, list, tuple, set, frozenset, type(None), BaseException,
 )  # fmt: skip
@@ -223,15 +225,17 @@ class _Reading(Generic[G]):
             copies = [_snapshot(item, _own_members(item)) for item in self._items]
         if self._held:
             copied = _snapshot(given, {"trajectories": self._items})
-            keys = (at for path in _KEYS if (at := _at(path, given)) is not None)
-            if (own_key := next(keys, None)) is not None:
-                key = key_text(plain(own_key, "group_id"))
-            names = [*given] if isinstance(given, Mapping) else ["tools", "rubric"]
-            beside = {name: member(given, name) for name in names}
-            beside.pop("trajectories", None)
-            own, lost = _json_form(beside)
-            for reason in (lost[name] for name in ("tools", "rubric") if name in lost):
-                raise UnreadableError(reason)
+            for path in reversed(_KEYS):
+                own_key = _at(path, given)
+                if own_key is not None:
+                    key = key_text(plain(own_key, "group_id"))
+            names = given if isinstance(given, Mapping) else _BESIDE_LIST
+            own, lost = _json_form(
+                {name: member(given, name) for name in names if name != "trajectories"}
+            )
+            for name in _BESIDE_LIST:
+                if name in lost:
+                    raise UnreadableError(lost[name])
             records = [self._filled(record) for record in records]
         given_rubric = own.get("rubric") if rubric is None else rubric
         if not isinstance(given_rubric, str | None):
@@ -248,37 +252,51 @@ class _Reading(Generic[G]):
         settings = self._settings
         values = self._values
         named = settings.format != "auto" or settings.messages or settings.prompt
-        talks = any(turns in value for value in values for turns in ("messages", *ART))
+        turns = {"messages", *ART}
+        talks = any(not turns.isdisjoint(value) for value in values)
         native = self._held and not named and (talks or not any(values))
         if native or not all(isinstance(item, Mapping) for item in self._items):
             forms = formats_of("native")
             form = next(form for form in forms if form.shape == "trajectory")
-            return Reader(form, GIVEN, outcome=settings.outcome, reward=settings.reward)
-        pairs = [pair for value in values for pair in value.items()]
+            return Reader(
+                form,
+                GIVEN,
+                outcome=settings.outcome,
+                reward=settings.reward,
+            )
         shape = frozenset(
             (name, one[:1] in "[{" if type(one) is str else type(one))
-            for name, one in pairs
+            for value in values
+            for name, one in value.items()
         )
         reader = readers.get(shape)
         if reader is None or not all(fits(reader.format, value) for value in values):
-            # the first groups may have no outcome
-            paths = replace(settings, outcome=None, group_by=None)
-            try:
-                reader = detect(self._name, self._lines, paths)
-            except UsageError as error:
-                for line, lost in zip(self._lines, self._lost, strict=True):
-                    for reason in lost.values():
-                        raise UnreadableError(f"{line.where}: {reason}") from None
-                raise WrongShapeError(error.sentence) from None
-            columns = reader.format.keys if reader.format.shape == "columns" else ()
-            there = (path for path in columns if lookup(values[0], path) is not None)
-            key = next(there, GIVEN)
-            reader = replace(reader, key=key, outcome=settings.outcome)
-            reader = reader.with_words(self._records(reader))
+            reader = self._detected()
             if len(readers) >= _MOST:
                 readers.clear()
             readers[shape] = reader
         return reader
+
+    def _detected(self) -> Reader:
+        """Return a reader of the format that all records have."""
+        settings = self._settings
+        # the first groups may have no outcome
+        paths = replace(settings, outcome=None, group_by=None)
+        try:
+            reader = detect(self._name, self._lines, paths)
+        except UsageError as error:
+            for line, lost in zip(self._lines, self._lost, strict=True):
+                for reason in lost.values():
+                    raise UnreadableError(f"{line.where}: {reason}") from None
+            raise WrongShapeError(error.sentence) from None
+        key = GIVEN
+        if reader.format.shape == "columns":
+            first = self._values[0]
+            for path in reversed(reader.format.keys):
+                if lookup(first, path) is not None:
+                    key = path
+        reader = replace(reader, key=key, outcome=settings.outcome)
+        return reader.with_words(self._records(reader))
 
     def _records(self, reader: Reader) -> list[Record]:
         """Read each record; one rollout that cannot be judged is read with its error."""
@@ -290,11 +308,10 @@ class _Reading(Generic[G]):
             place = self._lines[0].where
             raise UnreadableError(f"{place} is a whole group ({form.name}); {remedy}")
         # a signature names the members of a format
-        named = (path.partition(".")[0] for path in form.signature.split("`")[1::2])
-        shown = _SHOWN.union(named)
-        for line, value, lost in zip(
-            self._lines, self._values, self._lost, strict=True
-        ):
+        paths = form.signature.split("`")[1::2]
+        shown = _SHOWN.union([path.partition(".")[0] for path in paths])
+        every = zip(self._lines, self._values, self._lost, strict=True)
+        for line, value, lost in every:
             try:
                 read = reader.read_parsed(value, line)
             except UnreadableError as error:
@@ -304,9 +321,9 @@ class _Reading(Generic[G]):
             if len(read) > 1:
                 several = f"{line.where} holds {len(read)} groups ({form.name})"
                 raise UnreadableError(f"{several}; {_APART}")
-            for reason in (lost[name] for name in lost if name in shown):
-                rollouts = [replace(one, error=reason) for one in read[0].rollouts]
-                read = (replace(read[0], rollouts=tuple(rollouts)),)
+            for name, reason in lost.items():
+                if name in shown:
+                    read = (_with_error(read[0], reason),)
             records += read
         if self._alone and single and len(records[0].rollouts) == 1:
             raise UnreadableError(f"is one trajectory ({form.name}); {_APART}")
@@ -314,17 +331,23 @@ class _Reading(Generic[G]):
 
     def _filled(self, record: Record) -> Record:
         """Return a record; the group's value stands for a reward or an outcome that it lacks."""
-        rollouts = record.rollouts
+        rollouts = list(record.rollouts)
         for name in ("reward", "outcome"):
             path = getattr(self._settings, name)
             value = None if path is None else _at(path, self._given)
-            if value is not None:
-                value = plain(value, name)
-                rollouts = tuple(
-                    replace(one, **{name: value}) if getattr(one, name) is None else one
-                    for one in rollouts
-                )
-        return replace(record, rollouts=rollouts)
+            if value is None:
+                continue
+            value = plain(value, name)
+            for at, rollout in enumerate(rollouts):
+                if getattr(rollout, name) is None:
+                    rollouts[at] = replace(rollout, **{name: value})
+        return replace(record, rollouts=tuple(rollouts))
+
+
+def _with_error(record: Record, reason: str) -> Record:
+    """Return a record none of whose rollouts can be judged."""
+    rollouts = [replace(rollout, error=reason) for rollout in record.rollouts]
+    return replace(record, rollouts=tuple(rollouts))
 
 
 _APART = "give each group as a list of its rollouts, a dict each"
@@ -381,10 +404,11 @@ def _key(form: Format, value: dict[str, Any]) -> str | None:
 def _own_members(item: Any) -> dict[str, Any]:
     """Return the members of which a copy has its own: programs fill one list again for the next group."""
     if isinstance(item, Mapping):
-        pairs = item.items()
-        return {name: own.copy() for name, own in pairs if type(own) in (list, dict)}
-    members = ((name, member(item, name)) for name in _WRITTEN)
-    return {name: copy.copy(own) for name, own in members if own is not None}
+        return {
+            name: own.copy() for name, own in item.items() if type(own) in (list, dict)
+        }
+    members = {name: member(item, name) for name in _WRITTEN}
+    return {name: copy.copy(own) for name, own in members.items() if own is not None}
 
 
 def _at(path: str, value: Any) -> Any:
@@ -449,40 +473,45 @@ def judged_group(
     else:
         whole = with_members(given, {"trajectories": copies, "ruler": fields})
     if isinstance(scores, GroupError):
-        none = (None,) * len(trajectories)
-        why = scores.kind, scores.reason
         return GroupWithoutScores(
-            read.index, whole, fields, tuple(trajectories), none, *why
+            read.index,
+            whole,
+            fields,
+            tuple(trajectories),
+            (None,) * len(trajectories),
+            scores.kind,
+            scores.reason,
         )
-    final = tuple(one["score"] for one in each)
-    return GroupWithScores(read.index, whole, fields, tuple(trajectories), final)
+    return GroupWithScores(
+        read.index,
+        whole,
+        fields,
+        tuple(trajectories),
+        tuple(one["score"] for one in each),
+    )
 
 
 def _changed(given: Any, before: Any, after: Any) -> Any:
     """Return what was given with the changes between two JSON forms of it; the rest stays as it is."""
-    if (
-        isinstance(before, dict)
-        and isinstance(after, dict)
-        and not isinstance(given, list)
-    ):
-        changes = {
-            name: _changed(member(given, name), before.get(name), value)
-            for name, value in after.items()
-            if name not in before or before[name] != value
-        }
+    kinds = type(before), type(after)
+    if kinds == (dict, dict) and not isinstance(given, list):
+        changes = {}
+        for name, value in after.items():
+            old = before.get(name)
+            if name not in before or old != value:
+                changes[name] = _changed(member(given, name), old, value)
         copied: Any = with_members(given, changes)
         for name in before.keys() - after.keys():
             copied.pop(name, None)
         return copied
-    lists = (
-        isinstance(given, list | tuple)
-        and isinstance(before, list)
-        and isinstance(after, list)
-    )
-    if lists and len(given) == len(before) == len(after):
-        triples = zip(given, before, after, strict=True)
+    if (
+        kinds == (list, list)
+        and isinstance(given, list | tuple)
+        and len(given) == len(before) == len(after)
+    ):
         return [
-            _changed(one, old, new) if old != new else one for one, old, new in triples
+            one if old == new else _changed(one, old, new)
+            for one, old, new in zip(given, before, after, strict=True)
         ]
     return after
 
@@ -502,51 +531,49 @@ def as_json(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return value
-    if kind is list and _PLAIN.issuperset(
-        map(type, value)
-    ):  # token ids, of which there are many
+    # token ids, of which there are many
+    if kind is list and _PLAIN.issuperset(map(type, value)):
         return value.copy()
     if kind is list:
         return [as_json(inner) for inner in value]
     if kind is dict or isinstance(value, Mapping):
-        pairs = value.items()
         return {
             key if type(key) is str else str(as_json(key)): as_json(inner)
-            for key, inner in pairs
+            for key, inner in value.items()
         }
     if isinstance(value, Enum):
         return as_json(value.value)
     for base in (str, int, float):
         if isinstance(value, base):
             return base(value)
-    if isinstance(value, Sequence) and not isinstance(
-        value, bytes | bytearray | memoryview
-    ):
+    is_binary = isinstance(value, bytes | bytearray | memoryview)
+    if isinstance(value, Sequence) and not is_binary:
         return [as_json(inner) for inner in value]
     unknown = UnreadableError(f"is of type {kind.__name__}")
     try:
         if hasattr(value, "model_dump"):
             return value.model_dump(mode="json")
-        if hasattr(value, "__float__"):  # of numpy, torch, decimal
-            convert = (
-                getattr(value, "tolist", None)
-                or getattr(value, "item", None)
-                or value.__float__
-            )
-            return as_json(convert())
+        if hasattr(value, "__float__"):
+            # of numpy, torch, decimal
+            for convert in ("tolist", "item", "__float__"):
+                if hasattr(value, convert):
+                    return as_json(getattr(value, convert)())
         with suppress(TypeError):
-            return orjson.loads(
-                orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
-            )  # a date
-        slots = [
-            name for base in kind.__mro__ for name in vars(base).get("__slots__", ())
-        ]
-        names = [] if callable(value) else [*getattr(value, "__dict__", ()), *slots]
-        fields = [
-            name for name in names if not name.startswith("_") and hasattr(value, name)
-        ]
-        if fields:
-            return {name: as_json(getattr(value, name)) for name in fields}
+            # a date; a dataclass is an object with fields
+            raw = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+            return orjson.loads(raw)
+        names = list[str]()
+        if not callable(value):
+            names += getattr(value, "__dict__", ())
+            for parent in kind.__mro__:
+                names += vars(parent).get("__slots__", ())
+        members = {
+            name: as_json(getattr(value, name))
+            for name in names
+            if not name.startswith("_") and hasattr(value, name)
+        }
+        if members:
+            return members
     except (UnreadableError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 - of the value's own class
@@ -556,21 +583,19 @@ def as_json(value: Any) -> Any:
 
 def member(value: Any, name: str) -> Any:
     """Return a member of a mapping, or an attribute of an object; None if there is none."""
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    if isinstance(value, Mapping):
+        return value.get(name)
+    return getattr(value, name, None)
 
 
 def with_members(value: G, changes: dict[str, Any]) -> G:
     """Return a shallow copy with other members; an object gets only those that its kind has."""
     if isinstance(value, Mapping):
-        own = isinstance(value, dict) or hasattr(
-            type(value), "__copy__"
-        )  # a copy of others may share items
+        # a copy of others may share items
+        own = isinstance(value, dict) or hasattr(type(value), "__copy__")
         try:
-            items = (
-                copy.copy(value)
-                if own and isinstance(value, MutableMapping)
-                else dict(value)
-            )
+            can_change = own and isinstance(value, MutableMapping)
+            items: Any = copy.copy(value) if can_change else dict(value)
             items.update(changes)
         except Exception:  # noqa: BLE001 - of a kind that refuses a change
             items = {**value, **changes}

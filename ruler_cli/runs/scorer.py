@@ -613,9 +613,10 @@ if hasattr(os, "register_at_fork"):
     )
 _OPEN = set[OpenScorer]()
 """All that is open in any thread."""
-_END, _LOOK = 5.0, 1.0
-"""Seconds that the end of the program waits for them, and between looks if an event loop still runs; so long
-may the tasks of one that is closed take to end."""
+_END = 5.0
+"""Seconds that the end of the program waits for them."""
+_LOOK = 1.0
+"""Seconds between looks if an event loop still runs; so long may the tasks of one that is closed take to end."""
 
 
 @atexit.register

@@ -519,10 +519,12 @@ class RunStats:
             if name in summary.served or len(summary.served) < _LISTED:
                 summary.served[name] = summary.served.get(name, 0) + 1
         for reply in result.pass_scores:
-            if reply.judge not in self._embedded and len(reply.explanations) > 1:
-                texts = {text.strip() for text in reply.explanations}
-                summary.explained += "" not in texts
-                summary.same_explanations += "" not in texts and len(texts) == 1
+            if reply.judge in self._embedded or len(reply.explanations) < 2:
+                continue
+            texts = {text.strip() for text in reply.explanations}
+            if "" not in texts:
+                summary.explained += 1
+                summary.same_explanations += len(texts) == 1
         if isinstance(scores, GroupError):
             kind = scores.kind
             summary.failed[kind] = summary.failed.get(kind, 0) + 1

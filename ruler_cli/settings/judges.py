@@ -37,7 +37,7 @@ _SOURCES: dict[int, Source] = {
 # not named for. `same`: if its source names models of this provider, or no model.
 #
 #    endpoint        key: command line, variable, file,   judge
-_SENT: dict[Source, tuple[bool | str, bool | str, bool | str, bool | str]] = {
+_SENT: dict[Source, tuple[bool | str, ...]] = {
     "command line":     (True,         True,     False,  False),
     "variable":         (True,         True,     False,  False),
     "file":             (True,         False,    True,   False),
@@ -55,7 +55,11 @@ class Named(NamedTuple):
 
 
 def way_to_judge(
-    base: Named, key: Named, table: Mapping[str, Any] | None, *, same: bool
+    base: Named,
+    key: Named,
+    table: Mapping[str, Any] | None,
+    *,
+    same: bool,
 ) -> tuple[str | None, str | None]:
     """Return the endpoint of a judge, and the name of the variable whose key is sent there.
 
@@ -63,15 +67,19 @@ def way_to_judge(
     names models of the judge's provider, or no model.
     """
     own = table or {}
-    if table is not None and "file" in (base.source, key.source):
+    if table is not None:
         # a command's table is for models without a table of their own
-        base = base if base.source != "file" else Named(None, "provider")
-        key = key if key.source != "file" else Named(None, "provider")
+        if base.source == "file":
+            base = Named(None, "provider")
+        if key.source == "file":
+            key = Named(None, "provider")
     if base.source != "command line" and ("api_base" in own or "api_key_env" in own):
         base = Named(own.get("api_base"), "judge")
-    keys = (key, Named(own.get("api_key_env"), "judge"))
-    for name, source in keys:
-        sent = _SENT[base.source][_KEYS.index(source)] if name else False
+    own_key = Named(own.get("api_key_env"), "judge")
+    for name, source in (key, own_key):
+        if not name:
+            continue
+        sent = _SENT[base.source][_KEYS.index(source)]
         if sent is True or (sent == "same" and same):
             return base.value, name
     return base.value, None
@@ -79,11 +87,13 @@ def way_to_judge(
 
 def judges_of(options: Options) -> list[JudgeSettings]:
     """Return the judges of a run in order, the one of `escalate` last."""
-    names = [*(options.model or [_DEFAULT_MODEL])]
+    names = list(options.model or [_DEFAULT_MODEL])
     if options.escalate is not None:
         names.append(options.escalate)
     prices = _prices(names, options)
-    return [_judge(name, prices[i], options) for i, name in enumerate(names)]
+    return [
+        _judge(name, price, options) for name, price in zip(names, prices, strict=True)
+    ]
 
 
 def other_judges(
@@ -118,31 +128,44 @@ def _judge(name: str, price: Price | None, options: Options) -> JudgeSettings:
         given = {field for field in options.origins if options.rank(field) > FILE}
         for field in {"via", "price"} - given:
             del values[field]  # a command's table is for models without a table
-        values |= {field: own for field, own in table.items() if field not in given}
-        mine = table.get("params", {})
-        params = {**mine, **params} if "param" in given else {**params, **mine}
+        for field, own in table.items():
+            if field not in given:
+                values[field] = own
+        own_params = table.get("params", {})
+        # what is typed wins over a table, and that over `[score]`
+        if "param" in given:
+            params = own_params | params
+        else:
+            params |= own_params
         values["name"] = name
-    values |= {"model": model, "api_base": api_base, "api_key_env": api_key_env}
-    return JudgeSettings(**values | {"params": params})
+    values["model"] = model
+    values["api_base"] = api_base
+    values["api_key_env"] = api_key_env
+    values["params"] = params
+    return JudgeSettings(**values)
 
 
 def _same_provider(model: str, options: Options) -> bool:
     """Tell if the source of the key names models of this one's provider, or no model; a bare name is of any."""
+    names = list[str]()
     if options.rank("api_key_env") == VARIABLE:
-        names = " ".join(os.environ.get(name, "") for name in _MODEL_VARIABLES).split()
-    else:
-        tables = {} if options.file is None else options.file.tables
-        names = [name for table in tables.values() for name in _named(table)]
-    providers = {name.partition("/")[0] if "/" in name else None for name in names}
-    mine = model.partition("/")[0] if "/" in model else None
-    return not providers or None in providers or mine is None or mine in providers
+        for variable in _MODEL_VARIABLES:
+            names += os.environ.get(variable, "").split()
+    elif options.file is not None:
+        for table in options.file.tables.values():
+            names += _named(table)
+    if not names or not all("/" in name for name in (model, *names)):
+        return True
+    return model.partition("/")[0] in {name.partition("/")[0] for name in names}
 
 
 def _named(table: Mapping[str, Any]) -> list[str]:
     """Return the judges that a table of the file names, the one of `escalate` last."""
     models = table.get("model", table.get("judge_model", []))
-    models = [models] if isinstance(models, str) else models
-    return [*models, *([table["escalate"]] if "escalate" in table else [])]
+    names = [models] if isinstance(models, str) else list(models)
+    if "escalate" in table:
+        names.append(table["escalate"])
+    return names
 
 
 def _prices(names: Sequence[str], options: Options) -> list[Price | None]:
@@ -151,11 +174,13 @@ def _prices(names: Sequence[str], options: Options) -> list[Price | None]:
     named = names
     others = max(options.rank("model"), options.rank("escalate")) > FILE
     if others and options.rank("price") == FILE and options.file is not None:
-        named = _named(options.file.tables.get("score", {})) or names
+        table = options.file.tables.get("score", {})
+        named = _named(table) or names
     if len(prices) not in (0, 1, len(named)):
         problem = f"has {len(prices)} values for {len(named)} judges"
         remedy = "give one for all, or one for each; that of {escalate} is the last"
         raise UsageError(problem, Sentence(remedy), option="price")
-    each = prices * len(named) if len(prices) == 1 else prices
-    known = dict(zip(named, each, strict=False))
+    if len(prices) == 1:
+        prices *= len(named)
+    known = dict(zip(named, prices, strict=False))
     return [known.get(name) for name in names]

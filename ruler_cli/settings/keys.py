@@ -96,7 +96,8 @@ def refuse_key(value: str, option: str) -> None:
 
 def secrets_among(words: Iterable[str]) -> list[str]:
     """Return the parts of a command line, or values of variables, that must not be printed; longest first."""
-    found, before = set[str](), ""
+    found = set[str]()
+    before = ""
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:

@@ -67,8 +67,12 @@ def read_config(given: str | None) -> ConfigFile | None:
         content = _content(path)
         if content is not None:
             judges = _judges(path, content.pop("judges", {}))
-            tables = _tables(path, content)
-            return ConfigFile(str(path), path.absolute(), tables, judges)
+            return ConfigFile(
+                str(path),
+                path.absolute(),
+                _tables(path, content),
+                judges,
+            )
         if given is not None:
             raise UsageError("has no table [tool.ruler]", place=given)
     return None
@@ -98,13 +102,14 @@ def _content(path: Path) -> dict[str, Any] | None:
 
 def _tables(path: Path, content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the table of each command; `[batch.submit]` is that of `batch submit`."""
-    found: list[tuple[str, Any]] = []
+    found: dict[str, Any] = {}
     for name, table in content.items():
         if name in _GROUPS and isinstance(table, dict):
-            found += [(f"{name} {inner}", own) for inner, own in table.items()]
+            for inner, own in table.items():
+                found[f"{name} {inner}"] = own
         else:
-            found.append((name, table))
-    for command, table in found:
+            found[name] = table
+    for command, table in found.items():
         header = command.replace(" ", ".")
         if not isinstance(table, dict):
             problem = f"{header} is outside a table; put it under [score]"
@@ -113,13 +118,15 @@ def _tables(path: Path, content: Mapping[str, Any]) -> dict[str, dict[str, Any]]
             near = nearest(command, (*COMMANDS, "judges"))
             meant = question(near and f"[{near.replace(' ', '.')}]")
             raise UsageError(f"there is no table [{header}]{meant}", place=str(path))
-    return dict(found)
+    return found
 
 
 def _judges(path: Path, tables: Any) -> dict[str, Mapping[str, Any]]:
     """Return the tables of judges; UsageError if one is no judge."""
+    if not isinstance(tables, dict):
+        tables = {"": tables}
     judges: dict[str, Mapping[str, Any]] = {}
-    for name, table in tables.items() if isinstance(tables, dict) else [("", None)]:
+    for name, table in tables.items():
         place = f"{path} [judges.{name}]"
         if not isinstance(table, dict):
             raise UsageError("write a table, [judges.NAME]", place=str(path))
@@ -149,18 +156,21 @@ def read_options(
     `names` are the fields of the command's options. UsageError for a wrong value, with its source.
     """
     file = read_config(config or os.environ.get("RULER_CONFIG") or None)
-    layers = [*_file_layers(command, names, file), _variables(names)]
     typed = {
         name: Origin("command line", COMMAND_LINE, value)
         for name, value in given.items()
     }
     origins: Layer = {}
-    for layer in (*layers, typed):
+    for layer in (*_file_layers(command, names, file), _variables(names), typed):
         origins |= _without_short_forms(layer)
     values = {name: origin.given for name, origin in origins.items()}
     with named_sources(origins):
         return Options(
-            **values, command=command, config=config, file=file, origins=origins
+            **values,
+            command=command,
+            config=config,
+            file=file,
+            origins=origins,
         )
 
 
@@ -188,19 +198,20 @@ def _file_layers(
     """
     if file is None:
         return []
-    shared, own = (_table(file, name) for name in ("score", command))
+    shared = _table(file, "score")
+    own = _table(file, command)
     for name in own:
         if name not in names:
             place = own[name].place
             raise UsageError(f"`ruler {command}` has no option {name}", place=place)
-    left = set(_PAIR if _PAIR & own.keys() else ())
-    left |= {"price"} if "model" in own else set()
-    left |= set() if "model" in names else {"api_key_env"}
-    kept = {
-        name: value
-        for name, value in shared.items()
-        if name in names and name not in left
-    }
+    taken = set(names)
+    if _PAIR & own.keys():
+        taken -= _PAIR
+    if "model" in own:
+        taken.discard("price")
+    if "model" not in names:
+        taken.discard("api_key_env")
+    kept = {name: value for name, value in shared.items() if name in taken}
     return [kept, own]
 
 
@@ -237,9 +248,9 @@ def _variables(names: Collection[str]) -> Layer:
 
 def variables_of(names: Collection[str]) -> dict[str, str]:
     """Return the variables of options, each with the field that it sets."""
-    own = {name: name for name in names if name not in PER_RUN}
-    second = {alias: name for alias, name in ALIASES.items() if name in own}
-    return {f"RULER_{name.upper()}": field for name, field in (own | second).items()}
+    fields_of = {name: name for name in names if name not in PER_RUN}
+    fields_of |= {alias: name for alias, name in ALIASES.items() if name in fields_of}
+    return {f"RULER_{name.upper()}": field for name, field in fields_of.items()}
 
 
 def _without_short_forms(layer: Layer) -> Layer:
@@ -250,7 +261,8 @@ def _without_short_forms(layer: Layer) -> Layer:
         layer["progress"] = replace(quiet, given="none")
     no_cache = layer.pop("no_cache", Origin())
     if no_cache.given:
-        if layer.get("ledger", no_cache).given not in (True, "none", ["none"]):
+        ledger = layer.get("ledger", no_cache)
+        if ledger.given not in (True, "none", ["none"]):
             problem = Sentence("keeps nothing, so it cannot be with {ledger}")
             raise UsageError(problem, "leave one out", option="no_cache")
         layer["ledger"] = replace(no_cache, given="none")
@@ -294,8 +306,10 @@ def scored_input(options: Options, source: str) -> InputSettings:
 
 def _part(kind: Callable[..., T], options: Options, **others: Any) -> T:
     """Return settings of a kind: `others`, and the options with the names of its fields."""
-    names = {one.name for one in fields(kind)} & FIELDS - others.keys()  # type: ignore[arg-type]
-    return kind(**{name: getattr(options, name) for name in names}, **others)
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.name in FIELDS:
+            others.setdefault(field.name, getattr(options, field.name))
+    return kind(**others)
 
 
 def _ledgers(names: list[str]) -> tuple[Path | None, tuple[Path, ...]]:
@@ -310,10 +324,13 @@ def _ledgers(names: list[str]) -> tuple[Path | None, tuple[Path, ...]]:
     paths: list[Path] = []
     for name in others:
         path = expand_home(name)
-        matches = sorted(map(Path, glob.glob(str(path))))  # noqa: PTH207 - a pattern may begin at the root
-        if _is_pattern(name) and not matches:
+        if not _is_pattern(name):
+            paths.append(path)
+            continue
+        matches = glob.glob(str(path))  # noqa: PTH207 - a pattern may begin at the root
+        if not matches:
             raise wrong("no file matches", "check the path", value=name)
-        paths += matches if _is_pattern(name) else [path]
+        paths += sorted(map(Path, matches))
     return ledger_path(first), tuple(paths)
 
 
@@ -343,7 +360,7 @@ def load_settings(**options: Any) -> ScoreSettings:
     `ledger=None` keeps no replies. `config` names another file, or "none". UsageError if an option is wrong
     or contradicts another one; nothing is printed.
     """
-    names = [one.name for one in fields(ScoreOptions)]
+    names = [field.name for field in fields(ScoreOptions)]
     given = {}
     for key, value in options.items():
         name = ALIASES.get(key, key)
@@ -352,7 +369,8 @@ def load_settings(**options: Any) -> ScoreSettings:
         if value is not None or name == "ledger":
             given[name] = "none" if value is None else value
     config = given.pop("config", None)
-    config = config if config is None else str(config)
+    if config is not None:
+        config = str(config)
     read = read_options("score", FIELDS, given, config)
     if read.dry_run:  # what else it is set for would be sent
         raise UsageError("is for the command line", "leave it out", option="dry_run")

@@ -98,7 +98,8 @@ class Settings:
             if not mistake["loc"]:  # whatever holds the value names it
                 raise
         fields: dict[str, Any] = cls.__pydantic_fields__  # type: ignore[attr-defined]  # pydantic adds it
-        name, given = mistake["loc"][0], mistake["input"]
+        name = mistake["loc"][0]
+        given = mistake["input"]
         if isinstance(name, int) and name < len(fields):
             name = [*fields][name]
         if name not in fields:
@@ -545,7 +546,9 @@ def refuse_no_settings(value: object) -> None:
 
 def _contradictions(run: ScoreSettings) -> Iterator[tuple[bool, str, str, str]]:
     """Yield each contradiction: if it is there, the field of an option, the problem and the remedy."""
-    ask, combine, shard = run.ask, run.combine, run.input.shard is not None
+    ask = run.ask
+    combine = run.combine
+    shard = run.input.shard is not None
     leave = "leave one out"
     no_ledger = run.cached_only and run.ledger is None
     yield (
@@ -569,16 +572,15 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[bool, str, str, str]]:
     why = Sentence("needs judges that score together, not in turn as with {fallback}")
     yield run.fallback and combine.standardize, "standardize", why, leave
 
-    few, two = ask.passes < FIRST_PASSES, Sentence("give {passes:2} or more")
+    few = ask.passes < FIRST_PASSES
+    two = Sentence("give {passes:2} or more")
     why = "starts with 2 passes for every group"
     yield run.adaptive and few, "adaptive", why, two
     averaged = run.panel and not run.fallback
     why = "one pass cannot show which groups are unclear"
     yield bool(run.escalate and few and not averaged), "escalate", why, two
-    least, why = (
-        combine.min_passes,
-        Sentence("is more than {passes:{most}}", most=ask.passes),
-    )
+    least = combine.min_passes
+    why = Sentence("is more than {passes:{most}}", most=ask.passes)
     yield least > ask.passes, "min_passes", why, "give fewer"
 
     deciding = {"adaptive": run.adaptive, "escalate": run.escalate is not None}

@@ -121,7 +121,10 @@ class ScoreOptions(AskOptions, PoolSettings, CombineSettings, InputOptions, RunO
     config: str | Path | None = None
 
 
-COMMAND_LINE, VARIABLE, FILE, DEFAULT = 3, 2, 1, 0
+COMMAND_LINE = 3
+VARIABLE = 2
+FILE = 1
+DEFAULT = 0
 """Ranks of the sources of a value: the highest wins."""
 
 

@@ -45,18 +45,20 @@ def suggest_file(name: str) -> str | None:
     try:
         with os.scandir(folder or ".") as entries:
             # a link to nothing is missing, and has the name itself
-            names = [one.name for one in islice(entries, _MOST) if one.name != last]
+            names = [
+                entry.name for entry in islice(entries, _MOST) if entry.name != last
+            ]
     except (OSError, ValueError):  # then there is no suggestion
         return None
-    match = nearest(last, (one for one in names if not one.endswith(".partial")), 0.8)
+    finished = [name for name in names if not name.endswith(".partial")]
+    match = nearest(last, finished, 0.8)
     return match and os.path.join(folder, match)  # noqa: PTH118 - keeps `./`
 
 
 def suggest_path(dotted: str, records: Iterable[Mapping[str, Any]]) -> str | None:
     """Return the dotted path in the records nearest to one that they lack."""
-    known = dict.fromkeys(
-        islice((one for record in records for one in _paths(record, "", _DEEP)), _MOST)
-    )
+    paths = (path for record in records for path in _paths(record, "", _DEEP))
+    known = dict.fromkeys(islice(paths, _MOST))
     return nearest(dotted, known, 0.7)
 
 
@@ -74,4 +76,4 @@ def _paths(value: Any, before: str, deep: int) -> Iterator[str]:
 
 
 def _bare(word: str) -> str:
-    return word.casefold().replace("_", "").replace("-", "").replace(" ", "")
+    return word.casefold().translate({ord(sign): None for sign in "_- "})

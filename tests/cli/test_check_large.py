@@ -108,7 +108,7 @@ def both(ruler: Ruler, monkeypatch: pytest.MonkeyPatch) -> Both:
     def check(path: Path, *args: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         result = []
         for small in (1 << 40, 0):
-            monkeypatch.setattr("ruler_cli.runs.sample.SMALL", small)
+            monkeypatch.setattr("ruler_cli.runs.estimate.SMALL", small)
             result.append(json.loads(ruler("check", path, "--json", *args).stdout))
         return result[0], result[1]
 
@@ -214,7 +214,7 @@ def test_cached(both: Both, ruler: Ruler, server: JudgeServer, tmp_path: Path) -
 def test_same_sample(tmp_path: Path) -> None:
     """The output for a file is equal on every run: the sample is drawn by the groups' keys."""
     path = dump(tmp_path / "in.jsonl", 300, uneven, "scattered")
-    code = "import ruler_cli.runs.sample as e; e.SMALL = 0; from ruler_cli.cli import main; main()"
+    code = "import ruler_cli.runs.estimate as e; e.SMALL = 0; from ruler_cli.cli import main; main()"
     outputs = set()
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed}

@@ -11,14 +11,14 @@ import pytest
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.providers import Price
 from ruler_cli.judging.panel import Panel, PanelJudge
-from ruler_cli.pool.engine import StopSignal, run
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
 from ruler_cli.pool.limits import Budget, ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Summary, Usage
 from tests.pool.test_max_cost import BROKEN, Billing
 from tests.values import few
-from tests.virtual import ASKED, World, virtually
+from tests.virtual import ASKED, World, run, virtually
 
 LONGEST = 1e7
 PRICE = Price(1e-6, 2e-6, 1e-6)

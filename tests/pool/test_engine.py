@@ -5,7 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from ruler_cli.pool.engine import Bounds, inline, run, threaded
+from ruler_cli.pool.engine import Bounds, inline, threaded
+from tests.virtual import run
 
 pytestmark = pytest.mark.anyio
 

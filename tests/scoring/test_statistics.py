@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.runs.sample import leading_bits
+from ruler_cli.runs.estimate import leading_bits
 from ruler_cli.scoring.statistics import (
     Concordance,
     LengthSums,

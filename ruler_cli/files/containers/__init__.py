@@ -39,7 +39,9 @@ class Writer(ABC):
 
     def __init__(self, stream: BinaryIO, name: str, source: Container | None) -> None:
         """Take the stream, which stays open."""
-        self.stream, self.name, self.source = stream, name, source
+        self.stream = stream
+        self.name = name
+        self.source = source
 
     def begin(  # noqa: B027 - few refuse
         self, ruler: Path, columns: Callable[[], set[str]], on_failure: OnFailure
@@ -87,7 +89,8 @@ class Container(ABC):
 
     def __init__(self, name: str, most: int = MAX_BYTES) -> None:
         """`name` stands for the input in sentences; a record of more than `most` bytes is not held."""
-        self.name, self.most = name, most
+        self.name = name
+        self.most = most
 
     @classmethod
     def open(cls, source: Source) -> Self | None:

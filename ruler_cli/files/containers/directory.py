@@ -51,7 +51,8 @@ class MultiFileContainer(Container):
     def __init__(self, source: Source, listing: Listing) -> None:
         """`listing` has all files, also those that hold no record."""
         super().__init__(source.name, source.most)
-        self.listing, self.names = listing, frozenset(listing.names)
+        self.listing = listing
+        self.names = frozenset(listing.names)
 
     def warnings(self) -> list[str]:
         """A sentence for each link that is not followed."""
@@ -90,17 +91,22 @@ class Directory(MultiFileContainer):
 
     def sample(self, count: int) -> list[Line]:
         """Return the first records of several files; of more than `count` files an even selection is read."""
-        names, lines = self.listing.names, list[Line]()
+        names = self.listing.names
+        lines = list[Line]()
         some = names[:: -(-len(names) // count)]
         for name in some:
             # `check_files` reports what cannot be read
             with suppress(UsageError), ExitStack() as stack:
-                for line in self._open_file(name, stack).sample(
-                    max(2, count // len(some))
-                ):
+                file = self._open_file(name, stack)
+                for line in file.sample(max(2, count // len(some))):
                     if _begins_object(line):
-                        place = f"{name} {line.where}"
-                        lines.append(replace(line, number=0, place=place, source=name))
+                        found = replace(
+                            line,
+                            number=0,
+                            place=f"{name} {line.where}",
+                            source=name,
+                        )
+                        lines.append(found)
         return lines
 
     def check_files(
@@ -152,15 +158,17 @@ class Directory(MultiFileContainer):
         A later pass reads the same records as the first one, which may have ended before the last file: it
         leaves lines that were appended since, and raises UsageError for any other change.
         """
-        before, scans = self._scans, list[_FileScan]()
+        before = self._scans
+        scans = list[_FileScan]()
         self._scans = before or scans
         names = [name for name in self.listing.names if name not in self._left_out]
         start = 0
         for at, name in enumerate(names[: len(before) or None]):
             scan = _FileScan(name, start)
             scans.append(scan)
+            last = before[at].last if before else math.inf
             try:
-                yield from self._read(scan, before[at].last if before else math.inf)
+                yield from self._read(scan, last)
             except UsageError as error:
                 unknown = before and name not in self._damaged
                 if unknown or self._on_problem is None:
@@ -179,7 +187,8 @@ class Directory(MultiFileContainer):
             for line in file.records():
                 if line.number > last:
                     return
-                scan.last, scan.end = line.number, line.end
+                scan.last = line.number
+                scan.end = line.end
                 yield Line(
                     scan.start + line.number,
                     line.offset,

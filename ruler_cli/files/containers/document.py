@@ -59,28 +59,37 @@ class _TextWindow:
         """Return the offset of the next byte that is no white space, and the byte; b"" at the end."""
         while True:
             space = SPACE.match(self.text, at - self.base)
-            at = max(at, self.base + space.end()) if space else at
-            if at - self.base < len(self.text) or not self._more(at):
-                return at, self.slice(at, at + 1)
+            if space:
+                at = max(at, self.base + space.end())
+            byte = self.slice(at, at + 1)
+            if byte or not self._more(at):
+                return at, byte
 
     def value_end(self, at: int) -> int | None:
         """Return the offset behind the value that starts here; None if the text ends first or none starts.
 
         A value of more than `most` bytes is not held: `slice` does not know it.
         """
-        start, depth, quoted = at, 0, False
+        start = at
+        depth = 0
+        quoted = False
         while True:
-            pattern = _IN_STRING if quoted else _OUTSIDE if depth else _BEGIN
+            if quoted:
+                pattern = _IN_STRING
+            else:
+                pattern = _OUTSIDE if depth else _BEGIN
             match = pattern.match(self.text, at - self.base)
             if match is None or (match.end() == len(self.text) and not match.lastindex):
                 if depth or quoted:
                     at = max(at, self.base + len(self.text))
                 elif match is None:
                     return None
-                if self._more(start if at - start <= self.most else at):
+                too_large = at - start > self.most
+                if self._more(at if too_large else start):
                     continue
                 return self.base + match.end() if match else None
-            at, byte = self.base + match.end(), match[1]
+            at = self.base + match.end()
+            byte = match[1]
             if quoted and byte == b"\\":
                 at += 1  # the byte behind it is no quote
             elif byte == b'"':
@@ -96,10 +105,12 @@ class _TextWindow:
 
     def _more(self, keep: int) -> bool:
         """Read on, and forget the text before `keep`; False at the end."""
+        end = self.base + len(self.text)
         rest = self.text[max(0, keep - self.base) :]
+        # as much as is held already, so that a long value is searched again only a few times
         size = min(len(rest), self.most + 1 - len(rest))
-        new = self.read(self.base + len(self.text), max(_WINDOW, size))
-        self.base += len(self.text) - len(rest)
+        new = self.read(end, max(_WINDOW, size))
+        self.base = end - len(rest)
         self.text = rest + new
         return bool(new)
 
@@ -119,7 +130,8 @@ class DocumentShape:
 def shape_of(read: Read) -> DocumentShape | None:
     """Return the shape of a document; None if the text is JSON lines, or no JSON."""
     head = read(0, _WINDOW)
-    at = len(head) - len(head.removeprefix(BOM).lstrip(_BLANK))
+    begin = head.removeprefix(BOM).lstrip(_BLANK)
+    at = len(head) - len(begin)
     head = read(at, _WINDOW)
     line, lf, rest = head.partition(b"\n")
     long = not lf and len(head) == _WINDOW
@@ -127,17 +139,16 @@ def shape_of(read: Read) -> DocumentShape | None:
     if ended and rest.strip(_BLANK):
         return None
     if head[:1] == b"[":
-        return (
-            DocumentShape(at)
-            if ended or head[1:].lstrip(_BLANK)[:1] in b'{["-0123456789tfnNI]'
-            else None
-        )
+        item = head[1:].lstrip(_BLANK)[:1]
+        is_list = ended or item in b'{["-0123456789tfnNI]'
+        return DocumentShape(at) if is_list else None
     if head[:1] != b"{":
         return None
-    inside = _holder(
-        lambda offset, size: read(offset, size) if offset < at + _MAX_AROUND else b"",
-        at,
-    )
+
+    def read_around(offset: int, size: int) -> bytes:
+        return read(offset, size) if offset < at + _MAX_AROUND else b""
+
+    inside = _holder(read_around, at)
     if inside or ended or long:
         return inside
     # else the line is torn, and JSON lines may follow
@@ -211,8 +222,10 @@ class Document(Container):
         """Take the text, which is in a file and stays open."""
         super().__init__(source.name, source.most)
         assert source.fd is not None  # noqa: S101 - see `open`
-        self.fd, self._read = source.fd, source.read
-        self._shape, self._checked = shape, False
+        self.fd = source.fd
+        self._read = source.read
+        self._shape = shape
+        self._checked = False
         self.unit = "item" if shape.listed else "object"
         self.rewritable = shape.listed and not shape.name
         self.may_hold_events = not shape.name
@@ -222,10 +235,13 @@ class Document(Container):
     @classmethod
     def open(cls, source: Source) -> Self | None:
         """Open text that is a document; one from a stream is kept in a file."""
-        torn = end_of(source.first_line.removeprefix(BOM).strip(_BLANK), 0) is None
+        line = source.first_line.removeprefix(BOM).strip(_BLANK)
+        torn = end_of(line, 0) is None
         if source.is_long or torn or shape_of(source.read) is not None:
             source.keep_text()
-        shape = None if source.fd is None else shape_of(source.read)
+        if source.fd is None:
+            return None
+        shape = shape_of(source.read)
         return None if shape is None else cls(source, shape)
 
     @property
@@ -238,7 +254,8 @@ class Document(Container):
 
     def records(self) -> Iterator[Line]:
         """Yield every item; UsageError behind the last one if the text is damaged."""
-        listed, number = self._shape.listed, 0
+        listed = self._shape.listed
+        number = 0
         text = _TextWindow(self._read, self._shape.start, self.most)
         at, byte = text.skip(self._shape.start + listed)
         while byte != (b"]" if listed else b""):
@@ -251,10 +268,13 @@ class Document(Container):
             else:
                 yield self.line(number, at, text.slice(at, end))
             at, byte = text.skip(end)
-            if listed and byte == b",":
+            if not listed:
+                continue
+            if byte == b",":
                 at, byte = text.skip(at + 1)
-                byte = b"," if byte == b"]" else byte
-            elif listed and byte != b"]":
+                if byte == b"]":  # a comma that nothing follows is no end
+                    byte = b","
+            elif byte != b"]":
                 raise self._damaged(f"at {self.unit} {number + 1}")
         if listed and not self._checked:
             self._check(at + 1, number)

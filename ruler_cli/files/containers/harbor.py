@@ -22,7 +22,8 @@ from ruler_cli.files.parse import parse, too_large
 from ruler_cli.files.source import Source
 from ruler_cli.types import Line, Problem
 
-_RESULT, _TRAJECTORY = "result.json", "agent/trajectory.json"
+_RESULT = "result.json"
+_TRAJECTORY = "agent/trajectory.json"
 _NUMBER = re.compile(rb"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*")
 
 

@@ -86,7 +86,8 @@ class InspectLogWriter(Writer):
                 f"install it with: pip install --upgrade inspect-ai, or {_USE_LINES}",
                 place=name,
             ) from None
-        self._log, self._input = source.log, source.name
+        self._log = source.log
+        self._input = source.name
         self._ruler: JsonPath = ()
         self._annotations: dict[SampleKey, Mapping[str, Any]] = {}
 
@@ -161,7 +162,8 @@ class InspectLogWriter(Writer):
         log.reductions = _others(log.reductions, "scorer")
         log.eval.scorers = _others(log.eval.scorers, "name")
         # the models of the log need not be installed here, nor their keys be known
-        roles, log.eval.model_roles = log.eval.model_roles, None
+        roles = log.eval.model_roles
+        log.eval.model_roles = None
         log = await score_async(
             log,
             _scorer(self._annotations),
@@ -277,7 +279,8 @@ def _scorer(annotations: Mapping[SampleKey, Mapping[str, Any]]) -> Scorer:
         annotation = annotations.get((str(state.sample_id), str(state.epoch)))
         if annotation is None:
             return None
-        metadata, value = dict(annotation), annotation["score"]
+        metadata = dict(annotation)
+        value = annotation["score"]
         if value is not None:
             explanation = annotation["explanation"]
             return Score(value=value, explanation=explanation, metadata=metadata)

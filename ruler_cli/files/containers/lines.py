@@ -37,7 +37,8 @@ class JsonLines(Container):
     def __init__(self, source: Source) -> None:
         """Take text, which is open."""
         super().__init__(source.name, source.most)
-        self._source, self.fd = source, source.fd
+        self._source = source
+        self.fd = source.fd
         self.once = source.once and source.fd is None
 
     @classmethod
@@ -80,7 +81,8 @@ def lines(
             offset += len(whole)
             raw = whole.removesuffix(b"\n")
             if len(raw) > most:
-                head, last = raw[:_HEAD], whole[-1:]
+                head = raw[:_HEAD]
+                last = whole[-1:]
                 raw = whole = b""  # noqa: PLW2901 - frees it
                 while last and not last.endswith(b"\n"):
                     last = stream.readline(BUFFER)
@@ -89,6 +91,7 @@ def lines(
                 yield Line(number, start, head, skipped=size)
                 continue
             if number == 1 and raw.startswith(BOM):
-                raw, start = raw[3:], start + 3
+                raw = raw[3:]
+                start += 3
             if raw and not raw.isspace():
                 yield Line(number, start, raw)

@@ -30,11 +30,18 @@ from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import open_panel
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.pool.engine import Bounds, StopSignal, in_thread, inline, run, threaded
+from ruler_cli.pool.engine import (
+    Bounds,
+    Engine,
+    StopSignal,
+    in_thread,
+    inline,
+    threaded,
+)
 from ruler_cli.runs.file import held_groups, nothing_to_compare
 from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
-from ruler_cli.types import GroupResult, Observer, Problem, Request
+from ruler_cli.types import Observer, Problem, Request
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._]+")
 _MAX_JUDGE_NAME = 80
@@ -254,30 +261,29 @@ async def render_missing(
                 return None
             return runner.start(group)
 
-        async def deliver(group_run: GroupRun, result: GroupResult) -> None:
-            for judge_index, request in group_run.missing:
-                key = panel.judges[judge_index].key(request)
-                number = sum(counts.requests) + 1
-                if seen.first_seen(key.hex(), number) == number:
-                    counts.requests[judge_index] += 1
-                    on_missing(judge_index, key, request)
-            if group_run.missing:
-                return
-            if result.failed_calls and not result.pass_scores:
-                error = result.failed_calls[0].error
-                counts.failed[error.kind] += 1
-                observer.failed(group_run.group.key, error.kind, error.reason)
-            else:
-                counts.answered += 1
-
-        await run(
+        engine = Engine(
             next_group,
             GroupRun.judge,
-            deliver,
             lambda group_run: group_run.group.size,
             anyio.lowlevel.checkpoint,
             # at most one block of groups that are decided together is in memory
             Bounds(size=BLOCK_BYTES),
         )
+        async with engine:
+            async for group_run, result in engine:
+                for judge_index, request in group_run.missing:
+                    key = panel.judges[judge_index].key(request)
+                    number = sum(counts.requests) + 1
+                    if seen.first_seen(key.hex(), number) == number:
+                        counts.requests[judge_index] += 1
+                        on_missing(judge_index, key, request)
+                if group_run.missing:
+                    continue
+                if result.failed_calls and not result.pass_scores:
+                    error = result.failed_calls[0].error
+                    counts.failed[error.kind] += 1
+                    observer.failed(group_run.group.key, error.kind, error.reason)
+                else:
+                    counts.answered += 1
         source.report(observer, end=True)
     return counts
