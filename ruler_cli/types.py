@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeVar, dataclass_transform
@@ -642,6 +643,13 @@ class Summary:
     def complete(self) -> bool:
         """True if every group and every trajectory of the input has its score."""
         return not (self.failed or self.unreadable or self.unanswered)
+
+
+def iso(at: float | None) -> str | None:
+    """Write seconds since 1970 as a date and a time in UTC, to the second."""
+    if at is None:
+        return None
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def duration(seconds: float) -> str:

@@ -22,7 +22,7 @@ from ruler_cli.cli.options import (
     Scored,
     Second,
 )
-from ruler_cli.cli.progress import Problems, UnlikeGroups
+from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.report_sentences import (
     LEFT_OUT,
     OWN_SCORES,
@@ -33,7 +33,13 @@ from ruler_cli.cli.report_sentences import (
     measured,
     pair_counts,
 )
-from ruler_cli.cli.scored_files import head_of, open_files, print_facts, print_warnings
+from ruler_cli.cli.scored_files import (
+    UnlikeGroups,
+    head_of,
+    open_files,
+    print_facts,
+    print_warnings,
+)
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, shorten
 from ruler_cli.errors import Sentence, UsageError
@@ -95,7 +101,8 @@ def _run(options: Options, source: str, second: str | None) -> int:
     from ruler_cli.results.compare import Comparison
 
     sources = [one for one in (source, second) if one is not None]
-    problems, unlike = Problems(quiet=options.as_json), UnlikeGroups()
+    problems = Problems(quiet=options.as_json)
+    unlike = UnlikeGroups()
     with ExitStack() as stack:
         files = open_files(sources, options, stack, problems)
         if len(files) == 2:
@@ -127,12 +134,15 @@ def _run(options: Options, source: str, second: str | None) -> int:
         _show(_input(heads[0], files[0]), agreement, Terminal())
     rollouts = [file.figures.rollouts for file in files]
     left_out = any(counts[name] for counts in rollouts for name in LEFT_OUT)
-    return 1 if problems.number or left_out else 0
+    if problems.number or left_out:
+        return 1
+    return 0
 
 
 def _input(head: _Json, file: ScoredFile) -> dict[str, Any]:
     """Return what a file is, and the counts of its values."""
-    groups, rollouts = file.figures.groups, file.figures.rollouts
+    groups = file.figures.groups
+    rollouts = file.figures.rollouts
     return {
         **head,
         "judges": [*file.figures.words["judges"].listed()],
@@ -149,11 +159,13 @@ def _refuse_empty(agreement: Agreement, files: Sequence[ScoredFile]) -> None:
     both = [pair["scores"]["value"] for pair in agreement["correlations"]]
     if labelled or any(value is not None for value in both):
         return
-    name, counts = files[0].name, files[0].figures.rollouts
+    name = files[0].name
+    counts = files[0].figures.rollouts
     remedy: str = Sentence("name labels with {labels:PATH}")
     reason = "all labels within each group are equal"
     if not counts["scored"]:
-        reason, remedy = "no rollout has a score", f"see why with `ruler report {name}`"
+        reason = "no rollout has a score"
+        remedy = f"see why with `ruler report {name}`"
     elif not counts["labelled"]:
         reason = "no rollout has a usable label"
     raise UsageError(f"nothing to compare: {reason}", remedy, place=name)
@@ -183,26 +195,33 @@ def _head(file: _Json, page: Agreement) -> Iterator[Fact]:
     yield "found", file["found"]
     yield "scores", OWN_SCORES if file["moved"] else ""
     yield "left out", left_out_words(file)
-    path, two = page["labels"]["path"], page["labels"]["two"]
+    path = page["labels"]["path"]
+    two = page["labels"]["two"]
     labels = "the first original reward" if path is None else f"`{path}`"
     if file["outcomes"]:
         labels += ", or the outcome"
     yield "labels", labels + (", {:g} or {:g}".format(*two) if two else "")
-    rollouts, groups = main["compared"], count(page["groups"], "group")
+    rollouts = main["compared"]
+    groups = count(page["groups"], "group")
     compared = f"{count(rollouts, 'rollout')} in {groups}"
     yield "compared", f"{compared}; {page['mixed_groups']} mixed"
-    what = "with different labels"
-    yield "pairs", pair_counts(main["pairs"], main["against"], main["tied"], what)
+    pairs = pair_counts(
+        main["pairs"],
+        main["against"],
+        main["tied"],
+        "with different labels",
+    )
+    yield "pairs", pairs
 
 
 def _tables(page: Agreement) -> Iterator[_Rows]:
     """Yield tables of the file's score and of the judges of its panel, with their heads first."""
     main, *judges = page["scorers"]
-    rows = [
-        _row(title, main[name])
-        for name, title in {**STATISTICS, "chance_regret": "regret by chance"}.items()
-        if name in main and main[name]["value"] is not None
-    ]
+    titles = {**STATISTICS, "chance_regret": "regret by chance"}
+    rows = []
+    for name, title in titles.items():
+        if name in main and main[name]["value"] is not None:
+            rows.append(_row(title, main[name]))
     yield [("", "value", "95 % interval", "groups"), *rows]
     rows = []
     for judge in judges:

@@ -60,10 +60,11 @@ from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import NOT_RENDERED
 from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.signals import run_cancellable
-from ruler_cli.cli.units import iso, rounded, size
+from ruler_cli.cli.units import rounded, size
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.options import COMMAND_LINE, Options
+from ruler_cli.types import iso
 
 if TYPE_CHECKING:
     from ruler_cli.runs.batch.batches import Batches, BatchStatus

@@ -18,10 +18,12 @@ class _Figures(string.Formatter):
 
     def format_field(self, value: Any, form: str) -> str:
         if hasattr(value, "expected"):
-            low, middle, high = (
-                f"{number:,.0f}" for number in (value.low, value.expected, value.high)
-            )
-            return middle if low == high else f"{middle} (from {low} to {high})"
+            low = f"{value.low:,.0f}"
+            middle = f"{value.expected:,.0f}"
+            high = f"{value.high:,.0f}"
+            if low == high:
+                return middle
+            return f"{middle} (from {low} to {high})"
         if isinstance(value, dict):
             return ", ".join(f"{name} {n:,}" for name, n in value.items() if n)
         if isinstance(value, list):
@@ -31,7 +33,9 @@ class _Figures(string.Formatter):
         if isinstance(value, float):
             return f"{value:.4g}"
         if isinstance(value, int):
-            return number_of(value, form) if form else f"{value:,}"
+            if form:
+                return number_of(value, form)
+            return f"{value:,}"
         return str(value)
 
 

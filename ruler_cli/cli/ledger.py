@@ -15,10 +15,11 @@ from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import AsJson, Config, JudgeModel, OlderThan, OneLedger, Yes
 from ruler_cli.cli.safe_text import one_line, print_json, safe
-from ruler_cli.cli.units import columns, count, iso, size
+from ruler_cli.cli.units import columns, count, size
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.models import ledger_path
 from ruler_cli.settings.options import Options
+from ruler_cli.types import iso
 
 if TYPE_CHECKING:
     from pathlib import Path

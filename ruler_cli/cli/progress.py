@@ -31,13 +31,9 @@ from ruler_cli.types import (
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from ruler_cli.results.compare import LeftOutGroup
-
 Progress = Literal["auto", "bar", "log", "none"]
 _NAMED = 20
 """Problems, and groups not scored, that are named one by one; the rest is counted."""
-_UNLIKE = 3
-"""Groups that are named as not compared."""
 _LOG_INTERVAL = 30.0
 """Seconds between two progress lines where there is no terminal."""
 _COUNTER_DELAY = 1.0
@@ -275,33 +271,3 @@ class Problems:
         """Print how many were not named."""
         if self._sentences > _NAMED and not self._quiet:
             print_note(f"… and {self._sentences - _NAMED} more")
-
-
-class UnlikeGroups:
-    """Sentences on groups of two files that are not compared: the first few, and the number of all.
-
-    They wait until it is known that the files have something in common.
-    """
-
-    def __init__(self) -> None:
-        self._sentences: tuple[list[str], list[str]] = (
-            [],
-            [],
-        )  # those of one file only come last
-        self._number = 0
-
-    def add(self, group: LeftOutGroup) -> None:
-        """Add the sentence on a group."""
-        self._number += 1
-        if len(self._sentences[group.alone]) < _UNLIKE:
-            self._sentences[group.alone].append(group.sentence)
-
-    def hand_to(self, problems: Problems) -> None:
-        """Add them to the problems of the command."""
-        sentences = [sentence for each in self._sentences for sentence in each][
-            :_UNLIKE
-        ]
-        for sentence in sentences:
-            problems.add_sentence(sentence)
-        if more := self._number - len(sentences):
-            problems.add_sentence(f"{count(more, 'more group')} not compared", more)

@@ -41,8 +41,14 @@ from ruler_cli.cli.options import (
     Scored,
     Second,
 )
-from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
-from ruler_cli.cli.scored_files import head_of, open_files, print_facts, print_warnings
+from ruler_cli.cli.progress import Problems, group_counter
+from ruler_cli.cli.scored_files import (
+    UnlikeGroups,
+    head_of,
+    open_files,
+    print_facts,
+    print_warnings,
+)
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
@@ -117,7 +123,8 @@ def _report(options: Options, source: str, second: str | None) -> int:
 
 def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
     """Raise UsageError for options that do not go together, and for two files that are one."""
-    group, opened = options.group is not None, options.open_page
+    group = options.group is not None
+    opened = options.open_page
     limited = options.max_groups is not None
     wrong = {
         "--json and a page: leave one of them out": options.as_json and page,
@@ -143,7 +150,9 @@ def _reading(files: Sequence[ScoredFile], on_left_out: Any) -> Any:
     from ruler_cli.results.compare import Comparison
     from ruler_cli.results.highlights import Run
 
-    return Run(files[0]) if len(files) == 1 else Comparison(files, on_left_out)
+    if len(files) == 1:
+        return Run(files[0])
+    return Comparison(files, on_left_out)
 
 
 def _show(
@@ -298,7 +307,13 @@ def _show_groups(
         for one in shown:
             origins = [head["source"] for head in heads]
             origins[0] += f", number {one.number} in the file"
-            report_group.show(one.kept, origins, terminal, one.one, one.other)
+            report_group.show(
+                one.kept,
+                origins,
+                terminal,
+                one.one,
+                one.other,
+            )
     sys.stdout.flush()
     if more:
         print_note(f"{count(more, 'more group')} with this key")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from itertools import takewhile
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -61,22 +60,29 @@ def show(
     explanations: list[tuple[str, Text]] = []
     for i in order:
         for name, one in files.items():
-            title = f"rollout {i + 1}{f' {name}' if other else ''}"
+            title = f"rollout {i + 1}"
+            if other:
+                title += f" {name}"
             # foreign lines stay in a column of their own
             for line in _explanation(one.rollouts[i]):
                 explanations.append((title, terminal.text(line, lines=True)))
                 title = ""
     if explanations:
-        heads = Column(style=MUTED, no_wrap=True), Column(overflow="fold")
-        terminal.show("", _rule("explanations"), table(heads, explanations, terminal))
+        heads = (
+            Column(style=MUTED, no_wrap=True),
+            Column(overflow="fold"),
+        )
+        lines = table(heads, explanations, terminal)
+        terminal.show("", _rule("explanations"), lines)
     if text.rubric:
         rubric = _indented(terminal.text(text.rubric, lines=True))
         terminal.show("", _rule("rubric"), rubric)
-    tools = text.tools.split("\n") if text.tools else ()
-    for title, shared in (("tools", tools), ("shared by all rollouts", text.context)):
-        if shared:
-            terminal.show("", _rule(title))
-            _show_lines(shared, terminal)
+    if text.tools:
+        terminal.show("", _rule("tools"))
+        _show_lines(text.tools.split("\n"), terminal)
+    if text.context:
+        terminal.show("", _rule("shared by all rollouts"))
+        _show_lines(text.context, terminal)
     _show_rollouts(group, text, order, terminal)
 
 
@@ -95,9 +101,11 @@ def _figures(group: ScoredGroup) -> str:
         values["judged_at"] = f"{minute(values['judged_at'])} UTC"
     words = []
     for name, value in values.items():
-        known = f"{value:.3g}" if isinstance(value, float) else value
-        if known and not isinstance(value, list):
-            words.append(name if value is True else f"{name} {known}")
+        if isinstance(value, float):
+            # 0 is a figure too, as that of equal scores
+            words.append(f"{name} {value:.3g}")
+        elif value and not isinstance(value, list):
+            words.append(name if value is True else f"{name} {value}")
     return ", ".join([*words, *group.flags])
 
 
@@ -113,7 +121,15 @@ def _table(
     for i, score in zip(order, scores, strict=True):
         a = group.rollouts[i]
         b = other.rollouts[i] if other else _NOBODY
-        apart = None if score is None or b.score is None else score - b.score
+        rank = ""
+        if score is not None:
+            rank = str(scores.index(score) + 1)
+        apart = None
+        if score is not None and b.score is not None:
+            apart = score - b.score
+        judged = ""
+        if a.judge_score != score:
+            judged = given(a.judge_score, "{:.2f}")
         notes = {
             "suspect": a.suspect,
             f"failed ({a.kind})": a.status == "failed",
@@ -122,12 +138,12 @@ def _table(
         noted = ", ".join(note for note, holds in notes.items() if holds)
         rows.append(
             {
-                "rank": "" if score is None else str(scores.index(score) + 1),
+                "rank": rank,
                 "rollout": str(i + 1),
                 "A" if other else "score": given(score, "{:.2f}"),
                 "B": given(b.score, "{:.2f}"),
                 "A - B": given(apart, "{:+.2f}"),
-                "judged": given(a.judge_score, "{:.2f}" * (a.judge_score != score)),
+                "judged": judged,
                 "sd": given(a.spread, "{:.2f}"),
                 "sd of B": given(b.spread, "{:.2f}"),
                 "reward": given(a.label, "{:.4g}"),
@@ -138,18 +154,21 @@ def _table(
         )
     heads = [Column(name, justify="right", no_wrap=True) for name in rows[0]]
     heads[-1] = Column("of note", overflow="fold")
-    return table(heads, [list(row.values()) for row in rows], terminal)
+    cells = [list(row.values()) for row in rows]
+    return table(heads, cells, terminal)
 
 
 def _explanation(rollout: ScoredRollout) -> list[str]:
     """Return the explanation, the scores of a panel, and the reason of a failure, a line each."""
-    judges = [f"{name} {score:.2f}" for name, score in rollout.judges.items()]
-    lines = (
-        rollout.explanation,
-        f"judges: {', '.join(judges)}" if judges else "",
-        f"{rollout.kind}: {rollout.reason}" if rollout.reason else "",
-    )
-    return [line for line in lines if line]
+    lines = []
+    if rollout.explanation:
+        lines.append(rollout.explanation)
+    if rollout.judges:
+        judges = [f"{name} {score:.2f}" for name, score in rollout.judges.items()]
+        lines.append(f"judges: {', '.join(judges)}")
+    if rollout.reason:
+        lines.append(f"{rollout.kind}: {rollout.reason}")
+    return lines
 
 
 def _show_rollouts(
@@ -159,12 +178,16 @@ def _show_rollouts(
     best: int | None = None
     shown = dict[int, int]()
     for i in order:
-        rollout, lines = group.rollouts[i], text.rollouts[i]
+        rollout = group.rollouts[i]
+        lines = text.rollouts[i]
         score = "not scored"
         if rollout.score is not None:
-            score = f"score {rollout.score:.2f}{given(rollout.spread, ' ± {:.2f}')}"
-            best = i if best is None else best
-        title = f"rollout {i + 1}: {score}{given(rollout.label, ', reward {:.4g}')}"
+            score = f"score {rollout.score:.2f}"
+            score += given(rollout.spread, " ± {:.2f}")
+            if best is None:
+                best = i
+        reward = given(rollout.label, ", reward {:.4g}")
+        title = f"rollout {i + 1}: {score}{reward}"
         terminal.show("", _rule(terminal.foreign(title)))
         same_as = shown.setdefault(text.identical[i], i)
         if not lines:
@@ -175,8 +198,10 @@ def _show_rollouts(
             continue
         common = 0
         if best is not None and best != i:
-            both = zip(text.rollouts[best], lines, strict=False)
-            common = sum(takewhile(bool, (a == b for a, b in both)))
+            for a, b in zip(text.rollouts[best], lines, strict=False):
+                if a != b:
+                    break
+                common += 1
             _show_lines(lines[:common], terminal)
             here = f"differs from rollout {best + 1} (the best) from here"
             terminal.show(_rule(here, NOTE))
@@ -186,11 +211,14 @@ def _show_rollouts(
 def _show_lines(lines: Sequence[str], terminal: Terminal) -> None:
     """Show lines as text to read, each below its head, if it has one."""
     for line in lines:
-        head, content = _HEAD.match(line), line
+        head = _HEAD.match(line)
+        content = line
         if head:
             title = terminal.text(head[1], TITLE)
-            fits = title.cell_len <= terminal.width
-            terminal.show(title if fits else _indented(title))
+            if title.cell_len <= terminal.width:
+                terminal.show(title)
+            else:
+                terminal.show(_indented(title))
             content = line[head.end() :]
         if head or line[:1] == "{":
             content = _readable(content)
@@ -207,18 +235,23 @@ def _readable(text: str) -> str:
     """Write JSON for a person: a text as it is, an object as a line for each field."""
     try:
         value = json.loads(text)
-        if isinstance(value, dict) and value:
-            return "\n".join(_field(name, _plain(item)) for name, item in value.items())
-        return _plain(value)
+        if not isinstance(value, dict) or not value:
+            return _plain(value)
+        fields = [_field(name, _plain(item)) for name, item in value.items()]
+        return "\n".join(fields)
     except (ValueError, RecursionError):
         return text
 
 
 def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _field(name: str, text: str) -> str:
     # a name may hold a line break, which would look like another field
     title = name if name.isprintable() and name else _plain([name])
-    return f"{title}:\n{indent(text, '  ')}" if "\n" in text else f"{title}: {text}"
+    if "\n" in text:
+        return f"{title}:\n{indent(text, '  ')}"
+    return f"{title}: {text}"

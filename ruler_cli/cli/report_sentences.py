@@ -62,8 +62,13 @@ FAST = 0.05
 def counts(figures: ReportFigures) -> Iterator[Fact]:
     """Yield groups, rollouts, failures, cost and time, each with a name; none is text of the input."""
     n = figures["groups"]
-    states = f"{n['live']} live, {n['tied']} tied" if n["tied"] else "none tied"
-    others = {"failed": n["failed"], "not judged": n["unmarked"]}
+    states = "none tied"
+    if n["tied"]:
+        states = f"{n['live']} live, {n['tied']} tied"
+    others = {
+        "failed": n["failed"],
+        "not judged": n["unmarked"],
+    }
     yield "groups", f"{n['scored']} of {n['all']} scored ({states}){_also(others)}"
     yield "failed", kinds(figures)
     n = figures["rollouts"]
@@ -94,7 +99,9 @@ def findings(figures: ReportFigures) -> Iterator[Fact]:
     """Yield sentences about the judge, each with a name."""
     for i, sentence in enumerate(agreement(figures)):
         yield "" if i else "agreement", sentence
-    slots, trend, values = (figures[k] for k in ("slots", "lengths", "reliability"))
+    slots = figures["slots"]
+    trend = figures["lengths"]
+    values = figures["reliability"]
     if slots["bins"] and slots["groups"] >= FEW:
         bias = position_bias(
             slots["bins"],
@@ -105,7 +112,8 @@ def findings(figures: ReportFigures) -> Iterator[Fact]:
         yield "position", bias or "no significant position bias"
     if trend["groups"] >= FEW:
         yield "length", length_bias(trend) or "no significant length bias"
-    groups, median = figures["groups"], values["median"]
+    groups = figures["groups"]
+    median = values["median"]
     compared = groups["scored"] - groups["alone"]
     tied = groups["tied"] - groups["alone"]
     noise = mere_noise(tied, groups["one_score"], compared, median)
@@ -133,12 +141,15 @@ def averages(figures: ReportFigures) -> Iterator[Fact]:
 
 def judges(figures: ReportFigures) -> str:
     """Name the judges, their passes, and the time."""
-    passes, time = figures["passes"], ""
-    words = "1 pass" if [*passes] == ["1"] else f"{_counted(passes)} passes"
+    parts = [_counted(figures["judges"])]
+    passes = figures["passes"]
+    if passes:
+        one = [*passes] == ["1"]
+        parts.append("1 pass" if one else f"{_counted(passes)} passes")
     if figures["started_at"] is not None:
         ends = map(minute, (figures["started_at"], figures["ended_at"]))
-        time = f"{' to '.join(dict.fromkeys(ends))} UTC"
-    parts = (_counted(figures["judges"]), words if passes else "", time)
+        time = " to ".join(dict.fromkeys(ends))
+        parts.append(f"{time} UTC")
     return "; ".join(filter(None, parts))
 
 
@@ -166,24 +177,33 @@ def made_by(figures: ReportFigures, longest: int) -> dict[str, str]:
         ("parameters", "params", _params),
     ):
         listed = made[key]
+        several = len(listed) > 1
         texts = []
+        if several:
+            different = len(listed) + made[f"more_{key}"]
+            texts.append(f"{different} different")
         for one in listed:
-            words = (
-                in_words(one) if one["text"] else f"{one['digest']} (text not found)"
-            )
-            groups = f"{count(one['groups'], 'group')}: " if len(listed) > 1 else ""
-            texts.append(groups + shorten(" ".join(words.split()), longest))
-        if len(listed) > 1:
-            texts.insert(0, f"{len(listed) + made[f'more_{key}']} different")
-        facts[name] = "; ".join([*texts[:_TEXTS], *["…"] * (len(texts) > _TEXTS)])
-    return facts | {"ruler": _counted(made["versions"])}
+            words = f"{one['digest']} (text not found)"
+            if one["text"]:
+                words = in_words(one)
+            text = shorten(" ".join(words.split()), longest)
+            if several:
+                text = f"{count(one['groups'], 'group')}: {text}"
+            texts.append(text)
+        if len(texts) > _TEXTS:
+            texts[_TEXTS:] = ["…"]
+        facts[name] = "; ".join(texts)
+    facts["ruler"] = _counted(made["versions"])
+    return facts
 
 
 def _rubric(one: _Json) -> str:
     from ruler_cli.results.figures import BUILT_IN
 
-    words = " (built-in)" if one["digest"] == BUILT_IN else f": {one['text']}"
-    return f"{one['digest']}{words}"
+    digest = one["digest"]
+    if digest == BUILT_IN:
+        return f"{digest} (built-in)"
+    return f"{digest}: {one['text']}"
 
 
 def _params(one: _Json) -> str:
@@ -195,8 +215,9 @@ def _params(one: _Json) -> str:
             each[str(judge["judge"])] = ", ".join(given) or "none given"
     except (ValueError, TypeError, LookupError, AttributeError):
         return str(one["text"])
-    if len({*each.values()}) == 1:
-        return next(iter(each.values()))
+    different = {*each.values()}
+    if len(different) == 1:
+        return different.pop()
     return "; ".join(f"{name}: {words}" for name, words in each.items())
 
 
@@ -205,29 +226,43 @@ def opening(figures: _Json) -> str:
     differ = figures["differs"]
     unlike = [words for name, words in _DIFFERENCES.items() if differ[name]]
     same = [_DIFFERENCES[name] for name in _ALIKE if differ[name] is False]
-    parts = (("A and B differ in", unlike), ("the same", same))
-    return "; ".join(f"{how} {', '.join(names)}" for how, names in parts if names)
+    parts = []
+    if unlike:
+        parts.append(f"A and B differ in {', '.join(unlike)}")
+    if same:
+        parts.append(f"the same {', '.join(same)}")
+    return "; ".join(parts)
 
 
 def money(figures: _Json) -> str:
     """Name the cost, of a group too; of some groups only if that of others is not known."""
-    spent, known = figures["cost_usd"], figures["cost_groups"]
+    spent = figures["cost_usd"]
+    known = figures["cost_groups"]
     if not spent:
-        return "" if spent is None else usd(spent)
-    judged = figures["groups"]["scored"] + figures["groups"]["failed"]
-    some = "" if known == judged else f", known for {count(known, 'group')}"
+        if spent is None:
+            return ""
+        return usd(spent)
+    groups = figures["groups"]
+    some = ""
+    if known != groups["scored"] + groups["failed"]:
+        some = f", known for {count(known, 'group')}"
     return f"{usd(spent)} ({usd(spent / known)} a group{some})"
 
 
 def cost(figures: ReportFigures) -> str:
     """Name money and tokens."""
     usage = figures["usage"]
-    names = ("prompt_tokens", "completion_tokens", "cached_tokens")
-    prompt, completion, cached = (usage[name] for name in names)
-    calls = count(usage["calls"], "call") if usage["calls"] else ""
-    hit = f" ({short(cached)} of it cached)" if cached else ""
-    tokens = f"{short(prompt)} prompt{hit} + {short(completion)} completion tokens"
-    parts = (money(figures), calls, tokens if prompt or completion else "")
+    prompt = usage["prompt_tokens"]
+    completion = usage["completion_tokens"]
+    cached = usage["cached_tokens"]
+    parts = [money(figures)]
+    if usage["calls"]:
+        parts.append(count(usage["calls"], "call"))
+    if prompt or completion:
+        hit = f" ({short(cached)} of it cached)" if cached else ""
+        parts.append(
+            f"{short(prompt)} prompt{hit} + {short(completion)} completion tokens"
+        )
     return ", ".join(filter(None, parts))
 
 
@@ -241,9 +276,13 @@ def agreement(figures: ReportFigures) -> Iterator[str]:
     if len(labels) < 2:
         return
     for label, high in ((labels[0], True), (labels[-1], False)):
-        cells = [cell for cell in against["cells"] if tuple(cell["label"]) == label]
-        wrong = sum(cell["n"] for cell in cells if (cell["score"][0] >= LOW) is high)
-        rollouts = count(sum(cell["n"] for cell in cells), "rollout")
+        number = wrong = 0
+        for cell in against["cells"]:
+            if tuple(cell["label"]) == label:
+                number += cell["n"]
+                if (cell["score"][0] >= LOW) is high:
+                    wrong += cell["n"]
+        rollouts = count(number, "rollout")
         reward = " to ".join(f"{end:g}" for end in dict.fromkeys(label))
         scores = f"score {LOW} or more" if high else f"score below {LOW}"
         yield f"{wrong} of {rollouts} with reward {reward} {scores}"
@@ -254,14 +293,14 @@ def ordered_pairs(figures: _Json, what: str = "") -> str:
     tied = figures["tied"]
     against = round(figures["against"] - tied / 2)
     share = percent(figures["agreement"])
-    half = ", ties count half" * bool(tied)
+    half = ", ties count half" if tied else ""
     words = pair_counts(figures["pairs"], against, tied, what)
     return f"{words} ({share}{half}; chance: 50%)"
 
 
 def pair_counts(pairs: int, against: int, tied: int, what: str = "") -> str:
     """Count the pairs of rollouts that scores put in order, in reverse, and not at all."""
-    of = " ".join(filter(None, (count(pairs, "pair"), what)))
+    of = f"{count(pairs, 'pair')} {what}".rstrip()
     in_order = pairs - against - tied
     return f"{in_order} of {of} in order, {against} reversed, {tied} tied"
 
@@ -272,18 +311,22 @@ def position_bias(bars: Sequence[_Json], *, corrected: bool, several: bool) -> s
     A bar has the `mean` difference of the scores at a position, and its standard `error`. `corrected`: it
     is subtracted from the scores; `several`: there is more than one pass.
     """
-    sure = {
-        name: bar
-        for name, bar in (("first", bars[0]), ("last", bars[-1]))
-        if bar["error"] is not None
-        and abs(bar["mean"]) > max(SURE * bar["error"], _BIASED)
-    }
-    if not sure:
+    moved = []
+    errors = []
+    for name, bar in (("first", bars[0]), ("last", bars[-1])):
+        mean = bar["mean"]
+        error = bar["error"]
+        if error is not None and abs(mean) > max(SURE * error, _BIASED):
+            moved.append(f"{name} {mean:+.3f}")
+            errors.append(error)
+    if not moved:
         return ""
-    moved = ", ".join(f"{name} {bar['mean']:+.3f}" for name, bar in sure.items())
-    error = max(bar["error"] for bar in sure.values())
-    done = "averaged over passes" if several else "--debias corrects it"
-    return f"{moved} (± {error:.3f}); {'subtracted' if corrected else done}"
+    done = "--debias corrects it"
+    if corrected:
+        done = "subtracted"
+    elif several:
+        done = "averaged over passes"
+    return f"{', '.join(moved)} (± {max(errors):.3f}); {done}"
 
 
 def same_scores(one_score: int, compared: int) -> str:
@@ -319,7 +362,9 @@ def same_explanations(same: int, explained: int, what: str) -> str:
 
 def length_bias(trend: _Json) -> str:
     """Describe how much more longer rollouts score in their groups; empty if that may be chance."""
-    slope, error, correlation = trend["slope"], trend["error"], trend["correlation"]
+    slope = trend["slope"]
+    error = trend["error"]
+    correlation = trend["correlation"]
     if trend["groups"] < FEW or abs(slope) <= SURE * error:
         return ""
     return f"twice as long scores {slope:+.3f} ± {error:.3f} (correlation {correlation:+.2f})"
@@ -330,20 +375,25 @@ def reliability(median: float, groups: int, low: int, *, advise: bool) -> str:
     words = f"{median:.2f}"
     if groups > 1:
         words = f"median {words}, below {LOW} in {low} of {count(groups, 'group')}"
-    return words + "; more --passes raise it" * (median < LOW and advise)
+    if median < LOW and advise:
+        words += "; more --passes raise it"
+    return words
 
 
 def percent(share: float) -> str:
     """Write a share as a whole percentage, with a decimal if it would else seem to be none or all."""
     text = f"{share:.0%}"
     if text in ("0%", "100%") and 0 < share < 1:
-        return f"{min(max(share, 0.001), 0.999):.1%}"
+        inner = min(max(share, 0.001), 0.999)
+        return f"{inner:.1%}"
     return text
 
 
 def given(number: float | None, form: str) -> str:
     """Write a number in a format such as `sd {:.2f}`; empty for None."""
-    return "" if number is None else form.format(number)
+    if number is None:
+        return ""
+    return form.format(number)
 
 
 def left_out_words(counts: Mapping[str, int]) -> str:
@@ -357,12 +407,16 @@ def measured(value: _Json, sign: str = "", end: str = "value") -> str:
     number = value[end]
     if number is None:
         return "-"
-    plain = 0.001 <= abs(number) < 1000 or not number
-    return f"{number:{sign if number else ''}{'.3f' if plain else '.2e'}}"
+    if not number:
+        return "0.000"
+    form = ".3f" if 0.001 <= abs(number) < 1000 else ".2e"
+    return f"{number:{sign}{form}}"
 
 
 def interval(value: _Json, sign: str = "") -> str:
     """Write the interval of a measured value."""
     if value["low"] is None:
-        return "too few groups" if value["value"] is not None else ""
+        if value["value"] is not None:
+            return "too few groups"
+        return ""
     return f"{measured(value, sign, 'low')} to {measured(value, sign, 'high')}"

@@ -85,12 +85,17 @@ class RunView:
 
     def show(self, terminal: Terminal) -> None:
         """Write the page to the terminal."""
-        figures, lists = self._figures, self._lists
-        terminal.show(facts(self._head(), terminal, scored=TITLE, failed=BAD))
-        if lines := [*self._histograms()]:
-            terminal.show("", *(Text(line, "cyan") for line in lines))
-        numbers = () if lines else sentences.averages(figures)
-        findings = facts((*numbers, *sentences.findings(figures)), terminal)
+        figures = self._figures
+        lists = self._lists
+        head = facts(self._head(), terminal, scored=TITLE, failed=BAD)
+        terminal.show(head)
+        found = [*sentences.findings(figures)]
+        lines = [Text(line, "cyan") for line in self._histograms()]
+        if lines:
+            terminal.show("", *lines)
+        else:
+            found = [*sentences.averages(figures), *found]
+        findings = facts(found, terminal)
         if findings.row_count:
             terminal.show("", findings)
         named = lists["worst"] or lists["disputed"]
@@ -123,7 +128,9 @@ class RunView:
             bins = self._figures[name]["bins"]
             numbers = [bar["n"] for bar in bins]
             if min(sum(numbers), self._figures["groups"]["scored"]) >= ENOUGH:
-                bars = "".join(_BARS[-(-7 * n // max(numbers))] for n in numbers)
+                highest = max(numbers)
+                # rounded up: only no rollout has the lowest bar
+                bars = "".join(_BARS[-(-7 * n // highest)] for n in numbers)
                 value = f"{middle} {self._figures[name][middle]:.2f}"
                 yield f"{title:<22} 0 {bars} {bins[-1]['to']:g}, {value}"
 
@@ -158,11 +165,10 @@ class ComparisonView:
         rows = [*self._of_files(), *self._of_scores()]
         # for a page whose scripts do not run, without text of the input
         foreign = ("file", "judge", *_MADE_BY)
-        facts = [
-            (what, f"A {a}; B {b}; {more}")
-            for what, a, b, more in rows
-            if (a or b) and what not in foreign
-        ]
+        facts = []
+        for what, a, b, more in rows:
+            if (a or b) and what not in foreign:
+                facts.append((what, f"A {a}; B {b}; {more}"))
         comparison = {
             "groups": figures["groups"],
             "rollouts": figures["rollouts"],
@@ -198,11 +204,12 @@ class ComparisonView:
             for group in self._comparison.differing:
                 order = group.one.best_first
                 one = [group.one.rollouts[i] for i in order]
+                other = [group.other.rollouts[i] for i in order]
                 pairs = f"{group.against:g} of {count(group.pairs, 'pair')}"
                 cells = (
                     Text(pairs, NOTE),
                     in_short([r.score for r in one]),
-                    in_short([group.other.rollouts[i].score for i in order]),
+                    in_short([r.score for r in other]),
                     in_short([r.label for r in one], ".3g"),
                 )
                 rows.append((group.one.key, cells))
@@ -217,10 +224,14 @@ class ComparisonView:
         """Yield rows about each file as a whole; on what made the scores only if the files differ in it."""
         each: list[dict[str, str]] = []
         for source, own, file in zip(
-            self._sources, self._figures["files"], self._comparison.files, strict=True
+            self._sources,
+            self._figures["files"],
+            self._comparison.files,
+            strict=True,
         ):
             figures = own["figures"]
-            n, calls = figures["groups"], figures["usage"]["calls"]
+            n = figures["groups"]
+            calls = figures["usage"]["calls"]
             each.append(
                 {
                     "file": source,
@@ -237,7 +248,8 @@ class ComparisonView:
             )
         one, two = each
         for name in {**one, **two}:
-            a, b = one.get(name, ""), two.get(name, "")
+            a = one.get(name, "")
+            b = two.get(name, "")
             if a != b or name not in _MADE_BY:
                 yield name, a, b, ""
 
@@ -247,42 +259,49 @@ class ComparisonView:
             a, b = (given(value, "{:.3f}") for value in self._figures[key])
             yield name, a, b, ""
         tied = self._figures["tied"]
-        a, b = (str(n) if any(tied) else "" for n in tied)
-        yield "tied groups", a, b, ""
+        if any(tied):
+            a, b = map(str, tied)
+            yield "tied groups", a, b, ""
         agreement = self._comparison.agreement
         for name, title in STATISTICS.items():
             difference = agreement["differences"].get(name)
-            if difference and difference["value"] is not None:
-                a, b = (measured(judge[name]) for judge in agreement["scorers"])
-                chance = difference["low"] is not None and not difference["told_apart"]
-                words = f"{measured(difference, '+')} ({interval(difference, '+')})"
-                yield title, a, b, words + ", not significant" * chance
+            if not difference or difference["value"] is None:
+                continue
+            a, b = (measured(judge[name]) for judge in agreement["scorers"])
+            words = f"{measured(difference, '+')} ({interval(difference, '+')})"
+            if difference["low"] is not None and not difference["told_apart"]:
+                words += ", not significant"
+            yield title, a, b, words
 
     def _findings(self) -> Iterator[Fact]:
         """Yield sentences about the two judges, each with a name."""
         figures = self._figures
-        order, distance, paired = (figures[k] for k in ("order", "distance", "paired"))
+        order = figures["order"]
+        distance = figures["distance"]
+        paired = figures["paired"]
         if order["agreement"] is not None:
             yield "same order", sentences.ordered_pairs(order)
-        moved = any(file["figures"]["rollouts"]["moved"] for file in figures["files"])
-        own = f" ({OWN_SCORES})" if moved else ""
-        mean, most = distance["mean"], distance["max"]
+        own = ""
+        if any(file["figures"]["rollouts"]["moved"] for file in figures["files"]):
+            own = f" ({OWN_SCORES})"
+        mean = distance["mean"]
+        most = distance["max"]
         yield "scores", f"differ by {mean:.2f} on average, {most:.2f} at most{own}"
         correlation = figures["correlation"]
         if correlation["value"] is not None:
             ends = interval(correlation)
             yield "correlation", f"{measured(correlation)} ({ends}) within groups"
         a, b = figures["one_scored"]
+        in_a, in_b = paired["alone"]
         left_out = {
             "with different rollouts": paired["unlike"],
-            "only in A": paired["alone"][0],
-            "only in B": paired["alone"][1],
+            "only in A": in_a,
+            "only in B": in_b,
             "scored by A only": a,
             "scored by B only": b,
-            "with no rollout scored by both": paired["groups"]
-            - figures["groups"]
-            - a
-            - b,
+            "with no rollout scored by both": (
+                paired["groups"] - figures["groups"] - a - b
+            ),
         }
         words = [f"{count(n, 'group')} {what}" for what, n in left_out.items() if n]
         yield "not compared", ", ".join(words)
@@ -295,8 +314,9 @@ _Sides = tuple[str, str, str, str]
 
 def view_of(reading: Any, sources: Sequence[str], figures: Any) -> View:
     """Return the view of one file, or of two."""
-    kind = ComparisonView if isinstance(reading, Comparison) else RunView
-    return kind(reading, sources, figures)
+    if isinstance(reading, Comparison):
+        return ComparisonView(reading, sources, figures)
+    return RunView(reading, sources, figures)
 
 
 def next_commands(
@@ -309,34 +329,45 @@ def next_commands(
     if {*_STREAM} & {*sources}:
         return []
     names = [f"./{one}" if one.startswith("-") else one for one in sources]
-    commands = [["report", *names, "-o", page]]
+    commands = []
     for key in map(page_key, keys[:1]):
-        option = [f"--group={key}"] if key.startswith("-") else ["--group", key]
-        commands.insert(0, ["report", *names, *option])
+        option = ["--group", key]
+        if key.startswith("-"):
+            option = [f"--group={key}"]
+        commands.append(["report", *names, *option])
+    commands.append(["report", *names, "-o", page])
     return commands
 
 
 def _groups(listed: Sequence[Highlight], terminal: Terminal) -> RenderableType:
     """Make a table of groups."""
     against = listed[0].because == "disagrees"
-    heads = "against rewards" if against else "why", "scores, best first", "rewards"
+    heads = (
+        "against rewards" if against else "why",
+        "scores, best first",
+        "rewards",
+    )
     cells = []
     for one in listed:
-        group, order = one.group, one.group.best_first
+        group = one.group
+        rollouts = [group.rollouts[i] for i in group.best_first]
         why = terminal.text(one.why, BAD if group.failed else NOTE)
-        scores = terminal.text(in_short([group.rollouts[i].score for i in order]))
+        scores = Text(in_short([r.score for r in rollouts]))
         if group.failed:
             scores = terminal.text(shorten(group.reason, _LONGEST))
-            scores.no_wrap, scores.overflow = True, "ellipsis"
-        rewards = in_short([group.rollouts[i].label for i in order], ".3g")
+            scores.no_wrap = True
+            scores.overflow = "ellipsis"
+        rewards = in_short([r.label for r in rollouts], ".3g")
         cells.append((group.key, (why, scores, rewards)))
     return groups(heads, cells, terminal)
 
 
 def _show_sides(rows: Sequence[_Sides], terminal: Terminal) -> None:
     """Show a table of names and the values of A and B, without rows that both lack."""
-    heads = [Column(style=MUTED, no_wrap=True)]
-    heads += [Column(overflow="fold") for _ in range(3)]
+    heads = [
+        Column(style=MUTED, no_wrap=True),
+        *(Column(overflow="fold") for _ in range(3)),
+    ]
     cells: list[Sequence[RenderableType]] = []
     for name, a, b, more in rows:
         if a or b:

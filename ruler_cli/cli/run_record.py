@@ -22,7 +22,6 @@ from ruler_cli.cli.messages import (
     print_note,
 )
 from ruler_cli.cli.signals import unwind_on_signal
-from ruler_cli.cli.units import iso
 from ruler_cli.errors import (
     InterruptedRun,
     OutputError,
@@ -33,7 +32,7 @@ from ruler_cli.errors import (
 )
 from ruler_cli.files.location import Location
 from ruler_cli.settings.options import Options
-from ruler_cli.types import Summary, readable
+from ruler_cli.types import Summary, iso, readable
 
 if TYPE_CHECKING:
     from ruler_cli.cli.progress import Console

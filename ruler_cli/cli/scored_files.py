@@ -10,13 +10,47 @@ from typing import TYPE_CHECKING, Any
 from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.safe_text import print_json
+from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
+    from ruler_cli.results.compare import LeftOutGroup
     from ruler_cli.results.figures import ScoredFile
+
+_UNLIKE = 3
+"""Groups that are named as not compared."""
+
+
+class UnlikeGroups:
+    """Sentences on groups of two files that are not compared: the first few, and the number of all.
+
+    They wait until it is known that the files have something in common.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+        # different ones, and those of one file only
+        self._named: tuple[list[str], list[str]] = ([], [])
+
+    def add(self, group: LeftOutGroup) -> None:
+        """Add the sentence on a group."""
+        self._number += 1
+        named = self._named[group.side is not None]
+        if len(named) < _UNLIKE:
+            named.append(group.sentence)
+
+    def hand_to(self, problems: Problems) -> None:
+        """Add them to the problems of the command."""
+        different, alone = self._named
+        named = (different + alone)[:_UNLIKE]
+        for sentence in named:
+            problems.add_sentence(sentence)
+        more = self._number - len(named)
+        if more:
+            problems.add_sentence(f"{count(more, 'more group')} not compared", more)
 
 
 def open_files(
@@ -51,5 +85,11 @@ def head_of(file: ScoredFile) -> dict[str, Any]:
 
 def print_facts(page: dict[str, Any], problems: Problems) -> None:
     """Print one JSON object: a page, and what could not be read."""
-    counts = {"problems": problems.number, "first_problems": problems.first}
-    print_json({"version": 1} | page | counts)
+    print_json(
+        {
+            "version": 1,
+            **page,
+            "problems": problems.number,
+            "first_problems": problems.first,
+        }
+    )

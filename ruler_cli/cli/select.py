@@ -81,10 +81,8 @@ def _run(options: Options, source: str, output: str) -> int:
         from ruler_cli.results.conditions import parse_condition
         from ruler_cli.results.select import select
 
-        conditions, rule = (
-            list(map(parse_condition, options.where or ())),
-            _keep(options),
-        )
+        conditions = list(map(parse_condition, options.where or ()))
+        rule = _keep(options)
         if not conditions and rule is None:
             raise UsageError(
                 "say what to keep, e.g. --where live, or --keep 4 --by variance"
@@ -114,14 +112,18 @@ def _run(options: Options, source: str, output: str) -> int:
             (selected["unreadable"], "line", "not readable"),
         )
         console.note("; ".join([f"{', '.join(kept)} kept", *counts(left)]))
-        return 1 if selected["unreadable"] else 0
+        if selected["unreadable"]:
+            return 1
+        return 0
 
 
 def _keep(options: Options) -> Keep | None:
     """Check --keep, --by and --answer together; UsageError with the way out."""
     from ruler_cli.results.select import Keep
 
-    most, by, answer = options.keep, options.by, options.answer
+    most = options.keep
+    by = options.by
+    answer = options.answer
     wrong = (
         (by and most is None, "by", by, "needs --keep M"),
         (most and by is None, "keep", most, "needs --by score, variance or majority"),
@@ -132,4 +134,6 @@ def _keep(options: Options) -> Keep | None:
     for holds, option, value, problem in wrong:
         if holds:
             raise UsageError(problem, option=option, value=value)
-    return None if most is None or by is None else Keep(most, by, answer)
+    if most is None or by is None:
+        return None
+    return Keep(most, by, answer)

@@ -15,7 +15,10 @@ from ruler_cli.cli.terminal import Terminal
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-BAD, MUTED, TITLE, NOTE = "red", "dim", "bold", "yellow"
+BAD = "red"
+MUTED = "dim"
+TITLE = "bold"
+NOTE = "yellow"
 _SCORES = 8
 """Scores of a group in a list; of more, the ends."""
 _KEY = 0.3
@@ -49,12 +52,15 @@ def table(
 
 def facts(rows: Iterable[tuple[str, str]], terminal: Terminal, **styles: str) -> Table:
     """Make a table of names and sentences, without empty ones; `styles` are by name."""
-    heads = Column(style=MUTED, no_wrap=True), Column(overflow="fold")
-    cells = [
-        (name, terminal.text(sentence, styles.get(name, "")))
-        for name, sentence in rows
-        if sentence
-    ]
+    heads = (
+        Column(style=MUTED, no_wrap=True),
+        Column(overflow="fold"),
+    )
+    cells = []
+    for name, sentence in rows:
+        if sentence:
+            style = styles.get(name, "")
+            cells.append((name, terminal.text(sentence, style)))
     return table(heads, cells, terminal)
 
 
@@ -65,10 +71,10 @@ def groups(
 ) -> RenderableType:
     """Make a table of groups: of each its key, a reason that is not folded, and more."""
     width = max(8, int(terminal.width * _KEY))
-    columns = [Column("group", no_wrap=True, max_width=width, overflow="ellipsis")]
-    columns += [
-        Column(head, no_wrap=not i, overflow="fold") for i, head in enumerate(heads)
-    ]
+    key = Column("group", no_wrap=True, max_width=width, overflow="ellipsis")
+    columns = [key]
+    for i, head in enumerate(heads):
+        columns.append(Column(head, no_wrap=not i, overflow="fold"))
     cells = [(Text(terminal.key(key)), *row) for key, row in rows]
     return Padding(table(columns, cells, terminal), (0, 0, 0, 2))
 
@@ -80,7 +86,9 @@ def in_short(numbers: Sequence[float | None], form: str = ".2f") -> str:
         short = [text.removeprefix("0") for text in short]
     if len(short) > _SCORES:
         short[_SCORES // 2 : -_SCORES // 2] = ["…"]
-    return " ".join(short) if any(n is not None for n in numbers) else ""
+    if any(n is not None for n in numbers):
+        return " ".join(short)
+    return ""
 
 
 def show_next(commands: Sequence[Sequence[str]], terminal: Terminal) -> None:

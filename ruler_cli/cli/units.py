@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from unicodedata import combining, east_asian_width
 
 _PLURALS = {
@@ -40,7 +39,9 @@ def columns(
 
 def shorten(text: str, most: int) -> str:
     """Return text cut to `most` characters."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+    if len(text) <= most:
+        return text
+    return text[: most - 1] + "…"
 
 
 def cells(text: str) -> int:
@@ -98,15 +99,6 @@ def seconds(number: float) -> str:
         return f"{number:.1f} s"
     return (
         f"{number / _MINUTE:.1f} min" if number < _HOUR else f"{number / _HOUR:.1f} h"
-    )
-
-
-def iso(at: float | None) -> str | None:
-    """Return a Unix time in the format of ISO 8601, to the second."""
-    return (
-        None
-        if at is None
-        else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     )
 
 

@@ -51,7 +51,9 @@ _AT_ONCE = 128
 """Rollouts of a group whose pairs are counted by kind; of more, a sample."""
 _POINTS = 0.6
 """Half an interval's width times the root of the number of mixed groups, about, for groups of 8."""
-_CORRELATION, _SHARE, _UNBOUND = (-1.0, 1.0), (0.0, 1.0), (-math.inf, math.inf)
+_CORRELATION = (-1.0, 1.0)
+_SHARE = (0.0, 1.0)
+_UNBOUND = (-math.inf, math.inf)
 
 Totals = Mapping[Hashable, float]
 Agreement = Json
@@ -87,10 +89,14 @@ class Statistic:
         """Subtract in each resample, so that what both have in common cancels out."""
 
         def value(sums: Totals) -> float | None:
-            a, b = self.value(sums), other.value(sums)
-            return None if a is None or b is None else a - b
+            a = self.value(sums)
+            b = other.value(sums)
+            if a is None or b is None:
+                return None
+            return a - b
 
-        width = self.bounds[1] - self.bounds[0]
+        least, most = self.bounds
+        width = most - least
         return Statistic(value, self.basis, (-width, width))
 
 
@@ -104,7 +110,9 @@ def ratio(
 
     def value(sums: Totals) -> float | None:
         below = sums.get(bottom, 0.0)
-        return scale * sums.get(top, 0.0) / below if below else None
+        if below:
+            return scale * sums.get(top, 0.0) / below
+        return None
 
     return Statistic(value, bottom, bounds)
 
@@ -138,33 +146,45 @@ class BootstrapUnits:
 
     def total(self, key: Hashable) -> float:
         """Return a sum over all groups."""
-        return math.fsum(unit.get(key, 0.0) for unit in self._units)
+        return math.fsum(self._column(key))
+
+    def _column(self, key: Hashable) -> list[float]:
+        """Return the amounts of a sum, by unit."""
+        return [unit.get(key, 0.0) for unit in self._units]
 
     def measure(
         self, statistics: Mapping[Any, Statistic], resamples: int = RESAMPLES
     ) -> dict[Any, Measured]:
         """Measure each statistic with its interval; all intervals come from the same resamples."""
-        keys = {key for unit in self._units for key in unit}
-        columns = {key: [unit.get(key, 0.0) for unit in self._units] for key in keys}
+        columns = {key: self._column(key) for key in self.groups}
         totals = {key: math.fsum(column) for key, column in columns.items()}
         measured: dict[Any, Measured] = {}
         drawn: dict[Any, list[float]] = {}
         for name, statistic in statistics.items():
             value = _defined(statistic.value(totals))
             groups = self.groups[statistic.basis]
-            ends = {"low": None, "high": None}
-            measured[name] = {"value": value, **ends, "groups": groups}
+            measured[name] = {
+                "value": value,
+                "low": None,
+                "high": None,
+                "groups": groups,
+            }
             if value is not None and groups >= FEWEST:
                 drawn[name] = []
+        if not drawn:
+            return measured
         random_ = random.Random(0)
         numbers = range(len(self._units))
-        for _ in range(resamples if drawn else 0):
-            pick = itemgetter(*random_.choices(numbers, k=len(numbers)))
+        for _ in range(resamples):
+            drawn_units = random_.choices(numbers, k=len(numbers))
+            pick = itemgetter(*drawn_units)
             sums = {key: sum(pick(column)) for key, column in columns.items()}
             for name, values in drawn.items():
-                if (value := _defined(statistics[name].value(sums))) is not None:
+                value = _defined(statistics[name].value(sums))
+                if value is not None:
                     values.append(value)
         for name, values in drawn.items():
+            # a statistic that most resamples do not define has no interval
             if values and len(values) * 2 >= resamples:
                 bounds = statistics[name].bounds
                 measured[name] |= _interval(measured[name], sorted(values), bounds)
@@ -181,7 +201,8 @@ def _interval(
     If all groups have one value the resamples do too, and tell nothing of other groups: with 95 %
     certainty at most 3 in n of all groups differ from n that are alike (Hanley & Lippman-Hand 1983).
     """
-    value, groups = measured["value"], measured["groups"]
+    value = measured["value"]
+    groups = measured["groups"]
     free = groups - 1
     normal = NormalDist()
     z = normal.inv_cdf((1 + LEVEL) / 2)
@@ -190,16 +211,24 @@ def _interval(
     third = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free * free)
     t = z + second + third
     cut = int(len(ordered) * normal.cdf(-t * math.sqrt(groups / free)))
-    low, high = ordered[cut], ordered[-1 - cut]
+    low = ordered[cut]
+    high = ordered[-1 - cut]
     least, most = bounds
-    if high - low <= 1e-12 * max(1.0, abs(value)) and math.isfinite(most - least):
+    rounding = 1e-12 * max(1.0, abs(value))
+    if high - low <= rounding and math.isfinite(most - least):
         margin = min(1.0, 3 / groups) * (most - least)
-        low, high = value - margin, value + margin
-    return {"low": max(least, low), "high": min(most, high)}
+        low = value - margin
+        high = value + margin
+    return {
+        "low": max(least, low),
+        "high": min(most, high),
+    }
 
 
 def _defined(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    if value is not None and math.isfinite(value):
+        return value
+    return None
 
 
 class AgreementBuilder:
@@ -210,29 +239,25 @@ class AgreementBuilder:
         self._units = BootstrapUnits()
         self._judges = [_JudgeSums(name, self._units) for name in names]
         self._panel: dict[str, _JudgeSums] = {}
-        self._groups = self._rollouts = 0
+        self._groups = 0
+        self._rollouts = 0
 
     def add(self, *groups: ScoredGroup) -> None:
         """Add one group as each file has it; only rollouts that are scored in all files count."""
+        rollouts = groups[0].rollouts
         self._groups += 1
-        self._rollouts += len(groups[0].rollouts)
+        self._rollouts += len(rollouts)
         unit = self._units.next()
         every = [[r.judge_score for r in group.rollouts] for group in groups]
-        in_all = [None not in scores for scores in zip(*every, strict=True)]
+        common = list(zip(*every, strict=True))
         rows: dict[_JudgeSums, _Scores] = {}
-        for judge, group, scores in zip(self._judges, groups, every, strict=True):
-            known = zip(scores, in_all, strict=True)
-            rows[judge] = [score if both else None for score, both in known]
-            judge.add(unit, group, rows[judge])
-        rollouts = groups[0].rollouts
+        for side, judge in enumerate(self._judges):
+            rows[judge] = [
+                None if None in scores else scores[side] for scores in common
+            ]
+            judge.add(unit, groups[side], rows[judge])
         if len(groups) == 1:
-            rows = {}
-            for name in dict.fromkeys(name for r in rollouts for name in r.judges):
-                if name not in self._panel:
-                    self._panel[name] = _JudgeSums(name, self._units, details=False)
-                judge = self._panel[name]
-                rows[judge] = [r.judges.get(name) for r in rollouts]
-                judge.add(unit, groups[0], rows[judge])
+            rows = self._add_panel(unit, groups[0])
         labels = [r.label for r in rollouts]
         for one, other in combinations(rows, 2):
             both = [
@@ -241,41 +266,64 @@ class AgreementBuilder:
                 if a is not None and b is not None
             ]
             for kind, products in pair_products(both).items():
-                del products["n"]
-                amounts: dict[Hashable, float] = {
-                    (one, other, kind, k): amount for k, amount in products.items()
-                }
+                amounts: dict[Hashable, float] = {}
+                for name, amount in products.items():
+                    amounts[one, other, kind, name] = amount
                 self._units.add(unit, amounts)
+
+    def _add_panel(self, unit: int, group: ScoredGroup) -> dict[_JudgeSums, _Scores]:
+        """Add a group for each judge of its panel, and return the judges' scores."""
+        rows: dict[_JudgeSums, _Scores] = {}
+        # in the order of the file
+        names = dict.fromkeys(name for r in group.rollouts for name in r.judges)
+        for name in names:
+            if name not in self._panel:
+                self._panel[name] = _JudgeSums(name, self._units, details=False)
+            judge = self._panel[name]
+            rows[judge] = [r.judges.get(name) for r in group.rollouts]
+            judge.add(unit, group, rows[judge])
+        return rows
 
     def agreement(self, paired: Json | None = None) -> Agreement:
         """Measure all groups so far; `paired` counts the groups of two files."""
-        panel = list(self._panel.values()) if len(self._panel) > 1 else []
-        pairs = list(combinations(panel if paired is None else self._judges, 2))
+        panel = []
+        if len(self._panel) > 1:
+            panel = list(self._panel.values())
         each = {judge: judge.statistics() for judge in (*self._judges, *panel)}
-        wanted: dict[Hashable, Statistic] = {
-            (judge, name): statistic
-            for judge, own in each.items()
-            for name, statistic in own.items()
-        }
+        wanted: dict[Hashable, Statistic] = {}
+        for judge, own in each.items():
+            for name, statistic in own.items():
+                wanted[judge, name] = statistic
+        # either side is empty: one file has one score, two files have no panel
+        pairs = [*combinations(self._judges, 2), *combinations(panel, 2)]
         for pair in pairs:
-            wanted |= {(pair, kind): _within(*pair, kind) for kind in CORRELATIONS}
+            for kind in CORRELATIONS:
+                wanted[pair, kind] = _within(*pair, kind)
         compared = []
         if paired is not None:
             one, two = (each[judge] for judge in self._judges)
             compared = [name for name in one if name in two and "." not in name]
-            wanted |= {name: one[name] - two[name] for name in compared}
+            for name in compared:
+                wanted[name] = one[name] - two[name]
         values = self._units.measure(wanted)
         for name in compared:
-            low, high = values[name]["low"], values[name]["high"]
+            low = values[name]["low"]
+            high = values[name]["high"]
             values[name]["told_apart"] = low is not None and not low <= 0 <= high
-        scorers = [
-            judge.as_json({name: values[judge, name] for name in own})
-            for judge, own in each.items()
-        ]
+        scorers = []
+        for judge, own in each.items():
+            measured = {name: values[judge, name] for name in own}
+            scorers.append(judge.as_json(measured))
         main = self._judges[0]
         mixed = self._units.groups[main, "pairs"]
+        half_width = None
+        if mixed:
+            half_width = min(0.5, _POINTS / math.sqrt(mixed))
         return {
-            "labels": {"path": None, "two": main.labels and list(main.labels)},
+            "labels": {
+                "path": None,
+                "two": main.labels and list(main.labels),
+            },
             "groups": self._groups,
             "mixed_groups": mixed,
             "rollouts": self._rollouts,
@@ -286,19 +334,17 @@ class AgreementBuilder:
                 "seed": 0,
                 "units": min(self._groups, MOST_UNITS),
             },
-            "expected_half_width": min(0.5, _POINTS / math.sqrt(mixed))
-            if mixed
-            else None,
+            "expected_half_width": half_width,
             "scorers": scorers,
             "differences": {name: values[name] for name in compared},
-            "ranked": [*_ranked(scorers[1:])] if paired is None else [],
+            "ranked": list(_ranked(scorers[len(self._judges) :])),
             "correlations": [
                 {
-                    "judges": [a.name, b.name],
-                    "errors": values[(a, b), "errors"],
-                    "scores": values[(a, b), "scores"],
+                    "judges": [judge.name for judge in pair],
+                    "errors": values[pair, "errors"],
+                    "scores": values[pair, "scores"],
                 }
-                for a, b in pairs
+                for pair in pairs
             ],
         }
 
@@ -309,17 +355,23 @@ def _ranked(scorers: Sequence[Json]) -> Iterator[dict[str, str]]:
             low = better["pairwise_accuracy"]["low"]
             high = worse["pairwise_accuracy"]["high"]
             if low is not None and high is not None and low > high:
-                yield {"better": better["name"], "worse": worse["name"]}
+                yield {
+                    "better": better["name"],
+                    "worse": worse["name"],
+                }
 
 
 def _within(one: _JudgeSums, other: _JudgeSums, kind: str) -> Statistic:
     """Make a correlation of two judges within groups from their `pair_products`."""
 
     def value(totals: Totals) -> float | None:
-        sums = {name: totals.get((one, other, kind, name), 0.0) for name in PRODUCTS}
+        sums = {}
+        for name in PRODUCTS:
+            sums[name] = totals.get((one, other, kind, name), 0.0)
         return CORRELATIONS[kind](sums)
 
-    return Statistic(value, (one, other, kind, "aa"), _CORRELATION)
+    basis = (one, other, kind, "aa")
+    return Statistic(value, basis, _CORRELATION)
 
 
 class _JudgeSums:
@@ -339,7 +391,9 @@ class _JudgeSums:
     @property
     def labels(self) -> tuple[float, float] | None:
         """The worse and the better label; None unless there are exactly two."""
-        return self._range if len(self._labels) == 2 else None
+        if len(self._labels) == 2:
+            return self._range
+        return None
 
     def add(self, unit: int, group: ScoredGroup, scores: _Scores) -> None:
         """Add one group to its unit of the bootstrap.
@@ -352,12 +406,15 @@ class _JudgeSums:
             for score, rollout in zip(scores, group.rollouts, strict=True)
             if score is not None and rollout.label is not None
         ]
-        sums: dict[str, float] = {"compared": len(rated)} if rated else {}
-        own = [score for score, _, _ in rated]
-        labels = [label for _, label, _ in rated]
-        pairs = concordance(own, labels)
+        sums: dict[str, float] = {}
+        if rated:
+            sums["compared"] = len(rated)
+        judged = [score for score, _, _ in rated]
+        given = [label for _, label, _ in rated]
+        pairs = concordance(judged, given)
         if pairs.pairs:
-            best, top = max(labels), max(own)
+            best = max(given)
+            top = max(judged)
             picked = [label for score, label, _ in rated if score == top]
             sums |= {
                 "pairs": pairs.pairs,
@@ -365,23 +422,26 @@ class _JudgeSums:
                 "tied": pairs.tied,
                 "tops": 1.0,
                 "top1_regret": best - fmean(picked),
-                "chance_regret": best - fmean(labels),
+                "chance_regret": best - fmean(given),
             }
-            if (tau := pairs.tau_b) is not None:
+            tau = pairs.tau_b
+            if tau is not None:
                 sums |= {"taus": 1.0, "tau": tau}
             if self._details:
                 sums |= by_kind(rated)
         if self._details and group.cost_usd is not None and group.rollouts:
-            sums |= {"cost": group.cost_usd, "costed": float(len(group.rollouts))}
+            sums["cost"] = group.cost_usd
+            sums["costed"] = len(group.rollouts)
         self._units.add(unit, {(self, name): amount for name, amount in sums.items()})
         for score, label, _ in rated:
-            self._range = (min(self._range[0], label), max(self._range[1], label))
+            least, most = self._range
+            self._range = (min(least, label), max(most, label))
             if len(self._labels) < 3:
                 self._labels.add(label)
-                units, scores_, labels_ = self._rows
+                units, own, labels = self._rows
                 units.append(unit)
-                scores_.append(score)
-                labels_.append(label)
+                own.append(score)
+                labels.append(label)
 
     def statistics(self) -> dict[str, Statistic]:
         """Return the statistics of this judge by name; called once, after the last group."""
@@ -397,15 +457,18 @@ class _JudgeSums:
         if self.labels is not None:  # then the pairs are those of the AUC
             statistics["auc_within_groups"] = statistics["pairwise_accuracy"]
             statistics["auc"] = self._auc(*self.labels)
-        worst = (0.0, max(0.0, self._range[1] - self._range[0]))
+        least, most = self._range
+        worst = (0.0, max(0.0, most - least))
         for name in ("top1_regret", "chance_regret"):
             statistics[name] = share(name, "tops", worst)
-        if self._details:
-            statistics["cost_per_1000_usd"] = share("cost", "costed", _UNBOUND, 1000.0)
-            for kind, names in PAIR_BINS.items():
-                for name in (f"{kind}.{i}" for i in range(len(names))):
-                    if self._units.groups[self, name]:
-                        statistics[name] = share(f"{name}.won", name)
+        if not self._details:
+            return statistics
+        statistics["cost_per_1000_usd"] = share("cost", "costed", _UNBOUND, 1000.0)
+        for kind, names in PAIR_BINS.items():
+            for i in range(len(names)):
+                name = f"{kind}.{i}"
+                if self._units.groups[self, name]:
+                    statistics[name] = share(f"{name}.won", name)
         return statistics
 
     def _auc(self, worse: float, better: float) -> Statistic:
@@ -417,12 +480,15 @@ class _JudgeSums:
         rows = list(zip(*self._rows, strict=True))
         bad = sorted(score for _, score, label in rows if label == worse)
         good = sorted(score for _, score, label in rows if label == better)
-        auc = sum(_below(bad, score) for score in good) / (len(good) * len(bad))
+        below = sum(_below(bad, score) for score in good)
+        auc = below / (len(good) * len(bad))
         for unit, score, label in rows:
             if label == better:
-                term = (_below(bad, score) / len(bad) - auc) / len(good)
+                share = _below(bad, score) / len(bad)
+                term = (share - auc) / len(good)
             else:
-                term = (1 - _below(good, score) / len(good) - auc) / len(bad)
+                share = 1 - _below(good, score) / len(good)
+                term = (share - auc) / len(bad)
             self._units.add(unit, {(self, "auc"): term})
 
         def value(sums: Totals) -> float:
@@ -432,14 +498,19 @@ class _JudgeSums:
 
     def as_json(self, values: Mapping[str, Measured]) -> Json:
         """Return the values of `statistics` as JSON; those of one kind's bins become a list."""
-        names = ("compared", "pairs", "won", "tied")
-        compared, pairs, won, tied = (self._units.total((self, n)) for n in names)
+
+        def total(name: str) -> float:
+            return self._units.total((self, name))
+
+        pairs = total("pairs")
+        tied = total("tied")
+        in_order = total("won") - tied / 2
         scorer: Json = {
             "name": self.name,
-            "compared": round(compared),
+            "compared": round(total("compared")),
             "pairs": round(pairs),
-            "in_order": round(won - tied / 2),
-            "against": round(pairs - won - tied / 2),
+            "in_order": round(in_order),
+            "against": round(pairs - in_order - tied),
             "tied": round(tied),
         }
         for name, value in values.items():
@@ -449,7 +520,7 @@ class _JudgeSums:
                 continue
             bin_ = {
                 "bin": PAIR_BINS[kind][int(number)],
-                "pairs": round(self._units.total((self, name))),
+                "pairs": round(total(name)),
                 "accuracy": value,
             }
             scorer.setdefault(f"by_{kind}", []).append(bin_)
@@ -468,7 +539,9 @@ def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
     for (low, least, worse), (high, most, better) in combinations(by_label, 2):
         if least == most:
             continue
-        won = 1.0 if high > low else 0.0 if high < low else 0.5
+        won = 0.5
+        if high != low:
+            won = float(high > low)
         for bin_ in _bins(round(abs(high - low), 9), better, worse):
             counts[bin_] += 1
             counts[f"{bin_}.won"] += won
@@ -478,11 +551,13 @@ def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
 def _bins(gap: float, better: ScoredRollout, worse: ScoredRollout) -> Iterator[str]:
     if gap:
         yield f"gap.{bisect_left(_GAPS, gap)}"
-    at, other = better.mean_position, worse.mean_position
+    at = better.mean_position
+    other = worse.mean_position
     if at is not None and other is not None:
         later = round(at - other, 9)
-        yield f"slot.{0 if later < 0 else 1 if later > 0 else 2}"
-        yield f"place.{min(2, int(at * 3))}"
+        yield f"slot.{int(later > 0) if later else 2}"
+        third = min(2, int(at * 3))
+        yield f"place.{third}"
     longer = max(better.size, worse.size)
     alike = abs(better.size - worse.size) <= _ALIKE * longer
     yield f"length.{2 if alike else int(better.size == longer)}"
@@ -491,4 +566,6 @@ def _bins(gap: float, better: ScoredRollout, worse: ScoredRollout) -> Iterator[s
 
 def _below(ordered: Sequence[float], score: float) -> float:
     """Count the lower scores, an equal one as one half."""
-    return (bisect_left(ordered, score) + bisect_right(ordered, score)) / 2
+    below = bisect_left(ordered, score)
+    up_to = bisect_right(ordered, score)
+    return (below + up_to) / 2

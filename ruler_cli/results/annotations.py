@@ -19,7 +19,7 @@ from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.fields import number, passed
 from ruler_cli.formats.reader import Reader
 from ruler_cli.scoring.statistics import Concordance, Moments, concordance, one_score
-from ruler_cli.types import Group, Kind, Record, Rollout, Usage
+from ruler_cli.types import Group, Kind, Record, Rollout, Usage, iso
 
 MOST_JUDGES = 12
 """Judges of a panel that are read; a file with more of them is damaged or hostile."""
@@ -112,7 +112,9 @@ class ScoredRollout:
     @property
     def mean_position(self) -> float | None:
         """The mean position over passes, from 0 to 1."""
-        return fmean(self.positions) if self.positions else None
+        if self.positions:
+            return fmean(self.positions)
+        return None
 
 
 @dataclass(frozen=True)
@@ -172,12 +174,16 @@ class ScoredGroup:
     @property
     def mean(self) -> float | None:
         """The mean score; None without any."""
-        return fmean(self.scores) if self.scores else None
+        if self.scores:
+            return fmean(self.scores)
+        return None
 
     @cached_property
     def sd(self) -> float | None:
         """The standard deviation of the scores; None with fewer than two."""
-        return deviation(self.scores) if len(self.scores) > 1 else None
+        if len(self.scores) > 1:
+            return deviation(self.scores)
+        return None
 
     @property
     def failed(self) -> bool:
@@ -217,7 +223,8 @@ class ScoredGroup:
             for r in self.rollouts
             if r.judge_score is not None and r.label is not None
         ]
-        scores, labels = [score for score, _ in both], [label for _, label in both]
+        scores = [score for score, _ in both]
+        labels = [label for _, label in both]
         return concordance(scores, labels)
 
     @property
@@ -228,7 +235,9 @@ class ScoredGroup:
     @property
     def disagreement(self) -> float | None:
         """The share of pairs ordered against their labels, from 0 to 1; None if no two labels differ."""
-        return self.against / self.pairs.pairs if self.pairs.pairs else None
+        if self.pairs.pairs:
+            return self.against / self.pairs.pairs
+        return None
 
 
 def deviation(scores: Sequence[float]) -> float:
@@ -291,11 +300,16 @@ class AnnotationReader:
         kind = reason = ""
         quality = _NOTHING  # of scores
         if len(failures) < len([r for r in rollouts if r.status != "unmarked"]):
-            status, quality = "scored", part
+            status = "scored"
+            quality = part
         elif failures and not part.get("kind"):
-            status, kind, reason = "failed", failures[0].kind, failures[0].reason
+            status = "failed"
+            kind = failures[0].kind
+            reason = failures[0].reason
         elif failures or part.get("status") == "failed":
-            status, kind, reason = "failed", _kind(part), _text(part.get("reason"))
+            status = "failed"
+            kind = _kind(part)
+            reason = _text(part.get("reason"))
         fields = _read(part, _OF_GROUP) | _read(quality, _OF_SCORED)
         if fields["reliability"] is None and fields["weight"] == 1:
             fields["weight"] = None  # then it says nothing
@@ -412,8 +426,12 @@ def label_of(value: Any) -> float | None:
     label = number(value)
     if label is None:
         good = passed(value)
-        return None if good is None else float(good)
-    return None if abs(label) > LARGEST else label
+        if good is None:
+            return None
+        return float(good)
+    if abs(label) > LARGEST:
+        return None
+    return label
 
 
 def _read(part: Json, fields: _Readers) -> Json:
@@ -421,15 +439,22 @@ def _read(part: Json, fields: _Readers) -> Json:
 
 
 def _object(value: Any) -> Json:
-    return value if isinstance(value, dict) else _NOTHING
+    if isinstance(value, dict):
+        return value
+    return _NOTHING
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""
 
 
 def _digest(value: Any) -> str:
-    return value if _DIGEST.fullmatch(_text(value)) else ""
+    text = _text(value)
+    if _DIGEST.fullmatch(text):
+        return text
+    return ""
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -448,7 +473,9 @@ def _finite(value: Any, least: float = -LARGEST, most: float = LARGEST) -> float
     if type(value) not in (float, int) or not -LARGEST <= value <= LARGEST:
         return None  # NaN is within no bounds
     rounded = round(float(value), _DIGITS)
-    return rounded if least <= rounded <= most else None
+    if least <= rounded <= most:
+        return rounded
+    return None
 
 
 def _amount(value: Any) -> float | None:
@@ -461,7 +488,9 @@ def _share(value: Any) -> float | None:
 
 def _whole(value: Any) -> int | None:
     amount = _amount(value)
-    return None if amount is None else int(amount)
+    if amount is None:
+        return None
+    return int(amount)
 
 
 def _numbers(value: Any) -> tuple[float, ...]:
@@ -530,10 +559,3 @@ _FLAGS = ("degraded", "escalated", "windows", "shortened")
 """Fields of a group that has scores, and that are flags if they are true or not zero."""
 _KINDS = get_args(Kind)
 """The kinds of failures that ruler writes; anything else in a file is `unknown`."""
-
-
-def iso(at: float | None) -> str | None:
-    """Write seconds since 1970 as a date and a time."""
-    if at is None:
-        return None
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"

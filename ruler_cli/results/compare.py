@@ -67,17 +67,17 @@ class ComparedGroup:
     @cached_property
     def common_scores(self) -> list[tuple[float, float]]:
         """Both scores of each rollout that has them."""
-        both = zip(self.one.rollouts, self.other.rollouts, strict=True)
-        return [
-            (a.score, b.score)
-            for a, b in both
-            if a.score is not None and b.score is not None
-        ]
+        common = []
+        for a, b in zip(self.one.rollouts, self.other.rollouts, strict=True):
+            if a.score is not None and b.score is not None:
+                common.append((a.score, b.score))
+        return common
 
     @cached_property
     def _order(self) -> Concordance:
-        scores = self.common_scores
-        return concordance([a for a, _ in scores], [b for _, b in scores])
+        one = [a for a, _ in self.common_scores]
+        other = [b for _, b in self.common_scores]
+        return concordance(one, other)
 
     @property
     def tied(self) -> int:
@@ -99,17 +99,22 @@ class ComparedGroup:
     def distance(self) -> float | None:
         """The mean distance between both scores of a rollout; None if no rollout has both."""
         distances = [abs(a - b) for a, b in self.common_scores]
-        return fmean(distances) if distances else None
+        if distances:
+            return fmean(distances)
+        return None
 
     @property
     def rank(self) -> Rank:
         """Order of groups by difference: pairs in another order, then the distance of scores."""
-        return (-1.0, 0.0) if self.distance is None else (self.against, self.distance)
+        if self.distance is None:
+            return (-1.0, 0.0)
+        return (self.against, self.distance)
 
     @property
     def reasons(self) -> list[str]:
         """The reasons to look at it, as words: the judges order many pairs differently, and the like."""
-        one, other = self.one.scores, self.other.scores
+        one = self.one.scores
+        other = self.other.scores
         reasons = {
             "order": self.against > 0 and self.against >= DISPUTED * self.pairs,
             "distance": (self.distance or 0.0) >= JUDGES_APART,
@@ -137,11 +142,6 @@ class LeftOutGroup(NamedTuple):
     key: str
     reason: str
     side: int | None = None
-
-    @property
-    def alone(self) -> bool:
-        """True if the other file lacks its key."""
-        return self.side is not None
 
     @property
     def sentence(self) -> str:
@@ -173,12 +173,13 @@ def digests_of(group: Group, scored_group: ScoredGroup) -> list[bytes]:
 
 def _canonical(messages: list[Any]) -> bytes:
     """Encode messages alike, in any order of keys; a null member of a message is as good as none."""
-    shown = [
-        {name: value for name, value in message.items() if value is not None}
-        if isinstance(message, dict)
-        else message
-        for message in messages
-    ]
+    shown = []
+    for message in messages:
+        if isinstance(message, dict):
+            known = {k: v for k, v in message.items() if v is not None}
+            shown.append(known)
+        else:
+            shown.append(message)
     try:
         return orjson.dumps(shown, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # a lone surrogate, a huge integer
@@ -199,13 +200,15 @@ def pair_groups(
         for side, one in enumerate(row):
             if one is None:
                 continue
-            key, content = one.group.key, tuple(sorted(one.digests))
+            key = one.group.key
+            content = tuple(sorted(one.digests))
             others = waiting[1 - side].get(key, {})
             if content in others:
                 other = others[content].popleft()
                 if not others[content]:
                     del others[content]
-                yield _paired(other, one) if side else _paired(one, other)
+                both = (other, one) if side else (one, other)
+                yield _paired(*both)
             elif row[1 - side] is None and not others:  # the other file has ended
                 yield _alone(key, side)
             else:
@@ -217,7 +220,8 @@ def pair_groups(
             if not one or not other:
                 yield _alone(key, int(one is None))
                 continue
-            here, there = len(one.digests), len(other.digests)
+            here = len(one.digests)
+            there = len(other.digests)
             reason = f"{here} rollouts in the first file, {there} in the second"
             if here == there:
                 unlike = (Counter(other.digests) - Counter(one.digests)).total()
@@ -234,22 +238,22 @@ def _paired(one: DigestedGroup, other: DigestedGroup) -> ComparedGroup | LeftOut
     by_digest: dict[bytes, deque[ScoredRollout]] = {}
     for digest, rollout in zip(other.digests, other.group.rollouts, strict=True):
         by_digest.setdefault(digest, deque()).append(rollout)
-    first = one.group.rollouts
-    second = [by_digest[digest].popleft() for digest in one.digests]
-    labels = [(a.label, b.label) for a, b in zip(first, second, strict=True)]
-    if any(None not in pair and pair[0] != pair[1] for pair in labels):
-        return LeftOutGroup(one.group.key, "labels differ between the files")
-
-    def own(group: ScoredGroup, rollouts: Sequence[ScoredRollout]) -> ScoredGroup:
+    first = []
+    second = []
+    for digest, a in zip(one.digests, one.group.rollouts, strict=True):
+        b = by_digest[digest].popleft()
+        label = a.label if b.label is None else b.label
+        if a.label not in (None, label):
+            return LeftOutGroup(one.group.key, "labels differ between the files")
         # not the scores that an outcome or a reward moved
-        own = tuple(
-            replace(rollout, label=a if b is None else b, score=rollout.judge_score)
-            for rollout, (a, b) in zip(rollouts, labels, strict=True)
-        )
-        return replace(group, rollouts=own)
-
-    compared = own(one.group, first), own(other.group, second)
-    return ComparedGroup(one.number, *compared, one.kept)
+        first.append(replace(a, label=label, score=a.judge_score))
+        second.append(replace(b, label=label, score=b.judge_score))
+    return ComparedGroup(
+        one.number,
+        replace(one.group, rollouts=tuple(first)),
+        replace(other.group, rollouts=tuple(second)),
+        one.kept,
+    )
 
 
 class Comparison:
@@ -307,12 +311,12 @@ class Comparison:
             self._differing.add(group.rank, group)
         self._one_scored[0] += "only_a" in reasons
         self._one_scored[1] += "only_b" in reasons
-        same = group.one.rubric == group.other.rubric
-        known = all(judge.rubric for judge in judges)
-        self._counts.update(
-            groups=1, same=known and same, other=known and not same, tied=group.tied
-        )
+        self._counts["groups"] += 1
+        self._counts["tied"] += group.tied
         self._counts["pairs"] += group.pairs
+        if all(judge.rubric for judge in judges):
+            same = group.one.rubric == group.other.rubric
+            self._counts["same" if same else "other"] += 1
         self._against += group.against
         if not group.common_scores:
             return
@@ -346,13 +350,14 @@ class Comparison:
                 remedy = "give two scored files of the same input"
             raise UsageError(problem, remedy)
         agreement = self.agreement
-        accuracies = [one["pairwise_accuracy"] for one in agreement["scorers"]]
+        labels = None
         labelled = agreement["scorers"][0]["pairs"]
-        labels = {
-            "pairs": labelled,
-            "accuracy": accuracies,
-            "difference": agreement["differences"].get("pairwise_accuracy"),
-        }
+        if labelled:
+            labels = {
+                "pairs": labelled,
+                "accuracy": [one["pairwise_accuracy"] for one in agreement["scorers"]],
+                "difference": agreement["differences"].get("pairwise_accuracy"),
+            }
         distances = [abs(a - b) for a, b in zip(one, other, strict=True)]
         files = [file.figures.figures(lookup) for file in self.files]
         rubrics = {name: self._counts[name] for name in ("same", "other")}
@@ -367,7 +372,10 @@ class Comparison:
             "spreads": [quantile(spreads, 0.5) for spreads in self._spreads],
             "tied": self._tied,
             "rubric_groups": rubrics,
-            "distance": {"mean": fmean(distances), "max": max(distances)},
+            "distance": {
+                "mean": fmean(distances),
+                "max": max(distances),
+            },
             "order": {
                 "pairs": pairs,
                 "against": self._against,
@@ -376,16 +384,17 @@ class Comparison:
             },
             "cells": cells(points, a=_TWENTIETHS, b=_TWENTIETHS),
             "correlation": agreement["correlations"][0]["scores"],
-            "labels": labels if labelled else None,
+            "labels": labels,
             "differs": _differences(files, rubrics),
         }
 
     def as_json(self, heads: Sequence[Json], figures: ComparisonFigures) -> Json:
         """Return the figures and the list as JSON; `heads` has what describes each file."""
         files = zip(heads, figures["files"], strict=True)
-        differ = [one.as_json() for one in self.differing]
-        described = [{**head, **own} for head, own in files]
-        return figures | {"files": described, "differ": differ}
+        return figures | {
+            "files": [{**head, **own} for head, own in files],
+            "differ": [one.as_json() for one in self.differing],
+        }
 
 
 def _differences(
@@ -407,10 +416,10 @@ def _differences(
     one, two = ways
     if one["judge"] != two["judge"]:
         one["parameters"] = set()  # their digest is of the judges' names, too
-    found = {
-        name: one[name] != two[name] if one[name] and two[name] else None
-        for name in one
-    }
+    found: dict[str, bool | None] = {}
+    for name, own in one.items():
+        known = own and two[name]
+        found[name] = own != two[name] if known else None
     if any(rubrics.values()):
         found["rubric"] = rubrics["other"] > 0
     return found

@@ -64,13 +64,16 @@ def parse_condition(text: str) -> Condition:
     name, equals, ends = text.partition("=")
     if name in _STATES and not equals:
         return Condition(name)
-    problem, remedy = "is not a range", _RANGE
+    problem = "is not a range"
+    remedy = _RANGE
     if name not in NAMES:
-        problem, remedy = "is not a condition", f"the conditions are {', '.join(NAMES)}"
+        problem = "is not a condition"
+        remedy = f"the conditions are {', '.join(NAMES)}"
     elif name in FIGURES or name == "score":
         first, dots, last = ends.partition("..")
         try:
-            low, high = float(first.strip() or "-inf"), float(last.strip() or "inf")
+            low = float(first.strip() or "-inf")
+            high = float(last.strip() or "inf")
         except ValueError:
             low = high = math.nan
         within = name == "score" or (low <= 1 and high >= 0)

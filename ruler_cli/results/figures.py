@@ -29,13 +29,12 @@ from ruler_cli.results.annotations import (
     Json,
     ScoredGroup,
     ScoredRollout,
-    iso,
     refuse_unannotated,
 )
 from ruler_cli.runs.input import open_input
 from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Usage
+from ruler_cli.types import Group, Usage, iso
 
 ReportFigures = Json
 """The figures of a run; None: not known."""
@@ -116,7 +115,8 @@ class ScoredFile:
                 yield number, group, scored
         if wanted is not None:
             return
-        groups, rollouts = self.figures.groups, self.figures.rollouts
+        groups = self.figures.groups
+        rollouts = self.figures.rollouts
         refuse_unannotated(self.name, groups["all"], groups["unmarked"])
         unusable = rollouts["unlabelled"] + rollouts["odd_labels"]
         if self._labels is not None and unusable == rollouts["all"]:
@@ -144,13 +144,12 @@ class ScoredFile:
 class WordCounts(Counter[str]):
     """Counts of words: the first thousand different ones, the rest as `other`."""
 
-    def count(self, word: str) -> str:
-        """Count a word, and return the one that it counts as: a very long one by its beginning."""
+    def count(self, word: str) -> None:
+        """Count a word; a very long one counts by its beginning."""
         word = word[:_LONGEST_NAME]
         if word not in self and len(self) >= _WORDS:
             word = OTHER
         self[word] += 1
-        return word
 
     def listed(self) -> dict[str, int]:
         """Return the counts of the most frequent words, and of all other ones."""
@@ -172,8 +171,8 @@ class FiguresBuilder:
     def __init__(self) -> None:
         self.groups = Counter[str]()
         self.rollouts = Counter[str]()
-        # of groups
         self.words: defaultdict[str, WordCounts] = defaultdict(WordCounts)
+        """Words of groups, by what they name."""
         self._rubrics: dict[str, str] = {}
         # by kind and pattern
         self._reasons: dict[tuple[str, str], Json] = {}
@@ -193,10 +192,11 @@ class FiguresBuilder:
             self._add_rollout(rollout)
         words = {"flags": group.flags}
         if group.status != "unmarked":
+            passes = "" if group.passes is None else str(group.passes)
             words |= {
                 "kinds": (group.kind,),
                 "judges": (group.judge,),
-                "passes": () if group.passes is None else (str(group.passes),),
+                "passes": (passes,),
                 "served": group.served,
                 "versions": (group.version,),
                 "rubrics": (group.rubric,),
@@ -232,13 +232,17 @@ class FiguresBuilder:
         if pattern not in self._reasons:
             if len(self._reasons) == _PATTERNS:
                 return
-            first = group.key[:_LONGEST_KEY]
-            new = {"kind": kind, "reason": reason, "groups": 0, "first": first}
-            self._reasons[pattern] = new
+            self._reasons[pattern] = {
+                "kind": kind,
+                "reason": reason,
+                "groups": 0,
+                "first": group.key[:_LONGEST_KEY],
+            }
         self._reasons[pattern]["groups"] += 1
 
     def _add_rollout(self, rollout: ScoredRollout) -> None:
-        own, label = rollout.judge_score, rollout.label
+        own = rollout.judge_score
+        label = rollout.label
         counts = {
             "all": True,
             rollout.status: not rollout.odd_score,
@@ -264,7 +268,8 @@ class FiguresBuilder:
         texts = [r.explanation.strip() for r in scored]
         # embedded judges say the same of many by design
         own_words = not {*EMBEDDED} & {*group.judge.split(", ")}
-        explained = len(texts) > 1 and all(texts) and not group.alone and own_words
+        several = len(texts) > 1 and not group.alone
+        explained = several and own_words and all(texts)
         counts = {
             "tied": group.tied,
             "live": group.live,
@@ -277,13 +282,16 @@ class FiguresBuilder:
             "pairs_lost": pairs.lost,
             "pairs_tied": pairs.tied,
         }
-        # as in the table, to which a bin links
-        self._add_number("sd", None if group.sd is None else round(group.sd, 9))
+        if group.sd is not None:
+            # as in the table, to which a bin links
+            self._add_number("sd", round(group.sd, 9))
         self._add_number("reliability", group.reliability)
         judged = [r for r in scored if r.judge_score is not None]
         if len(judged) > 1:
-            sizes = [r.size for r in judged]
-            self._lengths.add(sizes, [r.judge_score or 0.0 for r in judged])
+            self._lengths.add(
+                [r.size for r in judged],
+                [r.judge_score or 0.0 for r in judged],
+            )
         by_position = scores_by_position(group)
         self._positions.add(*by_position)
         if by_position and len(by_position[0]) > 1:
@@ -295,19 +303,18 @@ class FiguresBuilder:
 
     def figures(self, lookup: TextLookup) -> ReportFigures:
         """Return the figures of all groups so far; `lookup` finds texts of rubrics and parameters."""
-        groups, numbers, words = self.groups, self._numbers, self.words
+        groups = self.groups
+        numbers = self._numbers
+        words = self.words
         rollouts = {name: self.rollouts[name] for name in _ROLLOUTS}
         rollouts["failed"] += self.rollouts["odd_scores"]
         reasons = sorted(self._reasons.values(), key=lambda one: -one["groups"])
-        scores, costs, waits = numbers["score"], numbers["cost"], numbers["latency"]
-        sds, reliabilities = numbers["sd"], numbers["reliability"]
-        moments = Moments()
-        moments.add(scores)
+        scores = numbers["score"]
+        costs = numbers["cost"]
+        waits = numbers["latency"]
+        sds = numbers["sd"]
+        reliabilities = numbers["reliability"]
         times = [at for at, _ in self._timed]
-        trend = self._lengths.trend()
-        unknown = {"slope": None, "error": None, "correlation": None, "groups": 0}
-        sizes = zip(scores, numbers["bytes"], strict=True)
-        latency = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
         return {
             "groups": {name: groups[name] for name in _GROUPS},
             "rollouts": rollouts,
@@ -320,21 +327,22 @@ class FiguresBuilder:
             "cost_usd": math.fsum(costs) if costs else None,
             "cost_groups": len(costs),
             "usage": usage_fields(self._usage),
-            "latency_s": {name: quantile(waits, at) for name, at in latency.items()},
+            "latency_s": {
+                "p50": quantile(waits, 0.5),
+                "p90": quantile(waits, 0.9),
+                "p99": quantile(waits, 0.99),
+                "max": quantile(waits, 1.0),
+            },
             "started_at": iso(min(times, default=None)),
             "ended_at": iso(max(times, default=None)),
-            "scores": {
-                "bins": histogram(scores, _TWENTIETHS),
-                "mean": moments.mean if scores else None,
-                "sd": math.sqrt(moments.square / moments.number) if scores else None,
+            "scores": _distribution(scores),
+            "spread": {
+                "bins": histogram(sds, _HALVED),
+                "median": quantile(sds, 0.5),
             },
-            "spread": {"bins": histogram(sds, _HALVED), "median": quantile(sds, 0.5)},
             "against_label": self._against_label(),
             "slots": self._position_bias(),
-            "lengths": {
-                "cells": cells(sizes, score=_TENTHS, bytes=_POWERS),
-                **(asdict(trend) if trend else unknown),
-            },
+            "lengths": self._length_bias(),
             "reliability": {
                 "bins": histogram(reliabilities, _TENTHS),
                 "median": quantile(reliabilities, 0.5),
@@ -352,37 +360,49 @@ class FiguresBuilder:
 
         Without a ledger the built-in rubric is known too, and the parameters of a judge without any.
         """
-        known = {**self._rubrics, BUILT_IN: DEFAULT_RUBRIC}
+        known = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC}
         for name in self.words["judges"].listed():
             text = params_text([{"judge": name, "model": name, "params": {}}])
             known[digest_of(text)] = text
         made: Json = {
-            name: self.words[name].listed() for name in ("served", "versions")
+            "served": self.words["served"].listed(),
+            "versions": self.words["versions"].listed(),
         }
         for name in ("rubrics", "params"):
             listed = self.words[name].listed()
             listed.pop(OTHER, None)
-            texts = {**known, **lookup(listed)}
+            texts = known | dict(lookup(listed))
             made[name] = [
-                {"digest": digest, "groups": n, "text": texts.get(digest)}
+                {
+                    "digest": digest,
+                    "groups": n,
+                    "text": texts.get(digest),
+                }
                 for digest, n in listed.items()
             ]
             made[f"more_{name}"] = max(0, len(self.words[name]) - _LISTED)
         return made
 
     def _against_label(self) -> Json:
-        points = zip(self._numbers["score"], self._numbers["label"], strict=True)
+        points = zip(
+            self._numbers["score"],
+            self._numbers["label"],
+            strict=True,
+        )
         known = [(score, label) for score, label in points if math.isfinite(label)]
         labels = sorted({label for _, label in known})
         exact = len(labels) <= _MOST_LABELS
-        edges = [*labels, *labels[-1:]]
+        edges = labels
         if not exact:
-            step = (labels[-1] - labels[0]) / _MOST_LABELS
-            edges = [labels[0] + step * i for i in range(_MOST_LABELS)] + labels[-1:]
-        found = cells(known, score=_TENTHS, label=edges)
-        for cell in found if exact else ():
-            cell["label"] = cell["values"]["label"]
-        pairs, tied = self.groups["pairs"], self.groups["pairs_tied"]
+            least = labels[0]
+            step = (labels[-1] - least) / _MOST_LABELS
+            edges = [least + step * i for i in range(_MOST_LABELS)]
+        found = cells(known, score=_TENTHS, label=[*edges, *labels[-1:]])
+        if exact:
+            for cell in found:
+                cell["label"] = cell["values"]["label"]
+        pairs = self.groups["pairs"]
+        tied = self.groups["pairs_tied"]
         against = self.groups["pairs_lost"] + tied / 2
         return {
             "cells": found,
@@ -393,8 +413,25 @@ class FiguresBuilder:
             "groups": self.groups["labelled"],
         }
 
+    def _length_bias(self) -> Json:
+        sizes = zip(
+            self._numbers["score"],
+            self._numbers["bytes"],
+            strict=True,
+        )
+        trend: Json = dict.fromkeys(("slope", "error", "correlation"))
+        trend["groups"] = 0
+        length = self._lengths.trend()
+        if length is not None:
+            trend = asdict(length)
+        return {
+            "cells": cells(sizes, score=_TENTHS, bytes=_POWERS),
+            **trend,
+        }
+
     def _position_bias(self) -> Json:
-        positions, in_order = self._positions, self.groups["in_order"]
+        positions = self._positions
+        in_order = self.groups["in_order"]
         if in_order >= ENOUGH and positions.groups == in_order:
             # a position says what the rollout is, not how the judge is biased; few may be so by chance
             positions = PositionBias()
@@ -408,8 +445,11 @@ class FiguresBuilder:
             }
             for b in positions.bins()
         ]
-        corrected = self.groups["corrected"]
-        return {"bins": bins, "groups": positions.groups, "corrected": corrected}
+        return {
+            "bins": bins,
+            "groups": positions.groups,
+            "corrected": self.groups["corrected"],
+        }
 
 
 def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
@@ -423,15 +463,20 @@ def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
     distinct: dict[tuple[float, ...], tuple[float, ...]] = {}
     for rollout in group.rollouts:
         if rollout.status == "scored":
-            score, passes = rollout.judge_score, len(rollout.positions)
-            only = () if score is None or passes != 1 else (score,)
-            distinct.setdefault(rollout.positions, rollout.pass_scores or only)
+            score = rollout.judge_score
+            scores = rollout.pass_scores
+            if not scores and score is not None and len(rollout.positions) == 1:
+                scores = (score,)
+            distinct.setdefault(rollout.positions, scores)
     if len({len(row) for row in (*distinct, *distinct.values())}) != 1:
         return []
     last = len(distinct) - 1
     rows = []
-    every = zip(*distinct, strict=True), zip(*distinct.values(), strict=True)
-    for positions, scores in zip(*every, strict=True):
+    for positions, scores in zip(
+        zip(*distinct, strict=True),
+        zip(*distinct.values(), strict=True),
+        strict=True,
+    ):
         seen = sorted(zip(positions, scores, strict=True))
         if [round(at * last) for at, _ in seen] != [*range(last + 1)]:
             return []
@@ -445,9 +490,10 @@ def _is_corrected(rollout: ScoredRollout) -> bool:
     passes.add(rollout.pass_scores)
     if rollout.judge_score is None or not passes.number:
         return False
-    spread = passes.deviation if rollout.spread is None else rollout.spread
-    off = abs(rollout.judge_score - passes.mean), abs(spread - passes.deviation)
-    return max(off) > _CORRECTED
+    off = abs(rollout.judge_score - passes.mean)
+    if rollout.spread is not None:
+        off = max(off, abs(rollout.spread - passes.deviation))
+    return off > _CORRECTED
 
 
 def _bin(edges: Sequence[float], value: float) -> int:
@@ -462,10 +508,16 @@ def histogram(
     held: list[list[float]] = [[] for _ in edges[1:]]
     for value in values:
         held[_bin(edges, value)].append(value)
-    bins = zip(edges, edges[1:], held, strict=False) if any(held) else ()
+    if not any(held):
+        return []
     return [
-        {"from": low, "to": high, count: len(own), "values": _range(own)}
-        for low, high, own in bins
+        {
+            "from": edges[i],
+            "to": edges[i + 1],
+            count: len(own),
+            "values": _range(own),
+        }
+        for i, own in enumerate(held)
     ]
 
 
@@ -480,16 +532,33 @@ def cells(points: Iterable[tuple[float, float]], **axes: Sequence[float]) -> lis
             x: [*first[i : i + 2]],
             y: [*second[j : j + 2]],
             "n": len(own),
-            "values": dict(
-                zip((x, y), map(_range, zip(*own, strict=True)), strict=True)
-            ),
+            "values": {
+                x: _range([one for one, _ in own]),
+                y: _range([other for _, other in own]),
+            },
         }
         for (i, j), own in sorted(held.items())
     ]
 
 
+def _distribution(scores: Sequence[float]) -> Json:
+    mean = sd = None
+    if scores:
+        moments = Moments()
+        moments.add(scores)
+        mean = moments.mean
+        sd = math.sqrt(moments.square / moments.number)
+    return {
+        "bins": histogram(scores, _TWENTIETHS),
+        "mean": mean,
+        "sd": sd,
+    }
+
+
 def _range(values: Sequence[float]) -> list[float] | None:
-    return [min(values), max(values)] if values else None
+    if values:
+        return [min(values), max(values)]
+    return None
 
 
 def _bars_along(points: Sequence[tuple[float, str]]) -> list[Json]:
@@ -512,4 +581,6 @@ def _bars_along(points: Sequence[tuple[float, str]]) -> list[Json]:
 def quantile(values: Sequence[float], share: float) -> float | None:
     """Return the least value that is at or above this share of all; None without values."""
     rank = max(1, math.ceil(share * len(values)))
-    return sorted(values)[rank - 1] if values else None
+    if values:
+        return sorted(values)[rank - 1]
+    return None

@@ -59,7 +59,9 @@ class GroupText:
 
 
 def _lines(text: str) -> list[str]:
-    return text.split("\n") if text else []
+    if text:
+        return text.split("\n")
+    return []
 
 
 def _task(group: Group) -> str:
@@ -74,7 +76,9 @@ def _task(group: Group) -> str:
 
 def page_key(key: str) -> str:
     """Shorten a very long key to its beginning and a digest, for the page and its links."""
-    return key if len(key) <= _KEY else f"{key[:_KEY]}… {digest(key).hex()[:12]}"
+    if len(key) <= _KEY:
+        return key
+    return f"{key[:_KEY]}… {digest(key).hex()[:12]}"
 
 
 def text_json(

@@ -73,7 +73,8 @@ class Best(Generic[_Item]):
     """The `most` items of the highest rank; of equals the first."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._number = most, 0
+        self._most = most
+        self._number = 0
         self._heap: list[tuple[Rank, int, _Item]] = []
 
     def add(self, rank: Rank, item: _Item) -> bool:
@@ -88,7 +89,11 @@ class Best(Generic[_Item]):
 
     def ranked(self) -> list[_Item]:
         """Return them, the highest rank first."""
-        ordered = sorted(self._heap, key=lambda one: one[:2], reverse=True)
+        ordered = sorted(
+            self._heap,
+            key=lambda one: one[:2],
+            reverse=True,
+        )
         return [item for *_, item in ordered]
 
 
@@ -102,8 +107,11 @@ def _doubt(group: ScoredGroup) -> float:
 def reasons(group: ScoredGroup) -> list[HighlightReason]:
     """Return all reasons to look at a group."""
     if not group.scores:
-        return ["failed"] if group.failed else []
-    pairs, doubt = group.pairs, _doubt(group)
+        if group.failed:
+            return ["failed"]
+        return []
+    pairs = group.pairs
+    doubt = _doubt(group)
     noise = doubt >= UNSTEADY
     if group.reliability is not None:
         noise = doubt > 1 - UNRELIABLE
@@ -159,7 +167,8 @@ class Shortlist:
     def add(self, group: ScoredGroup) -> Rank:
         """Look at the next group of the file, and rank it among all."""
         self._number += 1
-        found, doubt = reasons(group), _doubt(group)
+        found = reasons(group)
+        doubt = _doubt(group)
         asked = group.failed and group.kind not in _NOT_ASKED
         new_kind = asked and group.kind not in self._kinds
         if new_kind:
@@ -173,7 +182,15 @@ class Shortlist:
         elif tied:
             doubt = 1.0
         doubted = doubt if tied or unsure else 0.0
-        rank = (new_kind, suspects, tied, doubted, asked, group.against, len(found))
+        rank = (
+            new_kind,
+            suspects,
+            tied,
+            doubted,
+            asked,
+            group.against,
+            len(found),
+        )
         # the first that holds
         why: tuple[tuple[bool, HighlightReason, float, str], ...] = (
             (asked, "failed", 1.0, f"failed: {group.kind}"),
@@ -195,7 +212,8 @@ class Shortlist:
         return rank
 
     def _add_disputed(self, group: ScoredGroup, *, disputed: bool) -> None:
-        against, pairs = group.against, group.pairs.pairs
+        against = group.against
+        pairs = group.pairs.pairs
         if disputed:
             why = f"{against:,.10g} of {pairs:,} pairs"
             one = Highlight(group, self._number, "disagrees", against, why)
@@ -207,9 +225,11 @@ class Shortlist:
         for rollout in group.rollouts:
             judges = rollout.judges.values()
             if len(judges) < 2:
-                apart, least = rollout.spread or 0.0, UNSTEADY
+                apart = rollout.spread or 0.0
+                least = UNSTEADY
             else:
-                apart, least = max(judges) - min(judges), JUDGES_APART
+                apart = max(judges) - min(judges)
+                least = JUDGES_APART
             if apart >= max(least, distance):
                 distance = apart
                 self._panel = self._panel or len(judges) > 1

@@ -71,7 +71,8 @@ def select(
     since none of their rollouts has a score, or an answer that votes. `annotation`, `score`, and the names
     of figures count groups that have it, `answers` those with rollouts whose answers were compared.
     """
-    counts, scored = Counter[str](), Location(source.source)
+    counts = Counter[str]()
+    scored = Location(source.source)
 
     def unreadable(problem: Problem) -> None:
         counts["unreadable"] += 1
@@ -94,11 +95,17 @@ def select(
         if opened.reader is not None:
             if not opened.in_order:
                 out.keep_order(opened.index)
-            given = source.outcome is not None
-            annotations = AnnotationReader(opened.reader, given=given, sized=False)
+            annotations = AnnotationReader(
+                opened.reader,
+                given=source.outcome is not None,
+                sized=False,
+            )
             selector = _Selector(annotations, conditions, keep, counts)
-            paths = (keep.answer if keep else None, source.outcome)
-            cutter = Cutter(opened.reader.format, [*filter(None, paths)])
+            paths = [source.outcome]
+            if keep:
+                paths.append(keep.answer)
+            named = [path for path in paths if path]
+            cutter = Cutter(opened.reader.format, named)
             for group in opened.groups:
                 selected = selector.select(group)
                 on_group()
@@ -124,14 +131,17 @@ class _Selector:
 
     def select(self, group: Group) -> Collection[int] | None:
         """Return indices among the group's rollouts; None: the group is left out."""
-        scored, counts, keep = self.annotations.group(group), self.counts, self.keep
+        scored = self.annotations.group(group)
+        counts = self.counts
+        keep = self.keep
         counts.update(
             groups=1,
             rollouts=len(scored.rollouts),
             annotation=scored.status != "unmarked",
             score=bool(scored.scores),
-            **{name: of(scored) is not None for name, of in FIGURES.items()},
         )
+        for name, figure_of in FIGURES.items():
+            counts[name] += figure_of(scored) is not None
         if not all(one.holds(scored) for one in self.conditions):
             return None
         rollouts = [
@@ -146,7 +156,8 @@ class _Selector:
                 rollouts = [rollouts[i] for i in self._best(group, keep, rollouts)]
             if not rollouts:
                 return None
-        counts.update({"kept groups": 1, "kept rollouts": len(rollouts)})
+        counts["kept groups"] += 1
+        counts["kept rollouts"] += len(rollouts)
         return {index for rollout in rollouts for index in rollout.indices}
 
     def _best(
@@ -157,17 +168,17 @@ class _Selector:
         if keep.answer is None:
             choose = widest if keep.by == "variance" else highest
             return choose(scores, keep.most)
-        parts = [(record, one) for record in group.records for one in record.rollouts]
+        # by part of a rollout
+        found = []
+        for record in group.records:
+            whole = self.annotations.value(record)
+            for part in record.rollouts:
+                value = self.annotations.reader.value_at(whole, part, keep.answer)
+                found.append(comparable(value))
         answers = []
         for rollout in rollouts:
-            answer = None
-            for index in rollout.indices:
-                record, part = parts[index]
-                whole = self.annotations.value(record)
-                value = self.annotations.reader.value_at(whole, part, keep.answer)
-                found = comparable(value)
-                answer = answer if found is None else found
-            answers.append(answer)
+            known = [found[i] for i in rollout.indices if found[i] is not None]
+            answers.append(known[-1] if known else None)
         best = majority(answers, scores, keep.most)
         self.counts.update(answers=1, unanswered=not best)
         return best
@@ -175,26 +186,28 @@ class _Selector:
     def refuse_missing(self, name: str) -> None:
         """Raise UsageError for a figure that no group of INPUT has; a range that holds none is no error."""
         counts = self.counts
+        keep = self.keep
         if counts["groups"]:
             unmarked = counts["groups"] - counts["annotation"]
             refuse_unannotated(name, counts["groups"], unmarked)
         for one in self.conditions:
             if counts["score"] and one.name in FIGURES and not counts[one.name]:
-                problem, need = f"no group of {name} has one", _NEEDS[one.name]
+                problem = f"no group of {name} has one"
+                need = _NEEDS[one.name]
                 raise UsageError(problem, need, option="where", value=one.name)
-        unanswered = counts["answers"] and counts["answers"] == counts["unanswered"]
-        if self.keep and self.keep.answer and unanswered:
+        if keep and keep.answer and 0 < counts["answers"] == counts["unanswered"]:
             raise UsageError(
                 f"no rollout of {name} has an answer there",
                 "name a path below a rollout or its record",
                 option="answer",
-                value=printable(self.keep.answer),
+                value=printable(keep.answer),
             )
 
 
 def highest(scores: Sequence[float], most: int) -> list[int]:
     """Return the indices of the highest scores; of equal ones the first."""
-    return sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:most]
+    ranked = sorted(range(len(scores)), key=lambda i: -scores[i])
+    return ranked[:most]
 
 
 def widest(scores: Sequence[float], most: int) -> list[int]:
@@ -220,9 +233,9 @@ def widest(scores: Sequence[float], most: int) -> list[int]:
     variances = [variance(low) for low in range(most + 1)]
     enough = max(variances) - _NOISE * max(x * x for x in deviations)
     lows = next(low for low, one in enumerate(variances) if one >= enough)
-    lowest = sorted(range(len(scores)), key=scores.__getitem__)[:lows]
+    by_score = sorted(range(len(scores)), key=scores.__getitem__)
     # none twice: else there were fewer low ones
-    return sorted([*lowest, *highest(scores, most - lows)])
+    return sorted([*by_score[:lows], *highest(scores, most - lows)])
 
 
 def majority(
@@ -238,10 +251,12 @@ def majority(
             by_answer.setdefault(answer, []).append(i)
 
     def weight(voters: list[int]) -> tuple[int, float]:
-        return len(voters), round(fmean(scores[i] for i in voters), 9)
+        mean = fmean(scores[i] for i in voters)
+        return len(voters), round(mean, 9)
 
     voters = max(by_answer.values(), key=weight, default=[])
-    return [voters[i] for i in highest([scores[i] for i in voters], most)]
+    given = [scores[i] for i in voters]
+    return [voters[i] for i in highest(given, most)]
 
 
 def comparable(value: Any) -> str | None:
@@ -253,7 +268,9 @@ def comparable(value: Any) -> str | None:
         text = json.dumps(_plain(value), sort_keys=True)
     except RecursionError:
         return None
-    return None if text in ("null", '""', "NaN") else text
+    if text in ("null", '""', "NaN"):
+        return None
+    return text
 
 
 def _plain(value: Any) -> Any:
@@ -263,7 +280,9 @@ def _plain(value: Any) -> Any:
         return int(value)  # 1 is 1.0
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
-    return [*map(_plain, value)] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [*map(_plain, value)]
+    return value
 
 
 class Cutter:
@@ -292,8 +311,10 @@ class Cutter:
         for record in group.records:
             remaining, removed = self._open.pop(record.line.number, ([], []))
             for rollout in record.rollouts:
-                kept = selected is not None and next(numbers) in selected
-                (remaining if kept else removed).append(rollout.path)
+                if selected is not None and next(numbers) in selected:
+                    remaining.append(rollout.path)
+                else:
+                    removed.append(rollout.path)
             if record.part + 1 < record.parts:
                 self._open[record.line.number] = (remaining, removed)
                 continue
@@ -305,8 +326,9 @@ class Cutter:
                 try:
                     body = cut(body, self._form, removed, size, self._named)
                 except (UnreadableError, RecursionError) as error:
-                    deep = isinstance(error, RecursionError)
-                    reason = "is nested too deeply" if deep else error
+                    reason = str(error)
+                    if isinstance(error, RecursionError):
+                        reason = "is nested too deeply"
                     raise UsageError(
                         f"{record.line.where} cannot lose a rollout exactly: it {reason}",
                         "use conditions about groups, which leave out whole records",
@@ -332,11 +354,16 @@ def cut(
     paths = [path[:-1] for path in removed if len(path) > 1]
     if layout.listed or layout.lists:
         value = parse(raw)
-        paths += _take_out(value, named, size) if layout.listed else ()
+        if layout.listed:
+            paths += _take_out(value, named, size)
         paths += parallel_lists(layout, value, size)
     if layout.listed:
-        ours: Path = ("ruler",) if form.shape == "columns" else ("ruler", "rollouts")
-        paths += [path for path in (ours, layout.reward) if path]
+        ours: Path = ("ruler", "rollouts")
+        if form.shape == "columns":
+            ours = ("ruler",)
+        paths.append(ours)
+        if layout.reward:
+            paths.append(layout.reward)
     patches = Patches(raw)
     for path in dict.fromkeys(paths):
         span = span_at(raw, path)
@@ -348,7 +375,8 @@ def cut(
             raise UnreadableError(
                 f"has {len(items)} items at `{where}` for {size} rollouts"
             )
-        patches.drop(items, [i in dropped for i in range(len(items))])
+        gone = [i in dropped for i in range(len(items))]
+        patches.drop(items, gone)
     return patches.apply()
 
 
@@ -356,7 +384,8 @@ def _take_out(value: dict[str, Any], named: Iterable[str], size: int) -> Iterato
     """Yield the paths of the user's own lists, and take each out of the value: it is not doubtful."""
     for dotted in named:
         path = path_of(value, dotted)
-        items, parent = value_at(value, path), value_at(value, path[:-1])
+        items = value_at(value, path)
+        parent = value_at(value, path[:-1])
         if path and isinstance(items, list) and len(items) == size:
             if isinstance(parent, dict):
                 del parent[str(path[-1])]

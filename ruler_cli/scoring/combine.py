@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from math import ceil, fsum, sqrt
-from operator import attrgetter
+from operator import attrgetter, sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from ruler_cli.formats.fields import PASSING, printable
@@ -62,7 +62,8 @@ def mean(values: Sequence[float]) -> float:
     Without rounding, .3 and .45 would have another mean than .35 and .4 in binary fractions, and chance
     would decide which rollout is the best.
     """
-    least, most = min(values), max(values)
+    least = min(values)
+    most = max(values)
     if least == most:
         return values[0]
     return min(max(round(fsum(values) / len(values), _EXACT), least), most)
@@ -96,6 +97,7 @@ def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[Score
     for judge, own in by_judge.items():
         windows = [(one.distinct, correct(one)) for one in own]
         cells: Sequence[Sequence[float]]
+        scores: list[float | None]
         fit = None
         if result.windows > 1:
             fit = _fit(windows, result)
@@ -108,9 +110,16 @@ def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[Score
                     rows[rollout].append(score)
             cells = rows
             scores = [mean(row) if row else None for row in rows]
-        within = [None if x is None else min(1.0, max(0.0, x)) for x in scores]
-        passes = min(map(len, cells))
-        made.append(ScoreTable(judge, own, windows, cells, within, passes, fit))
+        table = ScoreTable(
+            judge,
+            pass_scores=own,
+            windows=windows,
+            cells=cells,
+            scores=[None if x is None else min(1.0, max(0.0, x)) for x in scores],
+            passes=min(map(len, cells)),
+            fit=fit,
+        )
+        made.append(table)
     return made
 
 
@@ -127,11 +136,17 @@ def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
     if result.alone or len(result.pass_scores) < 2:
         return None
     if result.windows > 1:  # the fit subtracts the level of every window of every judge
-        whole = used[0].fit if len(used) == 1 else None
-        whole = whole or _fit([one for table in used for one in table.windows], result)
-        return whole.anova if whole.anova.k > 1 else None
+        whole = used[0].fit
+        if whole is None or len(used) > 1:
+            windows = [one for table in used for one in table.windows]
+            whole = _fit(windows, result)
+        if whole.anova.k > 1:
+            return whole.anova
+        return None
     columns = [column for table in used for column in zip(*table.cells, strict=True)]
-    return Anova.of(columns) if len(columns) > 1 else None
+    if len(columns) > 1:
+        return Anova.of(columns)
+    return None
 
 
 _ENOUGH = 30
@@ -157,26 +172,33 @@ class BatchStatistics:
     def __init__(self, names: Sequence[str] = (), *, input_order: bool = False) -> None:
         self.position_bias = PositionBias()
         self.noise = NoiseEstimator()
-        self._names, self._input_order = tuple(names), input_order
+        self._names = tuple(names)
+        self._input_order = input_order
         self._moments: dict[int, Moments] = {}
-        self._groups = self._tied = self._degraded = 0
+        self._groups = 0
+        self._tied = 0
+        self._degraded = 0
         self._scores = Moments()
         self._reliability: Counter[int] = Counter()
         self._length = LengthSums()
         self._pairs: dict[tuple[int, int], dict[str, Counter[str]]] = {}
         # by the outcome of the rollouts, which their scores contradict
         self._contradictions: Counter[bool] = Counter()
-        self._listed: dict[bool, list[Contradiction]] = {True: [], False: []}
+        self._listed: dict[bool, list[Contradiction]] = {
+            True: [],
+            False: [],
+        }
         self._outcomes: Counter[bool | None] = Counter()
 
     def add(self, result: GroupResult) -> None:
         """Count a group's replies: scores by position, the noise between passes, the scale of each judge."""
         if not self._input_order:
             self.position_bias.add(*[one.scores for one in result.pass_scores])
-        for one in result.pass_scores if result.judges > 1 else ():
+        for one in result.pass_scores:
             # a judge of escalations saw other groups than the panel did
-            if one.judge != result.escalated_to:
-                self._moments.setdefault(one.judge, Moments()).add(one.scores)
+            if result.judges > 1 and one.judge != result.escalated_to:
+                moments = self._moments.setdefault(one.judge, Moments())
+                moments.add(one.scores)
         self._add_noise(result, UNCORRECTED)
 
     def refit_noise(self, results: Iterable[GroupResult], how: CombineSettings) -> None:
@@ -208,12 +230,17 @@ class BatchStatistics:
         scores: Sequence[float] = one.scores
         if how.debias and self.position_bias.enough:
             bias = self.position_bias.corrections(len(scores))
-            scores = [score - less for score, less in zip(scores, bias, strict=True)]
+            scores = list(map(sub, scores, bias))
         own = self._moments.get(one.judge, Moments())
         if not how.standardize or own.number < 2 or len(self._moments) < 2:
             return scores
-        pooled = sum((self._moments[j] for j in sorted(self._moments)), Moments())
-        stretch = pooled.deviation / own.deviation if own.deviation > _FLAT else 1.0
+        # in the order of the judges, since sums of floats depend on it
+        pooled = Moments()
+        for judge in sorted(self._moments):
+            pooled += self._moments[judge]
+        stretch = 1.0
+        if own.deviation > _FLAT:
+            stretch = pooled.deviation / own.deviation
         return [pooled.mean + (score - own.mean) * stretch for score in scores]
 
     @property
@@ -228,21 +255,25 @@ class BatchStatistics:
         self._degraded += scores.degraded
         self._scores.add(score for score in scores.scores if score is not None)
         if scores.reliability is not None:
-            self._reliability[round(scores.reliability * _STEPS)] += 1
+            step = round(scores.reliability * _STEPS)
+            self._reliability[step] += 1
         # the first number in the group of each distinct rollout with a score
         numbers: dict[int, int] = {}
         judged: list[float] = []
         for i, rollout in enumerate(scores.rollouts):
-            distinct, score = result.owner[i], rollout.judge_score
+            distinct = result.owner[i]
+            score = rollout.judge_score
             if score is None:
                 continue
             if distinct is not None and distinct not in numbers:
                 numbers[distinct] = i
                 judged.append(score)
             if i < len(result.outcomes):
-                self._add_outcome(result.outcomes[i], Contradiction(key, i + 1, score))
+                rollout_ = Contradiction(key, i + 1, score)
+                self._add_outcome(result.outcomes[i], rollout_)
         if len(numbers) > 1:
-            self._length.add([result.sizes[distinct] for distinct in numbers], judged)
+            sizes = [result.sizes[distinct] for distinct in numbers]
+            self._length.add(sizes, judged)
             self._add_pairs(result, scores, list(numbers.values()))
 
     def _add_outcome(self, passed: bool | None, rollout: Contradiction) -> None:
@@ -261,20 +292,21 @@ class BatchStatistics:
         self, result: GroupResult, scores: GroupScores, numbers: Sequence[int]
     ) -> None:
         """Count every two judges on the distinct rollouts of a group, by their numbers in the group."""
-        for pair in combinations(sorted({one.judge for one in result.pass_scores}), 2):
+        judges = sorted({one.judge for one in result.pass_scores})
+        for pair in combinations(judges, 2):
             one, other = pair
             rows = []
             for i in numbers:
-                own, rewards = scores.rollouts[i].by_judge, result.rewards
+                own = scores.rollouts[i].by_judge
                 if one in own and other in own:
-                    rows.append((own[one], own[other], rewards[i] if rewards else None))
-            if rows:
-                empty: dict[str, Counter[str]] = {
-                    kind: Counter() for kind in CORRELATIONS
-                }
-                sums = self._pairs.setdefault(pair, empty)
-                for kind, own_sums in pair_products(rows).items():
-                    sums[kind].update(own_sums)
+                    reward = result.rewards[i] if result.rewards else None
+                    rows.append((own[one], own[other], reward))
+            if not rows:
+                continue
+            if pair not in self._pairs:
+                self._pairs[pair] = {kind: Counter() for kind in CORRELATIONS}
+            for kind, products in pair_products(rows).items():
+                self._pairs[pair][kind].update(products)
 
     def figures(self, *, debias: bool = False, checked: bool = False) -> BatchFigures:
         """The figures of the batch.
@@ -282,13 +314,16 @@ class BatchStatistics:
         `debias`: the position bias was to be corrected. `checked`: outcomes were asked for, so rollouts
         without one are counted even if none has one.
         """
-        tenths, prior, outcomes = [0] * 10, self.prior, self._outcomes
+        prior = self.prior
+        outcomes = self._outcomes
         checked |= bool(outcomes[True] or outcomes[False])
+        tenths = [0] * 10
         for step, groups in self._reliability.items():
-            tenths[min(9, step * 10 // _STEPS)] += groups
-        median = (
-            quantile(self._reliability, 0.5) / _STEPS if self._reliability else None
-        )
+            tenth = step * 10 // _STEPS
+            tenths[min(9, tenth)] += groups
+        median = None
+        if self._reliability:
+            median = quantile(self._reliability, 0.5) / _STEPS
         return BatchFigures(
             groups=self._groups,
             mean_score=self._scores.mean if self._scores.number else None,
@@ -314,9 +349,14 @@ class BatchStatistics:
         one, other = (self._names[number] for number in pair)
         sums = self._pairs[pair]
         scores, errors = (of(sums[kind]) for kind, of in CORRELATIONS.items())
-        rollouts, rewarded = int(sums["scores"]["n"]), int(sums["errors"]["n"])
-        known = errors if rewarded >= _ENOUGH else None
-        return Pair((one, other), scores, rollouts, known, rewarded)
+        rewarded = sums["errors"]["n"]
+        return Pair(
+            (one, other),
+            scores,
+            sums["scores"]["n"],
+            errors if rewarded >= _ENOUGH else None,
+            rewarded,
+        )
 
 
 _BALANCED = 2
@@ -358,20 +398,30 @@ def combine(
     rollouts = _rollouts(result, used, counted)
 
     weight = 0.0 if one_pass else None
-    value, tied, level, more = None, one_pass, False, None
+    value: float | None = None
+    tied = one_pass
+    level = False
+    more = None
     if not result.alone:
-        table = anova(result, used)
-        rated = None if table is None else rate(table, batch.prior)
+        variance = anova(result, used)
+        if variance is not None:
+            rated = rate(variance, batch.prior)
+            if rated is not None:
+                value, tied = rated
+                weight = value
+                more = passes_for(value, variance.k)
         # in every single request too: what is subtracted from equal scores for position bias differs
         requests = [one.scores for table in used for one in table.pass_scores]
-        level = one_score([one.score for one in rollouts]) or all(
-            map(one_score, requests)
-        )
+        level = one_score([one.score for one in rollouts])
+        level = level or all(map(one_score, requests))
         if level:  # no signal
-            tied, weight, value = True, 0.0, None if rated is None else 0.0
-        elif table is not None and rated is not None:
-            value, tied = rated
-            weight, more = value, passes_for(value, table.k)
+            tied = True
+            weight = 0.0
+            more = None
+            if value is not None:
+                value = 0.0
+    if more is not None:
+        more = ceil(more / len(used))
     scores = GroupScores(
         rollouts,
         used=tuple([table.judge for table in used]),
@@ -380,7 +430,7 @@ def combine(
         one_score=level,
         reliability=value,
         weight=weight,
-        passes_for=None if more is None else ceil(more / len(used)),
+        passes_for=more,
         degraded=degraded,
     )
     return _by_rewards(scores, result, how)
@@ -409,28 +459,41 @@ def _rollouts(
         for one in table.pass_scores:
             last = max(1, len(one.distinct) - 1)
             order = one.pass_index, table.judge
-            in_order = zip(one.distinct, one.scores, one.explanations, strict=True)
+            in_order = zip(
+                one.distinct,
+                one.scores,
+                one.explanations,
+                strict=True,
+            )
             for position, (distinct, score, text) in enumerate(in_order):
-                corrected = next(cells[distinct])
-                made = _Shown(position / last, score, corrected, order, text)
+                made = _Shown(
+                    position / last,
+                    given=score,
+                    corrected=next(cells[distinct]),
+                    order=order,
+                    explanation=text,
+                )
                 shown[distinct].append(made)
     scores = []
     for distinct, own in enumerate(shown):
-        by_judge = {
-            table.judge: known
-            for table in counted
-            if (known := table.scores[distinct]) is not None
-        }
+        by_judge = {}
+        for table in counted:
+            known = table.scores[distinct]
+            if known is not None:
+                by_judge[table.judge] = known
         score = mean([by_judge[t.judge] for t in used if t.judge in by_judge])
-        nearest, spread = own[0], None
+        nearest = own[0]
+        spread = None
         if len(own) > 1:
             # equal distances may differ by rounding
             nearest = min(
-                own, key=lambda s: (round(abs(s.corrected - score), 9), s.order)
+                own,
+                key=lambda s: (round(abs(s.corrected - score), 9), s.order),
             )
             values = [one.corrected for one in own]
             middle = mean(values)
-            spread = sqrt(fsum((x - middle) ** 2 for x in values) / (len(values) - 1))
+            square = fsum((x - middle) ** 2 for x in values)
+            spread = sqrt(square / (len(values) - 1))
         made_score = RolloutScore(
             score,
             nearest.explanation,
@@ -442,14 +505,13 @@ def _rollouts(
             distinct in result.suspects,
         )
         scores.append(made_score)
-    return tuple(
-        [
-            RolloutScore(None, result.faults[i])
-            if distinct is None
-            else scores[distinct]
-            for i, distinct in enumerate(result.owner)
-        ]
-    )
+    every = []
+    for i, owner in enumerate(result.owner):
+        if owner is None:
+            every.append(RolloutScore(None, result.faults[i]))
+        else:
+            every.append(scores[owner])
+    return tuple(every)
 
 
 def _by_rewards(
@@ -461,24 +523,23 @@ def _by_rewards(
     """
     if how.blend is None and not how.order_by_outcome:
         return scores
-    values = scores.scores
+    values: Sequence[float | None] = scores.scores
     if how.blend is not None:
+        blended: list[float | None] = []
         rewards = result.rewards or (None,) * len(values)
         for i, (value, reward) in enumerate(zip(values, rewards, strict=True), 1):
-            if value is not None and (reward is None or not 0 <= reward <= 1):
+            if value is None:
+                blended.append(None)
+                continue
+            if reward is None or not 0 <= reward <= 1:
                 has = "no reward" if reward is None else f"the reward {reward:g}"
                 return GroupError(
                     "input",
                     f"rollout {i} has {has}, and scores are blended with rewards from 0 to 1; name the path of "
                     "such a reward",
                 )
-        share = how.blend
-        values = tuple(
-            None
-            if value is None or reward is None
-            else share * value + (1 - share) * reward
-            for value, reward in zip(values, rewards, strict=True)
-        )
+            blended.append(how.blend * value + (1 - how.blend) * reward)
+        values = tuple(blended)
     if how.order_by_outcome and result.outcomes:
         values = ordered(values, result.outcomes)
     if values == scores.scores:
@@ -487,7 +548,9 @@ def _by_rewards(
     rollouts = tuple(replace(rollout, score=value) for rollout, value in changed)
     scores = replace(scores, rollouts=rollouts)
     level = not result.alone and one_score(values)
-    return replace(scores, tied=True, weight=0.0) if level else scores
+    if level:
+        return replace(scores, tied=True, weight=0.0)
+    return scores
 
 
 def _error(
@@ -526,14 +589,12 @@ def ordered(
     failed one above it is lowered to it. Nothing changes if nothing contradicts. A rollout without a score
     or an outcome stays as it is.
     """
-    known = [
-        (score, passed)
-        for score, passed in zip(scores, outcomes, strict=True)
-        if score is not None
-    ]
-    up = sorted(score for score, passed in known if passed is True)
-    down = sorted(score for score, passed in known if passed is False)
-    if not up or not down or down[-1] <= up[0]:
+    up: list[float] = []
+    down: list[float] = []
+    for score, passed in zip(scores, outcomes, strict=True):
+        if score is not None and passed is not None:
+            (up if passed else down).append(score)
+    if not up or not down or max(down) <= min(up):
         return tuple(scores)
     # The balance of the sums of both changes grows with the line, and is linear between two scores. So the
     # line is the mean of the scores that move, once it is known between which scores it lies.
@@ -541,18 +602,18 @@ def ordered(
 
     def balance(line: float) -> float:
         raised = fsum(line - score for score in up if score < line)
-        return raised - fsum(score - line for score in down if score > line)
+        lowered = fsum(score - line for score in down if score > line)
+        return raised - lowered
 
     # at the highest no score is lowered any more
     above = levels[bisect_left(levels, 0.0, key=balance)]
     moved = [score for score in up if score < above]
     moved += [score for score in down if score >= above]
-    line = min(max(fsum(moved) / len(moved), levels[0]), above)
-    return tuple(
-        score
-        if score is None or passed is None
-        else max(score, line)
-        if passed
-        else min(score, line)
-        for score, passed in zip(scores, outcomes, strict=True)
-    )
+    line = fsum(moved) / len(moved)
+    line = min(max(line, levels[0]), above)
+    result = list(scores)
+    for i, passed in enumerate(outcomes):
+        score = scores[i]
+        if score is not None and passed is not None:
+            result[i] = max(score, line) if passed else min(score, line)
+    return tuple(result)

@@ -96,7 +96,9 @@ def parse_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, s
         parsed = _checked(complete, list(answered))
     except DefectError:
         return {}
-    return {} if parsed.rescaled else parsed.entries
+    if parsed.rescaled:
+        return {}
+    return parsed.entries
 
 
 def _checked(entries: list[Any], labels: Sequence[str]) -> ParsedReply:
@@ -112,7 +114,8 @@ def _checked(entries: list[Any], labels: Sequence[str]) -> ParsedReply:
         if label not in labels:
             unknown += 1
             continue
-        score, explanation = entry.get("score"), entry.get("explanation")
+        score = entry.get("score")
+        explanation = entry.get("explanation")
         if label in scores and _number(scores[label]) != _number(score):
             raise DefectError("one id had two different scores")
         scores[label] = score
@@ -123,7 +126,8 @@ def _checked(entries: list[Any], labels: Sequence[str]) -> ParsedReply:
         raise DefectError(f"{missing} of {len(labels)} ids had no score")
     shares, rescaled = _shares(list(scores.values()))
     in_order = zip(shares, explanations.values(), strict=True)
-    return ParsedReply(dict(zip(scores, in_order, strict=True)), rescaled, unknown)
+    scored = dict(zip(scores, in_order, strict=True))
+    return ParsedReply(scored, rescaled, unknown)
 
 
 def _bare(text: str) -> str:
@@ -180,7 +184,9 @@ def _last_object(text: str) -> dict[str, Any] | None:
 
     The number of tries and of parsed characters is bounded, since the text may be hostile.
     """
-    end, tries, parsed = len(text), 0, 0
+    end = len(text)
+    tries = 0
+    parsed = 0
     while tries < _TRIES and (key := text.rfind(f'"{_KEY}"', 0, end)) >= 0:
         brace = key
         while tries < _TRIES and (brace := text.rfind("{", 0, brace)) >= 0:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement, groupby
-from math import ceil, exp, fsum, inf, lgamma, log, log1p, log2, sqrt
+from math import ceil, comb, exp, fsum, inf, lgamma, log, log1p, log2, sqrt
+from operator import itemgetter, mul
 from typing import Any
 
 from ruler_cli.types import Length, PositionBin
@@ -36,19 +37,23 @@ def products(**columns: Sequence[float]) -> dict[str, float]:
     """Sum the products of every two centred columns; the keys are the columns' names: `aa`, `ab`, `bb`."""
     centred: dict[str, list[float]] = {}
     for name, column in columns.items():
-        mean, flat = fsum(column) / len(column), max(column) - min(column) < _FLAT
+        mean = fsum(column) / len(column)
+        flat = max(column) - min(column) < _FLAT
         centred[name] = [0.0 if flat else value - mean for value in column]
-    return {
-        one + other: fsum(map(float.__mul__, centred[one], centred[other]))
-        for one, other in combinations_with_replacement(centred, 2)
-    }
+    sums = {}
+    for one, other in combinations_with_replacement(centred, 2):
+        sums[one + other] = fsum(map(mul, centred[one], centred[other]))
+    return sums
 
 
 def correlation(sums: Sums) -> float | None:
     """Pearson's r of a and b; None if one of them is constant."""
-    aa, bb = sums.get("aa", 0.0), sums.get("bb", 0.0)
+    aa = sums.get("aa", 0.0)
+    bb = sums.get("bb", 0.0)
     below = sqrt(aa) * sqrt(bb) if aa > 0 and bb > 0 else 0.0
-    return max(-1.0, min(1.0, sums.get("ab", 0.0) / below)) if below else None
+    if below:
+        return max(-1.0, min(1.0, sums.get("ab", 0.0) / below))
+    return None
 
 
 def partial_correlation(sums: Sums) -> float | None:
@@ -59,10 +64,12 @@ def partial_correlation(sums: Sums) -> float | None:
     aa, ab, ay, bb, by, yy = (sums.get(name, 0.0) for name in PRODUCTS)
     if not yy:
         return None
-    left_a, left_b = aa - ay * ay / yy, bb - by * by / yy
+    left_a = aa - ay * ay / yy
+    left_b = bb - by * by / yy
     if left_a <= _NOTHING * aa or left_b <= _NOTHING * bb:
         return None
-    return correlation({"aa": left_a, "bb": left_b, "ab": ab - ay * by / yy})
+    left_ab = ab - ay * by / yy
+    return correlation({"aa": left_a, "ab": left_ab, "bb": left_b})
 
 
 CORRELATIONS: dict[str, Callable[[Sums], float | None]] = {
@@ -102,19 +109,20 @@ def concordance(scores: Sequence[float], labels: Sequence[float]) -> Concordance
     """Count the pairs by the sorted scores of the rollouts with lower labels, in O(n log n)."""
     lower: list[float] = []
     pairs = won = tied = 0
-    for _, same in groupby(
-        sorted(zip(labels, scores, strict=True)), key=lambda item: item[0]
-    ):
+    by_label = sorted(zip(labels, scores, strict=True))
+    for _, same in groupby(by_label, key=itemgetter(0)):
         level = [score for _, score in same]
         for score in level:
-            below, upto = bisect_left(lower, score), bisect_right(lower, score)
+            below = bisect_left(lower, score)
+            upto = bisect_right(lower, score)
             won += below
             tied += upto - below
         pairs += len(level) * len(lower)
         for score in level:
             insort(lower, score)
-    equal = sum(n * (n - 1) // 2 for n in Counter(scores).values())
-    return Concordance(pairs, won, tied, len(scores) * (len(scores) - 1) // 2 - equal)
+    spread = comb(len(scores), 2)
+    spread -= sum(comb(n, 2) for n in Counter(scores).values())
+    return Concordance(pairs, won, tied, spread)
 
 
 @dataclass(slots=True)
@@ -141,12 +149,15 @@ class Moments:
         off = other.mean - self.mean
         mean = self.mean + off * other.number / number
         between = off * off * self.number * other.number / number
-        return Moments(number, mean, self.square + other.square + between)
+        square = self.square + other.square + between
+        return Moments(number, mean, square)
 
     @property
     def deviation(self) -> float:
         """The standard deviation; 0 for fewer than two values."""
-        return sqrt(self.square / (self.number - 1)) if self.number > 1 else 0.0
+        if self.number > 1:
+            return sqrt(self.square / (self.number - 1))
+        return 0.0
 
 
 @dataclass(slots=True)
@@ -182,18 +193,21 @@ class RatioSums:
     def square(self) -> float:
         """The sum of squares about the ratio."""
         ratio = self.ratio
-        return max(0.0, self.yy - 2 * ratio * self.xy + ratio * ratio * self.xx)
+        square = self.yy - 2 * ratio * self.xy + ratio * ratio * self.xx
+        return max(0.0, square)
 
 
 class LengthSums:
     """Regression of scores on the logarithm of their rollouts' bytes, within groups."""
 
     def __init__(self) -> None:
-        self._slope, self._yy = RatioSums(), 0.0
+        self._slope = RatioSums()
+        self._yy = 0.0
 
     def add(self, sizes: Sequence[int], scores: Sequence[float]) -> None:
         """Add the distinct rollouts of one group: their sizes in bytes and their scores, aligned."""
-        own = products(a=[log2(max(size, 1)) for size in sizes], b=scores)
+        lengths = [log2(max(size, 1)) for size in sizes]
+        own = products(a=lengths, b=scores)
         if own["aa"] > 0:
             self._slope.add(own["aa"], own["ab"])
             self._yy += own["bb"]
@@ -223,9 +237,14 @@ def pair_products(
     """
     labelled = [row for row in rows if row[2] is not None and abs(row[2]) <= _LARGEST]
     found = {}
-    for kind, columns, chosen in (("scores", "ab", rows), ("errors", "aby", labelled)):
+    for kind, columns, chosen in (
+        ("scores", "ab", rows),
+        ("errors", "aby", labelled),
+    ):
         if len(chosen) > 1:
-            by_name: Any = dict(zip(columns, zip(*chosen, strict=True), strict=False))
+            by_name: Any = {}
+            for i, name in enumerate(columns):
+                by_name[name] = [row[i] for row in chosen]
             found[kind] = {"n": len(chosen), **products(**by_name)}
     return found
 
@@ -250,7 +269,8 @@ ENOUGH_GROUPS = 20
 
 def _square_error(sums: RatioSums) -> float:
     """The squared standard error of a bin's mean, from at least two groups."""
-    return sums.square / sums.x**2 * sums.groups / (sums.groups - 1)
+    share = sums.square / sums.x**2
+    return share * sums.groups / (sums.groups - 1)
 
 
 @lru_cache(maxsize=64)
@@ -283,7 +303,8 @@ class PositionBias:
 
         Requests of one rollout are ignored; a group without any other does not count.
         """
-        sums, counts = [0.0] * _BINS, [0] * _BINS
+        sums = [0.0] * _BINS
+        counts = [0] * _BINS
         for scores in requests:
             size = len(scores)
             if size < 2:
@@ -305,17 +326,19 @@ class PositionBias:
     def bins(self) -> tuple[PositionBin, ...]:
         """The bins with any score, from the first position to the last."""
         edges = [0.0, *(i / _INNER for i in range(_INNER + 1)), 1.0]
-        return tuple(
-            PositionBin(
-                edges[i],
-                edges[i + 1],
-                bin_.ratio,
-                sqrt(_square_error(bin_)) if bin_.groups > 1 else None,
-                round(bin_.x),
-            )
-            for i, bin_ in enumerate(self._bins)
-            if bin_.groups
-        )
+        bins = []
+        for i, own in enumerate(self._bins):
+            if own.groups:
+                error = sqrt(_square_error(own)) if own.groups > 1 else None
+                shown = PositionBin(
+                    edges[i],
+                    edges[i + 1],
+                    own.ratio,
+                    error,
+                    round(own.x),
+                )
+                bins.append(shown)
+        return tuple(bins)
 
     def corrections(self, size: int) -> tuple[float, ...]:
         """Amounts to subtract from the scores of a request of `size` rollouts, by position; they sum to 0.
@@ -331,14 +354,14 @@ class PositionBias:
         mean = fsum(b.y for b in used) / weight
         square = fsum(b.x * (b.ratio - mean) ** 2 for b in used) / weight
         errors = fsum(b.x * _square_error(b) for b in used) / weight
-        true = max(0.0, square * len(used) / (len(used) - 1) - errors)
+        variance = square * len(used) / (len(used) - 1)
+        true = max(0.0, variance - errors)
         # the means of all bins drawn towards 0; 0 for a bin with fewer than two groups
-        shrunk = [
-            b.ratio * true / (true + _square_error(b))
-            if true > 0 and b.groups > 1
-            else 0.0
-            for b in self._bins
-        ]
+        shrunk = [0.0] * _BINS
+        for i, b in enumerate(self._bins):
+            if true > 0 and b.groups > 1:
+                whole = true + _square_error(b)
+                shrunk[i] = b.ratio * true / whole
         amounts = [shrunk[number] for number in _bins_of(size)]
         middle = fsum(amounts) / size
         return tuple(amount - middle for amount in amounts)
@@ -380,17 +403,23 @@ class Anova:
         The model is that of ICC case 3 (Shrout & Fleiss 1979) and C (McGraw & Wong 1996): one pass may be
         stricter than another as a whole, which is subtracted.
         """
-        k, n = len(columns), len(columns[0])
+        k = len(columns)
+        n = len(columns[0])
         items = [fsum(row) / k for row in zip(*columns, strict=True)]
         passes = [fsum(column) / n for column in columns]
         grand = fsum(passes) / k
         between = k * fsum((item - grand) ** 2 for item in items)
-        rest = fsum(
-            (y - item - mean + grand) ** 2
-            for column, mean in zip(columns, passes, strict=True)
-            for y, item in zip(column, items, strict=True)
+        squares = []
+        for column, mean in zip(columns, passes, strict=True):
+            for y, item in zip(column, items, strict=True):
+                squares.append((y - item - mean + grand) ** 2)
+        return cls.of_squares(
+            between,
+            df_item=n - 1,
+            rest=fsum(squares),
+            df_res=(n - 1) * (k - 1),
+            k=k,
         )
-        return cls.of_squares(between, n - 1, rest, (n - 1) * (k - 1), k)
 
     @classmethod
     def of_squares(
@@ -403,10 +432,19 @@ class Anova:
         efficiency: float = 1.0,
     ) -> Anova:
         """Make it of sums of squares: `between` rollouts, adjusted for passes, and `rest` of residuals."""
-        squares = (between, df_item), (rest, df_res)
-        means = [square / df if df > 0 else 0.0 for square, df in squares]
-        item, noise = (mean if mean > _ZERO else 0.0 for mean in means)
-        return cls(item, noise, k, df_item, df_res, efficiency)
+
+        def mean_square(square: float, df: int) -> float:
+            mean = square / df if df > 0 else 0.0
+            return mean if mean > _ZERO else 0.0
+
+        return cls(
+            mean_square(between, df_item),
+            mean_square(rest, df_res),
+            k,
+            df_item,
+            df_res,
+            efficiency,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,7 +468,9 @@ class NoisePrior:
         if self.df == inf:
             return self.variance, max(self.pooled, df)
         if self.df <= 0:
-            return (ms_res, df) if df > 0 else (0.0, 0.0)
+            if df > 0:
+                return (ms_res, df)
+            return (0.0, 0.0)
         total = self.df + df
         variance = (self.df * self.variance + df * ms_res) / total
         return variance, max(df, min(total, self.pooled))
@@ -459,7 +499,8 @@ class NoiseEstimator:
             return
         self._prior = None
         variance = max(ms_res, ROUNDING)
-        self._logs.add([log(variance) - polygamma(0, df / 2) + log(df / 2)])
+        e = log(variance) - polygamma(0, df / 2) + log(df / 2)
+        self._logs.add([e])
         self._trigamma += polygamma(1, df / 2)
         self._df += df
         self._pooled += df * variance
@@ -476,7 +517,8 @@ class NoiseEstimator:
         if groups < 2:
             return NoisePrior(pooled=self._df)
         between = self._logs.square / (groups - 1) - self._trigamma / groups
-        df, variance = inf, self._pooled / self._df
+        df = inf
+        variance = self._pooled / self._df
         if between > 0:
             df = 2 * trigamma_inverse(between)
             variance = exp(self._logs.mean + polygamma(0, df / 2) - log(df / 2))
@@ -499,7 +541,8 @@ def rate(anova: Anova, prior: NoisePrior) -> tuple[float, bool] | None:
     icc = signal / (signal + variance / anova.efficiency) if signal > 0 else 0.0
     if anova.ms_item <= 0 or variance <= 0:
         return icc, anova.ms_item <= 0
-    return icc, f_survival(anova.ms_item / variance, anova.df_item, df) > _ALPHA
+    p = f_survival(anova.ms_item / variance, anova.df_item, df)
+    return icc, p > _ALPHA
 
 
 def one_score(scores: Iterable[float | None]) -> bool:
@@ -606,7 +649,9 @@ def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:
         return 1.0
     if x > (a + 1) / (a + b + 2):
         return 1 - _incomplete_beta(b, a, rest, x)
-    c, d, value = 1.0, 0.0, 1.0
+    c = 1.0
+    d = 0.0
+    value = 1.0
     for m in range(1, 100_000):
         half = m // 2
         t = -(a + half) * (a + b + half) if m % 2 else half * (b - half)

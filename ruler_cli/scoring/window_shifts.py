@@ -57,11 +57,13 @@ class _Design:
         self.windows = windows
         seen = Counter(chain.from_iterable(windows))
         self.observations = seen.total()
-        self.inverse = [1 / seen[i] if seen[i] else 0.0 for i in range(rollouts)]
+        self.inverse = [0.0] * rollouts
+        for rollout, times in seen.items():
+            self.inverse[rollout] = 1 / times
 
     def means(self, ys: Iterable[Iterable[float]]) -> list[float]:
         """The mean of each rollout's observations, given by window; 0 without any."""
-        total = [0.0] * len(self.inverse)
+        total = [0.0 for _ in self.inverse]
         for window, scores in zip(self.windows, ys, strict=True):
             for rollout, y in zip(window, scores, strict=False):
                 total[rollout] += y
@@ -78,10 +80,16 @@ class _Design:
     def times(self, levels: Sequence[float], ridge: float) -> list[float]:
         """(D + λ − Nᵀ K⁻¹ N) levels: the normal equations after the rollouts are eliminated."""
         shared = self.by_window(self.by_rollout(levels))
-        return [
-            (len(window) + ridge) * level - s
-            for window, level, s in zip(self.windows, levels, shared, strict=True)
-        ]
+        products = []
+        for window, level, less in zip(
+            self.windows,
+            levels,
+            shared,
+            strict=True,
+        ):
+            weight = len(window) + ridge
+            products.append(weight * level - less)
+        return products
 
     def levels(self, ys: Sequence[Sequence[float]], ridge: float) -> list[float]:
         """The windows' effects that minimise the squared residuals plus `ridge` times their own squares."""
@@ -105,7 +113,8 @@ class _Design:
             step = rr / curvature
             x = _plus(x, step, p)
             r = _plus(r, -step, ap)
-            before, rr = rr, _dot(r, r)
+            before = rr
+            rr = _dot(r, r)
             p = _plus(r, rr / before, p)
         return x
 
@@ -117,7 +126,8 @@ class _Design:
                 shows.setdefault(rollout, []).append(window)
         parts = []
         while shows:
-            part, edge = set[int](), [next(iter(shows))]
+            part = set[int]()
+            edge = [next(iter(shows))]
             while edge:
                 rollout = edge.pop()
                 part.add(rollout)
@@ -142,23 +152,33 @@ class _Design:
             return 1.0
         affordable = max(-(-_FEWEST // size), _PROBED // self.observations)
         if size <= affordable:
-            probes = [[float(i == j) for j in range(size)] for i in range(size)]
             share = 1.0
+            probes = []
+            for i in range(size):
+                probe = [0.0] * size
+                probe[i] = 1.0
+                probes.append(probe)
         else:
+            share = 1 / affordable
+            signs = (-1.0, 1.0)
             rng = random.Random(0)  # the same table has the same efficiency
-            signs, share = (-1.0, 1.0), 1 / affordable
             probes = [
                 [rng.choice(signs) for _ in range(size)] for _ in range(affordable)
             ]
         inverse = self.inverse
-        trace = fsum(inverse[i] * (1 - 1 / len(part)) for part in parts for i in part)
+        terms = []
+        for part in parts:
+            free = 1 - 1 / len(part)
+            terms += [inverse[i] * free for i in part]
+        trace = fsum(terms)
         for probe in probes:
             spread = self.by_rollout(probe)
             for part in parts:
                 centre = fsum(spread[i] for i in part) / len(part)
                 for i in part:
                     spread[i] = (spread[i] - centre) * inverse[i]
-            trace += share * _dot(probe, self.solve(self.by_window(spread), ridge))
+            solved = self.solve(self.by_window(spread), ridge)
+            trace += share * _dot(probe, solved)
         return df**2 / (trace * information)
 
 
@@ -186,49 +206,67 @@ def fit(
     ys = [[y - mean for y in scores] for _, scores in windows]
     # observations less their windows' levels, about the centre of the rollouts' means
     net = _less(ys, design.levels(ys, RIDGE))
-    adjusted: list[list[float]] = [[] for _ in design.inverse]
+    by_rollout: list[list[float]] = [[] for _ in design.inverse]
     for window, scores in zip(design.windows, net, strict=True):
         for rollout, y in zip(window, scores, strict=True):
-            adjusted[rollout].append(y)
-    means = [fsum(own) / len(own) if own else None for own in adjusted]
-    known = [x for x in means if x is not None]
-    centre = fsum(known) / len(known)
-    off = [None if x is None else x - centre for x in means]
-    known = [x - centre for x in known]
-    low, high = min(everything), max(everything)
-    # the extremes are 0 but for rounding if all observations are equal
-    bounds = (min(known), low - mean), (-max(known), mean - high)
-    scale = min([bound / x if x < bound < 0 else 1.0 for x, bound in bounds])
-    # Sums of squares without ridge: that of the residuals, and their decrease if rollouts are added to windows
-    # alone (type II), so that the ratio of the mean squares is F if all rollouts are alike.
-    alone = _less(ys, [fsum(window) / len(window) for window in ys])
-    free = _less(ys, design.levels(ys, 0.0))
-    items = design.means(free)
-    rest = fsum(
-        (y - items[rollout]) ** 2
-        for window, scores in zip(design.windows, free, strict=True)
-        for rollout, y in zip(window, scores, strict=True)
-    )
-    between = max(0.0, fsum(y * y for window in alone for y in window) - rest)
+            by_rollout[rollout].append(y)
+    means = [fsum(own) / len(own) for own in by_rollout if own]
+    centre = fsum(means) / len(means)
+    low = min(everything)
+    high = max(everything)
+    scale = 1.0
+    for x, bound in (
+        (min(means) - centre, low - mean),
+        (centre - max(means), mean - high),
+    ):
+        # the extremes are 0 but for rounding if all observations are equal
+        if x < bound < 0:
+            scale = min(scale, bound / x)
+    fitted: list[float | None] = []
+    adjusted = []
+    for own in by_rollout:
+        score = None
+        if own:
+            score = mean + scale * (fsum(own) / len(own) - centre)
+            score = min(high, max(low, score))
+        fitted.append(score)
+        adjusted.append(tuple([mean + scale * (y - centre) for y in own]))
     parts = design.parts()
-    df_item = len(known) - len(parts)
-    return WindowFit(
-        tuple(
-            None if x is None else min(high, max(low, mean + scale * x)) for x in off
-        ),
-        tuple(tuple(mean + scale * (y - centre) for y in own) for own in adjusted),
-        Anova.of_squares(
-            between,
-            df_item,
-            rest,
-            len(everything) - df_item - len(windows),
-            len(everything) / len(known),
-            design.efficiency(parts, RIDGE),
-        ),
+    df_item = len(means) - len(parts)
+    rest, between = _squares(design, ys)
+    variance = Anova.of_squares(
+        between,
+        df_item,
+        rest,
+        len(everything) - df_item - len(windows),
+        len(everything) / len(means),
+        design.efficiency(parts, RIDGE),
     )
+    return WindowFit(tuple(fitted), tuple(adjusted), variance)
+
+
+def _squares(design: _Design, ys: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Sums of squares without ridge: that of the residuals, and the one between rollouts.
+
+    The latter is the decrease of the residuals' if rollouts are added to windows alone (type II), so that the
+    ratio of the mean squares is F if all rollouts are alike.
+    """
+    levels = design.levels(ys, 0.0)
+    free = _less(ys, levels)
+    items = design.means(free)
+    residuals = []
+    for window, scores in zip(design.windows, free, strict=True):
+        for rollout, y in zip(window, scores, strict=True):
+            residuals.append((y - items[rollout]) ** 2)
+    rest = fsum(residuals)
+    means = [fsum(window) / len(window) for window in ys]
+    alone = _less(ys, means)
+    whole = fsum(y * y for y in chain.from_iterable(alone))
+    return rest, max(0.0, whole - rest)
 
 
 def _less(ys: Sequence[Sequence[float]], levels: Sequence[float]) -> list[list[float]]:
     """Observations by window, less the level of each window."""
-    with_levels = zip(ys, levels, strict=True)
-    return [[y - level for y in window] for window, level in with_levels]
+    return [
+        [y - level for y in window] for window, level in zip(ys, levels, strict=True)
+    ]

@@ -28,12 +28,12 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.output import create_file
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.formats.fields import printable
-from ruler_cli.results.annotations import Json, ScoredGroup, iso
+from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.figures import scores_by_position
 from ruler_cli.results.group_text import GroupText, page_key
 from ruler_cli.results.highlights import Best, RunGroup, reasons
-from ruler_cli.types import Group, readable
+from ruler_cli.types import Group, iso, readable
 
 MOST_GROUPS = 10_000
 """Rows of the table, unless the user says otherwise."""
@@ -93,7 +93,8 @@ def shorter(text: str, most: int) -> str:
     gone = len(text) - most // 2 * 2
     if len(text) <= most:
         return text
-    start, end = text[: most // 2], text[most // 2 + gone :]
+    start = text[: most // 2]
+    end = text[most // 2 + gone :]
     return f"{start}[… {gone:,} characters left out of this report …]{end}"
 
 
@@ -123,7 +124,9 @@ def packed(pieces: Iterable[bytes]) -> bytes:
 def source_name(source: str) -> str:
     """Return the name of a source without the folders of this machine, as the page is handed on."""
     place = Location(source)
-    return Path(source).absolute().name if place.local else place.shown
+    if place.local:
+        return Path(source).absolute().name
+    return place.shown
 
 
 class LeftOut(NamedTuple):
@@ -227,7 +230,11 @@ class ReportPage:
             if left < 0:
                 break
             self._texts[number] = self._store(block)
-        return LeftOut(self._groups, len(self._chosen), len(self._texts))
+        return LeftOut(
+            self._groups,
+            len(self._chosen),
+            len(self._texts),
+        )
 
     def write(self, data: Json, left_out: str) -> int:
         """Write the page, let it appear, and return its size; OutputError if it cannot be written to its end.
@@ -293,8 +300,13 @@ def _text(group: Group, scored: ScoredGroup) -> tuple[Json, str]:
         [strings.setdefault(line, len(strings)) for line in rollout]
         for rollout in text.rollouts
     ]
-    shared = {"context": text.context, "tools": text.tools, "rubric": text.rubric}
-    return {**shared, "strings": list(strings), "lines": lines}, text.task
+    return {
+        "context": text.context,
+        "tools": text.tools,
+        "rubric": text.rubric,
+        "strings": list(strings),
+        "lines": lines,
+    }, text.task
 
 
 def _row(shown: RunGroup | ComparedGroup, task: str) -> Json:
@@ -321,23 +333,26 @@ def _columns(g: ScoredGroup) -> Json:
 
 def _refuse(target: str, source: str) -> None:
     """Raise UsageError if a page cannot have this name."""
-    path, page, scored = Path(target), Location(target), Location(source)
+    path = Path(target)
+    page = Location(target)
+    scored = Location(source)
     if page.stream:
         return
     if page.remote or path.suffix.lower() != ".html":
-        problem = (
-            "a report is a local file",
-            "end its name in .html, or give `-` for stdout",
-        )
+        problem = "a report is a local file"
+        remedy = "end its name in .html, or give `-` for stdout"
     elif scored.same(target):
-        problem = "is the scored file itself", "give another name"
+        problem = "is the scored file itself"
+        remedy = "give another name"
     elif path.exists() and not path.is_file():
-        problem = "is not a regular file", "give another name, or `-` for stdout"
+        problem = "is not a regular file"
+        remedy = "give another name, or `-` for stdout"
     elif scored.local and scored.many and scored.listed().would_hold(page):
-        problem = "would be read as a part of SCORED", "put it elsewhere"
+        problem = "would be read as a part of SCORED"
+        remedy = "put it elsewhere"
     else:
         return
-    raise UsageError(*problem, place=page.public)
+    raise UsageError(problem, remedy, place=page.public)
 
 
 def web_files(names: Iterable[str]) -> list[str]:

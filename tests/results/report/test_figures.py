@@ -19,12 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.cli.report_sentences import findings
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout, iso
+from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.figures import (
     FiguresBuilder,
     ReportFigures,
     scores_by_position,
 )
+from ruler_cli.types import iso
 from tests.conftest import ROOT, Ruler
 from tests.results.report.values import NOON, drawn, group
 from tests.results.report.written import no_texts
