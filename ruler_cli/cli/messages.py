@@ -54,6 +54,10 @@ def _option_words(field: str, value: str) -> str:
     return name if value in ("", "yes") else f"{name} {value}"
 
 
+_GROUP_KEYS = ("--group", "--key")
+"""Options whose value is a group's key, of any form."""
+
+
 def hide_keys(text: str) -> str:
     """Return a text in which keys of the command line, and of variables of ruler, are `[key]`."""
     words = [*sys.argv[1:]]
@@ -63,7 +67,8 @@ def hide_keys(text: str) -> str:
                 f"--{name.removeprefix('RULER_').replace('_', '-').lower()}",
                 value,
             ]
-    return without_keys(text, secrets_among(words))
+    secrets = secrets_among(words, _GROUP_KEYS, option_name("api_key_env"))
+    return without_keys(text, secrets)
 
 
 def hide_keys_of(value: Any) -> Any:

@@ -7,7 +7,7 @@ repeats a word that looks like one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ruler_cli.errors import Sentence, UsageError
@@ -46,8 +46,6 @@ _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _IN_ADDRESS = re.compile(r"://[^/@\s:]*:([^/@\s]+)@|[?&]([\w-]+)=([^&#\s]+)")
 """The password of an address, or the name and value of a part of its query."""
 _KEY_NAMES = ("api_key", "apikey", "authorization", "token", "secret", "password")
-_OWN_OPTIONS = ("--group", "--key")
-"""Options whose value is a group's key, of any form."""
 
 
 def is_variable_name(text: str) -> bool:
@@ -94,17 +92,23 @@ def refuse_key(value: str, option: str) -> None:
         )
 
 
-def secrets_among(words: Iterable[str]) -> list[str]:
-    """Return the parts of a command line, or values of variables, that must not be printed; longest first."""
+def secrets_among(
+    words: Iterable[str], harmless: Collection[str] = (), variable: str = ""
+) -> list[str]:
+    """Return the parts of a command line, or values of variables, that must not be printed; longest first.
+
+    The values of the `harmless` options are not secret, whatever form they have. That of the option `variable`
+    is the name of a variable, and secret if it is none.
+    """
     found = set[str]()
     before = ""
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
             name, value = (before, word) if before.startswith("-") else ("", "")
-        own = before in _OWN_OPTIONS or name in _OWN_OPTIONS
+        own = before in harmless or name in harmless
         secret = _SECRET_NAME.fullmatch(name) and (equals or not word.startswith("-"))
-        wrong = name == "--api-key-env" and not is_variable_name(value)
+        wrong = bool(variable) and name == variable and not is_variable_name(value)
         if secret or wrong or (looks_like_key(value) and not own):
             found.add(value)
         if not own:

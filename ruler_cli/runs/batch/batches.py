@@ -510,7 +510,8 @@ class Batches:
 
 def _failed(batch: BatchRecord, error: RulerError) -> BatchStatus:
     if isinstance(error, UnknownBatchError):
-        error.set(remedy=f"to give it up: `ruler batch cancel --forget {batch.tag}`")
+        command = "to give it up: `ruler batch cancel {forget:yes} {tag}`"
+        error.set(remedy=Sentence(command, tag=batch.tag))
     return BatchStatus(batch, error=error)
 
 

@@ -530,7 +530,10 @@ class Providers:
         if recorded != current:
             raise RefusedError(
                 "was submitted with another key or to another address",
-                f"set these as they were, or give it up with `ruler batch cancel --forget {batch.tag}`",
+                Sentence(
+                    "set these as they were, or give it up with `ruler batch cancel {forget:yes} {tag}`",
+                    tag=batch.tag,
+                ),
                 place=f"batch {batch.tag}",
             )
         return provider
