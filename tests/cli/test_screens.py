@@ -37,7 +37,7 @@ _TIMES = re.compile(
 
 @pytest.mark.parametrize("name", SCREENS)
 def test_screen(name: str, ruler: Ruler, tmp_path: Path) -> None:
-    """What a command prints is what its stored screen shows; times and sizes apart."""
+    """A command prints what its stored screen shows; times and sizes apart."""
     shutil.copy(ROOT / "samples" / "groups.jsonl", tmp_path / "groups.jsonl")
     (tmp_path / "notes.jsonl").write_text('{"note": "a", "count": 1}\n')
     if name != "score":
