@@ -43,6 +43,6 @@ def test_screen(name: str, ruler: Ruler, tmp_path: Path) -> None:
     if name != "score":
         ruler(*SCREENS["score"].split())
         shutil.copy(tmp_path / "out.jsonl", tmp_path / "scored.jsonl")
-    done = ruler(*SCREENS[name].split())
+    done = ruler(*SCREENS[name].split(), COLUMNS="80")
     shown = f"$ ruler {SCREENS[name]}\n{done.stderr}{done.stdout}exit code {done.returncode}\n"
     same_screen(name, _TIMES.sub("#", shown.replace(str(tmp_path), "FOLDER")))
