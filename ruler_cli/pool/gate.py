@@ -232,6 +232,7 @@ class Gate:
             if not answer.cancelled():
                 answer.set_result(error)
         self._queue.clear()
+        self.nudge()  # whoever waits for a short queue
         return error
 
     def report(self) -> None:
