@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -243,7 +244,7 @@ Scored = tuple[Given, GroupResult, GroupScores | GroupError, "GroupFields"]
 """A group as it was given, its result, its scores, and its part of OUTPUT."""
 
 
-class GroupStream(Generic[Given]):
+class GroupStream(ABC, Generic[Given]):
     """An iterator over groups and their scores, in the order in which the groups are pulled.
 
     Use it as an async context, and iterate over it there. Groups whose scores need the whole batch come after
@@ -274,8 +275,9 @@ class GroupStream(Generic[Given]):
         self._due: Due[Given] = iter(())
         self._held = list[tuple[Given, GroupResult]]()
 
+    @abstractmethod
     def _group_of(self, given: Given) -> Group:
-        raise NotImplementedError
+        """Return the group that was read of what was given."""
 
     def _hold(self, given: Given, result: GroupResult) -> None:
         """Keep a group until its batch is whole."""
