@@ -13,7 +13,7 @@ _NUMBER = re.compile(r"[\d.]+(?:e[+-]?\d+)?")
 _STOPPED = "stopped"
 """The place of an error that stops a run on behalf of its user."""
 Names = Callable[[str, str], str]
-"""The field of an option, and its value or an empty text → how a user names it, e.g. `--max-cost 5`."""
+"""The field of an option, and its value or an empty text → how a user names it."""
 
 
 class Sentence(str):

@@ -105,7 +105,7 @@ class RecordLayout:
 class Format:
     """One dump shape.
 
-    `name` is for messages, `family` for `--format`, `has` are the terms that identify a record (see
+    `name` is for messages, `family` for the option `format`, `has` are the terms that identify a record (see
     `fields.holds`), `shown` says more than they do. `read` gets a record and returns its rollouts, or its only
     one; it raises UnreadableError. A reward that it leaves out is read where the score is written, unless `own_reward`.
     `shape`: a record is a group, a trajectory, or columns with the rollouts of several groups.
@@ -944,4 +944,4 @@ FORMATS = (
 )
 
 FAMILIES = tuple(dict.fromkeys(form.family for form in FORMATS))
-"""The values of `--format` other than `auto`."""
+"""The values of the option `format` other than `auto`."""

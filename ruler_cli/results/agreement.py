@@ -57,7 +57,7 @@ _UNBOUND = (-math.inf, math.inf)
 
 Totals = Mapping[Hashable, float]
 Agreement = Json
-"""The object that `ruler agree --json` prints.
+"""The object that `ruler agree` prints as JSON.
 
 The first of `scorers` is the file's own score; the judges of a panel follow. `mixed_groups` have rollouts
 with different labels. `two` holds the worse and the better label if there are only two. `differences` are

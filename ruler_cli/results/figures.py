@@ -1,6 +1,6 @@
 """A scored file → its groups one after another, and the figures of the run; no group stays in memory.
 
-The figures are one JSON object, which `ruler report --json` prints, a page for a browser embeds and the
+The figures are one JSON object, which `ruler report` prints as JSON, a page for a browser embeds and the
 terminal's page puts into sentences: docs/json.md describes it. Names are stable; new ones may be added.
 Counts are bounded, whatever words a file has.
 """
@@ -295,7 +295,7 @@ class FiguresBuilder:
         by_position = scores_by_position(group)
         self._positions.add(*by_position)
         if by_position and len(by_position[0]) > 1:
-            # as with --order input
+            # as with the order of the input
             positions = [*dict.fromkeys(r.positions for r in scored)]
             counts["in_order"] = positions == sorted(positions)
             counts["corrected"] = any(map(_is_corrected, scored))
@@ -485,7 +485,7 @@ def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
 
 
 def _is_corrected(rollout: ScoredRollout) -> bool:
-    """Tell if a score or its spread is not that of the passes, as with --debias or --standardize."""
+    """Tell if a score or its spread is not that of the passes, as with `debias` or `standardize`."""
     passes = Moments()
     passes.add(rollout.pass_scores)
     if rollout.judge_score is None or not passes.number:

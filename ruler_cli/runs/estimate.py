@@ -106,7 +106,7 @@ _REQUESTS: dict[JudgeRole, Range] = {
 }
 """Requests for a group by the judge's role; a fallback is expected to get none."""
 _MIN_ADAPTIVE = 2
-"""Passes of `--adaptive` for every group; the others go to groups that need them."""
+"""Adaptive passes for every group; the others go to groups that need them."""
 _THINKING = {True: THINKING, False: NEVER, None: Range(0, 0, THINKING.high)}
 """Reasoning tokens by what is known of a model: one that is not in the price list may reason."""
 _ESCAPING = 1.08
@@ -130,10 +130,10 @@ _SAMPLE_BYTES = 6 << 20
 
 @dataclass(frozen=True)
 class Totals:
-    """Totals of one judge or of all judges, without requests that the ledger answers; fields as in `--json`.
+    """Totals of one judge or of all judges, without requests that the ledger answers; fields as in JSON.
 
     `kept` counts requests that the ledger answers, `kept_failed` those of them that failed for good.
-    `cost_usd` and `max_cost_usd` are None if a price is unknown; `max_cost_usd` is the least `--max-cost`
+    `cost_usd` and `max_cost_usd` are None if a price is unknown; `max_cost_usd` is the least `max_cost`
     that admits every call at the high figures.
     """
 
@@ -199,7 +199,7 @@ class JudgeEstimate:
             return  # a tied group is not escalated
         passes = pass_count(layout, self.ask, len(first))
         for pass_index in range(passes):
-            # `--adaptive` spends as many passes on average as were asked for: the first two on every group,
+            # adaptive judging spends as many passes on average as were asked for: the first two on every group,
             # the others are expected to be spent, though not evenly
             certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
             times = _REQUESTS[self.role] * (ALWAYS if certain else _POSSIBLE)
@@ -242,7 +242,7 @@ class JudgeEstimate:
     def totals(self, price: Price | None, calls: Range = CALLS) -> Totals:
         """Return the totals at a price, with each request made `calls` times.
 
-        The pool reserves the price of the longest request until it knows a usage: a lower `--max-cost` would
+        The pool reserves the price of the longest request until it knows a usage: a lower `max_cost` would
         admit no call.
         """
         if not self.calls.high:
