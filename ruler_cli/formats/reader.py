@@ -411,8 +411,8 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     rollouts = [rollout for record in read for rollout in record.rollouts]
     generic = settings.format == "auto" and chosen.rank == 0
     if generic and rollouts and all(map(_is_prompt, rollouts)):
-        problem = f"{records[0][0].where} is a prompt without an answer, as are all first records"
-        raise UsageError(problem, "give the file with the rollouts", place=name)
+        problem = f"{records[0][0].where} is a prompt without an answer, as is every record read"
+        raise UsageError(problem, "give the rollouts", place=name)
     return reader.with_words(read)
 
 
