@@ -397,10 +397,10 @@ EXPECTED = {
     "verl_v1_validation": ("verl (V1)", [4, 3], 0),
 }
 REFUSED = {
-    "stepwise_supervision_TRAP": "stepwise supervision",
+    "stepwise_supervision_TRAP": "holds no rollouts",
     "skyrl_aggregated_results_SKIP": "holds no rollouts",
     "open_instruct_rollouts_000000": "holds no rollouts",
-    "nemo_gym_rollouts_materialized_inputs": "no `response`",
+    "nemo_gym_rollouts_materialized_inputs": "holds no rollouts",
 }
 
 
