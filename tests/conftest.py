@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,10 @@ from tests.judge_server import JudgeServer
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+
+# A shell has its background commands ignore Ctrl-C, and so would every command that a test interrupts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A machine that runs several tests at once is slow now and then, and no example is to blame.
 # `--hypothesis-profile long`, of `make test-long`, takes the place of the one that is loaded here.
