@@ -234,6 +234,7 @@ def read_object(
     members: dict[str, tuple[int, int, int]] = {}
     every: list[tuple[str, Span]] = []
     end = start + 1
+    quick = _value(_QUOTED).match
     while name := _MEMBER.match(raw, end):
         key = _key(name[1])
         value = name.end()
@@ -241,7 +242,8 @@ def read_object(
         if lists is not None and key in lists and raw[value] == ord("["):
             lists[key], end = _read_items(raw, value)
         else:
-            end = _value_end(raw, value)
+            whole = quick(raw, value)
+            end = whole.end() if whole else _value_end(raw, value)
         members[key] = (begin, value, end)
         every.append((key, (begin, end)))
     return ObjectSpans(start, _skip(raw, end) + 1, members, every)

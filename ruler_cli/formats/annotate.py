@@ -413,9 +413,9 @@ class _Owner:
 
     def changes(self) -> NewMembers:
         """Everything that is written, `ruler` last."""
-        original = self.original()
-        values = self.scored(original)
         copied = self._copy()
+        original = self.original(copied)
+        values = self.scored(original)
         if copied is not None:  # ART has no place for `ruler` there
             patches = Patches(copied.text)
             patches.put(copied.obj, copied.scored(original))
@@ -442,8 +442,11 @@ class _Owner:
             return self.text[member[1] : member[2]]
         return _bytes_at(self.text, path[1:], member[1])
 
-    def original(self) -> bytes | None:
-        """The first reward of the dump, as its bytes: noted by an earlier run, or now; None if it had none."""
+    def original(self, copied: _Owner | None) -> bytes | None:
+        """The first reward of the dump, as its bytes: noted by an earlier run, or now; None if it had none.
+
+        If the trajectory stands once more as JSON text, it is that of this `copied` one.
+        """
         layout = self.layout
         holders = (layout.ruler, ("metrics",)) if layout.extras else (layout.ruler,)
         for holder in holders:
@@ -451,8 +454,8 @@ class _Owner:
             noted = _bytes_at(inner, (ORIGINAL,)) if inner else None
             if noted is not None:
                 return None if noted == b"null" else noted
-        if copied := self._copy():
-            return copied.original()
+        if copied is not None:
+            return copied.original(None)
         if layout.elsewhere:
             value: bytes | None = dump(raw_value(self.rollout.reward))
         else:

@@ -127,8 +127,8 @@ def lookup(record: Any, path: str) -> Any:
 
     A part that is a number picks an item of a list, `-1` the last one.
     """
-    if is_object(record) and path in record:
-        return record[path]
+    if is_object(record) and (path in record or "." not in path):
+        return record.get(path)
     for part in path.split("."):
         record = _member(record, part)
     return record

@@ -61,17 +61,18 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
         return Rollout([], path, error="is no object")
     reward = value.get("reward")
     try:
-        return replace(_read(value), path=path, reward=reward)
+        return _read(value, path, reward)
     except UnreadableError as error:
         return Rollout([], path, reward=reward, error=str(error))
 
 
-def _read(value: JsonObject) -> Rollout:
+def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
     own = value.get("messages")
     prompt_length = None
     given = [] if own is None else chat_turns(own, "messages")
     if given and _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
-        return Rollout(given, tools=value.get("tools") and tools_of(value))
+        tools = value.get("tools") and tools_of(value)
+        return Rollout(given, path, tools=tools, reward=reward)
     recorded = _recorded(value) if "exchanges" in value else []
     if given:
         given = with_system(value, given)
@@ -93,9 +94,10 @@ def _read(value: JsonObject) -> Rollout:
     histories = (*further, *recorded[:-1])
     return Rollout(
         messages,
-        (),
+        path,
         histories,
         tools,
+        reward=reward,
         prompt_length=prompt_length,
     )
 

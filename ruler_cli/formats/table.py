@@ -10,6 +10,7 @@ import importlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -169,6 +170,7 @@ class Format:
         return code(self.compute_key)(record) if self.compute_key else None
 
 
+@lru_cache(512)
 def code(name: str | Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that a row of the table names."""
     if callable(name):

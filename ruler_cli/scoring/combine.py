@@ -269,21 +269,25 @@ class BatchStatistics:
                 numbers[distinct] = i
                 judged.append(score)
             if i < len(result.outcomes):
-                rollout_ = Contradiction(key, i + 1, score)
-                self._add_outcome(result.outcomes[i], rollout_)
+                self._add_outcome(result.outcomes[i], score, key, i + 1)
         if len(numbers) > 1:
             sizes = [result.sizes[distinct] for distinct in numbers]
             self._length.add(sizes, judged)
             self._add_pairs(result, scores, list(numbers.values()))
 
-    def _add_outcome(self, passed: bool | None, rollout: Contradiction) -> None:
-        """Count a rollout with or without a verifier's outcome, and list it if its score contradicts it."""
+    def _add_outcome(
+        self, passed: bool | None, score: float, key: str, number: int
+    ) -> None:
+        """Count a rollout with or without a verifier's outcome, and list it if its score contradicts it.
+
+        The rollout is the one with this number in the group of this key.
+        """
         self._outcomes[passed] += 1
-        if passed is None or passed != (rollout.score < PASSING):
+        if passed is None or passed != (score < PASSING):
             return
         self._contradictions[passed] += 1
         listed = self._listed[passed]
-        listed.append(replace(rollout, group=printable(rollout.group, _KEY)))
+        listed.append(Contradiction(printable(key, _KEY), number, score))
         # of equal scores the first
         listed.sort(key=lambda odd: odd.score, reverse=not passed)
         del listed[_LISTED:]
