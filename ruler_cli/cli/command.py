@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import typer
@@ -15,24 +14,12 @@ from ruler_cli.cli.messages import option_name, print_note, report_errors
 from ruler_cli.errors import RulerError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import named_sources, read_options, variables_of
-from ruler_cli.settings.models import ScoreSettings, ledger_path
+from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, PER_RUN, Options
 from ruler_cli.settings.suggestions import nearest
 
 _NOT_SCORED = ("target", "wait", "wait_timeout", "settle", "retry_failed", "ledger")
 """Options of `render` and `batch submit` that `score` does not take, or that the next one does not need."""
-
-
-def run_command(
-    ctx: typer.Context,
-    main: Callable[..., int],
-    *arguments: Any,
-    resumes: bool = False,
-    refused: Callable[[Mapping[str, Any], RulerError], object] = lambda *_: None,
-) -> int:
-    """Call a command with its options and arguments, as in `running`; return its exit code."""
-    with running(ctx, *arguments, resumes=resumes, refused=refused) as options:
-        return main(options, *arguments)
 
 
 @contextmanager
@@ -179,11 +166,3 @@ def print_file_note(options: Options, settings: ScoreSettings) -> None:
             sent.append(f"{judge.label} is asked {' '.join(ways)}")
     if taken and (sent or options.progress != "none"):
         print_note("; ".join([f"settings of {file.name}: {', '.join(taken)}", *sent]))
-
-
-def text_lookup(options: Options) -> Callable[[Iterable[str]], Mapping[str, str]]:
-    """Return a lookup of texts by their digests in the ledger of a command."""
-    from ruler_cli.ledger.database import texts
-
-    path = ledger_path(options.ledger_name)
-    return partial(texts, [] if path is None else [path])
