@@ -177,7 +177,6 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "cached_only: needs a ledger": partial(
             options, no_cache=True, cached_only=True
         ),
-        "model='a,b': names one judge": partial(options, model="a,b"),
         "looks like a key": partial(JudgeSettings, "sk-0123456789abcdef"),
         "expects the name of a variable": partial(
             JudgeSettings, api_key_env="sk-0123456789abcdef"
@@ -186,7 +185,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "price: '2'": lambda: JudgeSettings(price="2"),  # type: ignore[arg-type]  # as one may
         "rubric='@no.txt': no such file": partial(AskSettings, rubric="@no.txt"),
         "shard: '3/2'": partial(InputSettings, shard="3/2"),  # type: ignore[arg-type]  # as one may
-        "passes: 0 is not a whole number": partial(AskSettings, passes=0),
+        "passes: 0 is not greater than": partial(AskSettings, passes=0),
         "adaptive: starts with 2 passes": partial(ScoreSettings, adaptive=True),
         "fallback: needs several judges": partial(ScoreSettings, fallback=True),
         "standardize: ": partial(
@@ -200,8 +199,9 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
             ask=AskSettings(order="input"),
             combine=CombineSettings(debias=True),
         ),
-        "is named twice": partial(ScoreSettings, panel=(JudgeSettings(),)),
-        "model: needs a value": partial(ScoreSettings, judge=JudgeSettings(" ")),
+        "judges openai/o3 and openai/o3 have one name": partial(
+            ScoreSettings, panel=(JudgeSettings(),)
+        ),
         "cannot be with adaptive": partial(
             ScoreSettings,
             adaptive=True,
