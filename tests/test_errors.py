@@ -173,7 +173,6 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "is a pattern": partial(options, ledger="*.sqlite"),
         "stands beside other ledgers": partial(options, ledger=["none", "a"]),
         "no file matches": partial(options, ledger=["a", "*.none"]),
-        "cannot be with ledger": partial(options, no_cache=True, ledger="a"),
         "cached_only: needs a ledger": partial(
             options, no_cache=True, cached_only=True
         ),
