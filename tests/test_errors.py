@@ -173,6 +173,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "is a pattern": partial(options, ledger="*.sqlite"),
         "stands beside other ledgers": partial(options, ledger=["none", "a"]),
         "no file matches": partial(options, ledger=["a", "*.none"]),
+        "cannot be with ledger": partial(options, no_cache=True, ledger="a"),
         "cached_only: needs a ledger": partial(
             options, no_cache=True, cached_only=True
         ),
@@ -184,7 +185,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "price: '2'": lambda: JudgeSettings(price="2"),  # type: ignore[arg-type]  # as one may
         "rubric='@no.txt': no such file": partial(AskSettings, rubric="@no.txt"),
         "shard: '3/2'": partial(InputSettings, shard="3/2"),  # type: ignore[arg-type]  # as one may
-        "passes: 0 is not greater than": partial(AskSettings, passes=0),
+        "passes: 0 is not a whole number": partial(AskSettings, passes=0),
         "adaptive: starts with 2 passes": partial(ScoreSettings, adaptive=True),
         "fallback: needs several judges": partial(ScoreSettings, fallback=True),
         "standardize: ": partial(

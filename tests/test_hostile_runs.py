@@ -50,7 +50,7 @@ def test_nan_is_no_number(tmp_path: Path, option: str) -> None:
     write(tmp_path / "in.jsonl", groups(1, reward=[0.0, 1.0]))
     done = score(tmp_path, option, "nan")
     assert done.returncode == 2
-    assert f"{option}: 'nan' is not greater than or equal to " in done.stderr
+    assert f"{option}: 'nan' is not a number" in done.stderr
     assert not (tmp_path / "out.jsonl").exists()
 
 

@@ -51,20 +51,32 @@ OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
             for price in ((-5, -5), (1, math.nan), (0.0, math.inf), (1,), 5)
         ),
         (JudgeSettings, {"via": "https"}, "is not 'auto', 'http' or 'litellm'"),
-        (JudgeSettings, {"timeout": None}, "timeout: None is not a valid number"),
+        (
+            JudgeSettings,
+            {"timeout": None},
+            "timeout: None is not a number of 0.001 or more",
+        ),
         (JudgeSettings, {"params": None}, "params: None is not a valid dictionary"),
         (ScoreSettings, {"panel": ("openai/x",)}, "panel: "),
-        (PoolSettings, {"retries": 2.5}, "retries: 2.5 is not a valid integer"),
-        (ScoreSettings, {"grace": None}, "grace: None is not a valid number"),
+        (
+            PoolSettings,
+            {"retries": 2.5},
+            "retries: 2.5 is not a whole number of 0 or more",
+        ),
+        (ScoreSettings, {"grace": None}, "grace: None is not a number of 0 or more"),
         (
             ScoreSettings,
             {"grace": -1.0},
-            "grace: -1.0 is not greater than or equal to 0",
+            "grace: -1.0 is not a number of 0 or more",
         ),
-        (MaxFailures, {"number": "many"}, "number: 'many' is not a valid number"),
+        (MaxFailures, {"number": "many"}, "number: 'many' is not a number"),
         (ScoreSettings, {"max_failures": -1}, "max_failures: '-1' is neither"),
         (ScoreSettings, {"max_failures": "500%"}, "max_failures: '500%' is neither"),
-        (AskSettings, {"context_tokens": -5}, "context_tokens: -5 is not greater than"),
+        (
+            AskSettings,
+            {"context_tokens": -5},
+            "context_tokens: -5 is not a whole number of 1 or more",
+        ),
         (
             ScoreSettings,
             {"adaptive": "perhaps"},

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from ruler_cli.errors import UsageError, system_errors
+from ruler_cli.errors import Sentence, UsageError, system_errors
 from ruler_cli.settings.judges import judges_of
 from ruler_cli.settings.models import (
     AskSettings,
@@ -48,6 +48,9 @@ _PAIR = {"api_base", "api_key_env"}
 """Options that are of one table."""
 _GROUPS = ("judges", "batch", "ledger")
 """Tables that hold tables."""
+_OFF = ("0", "false", "no", "off")
+"""Words of a variable that unset a flag."""
+_NO_LEDGER = (True, "true", "none", ["none"])
 _RESERVED = ("judges.offline", "judges.simulated")
 
 
@@ -227,11 +230,16 @@ def variables_of(names: Collection[str]) -> dict[str, str]:
 
 
 def _without_short_forms(layer: Layer) -> Layer:
-    """Write `quiet` and `no_cache` as what they stand for, unless the same source sets that, too."""
+    """Write `quiet` and `no_cache` as what they stand for."""
     for flag, name in SHORT_FORMS.items():
         short = layer.pop(flag, Origin())
-        if short.given:
-            layer.setdefault(name, replace(short, given="none"))
+        if not short.given or str(short.given).lower() in _OFF:
+            continue
+        # a ledger beside the flag that keeps no replies
+        if name == "ledger" and layer.get(name, short).given not in _NO_LEDGER:
+            problem = Sentence("keeps nothing, so it cannot be with {ledger}")
+            raise UsageError(problem, "leave one out", option=flag)
+        layer[name] = replace(short, given="none")
     return layer
 
 

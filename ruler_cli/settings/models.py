@@ -44,6 +44,8 @@ _LONGEST = 60
 """Characters of a wrong value that a sentence repeats."""
 _TECHNICAL = re.compile("Value error, |, (unable|got) .*| for <.*")
 """Parts of pydantic's sentences that say how a value was read."""
+_OF_NUMBER = re.compile("int|float|finite|greater|less")
+"""Pydantic's kinds of mistakes in numbers."""
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
@@ -70,16 +72,16 @@ class Settings:
     @model_validator(mode="wrap")
     @classmethod
     def _name_mistake(cls, values: Any, check: ValidatorFunctionWrapHandler) -> Any:
-        """Check the values; UsageError for the first mistake, in pydantic's words."""
+        """Check the values; UsageError for the first mistake, in pydantic's words unless it is of a number."""
         try:
             return check(values)
         except ValidationError as error:
             mistake = error.errors(include_url=False)[0]
             if not mistake["loc"]:  # whatever holds the value names it
                 raise
-        fields = [*cls.__pydantic_fields__]  # type: ignore[attr-defined]  # pydantic adds it
+        fields: dict[str, Any] = cls.__pydantic_fields__  # type: ignore[attr-defined]  # pydantic adds it
         place = mistake["loc"][0]
-        name = fields[place] if isinstance(place, int) else place
+        name = [*fields][place] if isinstance(place, int) else place
         if name not in fields:
             raise unknown_option(name, fields)
         given = mistake["input"]
@@ -87,8 +89,24 @@ class Settings:
         if len(value) > _LONGEST:
             value = f"{value[:_LONGEST]}…"
         problem = _TECHNICAL.sub("", mistake["msg"]).replace("should be", "is not")
+        if _OF_NUMBER.match(mistake["type"]):
+            problem = f"Input is not {_number(fields[name])}"
         kind = WrongShapeError if mistake["type"].endswith("_type") else UsageError
         raise kind(problem.replace("Input", value, 1), option=name)
+
+
+def _number(field: Any) -> str:
+    """Return which numbers a field takes, e.g. `a whole number of 1 or more`."""
+    bounds = {
+        name: getattr(each, name)
+        for each in field.metadata
+        for name in ("ge", "le")
+        if hasattr(each, name)
+    }
+    noun = "a whole number" if "int" in str(field.annotation) else "a number"
+    if "le" in bounds:
+        return f"{noun} from {bounds['ge']:g} to {bounds['le']:g}"
+    return f"{noun} of {bounds['ge']:g} or more" if bounds else noun
 
 
 def unknown_option(name: str, known: Iterable[str]) -> UsageError:

@@ -319,10 +319,10 @@ MISTAKES = {
     "[judges]\nfast = 3": ": there is no table [judges.fast]; did you mean judges?",
     "[judges.offline]\nmodel = 'x'": " [judges.offline]: a judge cannot have this name",
     "[judges.a]\nmodel = 'x'\nrpm = 'many'": (
-        " [judges.a] rpm: 'many' is not a valid number"
+        " [judges.a] rpm: 'many' is not a number of 0.01 or more"
     ),
     "[judges.a]\nmodel = 'x'\nconcurrency = 1.5": (
-        " [judges.a] concurrency: 1.5 is not a valid integer"
+        " [judges.a] concurrency: 1.5 is not a whole number of 1 or more"
     ),
     "[judges.a]\nmodel = 3": " [judges.a] model: 3 is not a valid string",
     "[judges.a]\nmodel = 'x'\nvia = 'ftp'": (
@@ -343,10 +343,12 @@ MISTAKES = {
     ),
     "[score]\nrubric = '@missing.md'": " [score] rubric: no such file; check the path",
     "[score]\nshard = '5/3'": " [score] shard: '5/3' is not I/N with I from 1 to N",
-    "[score]\npasses = 'three'": (" [score] passes: 'three' is not a valid integer"),
-    "[score]\npasses = true": " [score] passes: 'True' is not a valid integer",
-    "[score]\nblend = 2": " [score] blend: 2 is not less than or equal to 1",
-    "[score]\nmax_cost = nan": " [score] max_cost: nan is not greater than or equal to 0",
+    "[score]\npasses = 'three'": (
+        " [score] passes: 'three' is not a whole number of 1 or more"
+    ),
+    "[score]\npasses = true": " [score] passes: 'True' is not a whole number of 1 or more",
+    "[score]\nblend = 2": " [score] blend: 2 is not a number from 0 to 1",
+    "[score]\nmax_cost = nan": " [score] max_cost: nan is not a number of 0 or more",
     "[score]\ndebias = 'perhaps'": " [score] debias: 'perhaps' is not a valid boolean",
     "[score]\norder = 'best'": (" [score] order: 'best' is not 'random' or 'input'"),
     "[score]\n\nmax-costs = 3": (
@@ -359,8 +361,8 @@ MISTAKES = {
     "passes = 3": ": there is no table [passes]; options stand in one such as [score]",
     "[score]\npasses = ": ": is not valid TOML: Invalid value",
     "[score]\npasses = 1\npasses = 2": ": is not valid TOML: Cannot overwrite a value",
-    "score.passes = 0": " [score] passes: 0 is not greater than or equal to 1",
-    "score = { passes = 0 }": " [score] passes: 0 is not greater than or equal to 1",
+    "score.passes = 0": " [score] passes: 0 is not a whole number of 1 or more",
+    "score = { passes = 0 }": " [score] passes: 0 is not a whole number of 1 or more",
 }
 """Texts of a file, and how the sentence on it goes on after the file's name."""
 
@@ -450,7 +452,7 @@ def test_config_of_a_command_line(ruler: Ruler) -> None:
             "score --passses 3",
             "no such option: --passses; did you mean --passes?",
         ),
-        ("score --passes x", "--passes: 'x' is not a valid integer"),
+        ("score --passes x", "--passes: 'x' is not a whole number of 1 or more"),
         ("scor", "No such command 'scor'. Did you mean 'score'?"),
         ("-m a -m a", "judges a and a have one name, or one model"),
     ):
@@ -916,7 +918,7 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("RULER_PASSES", "4")
     assert ruler_cli.load_settings(model="fast").ask.passes == 4
     for wrong, message in (
-        ({"passes": "x"}, "passes: 'x' is not a valid integer"),
+        ({"passes": "x"}, "passes: 'x' is not a whole number of 1 or more"),
         ({"passs": 1}, "no such option: passs; did you mean passes?"),
         ({"ask": print}, "no such option: ask"),
         ({"adaptive": True, "passes": 1}, "adaptive: starts with 2 passes"),

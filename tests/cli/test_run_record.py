@@ -61,7 +61,7 @@ ENDS = {
     OFFLINE.replace("in.jsonl", "no.jsonl"): 2,
     OFFLINE.replace("out.jsonl", "no/out.jsonl"): 2,
     f"{OFFLINE} --rubric @no.txt": 2,
-    f"{OFFLINE} --standardize": 2,
+    f"{OFFLINE} --no-cache --ledger x": 2,
     OFFLINE.replace("offline", "openai/o3"): 2,
     OFFLINE.replace("offline", "openai/401 --api-base URL"): 3,
     OFFLINE.replace(

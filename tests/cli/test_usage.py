@@ -42,7 +42,7 @@ USAGE = {
     f"{S} --rubric @no.txt": "no.txt",
     f"{S} --rubric @empty.txt": "empty",
     f"{S} --blend 1.5": "--blend",
-    f"{S} --blend nan": "--blend: 'nan' is not greater than or equal to 0",
+    f"{S} --blend nan": "--blend: 'nan' is not a number from 0 to 1",
     f"{S} --passes 0": "--passes",
     f"{S} --group-size 1": "--group-size",
     f"{S} --grouping scattered": "already is a group",
