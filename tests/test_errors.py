@@ -177,7 +177,6 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "cached_only: needs a ledger": partial(
             options, no_cache=True, cached_only=True
         ),
-        "model='a,b': names one judge": partial(options, model="a,b"),
         "looks like a key": partial(JudgeSettings, "sk-0123456789abcdef"),
         "expects the name of a variable": partial(
             JudgeSettings, api_key_env="sk-0123456789abcdef"
@@ -200,8 +199,9 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
             ask=AskSettings(order="input"),
             combine=CombineSettings(debias=True),
         ),
-        "is named twice": partial(ScoreSettings, panel=(JudgeSettings(),)),
-        "model: needs a value": partial(ScoreSettings, judge=JudgeSettings(" ")),
+        "judges openai/o3 and openai/o3 have one name": partial(
+            ScoreSettings, panel=(JudgeSettings(),)
+        ),
         "cannot be with adaptive": partial(
             ScoreSettings,
             adaptive=True,

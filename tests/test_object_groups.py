@@ -50,21 +50,41 @@ OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
             (JudgeSettings, {"price": price}, "is not USD per million")
             for price in ((-5, -5), (1, math.nan), (0.0, math.inf), (1,), 5)
         ),
-        (JudgeSettings, {"via": "https"}, "is not one of 'auto', 'http', 'litellm'"),
-        (JudgeSettings, {"timeout": None}, "timeout: None is not a number"),
-        (JudgeSettings, {"params": None}, "params: None is not a table"),
+        (JudgeSettings, {"via": "https"}, "is not 'auto', 'http' or 'litellm'"),
+        (
+            JudgeSettings,
+            {"timeout": None},
+            "timeout: None is not a number of 0.001 or more",
+        ),
+        (JudgeSettings, {"params": None}, "params: None is not a valid dictionary"),
         (ScoreSettings, {"panel": ("openai/x",)}, "panel: "),
-        (PoolSettings, {"retries": 2.5}, "retries: 2.5 is not a whole number"),
+        (
+            PoolSettings,
+            {"retries": 2.5},
+            "retries: 2.5 is not a whole number of 0 or more",
+        ),
         (ScoreSettings, {"grace": None}, "grace: None is not a number of 0 or more"),
-        (ScoreSettings, {"grace": -1.0}, "grace: -1.0 is not a number of 0 or more"),
+        (
+            ScoreSettings,
+            {"grace": -1.0},
+            "grace: -1.0 is not a number of 0 or more",
+        ),
         (MaxFailures, {"number": "many"}, "number: 'many' is not a number"),
         (ScoreSettings, {"max_failures": -1}, "max_failures: '-1' is neither"),
         (ScoreSettings, {"max_failures": "500%"}, "max_failures: '500%' is neither"),
-        (AskSettings, {"context_tokens": -5}, "context_tokens: -5 is not a whole"),
-        (ScoreSettings, {"adaptive": "perhaps"}, "adaptive: 'perhaps' is not true"),
-        (ScoreSettings, {"ledger": 3}, "ledger: 3 is not a path"),
+        (
+            AskSettings,
+            {"context_tokens": -5},
+            "context_tokens: -5 is not a whole number of 1 or more",
+        ),
+        (
+            ScoreSettings,
+            {"adaptive": "perhaps"},
+            "adaptive: 'perhaps' is not a valid boolean",
+        ),
+        (ScoreSettings, {"ledger": 3}, "ledger: 3 is not a valid path"),
         (ScoreSettings, {"ledgers": "b.sqlite"}, "ledgers: 'b.sqlite' is not "),
-        (InputSettings, {"outcome": 5}, "outcome: 5 is not text"),
+        (InputSettings, {"outcome": 5}, "outcome: 5 is not a valid string"),
     ],
 )
 def test_settings_of_wrong_values(

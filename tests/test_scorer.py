@@ -341,15 +341,17 @@ async def test_settings_that_cannot_be(
         ({"combine": CombineSettings(standardize=True)}, "standardize"),
         ({"adaptive": True}, "adaptive"),
         ({"combine": CombineSettings(min_passes=2)}, "min_passes"),
-        ({"judge": JudgeSettings("")}, "model: needs a value"),
-        ({"panel": (JudgeSettings("openai/good"),)}, "named twice"),
+        ({"panel": (JudgeSettings("openai/good"),)}, "have one name, or one model"),
         ({"fallback": True}, "fallback"),
         ({"input": InputSettings(group_by="x")}, "group_by"),
         ({"input": InputSettings(limit=3)}, "limit"),
         ({"on_failure": "drop"}, "skip"),
-        ({"on_failure": "kepp"}, "on_failure: 'kepp' is not one of"),
+        ({"on_failure": "kepp"}, "on_failure: 'kepp' is not 'null', 'drop' or 'keep'"),
         ({"max_failures": [3]}, r"max_failures: '\[3\]' is neither a whole number"),
-        ({"judge": "offline"}, "judge: 'offline' is not of type JudgeSettings"),
+        (
+            {"judge": "offline"},
+            "judge: 'offline' is not a dictionary or an instance of JudgeSettings",
+        ),
     ]
     for more, sentence in wrong:
         with subtests.test(sentence), pytest.raises(UsageError, match=sentence):

@@ -112,7 +112,7 @@ def read(reading: Callable[[], ScoreSettings]) -> object:
 
 def of_command() -> ScoreSettings:
     """Return the settings of `ruler score - -`."""
-    return score_settings(options_of(read_words("score", []), "score"))
+    return score_settings(options_of(read_words(["score"])))
 
 
 def test_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_signatures() -> None:
     """Each option of a command is one of the settings, with the same default, and each has a command."""
     taken, defaults = set[str](), Options()
     for command in COMMANDS:
-        for param in read_words(command, []).command.params:
+        for param in read_words(command.split()).command.params:
             if param.param_type_name != "option" or param.name in ("config", "help"):
                 continue
             taken.add(param.name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ruler_cli.cli.command import run_command, text_lookup
+from ruler_cli.cli.command import running
 from ruler_cli.cli.options import (
     AsJson,
     Config,
@@ -39,6 +39,7 @@ from ruler_cli.cli.scored_files import (
     open_files,
     print_facts,
     print_warnings,
+    text_lookup,
 )
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, shorten
@@ -93,7 +94,8 @@ def command(
     Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or are in one file
     only; 2 bad usage, unreadable input, or nothing to compare.
     """
-    return run_command(ctx, _run, source, second)
+    with running(ctx, source, second) as options:
+        return _run(options, source, second)
 
 
 def _run(options: Options, source: str, second: str | None) -> int:

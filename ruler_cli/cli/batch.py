@@ -21,15 +21,12 @@ from ruler_cli.cli.ledger import required_ledger_path
 from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.cli.options import (
     Adaptive,
-    AllBatches,
     ApiBase,
     ApiKeyEnv,
     AsJson,
-    ClosedToo,
     Config,
     Escalate,
     Fallback,
-    Forget,
     Format,
     GroupBy,
     Grouping,
@@ -50,11 +47,9 @@ from ruler_cli.cli.options import (
     Reward,
     Rubric,
     Seed,
-    Settle,
     Single,
     Source,
-    Wait,
-    WaitTimeout,
+    option,
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import NOT_RENDERED
@@ -110,6 +105,16 @@ Example:
   ruler batch submit rollouts.jsonl -m openai/o3 --wait
 """
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
+Wait = Annotated[bool, option("Wait, and collect until no batch is open.")]
+WaitTimeout = Annotated[
+    float, option("Longest time that --wait waits, seconds.", "S", "--timeout")
+]
+Settle = Annotated[
+    float,
+    option(
+        "Seconds in which a batch may still appear at its provider after a crash.", "S"
+    ),
+]
 
 
 @app.command("submit", cls=SectionedCommand)
@@ -191,7 +196,7 @@ def status(
     ctx: typer.Context,
     ledger: OneLedger = None,
     api_key_env: ApiKeyEnv = None,
-    all_batches: ClosedToo = False,
+    all_batches: Annotated[bool, option("Closed batches, too.", "", "--all")] = False,
     as_json: AsJson = False,
     settle: Settle = 120,
     config: Config = None,
@@ -274,8 +279,13 @@ def cancel(
         list[str] | None,
         typer.Argument(metavar="[TAG|ID]...", help="Batches as `status` names them."),
     ] = None,
-    all_batches: AllBatches = False,
-    forget: Forget = False,
+    all_batches: Annotated[bool, option("Every open batch.", "", "--all")] = False,
+    forget: Annotated[
+        bool,
+        option(
+            "Give them up without asking the provider; their requests may be submitted again at once."
+        ),
+    ] = False,
     ledger: OneLedger = None,
     api_key_env: ApiKeyEnv = None,
     settle: Settle = 120,

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -23,7 +23,6 @@ from ruler_cli.cli.options import (
     ApiBase,
     ApiKeyEnv,
     AsJson,
-    Batch,
     Config,
     Escalate,
     Fallback,
@@ -49,6 +48,7 @@ from ruler_cli.cli.options import (
     Single,
     Source,
     ViaWay,
+    option,
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import one_line, print_json, visible
@@ -190,7 +190,9 @@ def command(
     price: Price = None,
     ledger: Ledgers = None,
     no_cache: NoCache = False,
-    batch: Batch = False,
+    batch: Annotated[
+        bool, option("Show cost and time in a provider's batch API, too.")
+    ] = False,
     as_json: AsJson = False,
     config: Config = None,
 ) -> int:

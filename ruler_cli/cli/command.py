@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import typer
@@ -15,24 +14,12 @@ from ruler_cli.cli.messages import option_name, print_note, report_errors
 from ruler_cli.errors import RulerError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import named_sources, read_options, variables_of
-from ruler_cli.settings.models import ScoreSettings, ledger_path
-from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, PER_RUN, Options
-from ruler_cli.settings.suggestions import nearest
+from ruler_cli.settings.models import JudgeSettings, ScoreSettings
+from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, Options
+from ruler_cli.settings.suggestions import nearest, question
 
-_NOT_SCORED = ("target", "wait", "wait_timeout", "settle", "retry_failed", "ledger")
+_NOT_SCORED = {"target", "wait", "wait_timeout", "settle", "retry_failed"}
 """Options of `render` and `batch submit` that `score` does not take, or that the next one does not need."""
-
-
-def run_command(
-    ctx: typer.Context,
-    main: Callable[..., int],
-    *arguments: Any,
-    resumes: bool = False,
-    refused: Callable[[Mapping[str, Any], RulerError], object] = lambda *_: None,
-) -> int:
-    """Call a command with its options and arguments, as in `running`; return its exit code."""
-    with running(ctx, *arguments, resumes=resumes, refused=refused) as options:
-        return main(options, *arguments)
 
 
 @contextmanager
@@ -47,55 +34,50 @@ def running(
     For a command that `resumes`, another sentence names the command to go on with. `refused` is told of
     options that are refused.
     """
-    command = ctx.command_path.partition(" ")[2]
-    options: Options | None = None
-
-    def resume() -> str:
-        if options is None or not resumes:
-            return ""
-        names = [word for word in arguments if isinstance(word, str)]
-        kept = options.ledger != ("none",)
-        how = "to resume" if kept else "no reply is kept; to start again"
-        return f"{how}: {command_line(options, command, *names)}"
-
-    with report_errors(resume):
+    with report_errors():
         warn_of_variables()
         try:
-            options = options_of(ctx, command)
+            options = options_of(ctx)
         except RulerError as error:
             refused(ctx.params, error)
             raise
-        with named_sources(options.origins):
-            yield options
+
+    def resume() -> str:
+        names = [word for word in arguments if isinstance(word, str)]
+        lost = options.ledger_name == "none"
+        how = "no reply is kept; to start again" if lost else "to resume"
+        return f"{how}: {command_line(options, command_name(ctx), *names)}"
+
+    with (
+        report_errors(resume if resumes else lambda: ""),
+        named_sources(options.origins),
+    ):
+        yield options
 
 
-def options_of(ctx: typer.Context, command: str) -> Options:
+def command_name(ctx: typer.Context) -> str:
+    """Return the words of a command behind `ruler`."""
+    return ctx.command_path.partition(" ")[2]
+
+
+def options_of(ctx: typer.Context) -> Options:
     """Return the options of a command: those that were typed, and what variables and the file set."""
-    typed = {}
-    for name in [name for name in ctx.params if name in FIELDS]:
-        source = ctx.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            typed[name] = ctx.params[name]
-    return read_options(
-        command, FIELDS & ctx.params.keys(), typed, ctx.params["config"]
-    )
+    names = [name for name in ctx.params if name in FIELDS]
+    typed = {
+        name: ctx.params[name]
+        for name in names
+        if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"
+    }
+    return read_options(command_name(ctx), names, typed, ctx.params["config"])
 
 
 def warn_of_variables() -> None:
-    """Warn of each variable that is nearly one of an option, or that of an option for one run."""
-    given = [name for name in os.environ if name.startswith("RULER_")]
-    known = variables_of(FIELDS) if given else {}
-    for name in given:
-        if name in known or name == "RULER_CONFIG":
-            continue
-        field = name.removeprefix("RULER_").lower()
-        near = nearest(name, known, 0.8)
-        if field in PER_RUN or f"{field}_" in PER_RUN:
-            print_note(
-                f"warning: {name} has no effect; give {option_name(field)} for each run"
-            )
-        elif near is not None:
-            print_note(f"warning: {name} has no effect; did you mean {near}?")
+    """Warn of each variable that sets no option."""
+    known = {*variables_of(FIELDS), "RULER_CONFIG"}
+    for name in os.environ:
+        if name.startswith("RULER_") and name not in known:
+            near = question(nearest(name, known, 0.85))
+            print_note(f"warning: {name} sets no option{near}")
 
 
 def command_line(
@@ -114,31 +96,30 @@ def command_line(
     values = {
         name: origin.given
         for name, origin in options.origins.items()
-        if origin.rank == COMMAND_LINE or (name == "ledger" and origin.rank > FILE)
+        if name not in leave
+        and (origin.rank == COMMAND_LINE or (name == "ledger" and origin.rank > FILE))
     }
     if options.config is not None:
         values["config"] = options.config
-    values = {name: value for name, value in values.items() if name not in leave} | more
-    for name, value in values.items():
+    for name, value in (values | more).items():
         words += _words(name, value)
     return shlex.join(words)
 
 
+def _leave_no_ledger(options: Options) -> set[str]:
+    """Return `ledger` if no replies are kept: the command that comes next takes them from the default one."""
+    return {"ledger"} if options.ledger_name == "none" else set()
+
+
 def ledger_command(options: Options, command: str, *arguments: str) -> str:
     """Return a command line that takes the ledger and the file of settings of this one."""
-    leave = {*options.origins} - {"ledger"}
-    if options.ledger_name == "none":
-        leave.add("ledger")
+    leave = {*options.origins} - {"ledger"} | _leave_no_ledger(options)
     return command_line(options, command, *arguments, leave=leave)
 
 
 def score_command(options: Options, source: str) -> str:
     """Return the `ruler score` that writes the output once the ledger has the replies."""
-    leave = [
-        name
-        for name in _NOT_SCORED
-        if name != "ledger" or options.ledger_name == "none"
-    ]
+    leave = _NOT_SCORED | _leave_no_ledger(options)
     return command_line(
         options, "score", source, "OUTPUT", leave=leave, cached_only=True
     )
@@ -147,10 +128,8 @@ def score_command(options: Options, source: str) -> str:
 def _words(field: str, value: Any) -> list[str]:
     """Return an option and its value as words of a command line."""
     name = option_name(field)
-    if value is True:
-        return [name]
-    if value is False:
-        return [name.replace("--", "--no-", 1)]
+    if isinstance(value, bool):
+        return [name if value else name.replace("--", "--no-", 1)]
     several = value if isinstance(value, list | tuple) else [value]
     return [word for one in several for word in (name, str(one))]
 
@@ -164,26 +143,21 @@ def print_file_note(options: Options, settings: ScoreSettings) -> None:
     if file is None:
         return
     taken = [name for name in options.origins if options.rank(name) == FILE]
-    sent = []
+    keys = {*taken}
     for judge in settings.judges:
-        table = file.judges.get(judge.name)
-        if table is not None:
+        if judge.name in file.judges:
+            keys |= file.judges[judge.name].keys()
             taken.append(f"judge {judge.name}")
-        ways = [
-            f"{words} {Location(value).public}"
-            for name, words in (("api_base", "at"), ("api_key_env", "with the key in"))
-            if (value := getattr(judge, name))
-            and (value == table.get(name) if table else options.rank(name) == FILE)
-        ]
-        if ways:
-            sent.append(f"{judge.label} is asked {' '.join(ways)}")
-    if taken and (sent or options.progress != "none"):
-        print_note("; ".join([f"settings of {file.name}: {', '.join(taken)}", *sent]))
+    sentences = [f"settings of {file.name}: {', '.join(taken)}"]
+    if not keys.isdisjoint(("api_base", "api_key_env")):
+        sentences += map(_way, settings.judges)
+    elif options.progress == "none" or not taken:
+        return
+    print_note("; ".join(sentences))
 
 
-def text_lookup(options: Options) -> Callable[[Iterable[str]], Mapping[str, str]]:
-    """Return a lookup of texts by their digests in the ledger of a command."""
-    from ruler_cli.ledger.database import texts
-
-    path = ledger_path(options.ledger_name)
-    return partial(texts, [] if path is None else [path])
+def _way(judge: JudgeSettings) -> str:
+    """Return where a judge is asked, and with which key."""
+    base = judge.api_base and f" at {Location(judge.api_base).public}"
+    key = judge.api_key_env and f" with the key in {judge.api_key_env}"
+    return f"{judge.label} is asked{base or ' at its provider'}{key or ''}"

@@ -5,28 +5,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ruler_cli.cli.command import options_of, warn_of_variables
-from ruler_cli.cli.messages import hide_keys, hide_keys_of, report_errors
+from ruler_cli.cli.command import command_name, running
+from ruler_cli.cli.messages import hide_keys, hide_keys_of, long_name
 from ruler_cli.cli.options import AsJson, Config
 from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.units import columns, shorten
-from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.settings.judges import judges_of, other_judges
+from ruler_cli.settings.judges import judges_of
 from ruler_cli.settings.keys import without_secrets
-from ruler_cli.settings.load import named_sources, score_settings
-from ruler_cli.settings.models import JudgeSettings, ledger_path
-from ruler_cli.settings.options import COMMANDS, FIELDS, NAMES, Options, Origin
-from ruler_cli.settings.suggestions import nearest, question
+from ruler_cli.settings.load import score_settings
+from ruler_cli.settings.models import DEFAULT_MODEL, JudgeSettings, ledger_path
+from ruler_cli.settings.options import FIELDS, Options
 
 _VALUE = 36
 """Characters of a value that are printed: three columns fit a terminal of 80."""
-_LONG = {"model": "judge_model", "wait_timeout": "timeout"}
 _JUDGE_FACTS = ("via", "price", "rpm", "tpm", "concurrency", "max_outage", "timeout")
 SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """The words are another command line, which its own command reads."""
@@ -56,88 +52,63 @@ def command(
 
     Exit codes: 0 printed; 2 bad usage, or a mistake in ruler.toml.
     """
-    with report_errors():
-        warn_of_variables()
-        given = [word for word in words or () if word != "--json"]
-        name = "score"
-        rest = given
-        for length in (1, 2):  # the longest beginning that is a command
-            beginning = " ".join(given[:length])
-            if beginning in COMMANDS:
-                name = beginning
-                rest = given[length:]
-        if rest == given and given and not given[0].startswith("-"):
-            near = question(nearest(given[0], COMMANDS))
-            raise UsageError(f"no command with options: {given[0]}{near}")
-        if config is not None:
-            rest = ["--config", config, *rest]
-        found = read_words(name, rest)
-        options = options_of(found, name)
-        with named_sources(options.origins):
-            facts = _facts(name, found, options)
-            if as_json or given != [*(words or ())]:
-                print_json(hide_keys_of(facts))
-            else:
-                lines = map(hide_keys, _page(facts))
-                typer.echo("\n".join(map(one_line, lines)))
-            if facts["judges"]:
-                score_settings(options)  # says what the command would refuse
+    words = words or []
+    given = [word for word in words if word != "--json"]
+    found = read_words(given)
+    found.params["config"] = found.params["config"] or config
+    with running(found) as options:
+        facts = _facts(found, options)
+        if as_json or given != words:
+            print_json(hide_keys_of(facts))
+        else:
+            for line in _page(facts):
+                typer.echo(one_line(hide_keys(line)))
+        if facts["judges"]:
+            score_settings(options)  # says what the command would refuse
     return 0
 
 
-def read_words(name: str, words: Sequence[str]) -> Any:
-    """Return what typer reads of a command line, with `-` for arguments that are left out."""
+def read_words(words: Sequence[str]) -> Any:
+    """Return what typer reads of a command line, which may begin with options and lack arguments."""
     from ruler_cli.cli import app
 
-    found: Any = typer.main.get_command(app)
-    for word in name.split():
-        found = found.get_command(None, word)
-    for missing in range(len(found.params)):
-        try:
-            return found.make_context(f"ruler {name}", [*words, *["-"] * missing])
-        except Exception as error:
-            if type(error).__name__ != "MissingParameter":  # typer does not export it
-                raise
-    return None
+    ctx: Any = typer.Context(typer.main.get_command(app), info_name="ruler")
+    command_first = words and not words[0].startswith("-")
+    rest = [*words] if command_first else ["score", *words]
+    while hasattr(ctx.command, "commands") and rest:
+        name, command, rest = ctx.command.resolve_command(ctx, rest)
+        ctx = typer.Context(command, parent=ctx, info_name=name)
+    for param in ctx.command.params:
+        param.required = False
+    ctx.command.parse_args(ctx, rest)
+    return ctx
 
 
-def _facts(command: str, ctx: Any, options: Options) -> dict[str, Any]:
+def _facts(ctx: Any, options: Options) -> dict[str, Any]:
     """Return what `--json` prints."""
     names = [param.name for param in ctx.command.params if param.name in FIELDS]
-    shown = {}
-    for name in names:
-        value = public_value(name, options)
-        if value not in (None, False, []):
-            place = options.origins.get(name, Origin()).place
-            shown[long_name(name)] = {"value": value, "from": place}
-    judges = []
-    others = []
-    if "model" in names:
-        judges = judges_of(options)
-        others = other_judges(options, judges)
+    shown = {
+        long_name(name): {"value": value, "from": options.origin(name).place}
+        for name in names
+        if (value := public_value(name, options)) not in (None, False, [])
+    }
+    judges = judges_of(options) if "model" in names else []
     file = options.file
     return {
         "version": 2,
-        "command": command,
-        "file": None if file is None else str(file.path),
-        "name": None if file is None else file.name,
-        "directory": str(Path.cwd()),
+        "command": command_name(ctx),
+        "file": file and file.name,
         "options": shown,
         "judges": [judge_facts(judge, options) for judge in judges],
-        "others": [judge_facts(judge, options) for judge in others],
+        "named_judges": [*file.judges] if file else [],
     }
-
-
-def long_name(name: str) -> str:
-    """Return the long name of an option, by its field."""
-    return _LONG.get(name, NAMES.get(name, name)).replace("_", "-")
 
 
 def public_value(name: str, options: Options) -> Any:
     """Return the value of an option, or what is used without it, but for what may be a key or a password."""
     value = getattr(options, name)
     if name == "model":
-        value = value or [JudgeSettings().model]
+        value = value or [DEFAULT_MODEL]
     elif name == "ledger":
         value = options.ledgers or [str(ledger_path(""))]
     elif name == "param":
@@ -146,9 +117,8 @@ def public_value(name: str, options: Options) -> Any:
         value = [f"{prompt:g},{completion:g}" for prompt, completion in value]
     elif name == "api_base" and value:
         value = Location(value).public
-    elif not isinstance(value, bool | int | float | tuple | None):
-        origin = options.origins.get(name, Origin(given=value))
-        value = str(origin.given)
+    elif not isinstance(value, int | float | tuple | None):
+        value = str(options.origin(name).given or value)
     return without_secrets(value)
 
 
@@ -159,58 +129,43 @@ def _params(params: Mapping[str, Any]) -> list[str]:
 
 def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
     """Return the endpoint, the variable of the key and the limits of a judge."""
-    from ruler_cli.judges.providers import EMBEDDED, provider_of, variables
-    from ruler_cli.judges.resolve import DIRECT, address_of
+    from ruler_cli.judges.resolve import address_of, is_embedded, key_variable
 
-    key = judge.api_key_env
-    embedded = judge.model in EMBEDDED
-    if key is None and judge.api_base is None and not embedded:
-        provider = judge.model.partition("/")[0]
-        own, _ = DIRECT.get(provider, ("", ""))
-        names = [own]
-        if not own:
-            names = variables(provider_of(judge.model, judge.params))
-        # the first that is set, else the first
-        key = next(iter(names), None)
-        for name in reversed(names):
-            if os.environ.get(name):
-                key = name
-    address = None if embedded else address_of(judge)
+    address = None if is_embedded(judge) else address_of(judge)
+    key = key_variable(judge)
     file = options.file
-    named = file is not None and judge.name in file.judges
     return {
         "name": judge.label,
         "model": judge.model,
-        "api_base": None if address is None else Location(address).public,
+        "api_base": address and Location(address).public,
         "api_key_env": key,
-        "key_set": None if key is None else bool(os.environ.get(key)),
+        "key_set": key and bool(os.environ.get(key)),
         "params": _params(judge.params),
         **{name: getattr(judge, name) for name in _JUDGE_FACTS},
-        "from": f"{file.name} [judges.{judge.name}]" if file and named else None,
+        "from": f"{file.name} [judges.{judge.name}]" if file and judge.name else None,
     }
 
 
 def _page(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines for a terminal."""
-    if facts["file"] is None:
-        yield f"no ruler.toml in {facts['directory']}, and no [tool.ruler] in a pyproject.toml"
-    else:
-        yield f"file: {facts['name']}"
+    missing = "no ruler.toml here, and no [tool.ruler] in a pyproject.toml"
+    yield f"file: {facts['file']}" if facts["file"] else missing
     rows = [[facts["command"], "value", "from"]]
     for name, option in facts["options"].items():
-        text = one_line(_text(option["value"]))
-        value = shorten(text, _VALUE)
+        value = shorten(one_line(_text(option["value"])), _VALUE)
         rows.append([name, value, option["from"]])
     yield ""
     yield from columns(rows)
-    for judge in [*facts["judges"], *facts["others"]]:
+    for judge in facts["judges"]:
         yield ""
         place = f" ({judge['from']})" if judge["from"] else ""
-        unused = ", not used" if judge in facts["others"] else ""
-        yield f"judge {judge['name']}{place}{unused}"
+        yield f"judge {judge['name']}{place}"
         for name, value in judge.items():
             if name not in ("name", "from") and value not in (None, []):
                 yield f"  {name:<12}{_text(value)}"
+    if facts["named_judges"]:
+        yield ""
+        yield f"judges of the file: {', '.join(facts['named_judges'])}"
 
 
 def _text(value: Any) -> str:
@@ -218,6 +173,4 @@ def _text(value: Any) -> str:
         return ", ".join(map(_text, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return f"{value:g}"
-    return str(value)
+    return f"{value:g}" if isinstance(value, int | float) else str(value)

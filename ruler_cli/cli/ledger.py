@@ -13,7 +13,7 @@ from ruler_cli.cli.command import running
 from ruler_cli.cli.figures import Row, rows
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.messages import print_note
-from ruler_cli.cli.options import AsJson, Config, JudgeModel, OlderThan, OneLedger, Yes
+from ruler_cli.cli.options import AsJson, Config, JudgeModel, OneLedger, option
 from ruler_cli.cli.safe_text import one_line, print_json, safe
 from ruler_cli.cli.units import columns, count, size
 from ruler_cli.errors import UsageError
@@ -138,8 +138,18 @@ def stats(
 def clear(
     ctx: typer.Context,
     ledger: OneLedger = None,
-    older_than: OlderThan = None,
-    yes: Yes = False,
+    older_than: Annotated[
+        float | None, option("Only replies older than this.  [default: all]", "DAYS")
+    ] = None,
+    yes: Annotated[
+        bool,
+        option(
+            "Remove without asking; needed if stdin is not a terminal.",
+            "",
+            "--yes",
+            "-y",
+        ),
+    ] = False,
     config: Config = None,
 ) -> int:
     """Remove replies; a request whose reply is gone is paid for again.

@@ -28,8 +28,9 @@ from ruler_cli.settings.options import ALIASES, NAMES
 from ruler_cli.settings.suggestions import question
 
 _PREFIX = "ruler: "
-_NAMES = {"model": "-m", "param": "-p", "wait_timeout": "--timeout"}
-"""Options that have another name than their field, or are named by a short one."""
+_SHORT = {"model": "-m", "param": "-p"}
+"""Options that are named by a short name."""
+_LONG = {"model": "judge-model", "wait_timeout": "timeout"}
 
 
 def print_stderr(text: str) -> None:
@@ -45,8 +46,12 @@ def command_words(sentence: object) -> str:
 
 def option_name(field: str) -> str:
     """Return an option as a command line names it, by its field."""
-    name = NAMES.get(field, field).rstrip("_").replace("_", "-")
-    return _NAMES.get(field, f"--{name}")
+    return _SHORT.get(field, f"--{long_name(field)}")
+
+
+def long_name(field: str) -> str:
+    """Return the long name of an option, by its field."""
+    return _LONG.get(field, NAMES.get(field, field).strip("_").replace("_", "-"))
 
 
 def _option_words(field: str, value: str) -> str:

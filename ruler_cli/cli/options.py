@@ -5,15 +5,12 @@ typer takes numbers as text: settings check them, whatever their source, and wor
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-JUDGE, QUALITY, LIMITS, INPUT, OUTPUT, SCALE, OTHER = PANELS = (
+PANELS = (
     "Judge",
     "Quality",
     "Limits and cost",
@@ -23,52 +20,20 @@ JUDGE, QUALITY, LIMITS, INPUT, OUTPUT, SCALE, OTHER = PANELS = (
     "Other",
 )
 """The sections of a command's help behind the first, which has no title."""
-_COMMON_JUDGES = (
-    "offline simulated openai/o3 openai/ hosted_vllm/ anthropic/ azure/ bedrock/ deepseek/ gemini/ groq/ "
-    "litellm_proxy/ mistral/ ollama_chat/ openrouter/ together_ai/ vertex_ai/ xai/"
-)
-"""Judges that a shell completes: the embedded ones, and common providers."""
+OTHER = PANELS[-1]
 
 
-def _judges() -> Iterable[str]:
-    """Return the judges of the file, and common names."""
-    try:
-        own = tomllib.loads(Path("ruler.toml").read_text(encoding="utf-8"))["judges"]
-    except (OSError, ValueError, KeyError):  # the command itself names a mistake
-        own = {}
-    return (*own, *_COMMON_JUDGES.split())
-
-
-def _formats() -> Iterable[str]:
-    from ruler_cli.formats.table import FAMILIES
-
-    return ("auto", *FAMILIES)
-
-
-def _conditions() -> Iterable[str]:
-    from ruler_cli.results.conditions import NAMES
-
-    return NAMES
-
-
-def option(
-    text: str,
-    metavar: str = "",
-    *names: str,
-    panel: str | None = None,
-    words: Callable[[], Iterable[str]] | None = None,
-) -> Any:
+def option(text: str, metavar: str = "", *names: str, panel: str | None = None) -> Any:
     """Declare an option by its help, the name of its value (a flag has none) and its own names.
 
-    A shell completes `words`, or the parts of a metavar such as `null|drop|keep`.
+    A shell completes the parts of a metavar such as `null|drop|keep`.
     """
 
     def complete(incomplete: str) -> list[str]:
-        every = words() if words is not None else metavar.split("|")
-        return [word for word in every if word.startswith(incomplete)]
+        return [word for word in metavar.split("|") if word.startswith(incomplete)]
 
     taken: dict[str, Any] = {"metavar": metavar, "parser": str} if metavar else {}
-    if words is not None or ("|" in metavar and metavar.islower()):
+    if "|" in metavar and metavar.islower():
         taken["autocompletion"] = complete
     return typer.Option(*names, help=text, rich_help_panel=panel, **taken)
 
@@ -116,7 +81,6 @@ JudgeModel = Annotated[
         "--judge-model",
         "--model",
         "-m",
-        words=_judges,
     ),
 ]
 ApiBase = Annotated[str | None, option("Chat completions endpoint, up to /v1.", "URL")]
@@ -149,7 +113,6 @@ Escalate = Annotated[
     judge_option(
         "A stronger judge for groups still unclear after all passes.",
         "NAME",
-        words=_judges,
     ),
 ]
 
@@ -216,9 +179,7 @@ RetryFailed = Annotated[bool, limit_option("Ask again what failed in an earlier 
 Limit = Annotated[int | None, input_option("Only the first N groups.", "N")]
 Format = Annotated[
     str,
-    input_option(
-        "Shape of the dump, instead of detecting it.", "auto|NAME", words=_formats
-    ),
+    input_option("Shape of the dump, instead of detecting it.", "auto|NAME"),
 ]
 GroupBy = Annotated[str | None, input_option("Dotted path of the group key.", "PATH")]
 Grouping = Annotated[
@@ -265,91 +226,7 @@ ShardOf = Annotated[
     scale_option("Only the groups of shard I of N; the first is 1.", "I/N", "--shard"),
 ]
 
-# Batches
-Wait = Annotated[bool, option("Wait, and collect until no batch is open.")]
-WaitTimeout = Annotated[
-    float, option("Longest time that --wait waits, seconds.", "S", "--timeout")
-]
-Settle = Annotated[
-    float,
-    option(
-        "Seconds in which a batch may still appear at its provider after a crash.", "S"
-    ),
-]
-AllBatches = Annotated[bool, option("Every open batch.", "", "--all")]
-ClosedToo = Annotated[bool, option("Closed batches, too.", "", "--all")]
-Where = Annotated[
-    list[str] | None,
-    option(
-        "Groups that are live (scored, not tied), tied, failed or scored, or whose reliability or disagreement "
-        "lies in a range; rollouts whose score does. Repeatable: all must hold.",
-        "NAME[=LOW..HIGH]",
-        words=_conditions,
-    ),
-]
-KeepMost = Annotated[
-    int | None, option("At most M rollouts of each group, by --by.", "M")
-]
-By = Annotated[
-    str | None,
-    option(
-        "Rollouts to keep: those whose scores vary most, the best, or the best with the commonest answer.",
-        "variance|score|majority",
-    ),
-]
-Answer = Annotated[
-    str | None, option("Dotted path of a rollout's answer, for --by majority.", "PATH")
-]
-GroupKey = Annotated[
-    str | None, option("Key of the group.  [default: the first]", "KEY")
-]
-OneGroup = Annotated[str | None, option("Show this group in full.", "KEY")]
-Pass = Annotated[int, option("Number of the pass over the group.", "P", "--pass")]
-Window = Annotated[int, option("Number of the window of that pass.", "W")]
-Page = Annotated[
-    str | None,
-    option(
-        "Write a page for a browser instead: one file, which opens offline.",
-        "FILE.html",
-        "--output",
-        "-o",
-    ),
-]
-OpenPage = Annotated[
-    bool,
-    option(
-        "Open the page in the browser; without -o it is a private temporary file.",
-        "",
-        "--open",
-    ),
-]
-MaxGroups = Annotated[
-    int | None,
-    option("Groups in FILE.html, the worst first.  [default: 10000]", "N"),
-]
-Target = Annotated[
-    str,
-    option(
-        "Format of the requests; auto goes by the judge's name.",
-        "auto|openai|anthropic|vllm",
-    ),
-]
-Batch = Annotated[bool, option("Show cost and time in a provider's batch API, too.")]
-Forget = Annotated[
-    bool,
-    option(
-        "Give them up without asking the provider; their requests may be submitted again at once."
-    ),
-]
-OlderThan = Annotated[
-    float | None, option("Only replies older than this.  [default: all]", "DAYS")
-]
-Yes = Annotated[
-    bool,
-    option(
-        "Remove without asking; needed if stdin is not a terminal.", "", "--yes", "-y"
-    ),
-]
+# Other
 Config = Annotated[
     str | None,
     option(

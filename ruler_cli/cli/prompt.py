@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,21 +17,19 @@ from ruler_cli.cli.options import (
     Format,
     GroupBy,
     Grouping,
-    GroupKey,
     GroupSize,
     JudgeModel,
     Limit,
     MaxRecord,
     Messages,
     Order,
-    Pass,
     Passes,
     Prompt,
     Rubric,
     Seed,
     Single,
     Source,
-    Window,
+    option,
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import safe
@@ -48,9 +46,13 @@ if TYPE_CHECKING:
 def command(
     ctx: typer.Context,
     source: Source,
-    group: GroupKey = None,
-    pass_: Pass = 1,
-    window: Window = 1,
+    group: Annotated[
+        str | None, option("Key of the group.  [default: the first]", "KEY")
+    ] = None,
+    pass_: Annotated[
+        int, option("Number of the pass over the group.", "P", "--pass")
+    ] = 1,
+    window: Annotated[int, option("Number of the window of that pass.", "W")] = 1,
     model: JudgeModel = None,
     api_base: ApiBase = None,
     passes: Passes = 1,

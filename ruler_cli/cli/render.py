@@ -38,7 +38,7 @@ from ruler_cli.cli.options import (
     ShardOf,
     Single,
     Source,
-    Target,
+    option,
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.signals import run_cancellable
@@ -70,7 +70,13 @@ def command(
             help="A file of requests, one a line; `-` is stdout.",
         ),
     ],
-    target: Target = "auto",
+    target: Annotated[
+        str,
+        option(
+            "Format of the requests; auto goes by the judge's name.",
+            "auto|openai|anthropic|vllm",
+        ),
+    ] = "auto",
     model: JudgeModel = None,
     api_base: ApiBase = None,
     passes: Passes = 1,

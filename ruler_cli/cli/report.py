@@ -16,11 +16,11 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.command import run_command, text_lookup
+from ruler_cli.cli.command import running
 from ruler_cli.cli.group_keys import SAME_KEY, KeySearch
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
@@ -30,16 +30,13 @@ from ruler_cli.cli.options import (
     GroupBy,
     Grouping,
     Labels,
-    MaxGroups,
     MaxRecord,
     Messages,
-    OneGroup,
     OneLedger,
-    OpenPage,
-    Page,
     Prompt,
     Scored,
     Second,
+    option,
 )
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.scored_files import (
@@ -48,6 +45,7 @@ from ruler_cli.cli.scored_files import (
     open_files,
     print_facts,
     print_warnings,
+    text_lookup,
 )
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.terminal import Terminal, paged
@@ -71,11 +69,29 @@ def command(
     ctx: typer.Context,
     source: Scored,
     second: Second = None,
-    page: Page = None,
-    open_page: OpenPage = False,
-    group: OneGroup = None,
+    page: Annotated[
+        str | None,
+        option(
+            "Write a page for a browser instead: one file, which opens offline.",
+            "FILE.html",
+            "--output",
+            "-o",
+        ),
+    ] = None,
+    open_page: Annotated[
+        bool,
+        option(
+            "Open the page in the browser; without -o it is a private temporary file.",
+            "",
+            "--open",
+        ),
+    ] = False,
+    group: Annotated[str | None, option("Show this group in full.", "KEY")] = None,
     as_json: AsJson = False,
-    max_groups: MaxGroups = None,
+    max_groups: Annotated[
+        int | None,
+        option("Groups in FILE.html, the worst first.  [default: 10000]", "N"),
+    ] = None,
     ledger: OneLedger = None,
     labels: Labels = None,
     format: Format = "auto",
@@ -103,7 +119,8 @@ def command(
     Exit codes: 0 done; 1 some lines could not be read, or some groups are in one file only; 2 bad usage,
     unreadable input, no annotations of ruler, or nothing in common.
     """
-    return run_command(ctx, _report, source, second)
+    with running(ctx, source, second) as options:
+        return _report(options, source, second)
 
 
 def _report(options: Options, source: str, second: str | None) -> int:

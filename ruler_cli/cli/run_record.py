@@ -19,6 +19,7 @@ from ruler_cli.cli.messages import (
     command_words,
     exit_code_of,
     hide_keys_of,
+    long_name,
     print_note,
 )
 from ruler_cli.cli.signals import unwind_on_signal
@@ -144,7 +145,7 @@ class RunRecord:
 
 def _facts(options: Options, source: str, output: str) -> dict[str, Any]:
     """Return what is known of a run before it begins."""
-    from ruler_cli.cli.config import long_name, public_value
+    from ruler_cli.cli.config import public_value
 
     return {
         "version": 2,

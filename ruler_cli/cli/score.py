@@ -19,7 +19,7 @@ from ruler_cli.cli.command import (
     command_line,
     ledger_command,
     print_file_note,
-    run_command,
+    running,
 )
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
@@ -255,7 +255,8 @@ def command(
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. Run it again to resume.
     """
-    return run_command(ctx, _run, source, output, resumes=True, refused=record_refusal)
+    with running(ctx, source, output, resumes=True, refused=record_refusal) as options:
+        return _run(options, source, output)
 
 
 def _run(options: Options, source: str, output: str) -> int:

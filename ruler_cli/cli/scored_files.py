@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import scored_input
+from ruler_cli.settings.models import ledger_path
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
@@ -93,3 +94,11 @@ def print_facts(page: dict[str, Any], problems: Problems) -> None:
             "first_problems": problems.first,
         }
     )
+
+
+def text_lookup(options: Options) -> Callable[[Iterable[str]], Mapping[str, str]]:
+    """Return a lookup of texts by their digests in the ledger of a command."""
+    from ruler_cli.ledger.database import texts
+
+    path = ledger_path(options.ledger_name)
+    return partial(texts, [] if path is None else [path])

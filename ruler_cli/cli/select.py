@@ -6,21 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.command import run_command
+from ruler_cli.cli.command import running
 from ruler_cli.cli.options import (
-    Answer,
-    By,
     Config,
     Format,
     GroupBy,
     Grouping,
-    KeepMost,
     Labels,
     MaxRecord,
     Messages,
     Prompt,
     Scored,
-    Where,
+    option,
 )
 from ruler_cli.cli.progress import Console, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
@@ -44,10 +41,28 @@ def command(
             help="JSON lines; a list as .json, a table as .parquet; `-` is stdout.",
         ),
     ],
-    where: Where = None,
-    keep: KeepMost = None,
-    by: By = None,
-    answer: Answer = None,
+    where: Annotated[
+        list[str] | None,
+        option(
+            "Groups that are live (scored, not tied), tied, failed or scored, or whose reliability or disagreement "
+            "lies in a range; rollouts whose score does. Repeatable: all must hold.",
+            "NAME[=LOW..HIGH]",
+        ),
+    ] = None,
+    keep: Annotated[
+        int | None, option("At most M rollouts of each group, by --by.", "M")
+    ] = None,
+    by: Annotated[
+        str | None,
+        option(
+            "Rollouts to keep: those whose scores vary most, the best, or the best with the commonest answer.",
+            "variance|score|majority",
+        ),
+    ] = None,
+    answer: Annotated[
+        str | None,
+        option("Dotted path of a rollout's answer, for --by majority.", "PATH"),
+    ] = None,
     labels: Labels = None,
     format: Format = "auto",
     group_by: GroupBy = None,
@@ -73,7 +88,8 @@ def command(
     Exit codes: 0 written, even if nothing is left; 1 written, but some lines could not be read; 2 bad
     usage, unreadable input, no group with the figure of a condition, or nothing left of SCORED in its place.
     """
-    return run_command(ctx, _run, source, output)
+    with running(ctx, source, output) as options:
+        return _run(options, source, output)
 
 
 def _run(options: Options, source: str, output: str) -> int:
@@ -131,9 +147,9 @@ def _keep(options: Options) -> Keep | None:
         (answer and by != "majority", "answer", answer, "only with --by majority"),
         (most == 1 and by == "variance", "keep", 1, "one score has no variance"),
     )
-    for holds, option, value, problem in wrong:
+    for holds, field, value, problem in wrong:
         if holds:
-            raise UsageError(problem, option=option, value=value)
+            raise UsageError(problem, option=field, value=value)
     if most is None or by is None:
         return None
     return Keep(most, by, answer)

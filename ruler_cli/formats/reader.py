@@ -548,7 +548,7 @@ def _refuse_missing(name: str, records: Records, settings: InputSettings) -> Non
         places = whole if option == "messages" else (*whole, *parts)
         if path is None or any(lookup(place, path) is not None for place in places):
             continue
-        suggestion = suggest_path(path, whole)
+        suggestion = suggest_path(path, places)
         hint = f" (did you mean {printable(suggestion)}?)" if suggestion else ""
         problem = f"none of the first records has it{hint}"
         keys = f"their keys: {first_keys(whole[0])}"

@@ -112,6 +112,18 @@ def key_for(settings: JudgeSettings, variable: str = "") -> str | None:
     return key
 
 
+def key_variable(settings: JudgeSettings) -> str | None:
+    """The variable whose key is sent: the one that the user names, else the provider's; None if there is none.
+
+    Of several of a provider it is the first that is set.
+    """
+    if settings.api_key_env or settings.api_base or is_embedded(settings):
+        return settings.api_key_env
+    own, _ = DIRECT.get(settings.model.partition("/")[0], ("", ""))
+    names = [own] if own else variables(provider_of(settings.model, settings.params))
+    return next(filter(os.environ.get, names), next(iter(names), None))
+
+
 _OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
 _PATHS = re.compile(
     r"/(chat/completions|completions|responses|messages|embeddings)$|(?<=/v1)/(chat|models)$"

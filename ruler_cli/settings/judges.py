@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.settings.models import JudgeSettings, Price
-from ruler_cli.settings.options import (
-    COMMAND_LINE,
-    DEFAULT,
-    FILE,
-    VARIABLE,
-    Options,
-)
+from ruler_cli.settings.models import DEFAULT_MODEL, JudgeSettings, Price
+from ruler_cli.settings.options import FILE, VARIABLE, Options
 
-_DEFAULT_MODEL = JudgeSettings().model
-_LIMITS = ("rpm", "tpm", "concurrency", "max_outage")
-"""Options of a judge that the pool has for all judges."""
-_MODEL_VARIABLES = ("RULER_JUDGE_MODEL", "RULER_MODEL", "RULER_ESCALATE")
-
-Source = Literal["command line", "variable", "file", "judge", "provider"]
+Source = Literal["provider", "file", "variable", "command line", "judge"]
 """The source of an endpoint, or of a key's name.
 
 `file` is a command's table of `ruler.toml`, `judge` the judge's own; `provider`: nobody names an endpoint.
 """
-_SOURCES: dict[int, Source] = {
-    COMMAND_LINE: "command line",
-    VARIABLE: "variable",
-    FILE: "file",
-    DEFAULT: "provider",
-}
+_SOURCES: tuple[Source, ...] = ("provider", "file", "variable", "command line")
+"""The source of an option, by its rank."""
 
-# Is a key sent to an endpoint? Somebody else may have written the file, so a key goes to no endpoint that it was
-# not named for. `same`: if its source names models of this provider, or no model.
-#
-#    endpoint        key: command line, variable, file,   judge
-_SENT: dict[Source, tuple[bool | str, ...]] = {
-    "command line":     (True,         True,     False,  False),
-    "variable":         (True,         True,     False,  False),
-    "file":             (True,         False,    True,   False),
-    "judge":            (True,         False,    False,  True),
-    "provider":         (True,         "same",   "same", False),
-}  # fmt: skip
-_KEYS: tuple[Source, ...] = ("command line", "variable", "file", "judge")
+# Somebody else may have written the file, so a key goes to no endpoint that it was not named for.
+_SENT: dict[Source, tuple[Source, ...]] = {
+    "command line": ("command line", "variable"),
+    "variable": ("command line", "variable"),
+    "file": ("command line", "file"),
+    "judge": ("command line", "judge"),
+    "provider": ("command line", "variable", "file"),
+}
+"""The sources of the keys that an endpoint gets, by its own source.
+
+The provider's own endpoint gets a key of a variable or of the file only if that names models of this
+provider, or no model.
+"""
 
 
 class Named(NamedTuple):
@@ -67,42 +52,27 @@ def way_to_judge(
     names models of the judge's provider, or no model.
     """
     own = table or {}
+    nobody = Named(None, "provider")
     if table is not None:
         # a command's table is for models without a table of their own
-        if base.source == "file":
-            base = Named(None, "provider")
-        if key.source == "file":
-            key = Named(None, "provider")
+        base = nobody if base.source == "file" else base
+        key = nobody if key.source == "file" else key
     if base.source != "command line" and ("api_base" in own or "api_key_env" in own):
         base = Named(own.get("api_base"), "judge")
-    own_key = Named(own.get("api_key_env"), "judge")
-    for name, source in (key, own_key):
-        if not name:
-            continue
-        sent = _SENT[base.source][_KEYS.index(source)]
-        if sent is True or (sent == "same" and same):
+    for name, source in (key, Named(own.get("api_key_env"), "judge")):
+        other = base.source == "provider" and source != "command line" and not same
+        if name and source in _SENT[base.source] and not other:
             return base.value, name
     return base.value, None
 
 
 def judges_of(options: Options) -> list[JudgeSettings]:
     """Return the judges of a run in order, the one of `escalate` last."""
-    names = list(options.model or [_DEFAULT_MODEL])
+    names = list(options.model or [DEFAULT_MODEL])
     if options.escalate is not None:
         names.append(options.escalate)
     prices = _prices(names, options)
-    return [
-        _judge(name, price, options) for name, price in zip(names, prices, strict=True)
-    ]
-
-
-def other_judges(
-    options: Options, judges: Sequence[JudgeSettings]
-) -> list[JudgeSettings]:
-    """Return the judges of the file beside those of a run."""
-    used = {judge.name for judge in judges}
-    names = [] if options.file is None else options.file.judges
-    return [_judge(name, None, options) for name in names if name not in used]
+    return [_judge(name, prices.get(name), options) for name in names]
 
 
 def _judge(name: str, price: Price | None, options: Options) -> JudgeSettings:
@@ -125,62 +95,40 @@ def _judge(name: str, price: Price | None, options: Options) -> JudgeSettings:
     }
     params: dict[str, Any] = dict(options.param)  # type: ignore[arg-type]  # the option's own form is wider
     if table is not None:
-        given = {field for field in options.origins if options.rank(field) > FILE}
-        for field in {"via", "price"} - given:
-            del values[field]  # a command's table is for models without a table
-        for field, own in table.items():
-            if field not in given:
-                values[field] = own
+        own = {one: value for one, value in table.items() if options.rank(one) <= FILE}
+        # `via` and `price` of a command's table are for models without a table
+        typed = {
+            one: value for one, value in values.items() if options.rank(one) > FILE
+        }
+        values = {"timeout": options.timeout, **own, **typed, "name": name}
         own_params = table.get("params", {})
-        # what is typed wins over a table, and that over `[score]`
-        if "param" in given:
-            params = own_params | params
-        else:
-            params |= own_params
-        values["name"] = name
-    values["model"] = model
-    values["api_base"] = api_base
-    values["api_key_env"] = api_key_env
+        typed_params = options.rank("param") > FILE
+        params = own_params | params if typed_params else params | own_params
+    values |= {"model": model, "api_base": api_base, "api_key_env": api_key_env}
     values["params"] = params
     return JudgeSettings(**values)
 
 
 def _same_provider(model: str, options: Options) -> bool:
     """Tell if the source of the key names models of this one's provider, or no model; a bare name is of any."""
-    names = list[str]()
-    if options.rank("api_key_env") == VARIABLE:
-        for variable in _MODEL_VARIABLES:
-            names += os.environ.get(variable, "").split()
-    elif options.file is not None:
-        for table in options.file.tables.values():
-            names += _named(table)
+    rank = options.rank("api_key_env")
+    names = options.judges_named(rank) if rank in (FILE, VARIABLE) else []
     if not names or not all("/" in name for name in (model, *names)):
         return True
     return model.partition("/")[0] in {name.partition("/")[0] for name in names}
 
 
-def _named(table: Mapping[str, Any]) -> list[str]:
-    """Return the judges that a table of the file names, the one of `escalate` last."""
-    models = table.get("model", table.get("judge_model", []))
-    names = [models] if isinstance(models, str) else list(models)
-    if "escalate" in table:
-        names.append(table["escalate"])
-    return names
-
-
-def _prices(names: Sequence[str], options: Options) -> list[Price | None]:
-    """Return the price of each judge; one of the file is for the judges that the file names, if any."""
-    prices: list[Price] = [*options.price]
+def _prices(names: Sequence[str], options: Options) -> dict[str, Price]:
+    """Return the prices of judges; one of the file is for the judges that the file names, if any."""
     named = names
     others = max(options.rank("model"), options.rank("escalate")) > FILE
-    if others and options.rank("price") == FILE and options.file is not None:
-        table = options.file.tables.get("score", {})
-        named = _named(table) or names
-    if len(prices) not in (0, 1, len(named)):
+    if others and options.rank("price") == FILE:
+        named = options.judges_named(FILE) or names
+    prices: list[Any] = [*options.price]
+    if len(prices) == 1:
+        prices *= len(named)
+    if len(prices) not in (0, len(named)):
         problem = f"has {len(prices)} values for {len(named)} judges"
         remedy = "give one for all, or one for each; that of {escalate} is the last"
         raise UsageError(problem, Sentence(remedy), option="price")
-    if len(prices) == 1:
-        prices *= len(named)
-    known = dict(zip(named, prices, strict=False))
-    return [known.get(name) for name in names]
+    return dict(zip(named, prices, strict=False))

@@ -66,10 +66,10 @@ def looks_like_key(text: str) -> bool:
     )
 
 
-def refuse_no_variable(name: str) -> None:
-    """Raise UsageError, which does not repeat the value, if it is no name of a variable."""
+def variable_name(name: str) -> str:
+    """Return the name of a variable; UsageError, which does not repeat the value, if it is none."""
     if is_variable_name(name):
-        return
+        return name
     remedy = "put the key into one (export MY_KEY=…) and give {api_key_env:MY_KEY}"
     problem = (
         "expects the name of a variable, and the value given (not shown) is not one"
@@ -77,19 +77,17 @@ def refuse_no_variable(name: str) -> None:
     raise UsageError(problem, Sentence(remedy), option="api_key_env")
 
 
-def refuse_key(value: str, option: str) -> None:
-    """Raise UsageError, which does not repeat the value of an option, if it looks like a key.
+def model_name(value: str) -> str:
+    """Return the name of a model; UsageError, which does not repeat the value, if it looks like a key.
 
-    `provider/KEY` does, too. A path may end in a hash, as a model's snapshot on disk does.
+    `provider/KEY` does, too. A path may end in a hash, as a model's snapshot on disk does. Names are printed,
+    and written into OUTPUT.
     """
-    if looks_like_key(value) or _KEY.fullmatch(value.rpartition("/")[2]):
-        raise UsageError(
-            "its value (not shown) looks like a key",
-            Sentence(
-                "put that into a variable (export MY_KEY=…) and name that with {api_key_env:MY_KEY}"
-            ),
-            option=option,
-        )
+    if not looks_like_key(value) and not _KEY.fullmatch(value.rpartition("/")[2]):
+        return value
+    remedy = "put that into a variable (export MY_KEY=…) and name that with {api_key_env:MY_KEY}"
+    problem = "its value (not shown) looks like a key"
+    raise UsageError(problem, Sentence(remedy), option="model")
 
 
 def secrets_among(

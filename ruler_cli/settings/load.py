@@ -12,14 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import Sentence, UsageError, system_errors
 from ruler_cli.settings.judges import judges_of
 from ruler_cli.settings.models import (
-    LEDGER_VARIABLE,
     AskSettings,
     CombineSettings,
     InputSettings,
-    JudgeSettings,
+    JudgeOptions,
     PoolSettings,
     ScoreSettings,
     expand_home,
@@ -33,8 +32,10 @@ from ruler_cli.settings.options import (
     FIELDS,
     FILE,
     PER_RUN,
+    SHORT_FORMS,
     VARIABLE,
     ConfigFile,
+    Layer,
     Options,
     Origin,
     ScoreOptions,
@@ -43,14 +44,14 @@ from ruler_cli.settings.suggestions import nearest, other_file, question
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Layer = dict[str, Origin]
-"""The values of one source, by the fields of their options."""
 _PAIR = {"api_base", "api_key_env"}
 """Options that are of one table."""
-_GROUPS = {command.partition(" ")[0] for command in COMMANDS if " " in command}
-_NOT_IN_FILE = {"ask", "name", "api_key"}
-"""Settings of a judge that have no place in a file."""
-_RESERVED = ("offline", "simulated", "none", "")
+_GROUPS = ("judges", "batch", "ledger")
+"""Tables that hold tables."""
+_OFF = ("0", "false", "no", "off")
+"""Words of a variable that unset a flag."""
+_NO_LEDGER = (True, "true", "none", ["none"])
+_RESERVED = ("judges.offline", "judges.simulated")
 
 
 def read_config(given: str | None) -> ConfigFile | None:
@@ -60,92 +61,74 @@ def read_config(given: str | None) -> ConfigFile | None:
     """
     if given == "none":
         return None
-    names = ("ruler.toml", "pyproject.toml") if given is None else (given,)
-    for path in map(Path, names):
-        if given is None and not path.is_file():
-            continue
-        content = _content(path)
+    for name in [given] if given else ["ruler.toml", "pyproject.toml"]:
+        content = _content(name)
         if content is not None:
-            judges = _judges(path, content.pop("judges", {}))
-            return ConfigFile(
-                str(path),
-                path.absolute(),
-                _tables(path, content),
-                judges,
-            )
-        if given is not None:
-            raise UsageError("has no table [tool.ruler]", place=given)
-    return None
-
-
-def _content(path: Path) -> dict[str, Any] | None:
-    """Return the tables of a file; None for a `pyproject.toml` without ours."""
-    from pydantic_settings import BaseSettings, TomlConfigSettingsSource
-
-    place = str(path)
-    ours = ("tool", "ruler") if path.name == "pyproject.toml" else ()
-    try:
-        if ours and b"ruler" not in path.read_bytes():
-            return None  # most have no table of ours, and are another program's to read
-        if not path.exists():
-            remedy = other_file(place, "check the path")
-            raise UsageError("no such file", remedy, place=place)
-        source = TomlConfigSettingsSource(BaseSettings, path, ours)
-    except KeyError:
+            return _checked(name, content)
+    if not given:
         return None
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", place=place) from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"is not valid TOML: {error}", place=place) from None
-    return dict(source.toml_data)
+    if Path(given).exists():
+        raise UsageError("has no table [tool.ruler]", place=given)
+    remedy = other_file(given, "check the path")
+    raise UsageError("no such file", remedy, place=given)
 
 
-def _tables(path: Path, content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the table of each command; `[batch.submit]` is that of `batch submit`."""
-    found: dict[str, Any] = {}
+def _content(name: str) -> dict[str, Any] | None:
+    """Return the tables of a file; None if there is no such file, or no table of ours in `pyproject.toml`."""
+    path = Path(name)
+    ours = ("tool", "ruler") if path.name == "pyproject.toml" else ()
+    with system_errors("read", UsageError, place=name):
+        # most have no table of ours, and are another program's to read
+        if not path.exists() or (ours and b"ruler" not in path.read_bytes()):
+            return None
+        from pydantic_settings import BaseSettings, TomlConfigSettingsSource
+
+        try:
+            return TomlConfigSettingsSource(BaseSettings, path, ours).toml_data
+        except KeyError:
+            return None
+        except (ValueError, RecursionError) as error:
+            problem = f"is not valid TOML: {error}"
+            raise UsageError(problem, place=name) from None
+
+
+def _checked(path: str, content: Mapping[str, Any]) -> ConfigFile:
+    """Return the tables of commands and judges; UsageError if there is no such table or option."""
+    flat: dict[str, Any] = {}
     for name, table in content.items():
         if name in _GROUPS and isinstance(table, dict):
-            for inner, own in table.items():
-                found[f"{name} {inner}"] = own
+            flat |= {f"{name}.{inner}": own for inner, own in table.items()}
         else:
-            found[name] = table
-    for command, table in found.items():
-        header = command.replace(" ", ".")
-        if not isinstance(table, dict):
-            problem = f"{header} is outside a table; put it under [score]"
-            raise UsageError(problem, place=str(path))
-        if command not in COMMANDS:
-            near = nearest(command, (*COMMANDS, "judges"))
-            meant = question(near and f"[{near.replace(' ', '.')}]")
-            raise UsageError(f"there is no table [{header}]{meant}", place=str(path))
-    return found
-
-
-def _judges(path: Path, tables: Any) -> dict[str, Mapping[str, Any]]:
-    """Return the tables of judges; UsageError if one is no judge."""
-    if not isinstance(tables, dict):
-        tables = {"": tables}
-    judges: dict[str, Mapping[str, Any]] = {}
-    for name, table in tables.items():
-        place = f"{path} [judges.{name}]"
-        if not isinstance(table, dict):
-            raise UsageError("write a table, [judges.NAME]", place=str(path))
-        if name in _RESERVED or name.startswith("-"):
-            raise UsageError("a judge cannot have this name", place=place)
-        judges[name] = values = {
-            key.replace("-", "_"): value for key, value in table.items()
-        }
-        if "model" not in values:
-            remedy = 'e.g. model = "openai/o3"'
-            raise UsageError("model is missing", remedy, place=place)
+            flat[name] = table
+    headers = ["judges", *(command.replace(" ", ".") for command in COMMANDS)]
+    file = ConfigFile(path, {}, {})
+    for header, table in flat.items():
+        group, _, name = header.partition(".")
+        unknown = group != "judges" and header not in headers
+        if unknown or not isinstance(table, dict):
+            near = nearest(header, headers)
+            advice = question(near) or "; options stand in one such as [score]"
+            raise UsageError(f"there is no table [{header}]{advice}", place=path)
+        plain = {key.replace("-", "_"): value for key, value in table.items()}
+        own = {ALIASES.get(key, key): value for key, value in plain.items()}
         try:
-            for key in _NOT_IN_FILE & values.keys():
-                raise unknown_option(key, ())
-            JudgeSettings(name=name, **values)
+            if len(own) < len(table):
+                raise UsageError("an option is set twice", "leave one out")
+            if header in _RESERVED:
+                raise UsageError("a judge cannot have this name")
+            if group == "judges":
+                JudgeOptions(**own)
+                file.judges[name] = own
+            else:
+                for key in own:
+                    if key not in FIELDS:
+                        raise unknown_option(key, (*FIELDS, *ALIASES))
+                file.tables[header] = own
         except UsageError as error:
-            error.set(place=f"{place} {error.option}".strip(), option="")
+            place = f"{path} [{header}] {error.option}".strip()
+            error.set(place=place, option="")
             raise
-    return judges
+    return file
 
 
 def read_options(
@@ -155,22 +138,23 @@ def read_options(
 
     `names` are the fields of the command's options. UsageError for a wrong value, with its source.
     """
-    file = read_config(config or os.environ.get("RULER_CONFIG") or None)
+    file = read_config(config or os.environ.get("RULER_CONFIG"))
     typed = {
         name: Origin("command line", COMMAND_LINE, value)
         for name, value in given.items()
     }
-    origins: Layer = {}
-    for layer in (*_file_layers(command, names, file), _variables(names), typed):
-        origins |= _without_short_forms(layer)
+    layers = {
+        FILE: _file_layer(command, names, file),
+        VARIABLE: _without_short_forms(_variables(names)),
+        COMMAND_LINE: _without_short_forms(typed),
+    }
+    origins = {
+        name: origin for layer in layers.values() for name, origin in layer.items()
+    }
     values = {name: origin.given for name, origin in origins.items()}
     with named_sources(origins):
         return Options(
-            **values,
-            command=command,
-            config=config,
-            file=file,
-            origins=origins,
+            **values, config=config, file=file, layers=layers, origins=origins
         )
 
 
@@ -188,22 +172,18 @@ def named_sources(origins: Mapping[str, Origin]) -> Iterator[None]:
         raise
 
 
-def _file_layers(
-    command: str, names: Collection[str], file: ConfigFile | None
-) -> list[Layer]:
+def _file_layer(command: str, names: Collection[str], file: ConfigFile | None) -> Layer:
     """Return what `[score]` and the command's own table set.
 
     `[score]` holds for other commands with the same options, so that they agree with the run; but endpoint and
     key are of one table, and a price goes with its model. A command without judges takes no key of the run's.
     """
     if file is None:
-        return []
-    shared = _table(file, "score")
+        return {}
     own = _table(file, command)
-    for name in own:
-        if name not in names:
-            place = own[name].place
-            raise UsageError(f"`ruler {command}` has no option {name}", place=place)
+    for name in own.keys() - names:
+        problem = f"`ruler {command}` has no option {name}"
+        raise UsageError(problem, place=own[name].place)
     taken = set(names)
     if _PAIR & own.keys():
         taken -= _PAIR
@@ -211,24 +191,17 @@ def _file_layers(
         taken.discard("price")
     if "model" not in names:
         taken.discard("api_key_env")
-    kept = {name: value for name, value in shared.items() if name in taken}
-    return [kept, own]
+    shared = _table(file, "score")
+    return {name: shared[name] for name in shared if name in taken} | own
 
 
 def _table(file: ConfigFile, command: str) -> Layer:
-    place = f"{file.name} [{command.replace(' ', '.')}]"
-    layer: Layer = {}
-    for key, value in file.tables.get(command, {}).items():
-        plain = key.replace("-", "_")
-        name = ALIASES.get(plain, plain)
-        if name not in FIELDS:
-            error = unknown_option(key, (*FIELDS, *ALIASES))
-            error.set(place=place)
-            raise error
-        if name in layer:
-            raise UsageError(f"{key} sets {name} again; leave one out", place=place)
-        layer[name] = Origin(place, FILE, value)
-    return layer
+    header = command.replace(" ", ".")
+    place = f"{file.name} [{header}]"
+    values = file.tables.get(header, {})
+    return _without_short_forms(
+        {name: Origin(place, FILE, value) for name, value in values.items()}
+    )
 
 
 def _variables(names: Collection[str]) -> Layer:
@@ -248,24 +221,25 @@ def _variables(names: Collection[str]) -> Layer:
 
 def variables_of(names: Collection[str]) -> dict[str, str]:
     """Return the variables of options, each with the field that it sets."""
-    fields_of = {name: name for name in names if name not in PER_RUN}
-    fields_of |= {alias: name for alias, name in ALIASES.items() if name in fields_of}
-    return {f"RULER_{name.upper()}": field for name, field in fields_of.items()}
+    every = {name: name for name in FIELDS} | ALIASES
+    return {
+        f"RULER_{name.upper()}": field
+        for name, field in every.items()
+        if field in names and field not in PER_RUN
+    }
 
 
 def _without_short_forms(layer: Layer) -> Layer:
     """Write `quiet` and `no_cache` as what they stand for."""
-    layer = dict(layer)
-    quiet = layer.pop("quiet", Origin())
-    if quiet.given:
-        layer["progress"] = replace(quiet, given="none")
-    no_cache = layer.pop("no_cache", Origin())
-    if no_cache.given:
-        ledger = layer.get("ledger", no_cache)
-        if ledger.given not in (True, "none", ["none"]):
+    for flag, name in SHORT_FORMS.items():
+        short = layer.pop(flag, Origin())
+        if not short.given or str(short.given).lower() in _OFF:
+            continue
+        # a ledger beside the flag that keeps no replies
+        if name == "ledger" and layer.get(name, short).given not in _NO_LEDGER:
             problem = Sentence("keeps nothing, so it cannot be with {ledger}")
-            raise UsageError(problem, "leave one out", option="no_cache")
-        layer["ledger"] = replace(no_cache, given="none")
+            raise UsageError(problem, "leave one out", option=flag)
+        layer[name] = replace(short, given="none")
     return layer
 
 
@@ -280,7 +254,7 @@ def score_settings(
         return _part(
             ScoreSettings,
             options,
-            input=input_settings(options, source),
+            input=_part(InputSettings, options, source=source),
             output=output,
             judge=judges[0],
             panel=tuple(judges[1:]),
@@ -293,30 +267,29 @@ def score_settings(
         )
 
 
-def input_settings(options: Options, source: str) -> InputSettings:
-    """Return how the records of INPUT are read."""
-    return _part(InputSettings, options, source=source)
-
-
 def scored_input(options: Options, source: str) -> InputSettings:
     """Return how the records of a scored file are read; its outcome is what `labels` names."""
-    read = input_settings(options, source)
-    return replace(read, outcome=options.labels, outcome_option="labels")
+    return _part(
+        InputSettings,
+        options,
+        source=source,
+        outcome=options.labels,
+        outcome_option="labels",
+    )
 
 
 def _part(kind: Callable[..., T], options: Options, **others: Any) -> T:
     """Return settings of a kind: `others`, and the options with the names of its fields."""
-    for field in fields(kind):  # type: ignore[arg-type]
-        if field.name in FIELDS:
-            others.setdefault(field.name, getattr(options, field.name))
-    return kind(**others)
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    own = {name: getattr(options, name) for name in names if name in FIELDS}
+    return kind(**own | others)
 
 
 def _ledgers(names: list[str]) -> tuple[Path | None, tuple[Path, ...]]:
     """Return the ledger that is written, None for none, and the others, which are only read."""
-    first, *others = names or [os.environ.get(LEDGER_VARIABLE, "")]
+    first, *others = names or [""]
     wrong = partial(UsageError, option="ledger")
-    if others and ("none" in names or "" in names):
+    if others and "none" in names:
         raise wrong("stands beside other ledgers", "leave it out", value="none")
     if _is_pattern(first):
         remedy = "name the ledger that is written before the pattern"
@@ -324,13 +297,13 @@ def _ledgers(names: list[str]) -> tuple[Path | None, tuple[Path, ...]]:
     paths: list[Path] = []
     for name in others:
         path = expand_home(name)
-        if not _is_pattern(name):
-            paths.append(path)
-            continue
-        matches = glob.glob(str(path))  # noqa: PTH207 - a pattern may begin at the root
+        matches = [path]
+        if _is_pattern(name):
+            found = glob.glob(str(path))  # noqa: PTH207 - a pattern may begin at the root
+            matches = sorted(map(Path, found))
         if not matches:
             raise wrong("no file matches", "check the path", value=name)
-        paths += sorted(map(Path, matches))
+        paths += matches
     return ledger_path(first), tuple(paths)
 
 
@@ -360,18 +333,14 @@ def load_settings(**options: Any) -> ScoreSettings:
     `ledger=None` keeps no replies. `config` names another file, or "none". UsageError if an option is wrong
     or contradicts another one; nothing is printed.
     """
-    names = [field.name for field in fields(ScoreOptions)]
-    given = {}
-    for key, value in options.items():
-        name = ALIASES.get(key, key)
-        if name not in names:
-            raise unknown_option(key, names)
-        if value is not None or name == "ledger":
-            given[name] = "none" if value is None else value
+    known = {field.name for field in fields(ScoreOptions)}
+    for name in options.keys() - known:
+        raise unknown_option(name, known)
+    if options.get("ledger", "") is None:
+        options["ledger"] = "none"
+    given = {name: value for name, value in options.items() if value is not None}
     config = given.pop("config", None)
-    if config is not None:
-        config = str(config)
-    read = read_options("score", FIELDS, given, config)
+    read = read_options("score", FIELDS, given, config and str(config))
     if read.dry_run:  # what else it is set for would be sent
         raise UsageError("is for the command line", "leave it out", option="dry_run")
     return score_settings(read)

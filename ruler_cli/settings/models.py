@@ -10,23 +10,14 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, field, replace
 from itertools import combinations
 from pathlib import Path
-from types import NoneType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    TypeVar,
-    cast,
-    dataclass_transform,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Any, Literal, TypeVar, cast, dataclass_transform
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -41,8 +32,8 @@ from ruler_cli.settings.keys import (
     HIDDEN,
     is_key_name,
     looks_like_key,
-    refuse_key,
-    refuse_no_variable,
+    model_name,
+    variable_name,
 )
 from ruler_cli.settings.rubric import read_rubric, scale_mistake
 from ruler_cli.settings.suggestions import nearest, question
@@ -51,17 +42,10 @@ from ruler_cli.types import JudgeRequest
 T = TypeVar("T")
 _LONGEST = 60
 """Characters of a wrong value that a sentence repeats."""
-_NOUNS: dict[Any, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    Path: "a path",
-    Mapping: "a table",
-    Sequence: "a list",
-}
-
-
+_TECHNICAL = re.compile("Value error, |, (unable|got) .*| for <.*")
+"""Parts of pydantic's sentences that say how a value was read."""
+_OF_NUMBER = re.compile("int|float|finite|greater|less")
+"""Pydantic's kinds of mistakes in numbers."""
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
@@ -73,10 +57,8 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 def _no_flag(value: Any) -> Any:
-    """Refuse True and False, which Python counts among the numbers."""
-    if isinstance(value, bool):
-        raise ValueError
-    return value
+    """Return True and False, which Python counts among the numbers, as words that are none."""
+    return str(value) if isinstance(value, bool) else value
 
 
 Whole = Annotated[int, BeforeValidator(_no_flag)]
@@ -90,7 +72,7 @@ class Settings:
     @model_validator(mode="wrap")
     @classmethod
     def _name_mistake(cls, values: Any, check: ValidatorFunctionWrapHandler) -> Any:
-        """Check the values; UsageError for the first mistake, as one of ours."""
+        """Check the values; UsageError for the first mistake, in pydantic's words unless it is of a number."""
         try:
             return check(values)
         except ValidationError as error:
@@ -98,18 +80,33 @@ class Settings:
             if not mistake["loc"]:  # whatever holds the value names it
                 raise
         fields: dict[str, Any] = cls.__pydantic_fields__  # type: ignore[attr-defined]  # pydantic adds it
-        name = mistake["loc"][0]
-        given = mistake["input"]
-        if isinstance(name, int) and name < len(fields):
-            name = [*fields][name]
+        place = mistake["loc"][0]
+        name = [*fields][place] if isinstance(place, int) else place
         if name not in fields:
-            raise unknown_option(str(name), fields)
+            raise unknown_option(name, fields)
+        given = mistake["input"]
         value = HIDDEN if looks_like_key(str(given)) else repr(given)
         if len(value) > _LONGEST:
             value = f"{value[:_LONGEST]}…"
-        noun = _noun(fields[name].annotation, fields[name].metadata)
+        problem = _TECHNICAL.sub("", mistake["msg"]).replace("should be", "is not")
+        if _OF_NUMBER.match(mistake["type"]):
+            problem = f"Input is not {_number(fields[name])}"
         kind = WrongShapeError if mistake["type"].endswith("_type") else UsageError
-        raise kind(f"{value} is not {noun}", option=str(name))
+        raise kind(problem.replace("Input", value, 1), option=name)
+
+
+def _number(field: Any) -> str:
+    """Return which numbers a field takes, e.g. `a whole number of 1 or more`."""
+    bounds = {
+        name: getattr(each, name)
+        for each in field.metadata
+        for name in ("ge", "le")
+        if hasattr(each, name)
+    }
+    noun = "a whole number" if "int" in str(field.annotation) else "a number"
+    if "le" in bounds:
+        return f"{noun} from {bounds['ge']:g} to {bounds['le']:g}"
+    return f"{noun} of {bounds['ge']:g} or more" if bounds else noun
 
 
 def unknown_option(name: str, known: Iterable[str]) -> UsageError:
@@ -120,27 +117,11 @@ def unknown_option(name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"no such option: {name}{question(nearest(name, known))}")
 
 
-def _noun(annotation: Any, metadata: Iterable[Any]) -> str:
-    """Return what a field takes, in words."""
-    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-    kind = kinds[0] if NoneType in get_args(annotation) else annotation
-    if get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(map(repr, get_args(kind)))}"
-    name = getattr(kind, "__name__", kind)
-    noun = _NOUNS.get(get_origin(kind) or kind, f"of type {name}")
-    bounds = {type(one).__name__: one for one in metadata}
-    if "Le" in bounds:
-        return f"{noun} from {bounds['Ge'].ge:g} to {bounds['Le'].le:g}"
-    return f"{noun} of {bounds['Ge'].ge:g} or more" if "Ge" in bounds else noun
-
-
+DEFAULT_MODEL = "openai/o3"
 MAX_RECORD = 512
 """Mebibytes of the largest record that is read."""
 LEDGER_VARIABLE = "RULER_LEDGER"
 """The variable that names the ledger, or says `none`."""
-_MOST = 10**12
 
 FIRST_PASSES = 2
 """Passes that adaptive scoring, and a stronger judge, give every group."""
@@ -189,6 +170,11 @@ def shard_of(value: Any) -> Any:
     return Shard(number, of) if of > 1 else None
 
 
+_FAILURES = re.compile(
+    r"(?P<number>\d{1,12})(?:\.0)?|(?P<share>100|\d{1,2}(?:\.\d+)?)%"
+)
+
+
 @frozen
 class MaxFailures(Settings):
     """The bound on failures at which a run stops: more than `number`, of all or of a hundred."""
@@ -210,34 +196,25 @@ def max_failures_of(value: Any) -> Any:
     """Return the bound that a number, `20` or `5%` states."""
     if value is None or isinstance(value, MaxFailures):
         return value
-    text = str(value)
-    percent = text.endswith("%")
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        number = math.nan
-    bounded = 0 <= number <= (100 if percent else _MOST)  # nan is not
-    whole = bounded and (percent or number.is_integer())
-    if isinstance(value, bool) or not whole:
-        problem = f"{text!r} is neither a whole number, e.g. 20, nor a share, e.g. 5%"
+    match = _FAILURES.fullmatch(str(value))
+    if match is None:
+        problem = (
+            f"{str(value)!r} is neither a whole number, e.g. 20, nor a share, e.g. 5%"
+        )
         raise UsageError(problem, option="max_failures")
-    return MaxFailures(number, percent)
+    return MaxFailures(float(match["number"] or match["share"]), bool(match["share"]))
 
 
 def price_of(value: Any) -> Any:
     """Return the price that `2,8`, or a list of two numbers, states."""
-    if value is None:
-        return None
     parts = value.split(",") if isinstance(value, str) else value
     try:
-        prompt, completion = (float(part) for part in parts)
+        prompt, completion = map(float, parts)
     except (TypeError, ValueError):
         prompt = completion = math.nan
-    if not (0 <= prompt < math.inf and 0 <= completion < math.inf):
-        problem = (
-            f"{value!r} is not USD per million prompt and completion tokens, e.g. 2,8"
-        )
-        raise UsageError(problem, option="price")
+    if not all(0 <= part < math.inf for part in (prompt, completion)):
+        usage = "USD per million prompt and completion tokens, e.g. 2,8"
+        raise UsageError(f"{value!r} is not {usage}", option="price")
     return prompt, completion
 
 
@@ -266,44 +243,30 @@ def ledger_path(value: Any) -> Any:
     return expand_home(value) if str(value) else default_path()
 
 
-def _default_ledger() -> Path | None:
-    """Return the ledger of a run that names none."""
-    path: Path | None = ledger_path(os.environ.get(LEDGER_VARIABLE, ""))
-    return path
-
-
-def _model(value: Any) -> Any:
-    """Refuse a key where a model's name belongs: names are printed, and written into OUTPUT."""
-    if isinstance(value, str):
-        refuse_key(value, "model")
-    return value
-
-
-def _variable(value: Any) -> Any:
-    """Refuse what is no name of a variable: it may be a key."""
-    if isinstance(value, str):
-        refuse_no_variable(value)
-    return value
+_ENDPOINT = Sentence("name the endpoint with {api_base:URL}")
+_OURS = "ruler writes the prompt and reads one reply; leave it out"
+_REFUSED = {
+    "api_base": _ENDPOINT,
+    "base_url": _ENDPOINT,
+    "model": Sentence("name the model with {model:NAME}"),
+    "messages": _OURS,
+    "stream": _OURS,
+    "n": _OURS,
+}
+"""Parameters that would change who is asked, or what, each with what to do."""
+_HARMLESS = (("stream", False), ("n", 1))
 
 
 def params_of(value: Any) -> Any:
-    """Return the parameters of a call; UsageError for one that would change who is asked, or what."""
+    """Return the parameters of a call; UsageError for a key, or one that changes who is asked, or what."""
     for name, own in value.items() if isinstance(value, Mapping) else ():
-        other = ""
+        advice = "" if (name, own) in _HARMLESS else _REFUSED.get(name, "")
         if is_key_name(name):
-            other = "a key is not a parameter; name the variable that holds it with {api_key_env:VAR}"
-        elif name in ("api_base", "base_url"):
-            other = "name the endpoint with {api_base:URL}"
-        elif name == "model":
-            other = "name the model with {model:NAME}"
-        elif (
-            name == "messages"
-            or (name == "stream" and own)
-            or (name == "n" and own != 1)
-        ):
-            other = "ruler writes the prompt and reads one reply; leave it out"
-        if other:
-            raise UsageError(Sentence(other), option="param", value=name)
+            advice = Sentence(
+                "a key is not a parameter; name the variable that holds it with {api_key_env:VAR}"
+            )
+        if advice:
+            raise UsageError(advice, option="param", value=name)
     return value
 
 
@@ -311,12 +274,34 @@ Limit = Annotated[Whole | None, Field(ge=1)]
 Rpm = Annotated[Number | None, Field(ge=0.01)]
 Tpm = Annotated[Number | None, Field(ge=1)]
 Outage = Annotated[Number, Field(ge=0)]
-KeyVariable = Annotated[str | None, BeforeValidator(_variable)]
+KeyVariable = Annotated[str, AfterValidator(variable_name)] | None
 Timeout = Annotated[Number, Field(ge=0.001)]
 
 
 @frozen
-class JudgeSettings(Settings):
+class JudgeOptions(Settings):
+    """The settings of one judge, as a table of `ruler.toml` has them.
+
+    `rpm`, `tpm`, `concurrency` and `max_outage` are this judge's own; None leaves them to `PoolSettings`.
+    """
+
+    model: Annotated[str, AfterValidator(model_name)]
+    api_base: str | None = None
+    api_key_env: KeyVariable = None
+    via: Via = "auto"
+    params: Annotated[Mapping[str, Any], BeforeValidator(params_of)] = field(
+        default_factory=dict
+    )
+    timeout: Timeout = 600.0
+    price: Annotated[Price, BeforeValidator(price_of)] | None = None
+    rpm: Rpm = None
+    tpm: Tpm = None
+    concurrency: Limit = None
+    max_outage: Outage | None = None
+
+
+@frozen
+class JudgeSettings(JudgeOptions):
     """The settings of one judge: its model, the way to it, the parameters of every call, its limits.
 
     `name` is what the user calls the judge, "" for the model's own name; replies are kept by the model.
@@ -325,21 +310,10 @@ class JudgeSettings(Settings):
     `ask` is an `async` function that is called in place of a model; `model` is then any name for it.
     """
 
-    model: Annotated[str, BeforeValidator(_model)] = "openai/o3"
-    api_base: str | None = None
-    api_key_env: KeyVariable = None
+    model: Annotated[str, AfterValidator(model_name)] = DEFAULT_MODEL
+    _: KW_ONLY
     api_key: str | None = field(default=None, repr=False)
-    via: Via = "auto"
-    params: Annotated[Mapping[str, Any], BeforeValidator(params_of)] = field(
-        default_factory=dict
-    )
-    timeout: Timeout = 600.0
-    price: Annotated[Price | None, BeforeValidator(price_of)] = None
     name: str = ""
-    rpm: Rpm = None
-    tpm: Tpm = None
-    concurrency: Limit = None
-    max_outage: Outage | None = None
     ask: AskFunction | None = None
 
     @property
@@ -348,7 +322,7 @@ class JudgeSettings(Settings):
         return self.name or self.model
 
     def __post_init__(self) -> None:
-        """Refuse a function that is not asynchronous, or has settings of an endpoint beside it."""
+        """Refuse a function that is not asynchronous."""
         if self.ask is None:
             return
         place = f"judge {self.label}"
@@ -357,10 +331,6 @@ class JudgeSettings(Settings):
         ):
             problem = "`ask` is not an asynchronous function"
             raise WrongShapeError(problem, "define it with `async def`", place=place)
-        ways = (self.api_base, self.api_key, self.api_key_env)
-        if self.via != "auto" or any(way is not None for way in ways):
-            remedy = "leave out its endpoint, its key and `via`, or `ask`"
-            raise UsageError("a function calls its model itself", remedy, place=place)
 
 
 @frozen
@@ -509,7 +479,7 @@ class ScoreSettings(RunOptions):
     pool: PoolSettings = PoolSettings()
     combine: CombineSettings = CombineSettings()
     ledger: Annotated[Path | None, BeforeValidator(ledger_path)] = field(
-        default_factory=_default_ledger
+        default_factory=lambda: ledger_path(os.environ.get(LEDGER_VARIABLE, ""))
     )
     panel: tuple[JudgeSettings, ...] = ()
     escalate: JudgeSettings | None = None
@@ -544,80 +514,74 @@ def refuse_no_settings(value: object) -> None:
         raise WrongShapeError(problem, remedy, place="settings")
 
 
-def _contradictions(run: ScoreSettings) -> Iterator[tuple[bool, str, str, str]]:
+def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]]:
     """Yield each contradiction: if it is there, the field of an option, the problem and the remedy."""
     ask = run.ask
     combine = run.combine
-    shard = run.input.shard is not None
+    least = combine.min_passes
+    few = ask.passes < FIRST_PASSES
+    in_turn = run.fallback
+    averaged = run.panel and not in_turn
+    scale = scale_mistake(ask.rubric)
     leave = "leave one out"
-    no_ledger = run.cached_only and run.ledger is None
+    more = Sentence("give {passes:2} or more")
+    several = ("needs several judges", Sentence("repeat {model}"))
+    ordered = "needs a random order: in input order a position tells the rollout"
+    together = Sentence(
+        "needs judges that score together, not in turn as with {fallback}"
+    )
+    too_many = Sentence("is more than {passes:{most}}", most=ask.passes)
     yield (
-        no_ledger,
+        run.cached_only and run.ledger is None,
         "cached_only",
         "needs a ledger",
         Sentence("leave out {ledger:none}"),
     )
-    mistake = scale_mistake(ask.rubric)
-    yield bool(mistake), "rubric", mistake, ""
-    ordered = combine.debias and ask.order == "input"
-    why = "needs a random order: in input order a position tells the rollout"
-    yield ordered, "debias", why, Sentence("leave out {order:input}")
-
-    for option, given in (
-        ("fallback", run.fallback),
-        ("standardize", combine.standardize),
-    ):
-        alone = given and not run.panel
-        yield alone, option, "needs several judges", Sentence("repeat {model}")
-    why = Sentence("needs judges that score together, not in turn as with {fallback}")
-    yield run.fallback and combine.standardize, "standardize", why, leave
-
-    few = ask.passes < FIRST_PASSES
-    two = Sentence("give {passes:2} or more")
-    why = "starts with 2 passes for every group"
-    yield run.adaptive and few, "adaptive", why, two
-    averaged = run.panel and not run.fallback
-    why = "one pass cannot show which groups are unclear"
-    yield bool(run.escalate and few and not averaged), "escalate", why, two
-    least = combine.min_passes
-    why = Sentence("is more than {passes:{most}}", most=ask.passes)
-    yield least > ask.passes, "min_passes", why, "give fewer"
+    yield scale, "rubric", scale, ""
+    yield (
+        combine.debias and ask.order == "input",
+        "debias",
+        ordered,
+        Sentence("leave out {order:input}"),
+    )
+    yield in_turn and not run.panel, "fallback", *several
+    yield combine.standardize and not run.panel, "standardize", *several
+    yield in_turn and combine.standardize, "standardize", together, leave
+    yield (
+        run.adaptive and few,
+        "adaptive",
+        "starts with 2 passes for every group",
+        more,
+    )
+    yield (
+        run.escalate and few and not averaged,
+        "escalate",
+        "one pass cannot show which groups are unclear",
+        more,
+    )
+    yield least > ask.passes, "min_passes", too_many, "give fewer"
 
     deciding = {"adaptive": run.adaptive, "escalate": run.escalate is not None}
+    of_all = {"debias": combine.debias, "standardize": combine.standardize}
+    for option, given in deciding.items():
+        early = Sentence(f"{{{option}}} gives most groups 2 passes")
+        near = f"cannot be with {{{option}}}, which compares neighbours in INPUT"
+        limited = given and least > FIRST_PASSES
+        yield limited, "min_passes", early, "give 2 or less"
+        yield given and run.draw is not None, "spend", Sentence(near), leave
     last = (
         "give it to the last run, over the whole file with the {ledger} of every shard"
     )
-    for option, given in deciding.items():
-        why = Sentence(f"{{{option}}} gives most groups 2 passes")
-        yield given and least > FIRST_PASSES, "min_passes", why, "give 2 or less"
-        why = Sentence(
-            f"cannot be with {{{option}}}, which compares neighbours in INPUT"
-        )
-        yield given and run.draw is not None, "spend", why, leave
-    of_all = {"debias": combine.debias, "standardize": combine.standardize}
     for option, given in (deciding | of_all).items():
-        why = "needs all groups, and a shard has some"
-        yield given and shard, option, why, Sentence(last)
+        problem = "needs all groups, and a shard has some"
+        yield given and run.input.shard, option, problem, Sentence(last)
 
 
 def _refuse_judges(run: ScoreSettings) -> None:
-    """Raise UsageError for what cannot be a judge's name, and for two judges that are one."""
-    for judge in run.judges:
-        option = "escalate" if judge is run.escalate else "model"
-        name = judge.label
-        if not name.strip() or name.startswith("-"):
-            raise UsageError("needs a value", option=option)
-        if "," in name:
-            many = "repeat it for a panel"
-            raise UsageError("names one judge", many, option=option, value=name)
-        if "://" in name:
-            remedy = "give it as {api_base:URL}, and the model's name there as {model}"
-            raise UsageError("is an address", Sentence(remedy), option=option)
+    """Raise UsageError for two judges that are one."""
     for one, other in combinations(run.judges, 2):
-        if one.label == other.label:
-            several = Sentence("to ask one judge several times, give {passes}")
-            raise UsageError(f"{one.label} is named twice as a judge", several)
-        if (one.model, one.params) == (other.model, other.params):
-            alike = f"judges {one.label} and {other.label} have one model and the same parameters"
-            problem = f"{alike}, so the ledger cannot tell their replies apart"
-            raise UsageError(problem, "leave one out, or give one another parameter")
+        same = (one.model, one.params) == (other.model, other.params)
+        if same or one.label == other.label:
+            problem = f"judges {one.label} and {other.label} have one name, or one model and the same parameters"
+            remedy = "leave one out; to ask one judge several times, give {passes}"
+            raise UsageError(problem, Sentence(remedy))

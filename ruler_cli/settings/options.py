@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -30,11 +31,23 @@ from ruler_cli.settings.models import (
 )
 
 COMMANDS = (
-    *("score", "check", "prompt", "render", "agree", "report", "select"),
-    *("ledger path", "ledger stats", "ledger clear", "ledger import"),
-    *("batch submit", "batch status", "batch collect", "batch cancel"),
+    "score",
+    "check",
+    "prompt",
+    "render",
+    "agree",
+    "report",
+    "select",
+    "ledger path",
+    "ledger stats",
+    "ledger clear",
+    "ledger import",
+    "batch submit",
+    "batch status",
+    "batch collect",
+    "batch cancel",
 )
-"""Commands that take options, and so may have a table in the file."""
+"""Commands that take options, and so may have a table in the file: `[batch.submit]`."""
 NAMES = {
     "page": "output",
     "as_json": "json",
@@ -45,6 +58,8 @@ NAMES = {
 """Fields whose option has another name."""
 ALIASES = {"judge_model": "model", **{name: own for own, name in NAMES.items()}}
 """Names of options that are not those of their fields."""
+SHORT_FORMS = {"quiet": "progress", "no_cache": "ledger"}
+"""Flags that set another option to `none`."""
 _PER_RUN = (
     "dry_run no_cache limit failed summary group pass_ window page open_page where keep by all_batches forget "
     "older_than yes"
@@ -65,33 +80,31 @@ def _paths(value: Any) -> Any:
 
 def _prices(value: Any) -> Any:
     """Return prices, each of one judge, from `2,8`, `[2, 8]`, or a list of these."""
-    if isinstance(value, str):
-        value = value.split()
-    one = isinstance(value, list | tuple) and all(
-        isinstance(part, int | float) for part in value
+    prices = _texts(value)
+    several = isinstance(prices, list | tuple) and not any(
+        isinstance(part, int | float) for part in prices
     )
-    return tuple(map(price_of, [value] if one and value else value))
+    return tuple(map(price_of, prices if several else [prices]))
 
 
 def _params(value: Any) -> Any:
     """Return parameters of a call, from `KEY=VALUE` or a table; a VALUE that is JSON is read as JSON."""
-    if isinstance(value, Mapping):
+    texts = _texts(value)
+    if not isinstance(texts, list | tuple):
         return params_of(value)
     params = {}
-    for text in _texts(value):
+    for text in map(str, texts):
         key, equals, own = text.partition("=")
         if not (key and equals):
             remedy = Sentence("e.g. {param:temperature=0.2}")
             raise UsageError(f"{text!r} is not KEY=VALUE", remedy, option="param")
-        try:
+        params[key] = own
+        with suppress(ValueError):
             params[key] = json.loads(own)
-        except ValueError:
-            params[key] = own
     return params_of(params)
 
 
 Texts = Annotated[str | Sequence[str], BeforeValidator(_texts)]
-Days = Annotated[Number | None, Field(ge=0)]
 Seconds = Annotated[Number, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -140,33 +153,35 @@ class Origin:
     given: Any = None
 
 
+Layer = dict[str, Origin]
+"""The values of one source, by the fields of their options."""
+
+
 @dataclass(frozen=True)
 class ConfigFile:
     """A checked file: `name` stands for it in sentences.
 
-    `tables` has the values of each command's table by their keys, `judges` those of each judge's.
+    `tables` has the values of each command's table by their fields, `judges` those of each judge's.
     """
 
     name: str
-    path: Path
-    tables: Mapping[str, Mapping[str, Any]]
-    judges: Mapping[str, Mapping[str, Any]]
+    tables: dict[str, dict[str, Any]]
+    judges: dict[str, dict[str, Any]]
 
 
 @frozen
 class Options(ScoreOptions):
     """The options of all commands; one that a command does not take has its default.
 
-    `command` is the command, `file` what was read of the file, `origins` the sources of values that are not
-    the defaults.
+    `file` is what was read of the file, `origins` are the sources of values that are not the defaults, and
+    `layers` has by rank also values that another source replaces.
     """
 
     _: KW_ONLY
-    command: str = "score"
     file: ConfigFile | None = None
-    origins: Mapping[str, Origin] = field(default_factory=dict)
+    origins: Layer = field(default_factory=dict)
+    layers: Mapping[int, Layer] = field(default_factory=dict)
 
-    dry_run: bool = False
     summary: Path | None = None
     progress: Literal["auto", "bar", "log", "none"] = "auto"
     quiet: bool = False
@@ -192,28 +207,37 @@ class Options(ScoreOptions):
     settle: Seconds = 120.0
     all_batches: bool = False
     forget: bool = False
-    older_than: Days = None
+    older_than: Annotated[Number | None, Field(ge=0)] = None
     yes: bool = False
 
     @property
     def ledgers(self) -> list[str]:
         """The ledgers as they were given, the one that is written first."""
-        names = [self.ledger] if isinstance(self.ledger, str | Path) else self.ledger
-        return [str(name) for name in names or ()]
+        return [str(name) for name in _paths(self.ledger) or ()]
 
     @property
     def ledger_name(self) -> str:
         """The ledger that is written, as it was given; empty if none was."""
         return next(iter(self.ledgers), "")
 
+    def judges_named(self, rank: int) -> list[str]:
+        """Return the judges that sources of a rank name, the one of `escalate` last."""
+        layer = self.layers[rank]
+        given = [layer[name].given for name in ("model", "escalate") if name in layer]
+        return [name for one in given for name in _texts(one)]
+
+    def origin(self, name: str) -> Origin:
+        """Return the source of an option."""
+        return self.origins.get(name, Origin())
+
     def rank(self, name: str) -> int:
         """Return the rank of the source of an option."""
-        return self.origins.get(name, Origin()).rank
+        return self.origin(name).rank
 
 
 FIELDS = frozenset(
     one.name
     for one in fields(Options)
-    if one.name not in ("command", "config", "file", "origins")
+    if one.name not in ("config", "file", "origins", "layers")
 )
 """All options, by their fields."""

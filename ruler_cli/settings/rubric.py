@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import UsageError, system_errors
 from ruler_cli.settings.suggestions import other_file
 
 _FILE_NAME = re.compile(r"\S*/\S*|[^\s.]\S*\.[A-Za-z]\w{0,7}")
@@ -57,33 +57,20 @@ def read_rubric(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     wrong = partial(UsageError, option="rubric", value=value)
+    text = value
     if value.startswith("@"):
-        return _text_of(value[1:], wrong)
-    if not value.strip():
+        path = Path(value[1:])
+        with system_errors("read", UsageError, option="rubric", value=value):
+            if not path.exists():
+                remedy = other_file(str(path), "check the path", before="@")
+                raise wrong("no such file", remedy)
+            text = path.read_text(encoding="utf-8").strip()
+    elif _FILE_NAME.fullmatch(value.strip()):
+        remedy = other_file(value, f"write @{value}", before="@")
+        raise wrong("looks like a file name", remedy)
+    if not text.strip():
         remedy = "give a text or @FILE, or leave it out for the built-in one"
-        raise UsageError("is empty", remedy, option="rubric")
-    if _FILE_NAME.fullmatch(value.strip()):
-        raise wrong(
-            "looks like a file name", other_file(value, f"write @{value}", before="@")
-        )
-    return value
-
-
-def _text_of(name: str, wrong: Any) -> str:
-    """Return the text of a rubric's file."""
-    try:
-        text = Path(name).read_text(encoding="utf-8").strip()
-    except (FileNotFoundError, NotADirectoryError):
-        raise wrong(
-            "no such file", other_file(name, "check the path", before="@")
-        ) from None
-    except (OSError, ValueError) as error:  # ValueError: it is not UTF-8
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise wrong(f"cannot be read: {reason}") from None
-    if not text or text.startswith("@"):
-        raise wrong(
-            "the file is empty" if not text else "the file's text begins with @"
-        )
+        raise wrong("is empty", remedy)
     return text
 
 
@@ -103,7 +90,6 @@ def other_scale(rubric: str) -> str:
 
 def scale_mistake(rubric: str | None) -> str:
     """Return why no judge is asked with a rubric, and what to do; empty if it can be used."""
-    scale = other_scale(rubric) if rubric else ""
-    if not scale:
-        return ""
-    return f"names another scale ({scale}), and scores are from 0 to 1; grade in words, or from 0 to 1"
+    scale = other_scale(rubric or "")
+    advice = "and scores are from 0 to 1; grade in words, or from 0 to 1"
+    return scale and f"names another scale ({scale}), {advice}"

@@ -12,6 +12,7 @@ import pytest
 
 import ruler_cli
 from ruler_cli.errors import UsageError
+from ruler_cli.settings.judges import Named, way_to_judge
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.settings.options import ScoreOptions
 from tests.conftest import Ruler, group, read, write
@@ -307,16 +308,15 @@ def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
             True,
         )
     nothing = ruler("config", "--config", "none").stdout
-    assert nothing.startswith("no ruler.toml in ")
-    assert "no [tool.ruler] in a pyproject.toml" in nothing
+    assert nothing.startswith("no ruler.toml here, and no [tool.ruler] in a ")
 
 
 MISTAKES = {
     "[judges.fast]\nmodel = 'a'\n\napi_bse = 'x'": (
         " [judges.fast]: no such option: api_bse; did you mean api_base?"
     ),
-    "[judges.fast]\nrpm = 3": ' [judges.fast]: model is missing; e.g. model = "openai/o3"',
-    "[judges]\nfast = 3": ": write a table, [judges.NAME]",
+    "[judges.fast]\nrpm = 3": " [judges.fast] model: Field required",
+    "[judges]\nfast = 3": ": there is no table [judges.fast]; did you mean judges?",
     "[judges.offline]\nmodel = 'x'": " [judges.offline]: a judge cannot have this name",
     "[judges.a]\nmodel = 'x'\nrpm = 'many'": (
         " [judges.a] rpm: 'many' is not a number of 0.01 or more"
@@ -324,14 +324,14 @@ MISTAKES = {
     "[judges.a]\nmodel = 'x'\nconcurrency = 1.5": (
         " [judges.a] concurrency: 1.5 is not a whole number of 1 or more"
     ),
-    "[judges.a]\nmodel = 3": " [judges.a] model: 3 is not text",
+    "[judges.a]\nmodel = 3": " [judges.a] model: 3 is not a valid string",
     "[judges.a]\nmodel = 'x'\nvia = 'ftp'": (
-        " [judges.a] via: 'ftp' is not one of 'auto', 'http', 'litellm'"
+        " [judges.a] via: 'ftp' is not 'auto', 'http' or 'litellm'"
     ),
     "[judges.a]\nmodel = 'x'\nprice = 2": (
         " [judges.a] price: 2 is not USD per million prompt and completion tokens"
     ),
-    "[judges.a]\nmodel = 'x'\nparams = 'a'": " [judges.a] params: 'a' is not a table",
+    "[judges.a]\nmodel = 'x'\nparams = 'a'": " [judges.a] params: 'a' is not a valid dictionary",
     "[judges.a]\nmodel = 'x'\nparams = { base_url = 'x' }": (
         " [judges.a] param: name the endpoint with --api-base URL"
     ),
@@ -346,21 +346,19 @@ MISTAKES = {
     "[score]\npasses = 'three'": (
         " [score] passes: 'three' is not a whole number of 1 or more"
     ),
-    "[score]\npasses = true": " [score] passes: True is not a whole number of 1 or more",
+    "[score]\npasses = true": " [score] passes: 'True' is not a whole number of 1 or more",
     "[score]\nblend = 2": " [score] blend: 2 is not a number from 0 to 1",
     "[score]\nmax_cost = nan": " [score] max_cost: nan is not a number of 0 or more",
-    "[score]\ndebias = 'perhaps'": " [score] debias: 'perhaps' is not true or false",
-    "[score]\norder = 'best'": (
-        " [score] order: 'best' is not one of 'random', 'input'"
-    ),
+    "[score]\ndebias = 'perhaps'": " [score] debias: 'perhaps' is not a valid boolean",
+    "[score]\norder = 'best'": (" [score] order: 'best' is not 'random' or 'input'"),
     "[score]\n\nmax-costs = 3": (
-        " [score]: no such option: max-costs; did you mean max_cost?"
+        " [score]: no such option: max_costs; did you mean max_cost?"
     ),
     "[batch.submitt]\nx = 3": (
-        ": there is no table [batch.submitt]; did you mean [batch.submit]?"
+        ": there is no table [batch.submitt]; did you mean batch.submit?"
     ),
-    "[scoer]\nx = 3": ": there is no table [scoer]; did you mean [score]?",
-    "passes = 3": ": passes is outside a table; put it under [score]",
+    "[scoer]\nx = 3": ": there is no table [scoer]; did you mean score?",
+    "passes = 3": ": there is no table [passes]; options stand in one such as [score]",
     "[score]\npasses = ": ": is not valid TOML: Invalid value",
     "[score]\npasses = 1\npasses = 2": ": is not valid TOML: Cannot overwrite a value",
     "score.passes = 0": " [score] passes: 0 is not a whole number of 1 or more",
@@ -399,7 +397,7 @@ SECRETS = {
     "[score]\napi_key_env = 'sk-1234567890'": " [score] api_key_env: expects the name",
     "[score]\nparam = { api_key = 'sk-1234567890' }": " [score] param: a key is no",
     "[score]\npasses = 'sk-1234567890'": " [score] passes: [key] is not",
-    "[score]\norder = 'sk-1234567890'": " [score] order: [key] is not one of",
+    "[score]\norder = 'sk-1234567890'": " [score] order: [key] is not 'random'",
 }
 
 
@@ -455,8 +453,8 @@ def test_config_of_a_command_line(ruler: Ruler) -> None:
             "no such option: --passses; did you mean --passes?",
         ),
         ("score --passes x", "--passes: 'x' is not a whole number of 1 or more"),
-        ("scor", "no command with options: scor; did you mean score?"),
-        ("-m a -m a", "a is named twice"),
+        ("scor", "No such command 'scor'. Did you mean 'score'?"),
+        ("-m a -m a", "judges a and a have one name, or one model"),
     ):
         done = ruler("config", *words.split())
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr
@@ -467,7 +465,7 @@ def test_config_of_a_command_line(ruler: Ruler) -> None:
 
 @pytest.mark.parametrize("debug", ["--debug", "-q"])
 def test_misspelt_variable(debug: str, ruler: Ruler, tmp_path: Path) -> None:
-    """A variable that is nearly one of an option is named once, also if the run is quiet, not by --help."""
+    """A variable that sets no option is named once, also if the run is quiet, not by --help."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     env = {
         "RULER_PASES": "3",
@@ -479,13 +477,12 @@ def test_misspelt_variable(debug: str, ruler: Ruler, tmp_path: Path) -> None:
         "score", "in.jsonl", "out.jsonl", "-m", "offline", debug, **env
     ).stderr
     assert (
-        errors.count("warning: RULER_PASES has no effect; did you mean RULER_PASSES?")
+        errors.count("warning: RULER_PASES sets no option; did you mean RULER_PASSES?")
         == 1
     )
-    assert (
-        errors.count("warning: RULER_KEEP has no effect; give --keep for each run") == 1
-    )
-    assert "ANOTHER" not in errors
+    for other in ("RULER_KEEP", "RULER_HOME_OF_ANOTHER"):
+        assert errors.count(f"warning: {other} sets no option\n") == 1
+    assert "RULER_PASSES sets" not in errors
     assert ruler("score", "--help", **env).stderr == ""
 
 
@@ -597,6 +594,50 @@ def test_judge_and_options(ruler: Ruler, tmp_path: Path) -> None:
         ruler, "score", "-m", "fast", "--escalate", "strong", "--passes", "2"
     )
     assert list(strong) == ["fast", "strong"]
+
+
+NOBODY = Named(None, "provider")
+TYPED, VARIABLE, IN_FILE = (
+    (Named("http://o", source), Named("OWN", source))
+    for source in ("command line", "variable", "file")
+)
+OWN_BASE, OWN_KEY = {"api_base": "http://j"}, {"api_key_env": "JUDGES"}
+WAYS: list[tuple[Named, Named, dict[str, str] | None, bool, str | None, str | None]] = [
+    # endpoint and key of the options, the judge's table, is the key's source of this provider? -> endpoint, key
+    (TYPED[0], TYPED[1], None, False, "http://o", "OWN"),
+    (TYPED[0], VARIABLE[1], None, False, "http://o", "OWN"),
+    (TYPED[0], IN_FILE[1], None, True, "http://o", None),
+    (TYPED[0], NOBODY, OWN_KEY, True, "http://o", None),
+    (TYPED[0], NOBODY, OWN_BASE | OWN_KEY, True, "http://o", None),
+    (TYPED[0], VARIABLE[1], OWN_BASE | OWN_KEY, True, "http://o", "OWN"),
+    (VARIABLE[0], TYPED[1], None, False, "http://o", "OWN"),
+    (VARIABLE[0], VARIABLE[1], None, False, "http://o", "OWN"),
+    (VARIABLE[0], IN_FILE[1], None, True, "http://o", None),
+    (VARIABLE[0], VARIABLE[1], {}, True, "http://o", "OWN"),
+    (VARIABLE[0], VARIABLE[1], OWN_KEY, True, None, "JUDGES"),
+    (VARIABLE[0], VARIABLE[1], OWN_BASE, True, "http://j", None),
+    (IN_FILE[0], TYPED[1], None, False, "http://o", "OWN"),
+    (IN_FILE[0], VARIABLE[1], None, True, "http://o", None),
+    (IN_FILE[0], IN_FILE[1], None, False, "http://o", "OWN"),
+    (IN_FILE[0], IN_FILE[1], {}, True, None, None),
+    (NOBODY, TYPED[1], OWN_BASE | OWN_KEY, False, "http://j", "OWN"),
+    (NOBODY, VARIABLE[1], OWN_BASE | OWN_KEY, True, "http://j", "JUDGES"),
+    (NOBODY, IN_FILE[1], OWN_BASE, True, "http://j", None),
+    (NOBODY, NOBODY, OWN_KEY, False, None, "JUDGES"),
+    (NOBODY, TYPED[1], None, False, None, "OWN"),
+    (NOBODY, VARIABLE[1], None, True, None, "OWN"),
+    (NOBODY, VARIABLE[1], None, False, None, None),
+    (NOBODY, IN_FILE[1], None, True, None, "OWN"),
+    (NOBODY, IN_FILE[1], None, False, None, None),
+    (NOBODY, NOBODY, None, True, None, None),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_gets_a_key(way: Any) -> None:
+    """A key goes to no endpoint that it was not named for."""
+    base, key, table, same, endpoint, sent = way
+    assert way_to_judge(base, key, table, same=same) == (endpoint, sent)
 
 
 PAIRS = """\
@@ -753,20 +794,14 @@ def test_parameters_of_ours(ruler: Ruler) -> None:
     assert ruler("config", "-p", "stream=false", "-p", "n=1").returncode == 0
 
 
-def test_other_judges(ruler: Ruler, tmp_path: Path) -> None:
-    """`ruler config` lists the judges of the file that the command does not use after those that it does."""
+def test_named_judges(ruler: Ruler, tmp_path: Path) -> None:
+    """`ruler config` names the judges of the file after those that the command uses."""
     (tmp_path / "ruler.toml").write_text(PAIRS)
     page = ruler("config", "-m", "open").stdout
-    assert page.index("\njudge open (") < page.index(
-        "\njudge fast (ruler.toml [judges.fast]), not used\n"
-    )
+    assert page.endswith("\njudges of the file: fast, bare, open\n")
     facts = json.loads(ruler("config", "-m", "open", "--json").stdout)
     assert [one["name"] for one in facts["judges"]] == ["open"]
-    assert [(one["name"], one["api_key_env"]) for one in facts["others"]] == [
-        ("fast", "KEY_A"),
-        ("bare", "OPENAI_API_KEY"),
-    ]
-    assert "not used" not in ruler("config", "report").stdout
+    assert facts["named_judges"] == ["fast", "bare", "open"]
 
 
 def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
@@ -779,7 +814,7 @@ def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
         done = ruler("config")
         assert done.returncode == 2
         assert "ruler.toml [score]: " in done.stderr
-        assert "again; leave one out" in done.stderr
+        assert "an option is set twice; leave one out" in done.stderr
 
 
 def test_values_of_no_size() -> None:
@@ -847,7 +882,8 @@ def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("score", "in.jsonl", "out.jsonl", FAST_KEY="x", STRONG_KEY="y")
     assert done.returncode == 2
     assert (
-        "judges fast and strong have one model and the same parameters" in done.stderr
+        "judges fast and strong have one name, or one model and the same parameters"
+        in done.stderr
     )
 
 
@@ -882,7 +918,7 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("RULER_PASSES", "4")
     assert ruler_cli.load_settings(model="fast").ask.passes == 4
     for wrong, message in (
-        ({"passes": "x"}, "passes: 'x' is not a whole number"),
+        ({"passes": "x"}, "passes: 'x' is not a whole number of 1 or more"),
         ({"passs": 1}, "no such option: passs; did you mean passes?"),
         ({"ask": print}, "no such option: ask"),
         ({"adaptive": True, "passes": 1}, "adaptive: starts with 2 passes"),

@@ -34,7 +34,7 @@ TYPER = {
     f"{S} --max-cost $5": "--max-cost: '$5' is not a number of 0 or more\n",
     f"{S} --max-cost nan": "--max-cost: 'nan' is not a number of 0 or more\n",
     f"{S} --blend 2": "--blend: '2' is not a number from 0 to 1\n",
-    f"{S} --order rand": "--order: 'rand' is not one of 'random', 'input'",
+    f"{S} --order rand": "--order: 'rand' is not 'random' or 'input'",
     "score": "Missing argument 'INPUT'; `ruler score --help` lists",
     f"{S} b.jsonl": "(b.jsonl); `ruler score --help` lists",
     "ledger stats x": "(x); `ruler ledger stats --help` lists",
@@ -44,7 +44,7 @@ TYPER = {
 }
 """Mistakes that typer reports."""
 OURS = {
-    f"{S} -m --zebra": "-m: needs a value",
+    f"{S} -m --zebra": "judge --zebra: no such provider or model; ",
     f"{S} -p temperature:0.2": "-p: 'temperature:0.2' is not KEY=VALUE; e.g. -p temperature=0.2",
     f"{S} --price 1": "--price: '1' is not USD per million",
     f"{S} --rubric @rubic.txt": "--rubric @rubic.txt: no such file; did you mean @rubric.txt?",
@@ -56,8 +56,8 @@ OURS = {
     f"{S} -m offline --format artt": "--format artt: no such format; did you mean art?",
     f"{S} -m offline --group-by group-id": "group-id: none of the first records has it (did you mean ",
     f"{S} -m offlin": "judge offlin: no such provider or model; did you mean `offline`? ",
-    f"{S} -m a,b": "-m a,b: names one judge; repeat it for a panel",
-    f"{S} -m http://h/v1": "is an address; give it as --api-base URL, and the model's name there as -m",
+    f"{S} -m a,b": "judge a,b: no such provider or model; ",
+    f"{S} -m http://h/v1": "or give --api-base for an endpoint of your own",
     f"{S} -m anthropic": "judge anthropic: no such provider or model; ",
     f"{S} -m mine --api-base 8000": "write one such as http://localhost:8000/v1, and name a key with --api-key-env",
     f"{S} -m mine --api-base http://h/v1?key=secret": "holds more than the address of an endpoint",

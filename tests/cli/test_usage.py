@@ -64,9 +64,9 @@ USAGE = {
     f"{R} -m mine --api-base http://[": "http://",
     f"{R} -m mine --api-base http://h:99999/v1": "http://",
     f"{R} -m mine --api-base http://me:secret@h/v1": "--api-key-env",
-    f"{P} -m openai/a": "openai/a is named twice",
-    f"{R} -m a --escalate a --passes 2": "a is named twice",
-    f"{R} -m a -m ''": "-m: needs a value",
+    f"{P} -m openai/a": "judges openai/a and openai/a have one name",
+    f"{R} -m a --escalate a --passes 2": "to ask one judge several times, give --passes",
+    f"{R} -m ''": "no such provider or model",
     f"{P} --price 1,2 --price 1,2 --price 1,2": "has 3 values for 2 judges",
     f"{R} --fallback": "--fallback: needs several judges; repeat -m",
     # contradictory options, with the sentence of every command that has them

@@ -25,7 +25,6 @@ from ruler_cli import (
     RulerError,
     Scorer,
     ScoreSettings,
-    UsageError,
     WrongShapeError,
     score_file,
     score_groups,
@@ -296,19 +295,6 @@ def sync(request: JudgeRequest) -> str:
             WrongShapeError,
             "ask: 'mine' is not ",
         ),
-        (
-            Asked(),
-            {"api_base": "http://x/v1"},
-            UsageError,
-            "a function calls its model itself",
-        ),
-        (
-            Asked(),
-            {"api_key": "secret"},
-            UsageError,
-            "a function calls its model itself",
-        ),
-        (Asked(), {"via": "http"}, UsageError, "a function calls its model itself"),
     ],
 )
 def test_refused(
