@@ -34,7 +34,6 @@ from ruler_cli.runs.batch.providers import (
     Providers,
     RemoteBatch,
     UnclearError,
-    UnknownBatchError,
     UnreachableError,
 )
 from ruler_cli.runs.batch.replies import ReplyRow, import_rows, read_row
@@ -75,18 +74,11 @@ class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
         seconds_left: float,
     ) -> None:
         self.candidates, self.seconds_left = candidates, seconds_left
-        problem = "is not at the provider; the next `ruler batch submit` gives it up"
+        problem = f"may still appear at the provider within {seconds_left:.0f} s; run again then"
         if candidates:
             names = ", ".join(remote.id for remote in candidates[:3])
             problem = f"may be {names}; this is certain once that has ended"
-        elif seconds_left:
-            problem = f"may still appear at the provider within {seconds_left:.0f} s; run again then"
         super().__init__(problem, place=f"batch {batch.tag}")
-
-    @property
-    def may_appear(self) -> bool:
-        """Tell if it is still looked for."""
-        return bool(self.candidates or self.seconds_left)
 
 
 class BatchStatus(NamedTuple):
@@ -228,16 +220,12 @@ class Batches:
         with Ledger(self.journal.path) as ledger:
             while True:
                 still_open = list[BatchStatus]()
-                for current in await self.status(*OPEN):
+                for each in await self.status(*OPEN):
                     try:
-                        closed = await self._close(ledger, current)
+                        if not await self._close(ledger, each, on_closed):
+                            still_open.append(each)
                     except RulerError as error:
-                        still_open.append(_failed(current.batch, error))
-                        continue
-                    if closed is not None:
-                        on_closed(closed)
-                    elif self._is_open(current.batch):
-                        still_open.append(current)
+                        still_open.append(BatchStatus(each.batch, error=error))
                 seconds_left = deadline - time.monotonic()
                 if seconds_left <= 0 or not any(
                     _may_end(each, first=first) for each in still_open
@@ -264,13 +252,13 @@ class Batches:
             raise UsageError("no such open batch", remedy, place=", ".join(names))
         statuses = []
         for batch in batches:
-            status = uncertain.get(batch.id)
             if forget:
                 why = "given up by hand"
                 moved = self.journal.move(batch, "abandoned", reason=why)
                 status = BatchStatus(moved or batch)
-            elif status is None:
-                status = await self._cancel(batch)
+            else:
+                known = uncertain.get(batch.id)
+                status = known or await self._ask(batch, cancel=True)
             statuses.append(status)
         return statuses
 
@@ -421,34 +409,27 @@ class Batches:
             if remote.state != "ended":
                 candidates.append(remote)
                 continue
-            # it is ours if most of its results have the keys of our requests
-            balance = 0
             with TemporaryFile() as file:
-                for line in await provider.results(remote, file):
-                    row = read_row(line)
-                    ours = isinstance(row, ReplyRow) and row.custom_id in ids
-                    balance += 1 if ours else -1
-            if balance > 0:
+                rows = map(read_row, await provider.results(remote, file))
+                ours = sum(
+                    isinstance(row, ReplyRow) and row.custom_id in ids for row in rows
+                )
+            if 2 * ours > batch.requests:
                 return remote, []
             self._others.add(remote.id)
         return None, candidates
 
-    async def _close(self, ledger: Ledger, current: BatchStatus) -> BatchRecord | None:
-        """Import the results of a batch and close it; None if it has not ended, or is closed already."""
+    async def _close(
+        self,
+        ledger: Ledger,
+        current: BatchStatus,
+        on_closed: Callable[[BatchRecord], None],
+    ) -> bool:
+        """Import the results of a batch and close it; return False if it has not ended."""
         batch, remote = current.batch, current.remote
         if remote is None or remote.state == "running":
-            return None
-        if remote.state == "failed":
-            return self.journal.move(
-                batch,
-                "failed",
-                label=remote.label,
-                reason=remote.reason,
-                left_out=batch.requests,
-            )
+            return False
         provider, keys = self.providers.for_batch(batch), self.journal.keys(batch.id)
-        if not self._is_open(batch):
-            return None  # its keys are gone
         for _ in range(2):  # a second time if rows are missing: answers are paid for
             with TemporaryFile() as file:
                 results = enumerate(await provider.results(remote, file), 1)
@@ -460,66 +441,52 @@ class Batches:
             if missing <= 0 and not imported.unreadable:
                 break
         failed = sum(imported.unanswered(for_good=True).values())
-        sentences = [
-            *imported.messages.values(),
-            *(f"{row.where} of its results {row.reason}" for row in imported.rejected),
-        ]
+        messages = list(imported.messages.values())
+        state: BatchState = "collected"
+        if remote.state == "failed":
+            state, messages = "failed", [remote.reason]
         closed = self.journal.move(
             batch,
-            "canceled" if "cancel" in remote.label + batch.label else "collected",
+            state,
             label=remote.label,
-            reason=str(next(iter(imported.messages.values()), "")),
+            reason=str(messages[0]) if messages else "",
             answered=answered,
             failed=failed,
             left_out=batch.requests - answered - failed,
         )
+        if closed is None:
+            return True  # by another process, which reports it
+        messages += [
+            f"{row.where} of its results {row.reason}" for row in imported.rejected
+        ]
         if missing > 0:
-            sentences.append(f"{missing} answers of its provider's count are missing")
-        for sentence in sentences if closed else ():
+            messages.append(f"{missing} answers of its provider's count are missing")
+        for sentence in messages if state == "collected" else ():
             place = f"batch {batch.tag}: {{sentence}}"
             self.observer.warn(Sentence(place, sentence=sentence))
-        return closed
+        on_closed(closed)
+        return True
 
     async def _ask(self, batch: BatchRecord, *, cancel: bool = False) -> BatchStatus:
         """Fetch a submitted batch from its provider, or have it canceled."""
-        if batch.state != "submitted" or batch.remote is None:
-            return BatchStatus(batch)
         try:
-            provider = self.providers.for_batch(batch)
-            ask = provider.cancel if cancel else provider.retrieve
-            return BatchStatus(batch, await ask(batch.remote))
+            if batch.state == "submitted" and batch.remote is not None:
+                provider = self.providers.for_batch(batch)
+                ask = provider.cancel if cancel else provider.retrieve
+                return BatchStatus(batch, await ask(batch.remote))
+            if cancel:
+                problem = "is being submitted by another command; stop that first"
+                raise RulerError(problem, place=f"batch {batch.tag}")
         except RulerError as error:
-            return _failed(batch, error)
-
-    async def _cancel(self, batch: BatchRecord) -> BatchStatus:
-        status = await self._ask(batch, cancel=True)
-        remote, error = status.remote, status.error
-        if remote is None:
-            problem = "is being submitted by another command; stop that first"
-            error = error or RulerError(problem, place=f"batch {batch.tag}")
             return BatchStatus(batch, error=error)
-        # Anthropic reports a canceled batch as ended, like any other
-        label = remote.label if remote.state == "ended" else "canceling"
-        moved = self.journal.move(batch, "submitted", label=label)
-        return BatchStatus(moved or batch, remote)
-
-    def _is_open(self, batch: BatchRecord) -> bool:
-        """Tell if no other process has closed a batch."""
-        return self.journal.batch(batch.id).state in OPEN
-
-
-def _failed(batch: BatchRecord, error: RulerError) -> BatchStatus:
-    if isinstance(error, UnknownBatchError):
-        command = "to give it up: `ruler batch cancel {forget:yes} {tag}`"
-        error.set(remedy=Sentence(command, tag=batch.tag))
-    return BatchStatus(batch, error=error)
+        return BatchStatus(batch)
 
 
 def _may_end(status: BatchStatus, *, first: bool) -> bool:
     """Tell if a batch is worth waiting for; an outage after the `first` poll passes."""
     error = status.error
     if isinstance(error, UncertainBatch):
-        return error.may_appear
+        return bool(error.candidates or error.seconds_left)
     if isinstance(error, UnreachableError):
         return not first
     return not isinstance(error, RefusedError | UsageError)
