@@ -17,7 +17,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -54,7 +54,7 @@ Limits = TypeVar("Limits", PoolSettings, JudgeSettings)
 _SHARDS = 3
 """Shards for each worker, so that all finish together."""
 _TRIES = 3
-"""Workers that may die over one shard."""
+"""Workers that may die before one finishes a shard."""
 _MIN_TPM = 100_000
 """Tokens per minute for a worker: a call larger than its share would exceed the limit of all."""
 _TICK = 0.5
@@ -77,11 +77,14 @@ def ray_session(address: str | None, workers: int) -> Iterator[Any]:
     """Start Ray on this machine, or join it at an address; UsageError if it cannot be used."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     address = address or os.environ.get("RAY_ADDRESS")
-    options: dict[str, Any] = {"address": address or "local"}
+    options: dict[str, Any] = {"address": address}
     if address is None:
-        options["num_cpus"] = max(os.cpu_count() or 1, workers)
-        options["object_store_memory"] = 1 << 29
-        options["include_dashboard"] = False
+        options = {
+            "address": "local",
+            "num_cpus": max(os.cpu_count() or 1, workers),
+            "object_store_memory": 1 << 29,
+            "include_dashboard": False,
+        }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's would go to the command's stderr
         import ray
@@ -138,14 +141,21 @@ async def score_on_ray(
         ]
     workers = max(1, min(most))
     count = min(groups, _SHARDS * workers)
-    shards: list[Shard | None] = [
-        Shard(number, count) for number in range(1, count + 1)
-    ]
+    shards = deque[Shard | None](Shard(at + 1, count) for at in range(count))
     # a columnar record holds several groups, perhaps of several shards
     if shape == "columns" or count == 1:
-        shards = [None]
+        shards = deque([None])
     workers = min(workers, len(shards))
-    run = _RayRun(ray, settings, workers, shards, observer, stop_signal)
+    run = _RayRun(
+        ray,
+        _for_workers(settings),
+        workers,
+        shards,
+        observer,
+        stop_signal,
+        settings.most_failures,
+        limits.max_cost,
+    )
     await run.score(groups, len(problems))
     stopped = with_outage(stop_signal.reason, run.status)
     result = RunResult(Summary(), stopped, whole=False)
@@ -166,110 +176,100 @@ async def score_on_ray(
     return replace(result, summary=summary, stopped=stopped)
 
 
+@dataclass(slots=True)
 class _RayRun:
-    """Shards that wait for a worker, and reports on the others."""
+    """Shards that wait for a worker, and reports on the others.
 
-    def __init__(
-        self,
-        ray: Any,
-        settings: ScoreSettings,
-        workers: int,
-        shards: Sequence[Shard | None],
-        observer: Observer,
-        stop_signal: StopSignal,
-    ) -> None:
-        self._ray = ray
-        self._settings = settings
-        self._workers = workers
-        self._observer = observer
-        self._stop_signal = stop_signal
-        self._waiting = deque((shard, 0) for shard in shards)
-        """Each with the number of workers that died over it."""
-        self._shard_settings = _for_workers(settings)
-        self.usd_left = settings.pool.max_cost
-        self._reports = list[ShardReport]()
-        self._most = 0
-        self.status = Status()
-        self._actors = dict[int, Any]()
-        self._ready = set[int]()
+    `settings` are those of a shard. The run stops if more than `most_failures` fail. `ready` are workers that
+    have begun. `deaths` counts workers that died since a shard was finished.
+    """
+
+    ray: Any
+    settings: ScoreSettings
+    workers: int
+    waiting: deque[Shard | None]
+    observer: Observer
+    stop_signal: StopSignal
+    most_failures: MaxFailures | None
+    usd_left: float | None
+    status: Status = field(default_factory=Status)
+    most_in_flight: int = 0
+    reports: list[ShardReport] = field(default_factory=list)
+    ready: list[Any] = field(default_factory=list)
+    deaths: int = 0
 
     @property
     def summary(self) -> Summary:
         """Return the counts of all shards so far."""
-        summary = Summary.of([report.summary for report in self._reports])
-        return replace(summary, most_in_flight=self._most)
+        summary = Summary.of([report.summary for report in self.reports])
+        return replace(summary, most_in_flight=self.most_in_flight)
 
     async def score(self, groups: int, unreadable: int) -> None:
         """Score every shard, unless the run is stopped; `unreadable` lines were found in INPUT."""
-        self._observer.started(groups)
-        workers = [partial(self._work, number) for number in range(self._workers)]
+        self.observer.started(groups)
+        workers = [partial(self._work, number) for number in range(self.workers)]
         watch = partial(self._watch, groups, unreadable)
         await run_beside(watch, partial(together, workers))
 
     async def _watch(self, groups: int, unreadable: int) -> None:
         """Report progress, and stop the workers after a stop signal or too many failures."""
-        reported = 0
-        allowed = self._settings.most_failures
-        waits = WaitReports(self._observer)
-        while self._stop_signal.reason is None:
+        allowed = self.most_failures
+        waits = WaitReports(self.observer)
+        while self.stop_signal.reason is None:
             await asyncio.sleep(_TICK)
             summary = self.summary
-            self.status = Status.of([report.status for report in self._reports])
-            self._most = max(self._most, self.status.in_flight)
-            for _ in range(summary.groups - reported):
-                self._observer.advanced(summary)
-            reported = max(reported, summary.groups)
+            self.status = Status.of([report.status for report in self.reports])
+            self.most_in_flight = max(self.most_in_flight, self.status.in_flight)
             waits.look(time.monotonic(), self.status)
-            self._observer.tick(summary, self.status)
+            self.observer.tick(summary, self.status)
             if allowed is None:
                 kinds = [summary.failed.get(kind, 0) for kind in UNUSABLE]
                 unusable = sum(kinds) - summary.failed_before
                 if not summary.scored and unusable >= FIRST_ASKED:
-                    self._stop_signal.stop(NoUsableReply(unusable))
+                    self.stop_signal.stop(NoUsableReply(unusable))
                 continue
             failed = sum(summary.failed.values()) - summary.failed.get("budget", 0)
             if failed + max(unreadable, summary.unreadable) > allowed.of(groups):
-                self._stop_signal.stop(TooManyFailures(allowed.shown))
-        self._observer.stopping(self.status.in_flight, self._settings.grace)
-        for number, worker in self._actors.items():
-            if number in self._ready:
-                worker.stop.remote()
-            else:  # it may wait for a free CPU
-                self._ray.kill(worker)
+                self.stop_signal.stop(TooManyFailures(allowed.shown))
+        self.observer.stopping(self.status.in_flight, self.settings.grace)
+        for worker in self.ready:
+            worker.stop.remote()
 
     async def _work(self, number: int) -> None:
         """Have one shard after another scored, by a new worker if one dies."""
-        errors = self._ray.exceptions
-        while self._waiting and self._stop_signal.reason is None:
-            shard, deaths = self._waiting.popleft()
+        errors = self.ray.exceptions
+        while self.waiting and self.stop_signal.reason is None:
+            actor = self.ray.remote(Worker)
+            options = actor.options(num_cpus=1, scheduling_strategy="SPREAD")
+            worker = options.remote()
             try:
-                if number not in self._ready:
-                    await self._begin(number)
-                await self._score_shard(number, shard)
+                # it may wait for a free CPU
+                begun = await self.stop_signal.before(self._begin(worker))
+                if not begun.done():
+                    begun.cancel()
+                    return
+                begun.result()
+                while self.waiting and self.stop_signal.reason is None:
+                    await self._score_shard(worker, number, self.waiting.popleft())
+                await worker.end.remote()
             except RulerError as error:  # Ray wraps one of a worker
-                self._stop_signal.stop(getattr(error, "cause", error))
+                self.stop_signal.stop(getattr(error, "cause", error))
             except errors.RayTaskError:
                 raise
             except errors.RayError as error:
-                self._ready.discard(number)
-                self._waiting.appendleft((shard, deaths + 1))
-                if deaths + 1 == _TRIES:
-                    why = f"{_TRIES} workers died on {shard or 'the input'} ({_first_line(error)})"
+                self.deaths += 1
+                if self.deaths == _TRIES:
+                    why = f"{_TRIES} workers died one after another ({_first_line(error)})"
                     remedy = "check Ray's logs, and that every node has the same ruler and Ray"
                     dead = RulerError(why, remedy, option="engine", value="ray")
-                    self._stop_signal.stop(dead)
-        if number in self._ready:
-            with suppress(errors.RayError):
-                await self._actors[number].end.remote()
-            self._ray.kill(self._actors.pop(number))
+                    self.stop_signal.stop(dead)
+            finally:
+                self.ray.kill(worker)
 
-    async def _begin(self, number: int) -> None:
+    async def _begin(self, worker: Any) -> None:
         """Start a worker; one on another node gets the rows of the ledgers for the run's judges."""
-        settings = self._shard_settings
-        actor = self._ray.remote(Worker)
-        options = actor.options(num_cpus=1, scheduling_strategy="SPREAD")
-        worker = self._actors[number] = options.remote()
-        home = self._ray.get_runtime_context().get_node_id()
+        settings = self.settings
+        home = self.ray.get_runtime_context().get_node_id()
         keys = environment(settings.judges)
         if await worker.begin.remote(__version__, settings, home, keys):
             models = [judge.model for judge in settings.judges]
@@ -277,47 +277,47 @@ class _RayRun:
             for path in (*settings.ledgers, settings.ledger):
                 for rows in rows_of(path, models):
                     await worker.take.remote(rows)
-        self._ready.add(number)
+        self.ready.append(worker)
 
-    async def _score_shard(self, number: int, shard: Shard | None) -> None:
+    async def _score_shard(self, worker: Any, number: int, shard: Shard | None) -> None:
         """Have a worker score a shard; store its reports, and its replies in the ledger."""
-        settings = self._settings
-        index = len(self._reports)
+        ledger = self.settings.ledger
+        index = len(self.reports)
         cap = None
-        usd_left = self.usd_left
-        if usd_left is not None:
-            cap = usd_left / (len(self._waiting) + 1)
-            self.usd_left = usd_left - cap
-        pool = share_of(settings.pool, number, self._workers)
+        if self.usd_left is not None:
+            cap = self.usd_left / (len(self.waiting) + 1)
+            self.usd_left -= cap
+        pool = share_of(self.settings.pool, number, self.workers)
         pool = replace(pool, max_cost=cap)
         judges = [
-            share_of(judge, number, self._workers)
-            for judge in self._shard_settings.judges
+            share_of(judge, number, self.workers) for judge in self.settings.judges
         ]
-        self._reports.append(ShardReport())
+        self.reports.append(ShardReport())
         try:
-            stream = self._actors[number].score.options(num_returns="streaming")
+            stream = worker.score.options(num_returns="streaming")
             async for part in stream.remote(shard, pool, judges):
-                self._reports[index], rows = await part
-                if rows and settings.ledger is not None:
-                    await asyncio.to_thread(append_rows, settings.ledger, rows)
-        except self._ray.exceptions.RayError:
+                self.reports[index], rows = await part
+                if rows and ledger is not None:
+                    await asyncio.to_thread(append_rows, ledger, rows)
+        except self.ray.exceptions.RayError:
             # another worker scores the groups, but the calls are paid for
-            last = self._reports[index].summary
+            last = self.reports[index].summary
             paid = Summary(
                 asked=last.usage.calls,
                 usage=last.usage,
                 cost_usd=last.cost_usd,
             )
-            self._reports[index] = ShardReport(paid)
+            self.reports[index] = ShardReport(paid)
+            self.waiting.appendleft(shard)
             raise
-        report = self._reports[index]
+        self.deaths = 0
+        report = self.reports[index]
         if cap is not None and self.usd_left is not None:
             spent = report.summary
             left = cap - (spent.cost_usd or 0.0) - (spent.unsure_usd or 0.0)
             self.usd_left = max(0.0, self.usd_left + left)
         if report.stopped is not None:
-            self._stop_signal.stop(report.stopped)
+            self.stop_signal.stop(report.stopped)
         elif any(own.rpm or own.tpm for own in map(pool.of, judges)):
             await asyncio.sleep(_PAUSE)
 
@@ -432,9 +432,7 @@ def _for_workers(settings: ScoreSettings) -> ScoreSettings:
         settings,
         input=replace(settings.input, source=source),
         ask=ask,
-        combine=replace(
-            settings.combine, min_passes=1, debias=False, standardize=False
-        ),
+        combine=replace(settings.combine, min_passes=1),
         failed=None,
         # none: `_watch` knows the failures of all shards
         max_failures=MaxFailures(100, percent=True),

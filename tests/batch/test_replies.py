@@ -265,7 +265,7 @@ ASKED_AGAIN: list[tuple[dict[str, Any], str]] = [
         (result("expired"), "expired"),
         (result("canceled"), "canceled"),
         (result("errored", error={"error": {"type": "overloaded_error", "message": "x"}}), "rate limit"),
-        (result("errored", error={"type": "api_error", "message": "Internal"}), "status 500"),
+        (result("errored", error={"type": "api_error", "message": "Internal"}), "engine error"),
         (result("errored", error={"type": "new_error", "message": "?"}), "engine error"),
         ({"__inference_error__": "ValueError: oh", "prompt": "p"}, "engine error"),
         ({"text": "", "meta_info": {"finish_reason": {"type": "abort", "message": "x"}}}, "aborted"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,7 +47,7 @@ from ruler_cli.runs.batch.requests import (
 )
 from ruler_cli.runs.estimate import ALWAYS, JudgeEstimate, Range
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
-from ruler_cli.types import Observer, Request
+from ruler_cli.types import CallError, Observer, Reply, Request
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two polls while waiting for batches."""
@@ -435,12 +436,12 @@ class Batches:
                 results = enumerate(await provider.results(remote, file), 1)
                 rows = ((f"line {number}", number, line) for number, line in results)
                 imported = import_rows(ledger, rows, batch.model, keys)
-            answered = len(imported.answered or ())
+            found = Counter(type(ledger.find(key)) for key in keys)
+            answered, failed = found[Reply], found[CallError]
             others = len(imported.open) + imported.foreign + imported.unreadable
             missing = remote.succeeded - answered - others
             if missing <= 0 and not imported.unreadable:
                 break
-        failed = sum(imported.unanswered(for_good=True).values())
         messages = list(imported.messages.values())
         state: BatchState = "collected"
         if remote.state == "failed":
