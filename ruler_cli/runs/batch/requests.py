@@ -1,15 +1,14 @@
 """INPUT and ledger → the requests that the ledger lacks, and the lines, limits and price of a batch of them.
 
-Nothing is sent. A panel has a file of requests for each judge, named after it: `requests.openai-o3.jsonl`.
+Nothing is sent. A panel has a file of requests for each judge, named after it: `requests.1-openai-o3.jsonl`.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -175,7 +174,7 @@ def batch_price(judge: JudgeSettings) -> tuple[Price | None, str]:
 
 
 def names_for(name: str, judges: Sequence[str]) -> list[str]:
-    """Return the file name for each judge: `name` itself for one, else names that differ in more than case.
+    """Return the file name for each judge: `name` itself for one, else with its number and name.
 
     UsageError if several judges would share stdout.
     """
@@ -184,39 +183,29 @@ def names_for(name: str, judges: Sequence[str]) -> list[str]:
     if name == "-":
         remedy = "give a file name, or one judge"
         raise UsageError("a request file has one model", remedy, place=name)
-    slugs = [
-        _NOT_PLAIN.sub("-", judge).strip("-.")[-_MAX_JUDGE_NAME:] for judge in judges
-    ]
-    if len({slug.lower() for slug in slugs}) < len(slugs) or "" in slugs:
-        slugs = [f"{number}-{slug}" for number, slug in enumerate(slugs, 1)]
     path = Path(name)
     stem, dot, ending = path.name.partition(".")
-    return [str(path.with_name(f"{stem}.{slug}{dot}{ending}")) for slug in slugs]
+    names = []
+    for number, judge in enumerate(judges, 1):
+        slug = _NOT_PLAIN.sub("-", judge)[-_MAX_JUDGE_NAME:]
+        names.append(str(path.with_name(f"{stem}.{number}-{slug}{dot}{ending}")))
+    return names
 
 
 @dataclass(slots=True)
 class MissingRequests:
     """Counts of the missing requests.
 
-    `requests` are by judge, in the order of `settings.judges`. The `answered` groups need no request. The
-    `failed` ones, by error kind, allow none or failed with the ledger's replies. All others miss at least one
-    request. `unreadable` counts records.
+    `requests` are by judge, in the order of `settings.judges`. The `answered` groups need no request. `lost`
+    groups failed with the ledger's replies, `unaskable` ones allow no request: nothing to judge, or too long.
+    All others miss at least one request. `unreadable` counts records.
     """
 
     requests: list[int]
     answered: int = 0
-    failed: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    unaskable: int = 0
     unreadable: int = 0
-
-    @property
-    def lost(self) -> int:
-        """Number of groups that failed with the ledger's replies."""
-        return self.failed.total() - self.unaskable
-
-    @property
-    def unaskable(self) -> int:
-        """Number of groups without a possible request: nothing to judge, or too long."""
-        return self.failed["input"] + self.failed["too_long"]
 
 
 async def render_missing(
@@ -279,11 +268,13 @@ async def render_missing(
                         on_missing(judge_index, key, request)
                 if group_run.missing:
                     continue
-                if result.failed_calls and not result.pass_scores:
-                    error = result.failed_calls[0].error
-                    counts.failed[error.kind] += 1
-                    observer.failed(group_run.group.key, error.kind, error.reason)
-                else:
+                if result.pass_scores or not result.failed_calls:
                     counts.answered += 1
+                    continue
+                error = result.failed_calls[0].error
+                observer.failed(group_run.group.key, error.kind, error.reason)
+                unaskable = error.kind in ("input", "too_long")
+                counts.unaskable += unaskable
+                counts.lost += not unaskable
         source.report(observer, end=True)
     return counts
