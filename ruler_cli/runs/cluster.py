@@ -1,9 +1,9 @@
 """One run on Ray: workers score shards of INPUT, then this process writes OUTPUT from the ledger.
 
-A worker runs `score` over a shard with its share of the limits. On this machine it writes the user's ledger,
+A worker runs `score` over one shard with its share of the limits. On this machine it writes the user's ledger,
 elsewhere a ledger of its own: it begins with the rows for the run's judges, and its new rows come with each
 report. INPUT has to be at the same path on every node. The last run, in this process, makes the calls that
-need the whole input: further passes, escalated groups, groups that the cost cap left out.
+need the whole input: further passes, escalated groups, groups that the cost cap or a worker that died left.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -51,16 +50,10 @@ from ruler_cli.types import Observer, Status, Summary, WaitReports, clean
 
 Limits = TypeVar("Limits", PoolSettings, JudgeSettings)
 
-_SHARDS = 3
-"""Shards for each worker, so that all finish together."""
-_TRIES = 3
-"""Workers that may die before one finishes a shard."""
 _MIN_TPM = 100_000
 """Tokens per minute for a worker: a call larger than its share would exceed the limit of all."""
 _TICK = 0.5
 """Seconds between reports."""
-_PAUSE = 2.0
-"""Seconds after a shard if there are rate limits: a shard starts with a burst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,27 +133,16 @@ async def score_on_ray(
             int(limit) for limit in (own.concurrency, own.rpm, tpm) if limit is not None
         ]
     workers = max(1, min(most))
-    count = min(groups, _SHARDS * workers)
-    shards = deque[Shard | None](Shard(at + 1, count) for at in range(count))
     # a columnar record holds several groups, perhaps of several shards
-    if shape == "columns" or count == 1:
-        shards = deque([None])
-    workers = min(workers, len(shards))
-    run = _RayRun(
-        ray,
-        _for_workers(settings),
-        workers,
-        shards,
-        observer,
-        stop_signal,
-        settings.most_failures,
-        limits.max_cost,
-    )
-    await run.score(groups, len(problems))
+    if shape == "columns":
+        workers = 1
+    run = _RayRun(ray, settings, observer, stop_signal)
+    await run.score(workers, groups, len(problems))
     stopped = with_outage(stop_signal.reason, run.status)
     result = RunResult(Summary(), stopped, whole=False)
     if stop_signal.reason is None:
-        rest = replace(limits, max_cost=run.usd_left)
+        cap = limits.max_cost
+        rest = replace(limits, max_cost=cap and max(0.0, cap - run.spent))
         last = replace(settings, pool=rest, retry_failed=False)
         result = await score(last, observer, stop_signal)
     summary = _combined(run.summary, result.summary)
@@ -178,25 +160,21 @@ async def score_on_ray(
 
 @dataclass(slots=True)
 class _RayRun:
-    """Shards that wait for a worker, and reports on the others.
+    """A worker for each shard, and their reports.
 
-    `settings` are those of a shard. The run stops if more than `most_failures` fail. `ready` are workers that
-    have begun. `deaths` counts workers that died since a shard was finished.
+    `ready` are workers that have begun. `spent` is the USD that those which have ended spent, or may have
+    spent.
     """
 
     ray: Any
     settings: ScoreSettings
-    workers: int
-    waiting: deque[Shard | None]
     observer: Observer
     stop_signal: StopSignal
-    most_failures: MaxFailures | None
-    usd_left: float | None
-    status: Status = field(default_factory=Status)
-    most_in_flight: int = 0
     reports: list[ShardReport] = field(default_factory=list)
     ready: list[Any] = field(default_factory=list)
-    deaths: int = 0
+    status: Status = field(default_factory=Status)
+    most_in_flight: int = 0
+    spent: float = 0.0
 
     @property
     def summary(self) -> Summary:
@@ -204,16 +182,19 @@ class _RayRun:
         summary = Summary.of([report.summary for report in self.reports])
         return replace(summary, most_in_flight=self.most_in_flight)
 
-    async def score(self, groups: int, unreadable: int) -> None:
+    async def score(self, count: int, groups: int, unreadable: int) -> None:
         """Score every shard, unless the run is stopped; `unreadable` lines were found in INPUT."""
         self.observer.started(groups)
-        workers = [partial(self._work, number) for number in range(self.workers)]
+        workers = [
+            partial(self._work, _for_worker(self.settings, number, count))
+            for number in range(count)
+        ]
         watch = partial(self._watch, groups, unreadable)
         await run_beside(watch, partial(together, workers))
 
     async def _watch(self, groups: int, unreadable: int) -> None:
         """Report progress, and stop the workers after a stop signal or too many failures."""
-        allowed = self.most_failures
+        allowed = self.settings.most_failures
         waits = WaitReports(self.observer)
         while self.stop_signal.reason is None:
             await asyncio.sleep(_TICK)
@@ -235,40 +216,51 @@ class _RayRun:
         for worker in self.ready:
             worker.stop.remote()
 
-    async def _work(self, number: int) -> None:
-        """Have one shard after another scored, by a new worker if one dies."""
+    async def _work(self, settings: ScoreSettings) -> None:
+        """Have a worker score its shard; store its reports, and its replies in the ledger."""
+        index = len(self.reports)
+        self.reports.append(ShardReport())
         errors = self.ray.exceptions
-        while self.waiting and self.stop_signal.reason is None:
-            actor = self.ray.remote(Worker)
-            options = actor.options(num_cpus=1, scheduling_strategy="SPREAD")
-            worker = options.remote()
-            try:
-                # it may wait for a free CPU
-                begun = await self.stop_signal.before(self._begin(worker))
-                if not begun.done():
-                    begun.cancel()
-                    return
-                begun.result()
-                while self.waiting and self.stop_signal.reason is None:
-                    await self._score_shard(worker, number, self.waiting.popleft())
-                await worker.end.remote()
-            except RulerError as error:  # Ray wraps one of a worker
-                self.stop_signal.stop(getattr(error, "cause", error))
-            except errors.RayTaskError:
-                raise
-            except errors.RayError as error:
-                self.deaths += 1
-                if self.deaths == _TRIES:
-                    why = f"{_TRIES} workers died one after another ({_first_line(error)})"
-                    remedy = "check Ray's logs, and that every node has the same ruler and Ray"
-                    dead = RulerError(why, remedy, option="engine", value="ray")
-                    self.stop_signal.stop(dead)
-            finally:
-                self.ray.kill(worker)
+        actor = self.ray.remote(Worker)
+        options = actor.options(num_cpus=1, scheduling_strategy="SPREAD")
+        worker = options.remote()
+        try:
+            # it may wait for a free CPU
+            begun = await self.stop_signal.before(self._begin(worker, settings))
+            if not begun.done():
+                begun.cancel()
+                return
+            begun.result()
+            stream = worker.score.options(num_returns="streaming")
+            async for part in stream.remote():
+                self.reports[index], rows = await part
+                if rows and settings.ledger is not None:
+                    await asyncio.to_thread(append_rows, settings.ledger, rows)
+            await worker.end.remote()
+            report = self.reports[index]
+            summary = report.summary
+            self.spent += (summary.cost_usd or 0.0) + (summary.unsure_usd or 0.0)
+            if report.stopped is not None:
+                self.stop_signal.stop(report.stopped)
+        except RulerError as error:  # Ray wraps one of a worker
+            self.stop_signal.stop(getattr(error, "cause", error))
+        except errors.RayTaskError:
+            raise
+        except errors.RayError as error:
+            died = f"a worker of Ray died ({_first_line(error)})"
+            self.observer.warn(f"{died}; this process scores what it left")
+            # the calls are paid for, and some may not be known
+            last = self.reports[index].summary
+            paid = Summary(
+                asked=last.usage.calls, usage=last.usage, cost_usd=last.cost_usd
+            )
+            self.reports[index] = ShardReport(paid)
+            self.spent += settings.pool.max_cost or 0.0
+        finally:
+            self.ray.kill(worker)
 
-    async def _begin(self, worker: Any) -> None:
+    async def _begin(self, worker: Any, settings: ScoreSettings) -> None:
         """Start a worker; one on another node gets the rows of the ledgers for the run's judges."""
-        settings = self.settings
         home = self.ray.get_runtime_context().get_node_id()
         keys = environment(settings.judges)
         if await worker.begin.remote(__version__, settings, home, keys):
@@ -278,48 +270,6 @@ class _RayRun:
                 for rows in rows_of(path, models):
                     await worker.take.remote(rows)
         self.ready.append(worker)
-
-    async def _score_shard(self, worker: Any, number: int, shard: Shard | None) -> None:
-        """Have a worker score a shard; store its reports, and its replies in the ledger."""
-        ledger = self.settings.ledger
-        index = len(self.reports)
-        cap = None
-        if self.usd_left is not None:
-            cap = self.usd_left / (len(self.waiting) + 1)
-            self.usd_left -= cap
-        pool = share_of(self.settings.pool, number, self.workers)
-        pool = replace(pool, max_cost=cap)
-        judges = [
-            share_of(judge, number, self.workers) for judge in self.settings.judges
-        ]
-        self.reports.append(ShardReport())
-        try:
-            stream = worker.score.options(num_returns="streaming")
-            async for part in stream.remote(shard, pool, judges):
-                self.reports[index], rows = await part
-                if rows and ledger is not None:
-                    await asyncio.to_thread(append_rows, ledger, rows)
-        except self.ray.exceptions.RayError:
-            # another worker scores the groups, but the calls are paid for
-            last = self.reports[index].summary
-            paid = Summary(
-                asked=last.usage.calls,
-                usage=last.usage,
-                cost_usd=last.cost_usd,
-            )
-            self.reports[index] = ShardReport(paid)
-            self.waiting.appendleft(shard)
-            raise
-        self.deaths = 0
-        report = self.reports[index]
-        if cap is not None and self.usd_left is not None:
-            spent = report.summary
-            left = cap - (spent.cost_usd or 0.0) - (spent.unsure_usd or 0.0)
-            self.usd_left = max(0.0, self.usd_left + left)
-        if report.stopped is not None:
-            self.stop_signal.stop(report.stopped)
-        elif any(own.rpm or own.tpm for own in map(pool.of, judges)):
-            await asyncio.sleep(_PAUSE)
 
 
 def share_of(limits: Limits, number: int, count: int) -> Limits:
@@ -375,19 +325,10 @@ class Worker(Observer):
             append_rows(self._ledger, rows)
             self._last_row += len(rows)
 
-    async def score(
-        self, shard: Shard | None, limits: PoolSettings, judges: Sequence[JudgeSettings]
-    ) -> AsyncIterator[tuple[ShardReport, list[ReplyRecord]]]:
-        """Score a shard (None: all of INPUT); yield reports, each with the new rows of this node's ledger."""
+    async def score(self) -> AsyncIterator[tuple[ShardReport, list[ReplyRecord]]]:
+        """Score the shard; yield reports, each with the new rows of this node's ledger."""
         self._report = ShardReport()
-        settings = replace(
-            self._settings,
-            input=replace(self._settings.input, shard=shard),
-            pool=limits,
-            judge=judges[0],
-            panel=tuple(judges[1:]),
-        )
-        run = asyncio.ensure_future(score(settings, self, self._stop_signal))
+        run = asyncio.ensure_future(score(self._settings, self, self._stop_signal))
         while not (await asyncio.wait([run], timeout=_TICK))[0]:
             yield self._report, self._new_rows()
         try:
@@ -420,19 +361,33 @@ class Worker(Observer):
         return rows
 
 
-def _for_workers(settings: ScoreSettings) -> ScoreSettings:
-    """Return the settings of a shard: absolute paths, and no option that needs the whole batch."""
+def _for_worker(settings: ScoreSettings, number: int, count: int) -> ScoreSettings:
+    """Return the settings of one of `count` workers.
+
+    It has a shard, a share of the limits, absolute paths, and no option that needs the whole batch.
+    """
     source = settings.input.source
     ask = settings.ask
+    cap = settings.pool.max_cost
+    shared = partial(share_of, number=number, count=count)
     if not Location(source).remote:
         source = str(Path(source).absolute())
     if settings.adaptive:
         ask = replace(ask, passes=min(FIRST, ask.passes))
     return replace(
         settings,
-        input=replace(settings.input, source=source),
+        input=replace(
+            settings.input,
+            source=source,
+            shard=Shard(number + 1, count) if count > 1 else None,
+        ),
         ask=ask,
-        combine=replace(settings.combine, min_passes=1),
+        pool=replace(shared(settings.pool), max_cost=cap and cap / count),
+        judge=shared(settings.judge),
+        panel=tuple(map(shared, settings.panel)),
+        combine=replace(
+            settings.combine, min_passes=1, debias=False, standardize=False
+        ),
         failed=None,
         # none: `_watch` knows the failures of all shards
         max_failures=MaxFailures(100, percent=True),
