@@ -90,27 +90,24 @@ class BatchStatus(NamedTuple):
     error: RulerError | None = None
 
 
-class SubmitResult(NamedTuple):
+@dataclass
+class SubmitResult:
     """Result of a submission.
 
-    `missing` counts the requests that the ledger lacked. Of these `large` were larger than the provider
-    accepts. `uncertain` batches may exist at the provider.
+    `uncertain` batches may exist at the provider. `missing` counts the requests that the ledger lacks. Of
+    these `out` were in open batches already, and `large` were larger than the provider accepts.
     """
 
-    missing: MissingRequests
-    batches: list[BatchRecord]
-    large: int
     uncertain: list[BatchStatus]
+    missing: MissingRequests
+    batches: list[BatchRecord] = field(default_factory=list)
+    out: int = 0
+    large: int = 0
 
     @property
     def requests(self) -> int:
         """Number of requests that were submitted."""
         return sum(batch.requests for batch in self.batches)
-
-    @property
-    def out(self) -> int:
-        """Number of missing requests that were in other open batches already."""
-        return sum(self.missing.requests) - self.large - self.requests
 
 
 class _BatchJudge(NamedTuple):
@@ -135,15 +132,14 @@ class _PendingBatch:
         settings = judge.settings
         self._estimate = JudgeEstimate(settings.model, judge.model, settings.params)
 
-    def add(self, key: bytes, line: bytes, request: Request) -> None:
-        """Append a request to the file, and its cost to the estimate."""
+    def add(self, key: bytes, line: bytes, rollouts: int) -> None:
+        """Append a request about so many rollouts to the file, and its cost to the estimate."""
         before = self.form.between if self.keys else self.form.opening
         self.write(before + line.removesuffix(b"\n"))
         self.keys.append(key)
         self.bytes += len(line)
-        prompt = (request.system + request.user).encode("utf-8", "replace")
-        tokens = len(prompt) / BYTES_PER_TOKEN
-        self._estimate.add(Range(tokens, tokens, tokens), len(request.labels), ALWAYS)
+        tokens = len(line) / BYTES_PER_TOKEN
+        self._estimate.add(Range(tokens, tokens, tokens), rollouts, ALWAYS)
 
     def write(self, data: bytes) -> None:
         """Append to the file; OutputError if that is not possible."""
@@ -186,12 +182,11 @@ class Batches:
             with self.journal.alone() as mine:
                 if mine:
                     uncertain = await self.recover(give_up=True)
-                    missing, pending, large = await self._fill(settings, judges)
-                    submitted = list[BatchRecord]()
-                    for each in pending:
-                        submitted.append(await self._send(each))
-                        on_submitted(submitted[-1])
-                    return SubmitResult(missing, submitted, large, uncertain)
+                    result = SubmitResult(uncertain, MissingRequests([]))
+                    for each in await self._fill(settings, judges, result):
+                        result.batches.append(await self._send(each))
+                        on_submitted(result.batches[-1])
+                    return result
             self.observer.note("waiting for another command that submits")
             await anyio.sleep(_LOCK_POLL)
 
@@ -310,30 +305,33 @@ class Batches:
         return _BatchJudge(judge, provider, line, model, [])
 
     async def _fill(
-        self, settings: ScoreSettings, judges: Sequence[_BatchJudge]
-    ) -> tuple[MissingRequests, list[_PendingBatch], int]:
-        """Put all missing requests of INPUT into batches within the limits, each once.
+        self,
+        settings: ScoreSettings,
+        judges: Sequence[_BatchJudge],
+        result: SubmitResult,
+    ) -> list[_PendingBatch]:
+        """Put all missing requests of INPUT into batches within the limits, each once; count the others.
 
-        Return also the number of requests that are too large. BatchCostError if the batches could cost too
-        much.
+        BatchCostError if the batches could cost too much.
         """
-        large, newest_row = 0, self.journal.newest()
+        newest_row = self.journal.newest()
 
         def add(judge_index: int, key: bytes, request: Request) -> None:
-            nonlocal large
             judge = judges[judge_index]
             allow, batches = judge.provider.form.allow, judge.pending
             line = judge.line(key, request)
             if not allow(1, len(line)):
-                large += 1
-            elif self.journal.free(key, newest_row):
+                result.large += 1
+            elif not self.journal.free(key, newest_row):
+                result.out += 1
+            else:
                 last = batches[-1] if batches else None
                 if not last or not allow(len(last.keys) + 1, last.bytes + len(line)):
                     last = _PendingBatch(judge, self.journal.folder)
                     batches.append(last)
-                last.add(key, line, request)
+                last.add(key, line, len(request.labels))
 
-        missing = await render_missing(settings, add, self.observer)
+        result.missing = await render_missing(settings, add, self.observer)
         pending = [batch for judge in judges for batch in judge.pending]
         for batch in pending:
             batch.write(batch.form.closing)
@@ -345,7 +343,7 @@ class Batches:
             remedy = "nothing was submitted; allow that, or submit a part of INPUT"
             value = f"{max_cost:g}"
             raise BatchCostError(problem, remedy, option="max_cost", value=value)
-        return missing, pending, large
+        return pending
 
     async def _send(self, pending: _PendingBatch) -> BatchRecord:
         """Submit one batch: record it, have the provider create it, record its id."""

@@ -14,7 +14,6 @@ import os
 import random
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -44,10 +43,11 @@ from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import clean, without_key
 
 Model = TypeVar("Model", bound=BaseModel)
-OpenBody = Callable[[], AbstractContextManager[aiohttp.Payload | None]]
-"""Open the request body, anew for each try."""
+Body = Callable[[IO[bytes]], aiohttp.Payload]
+"""Make the body of a request from a file, which is opened anew for each try."""
 _ENDED = ("ended", "completed", "expired", "cancelled", "canceled")
 """Labels of an ended batch; with any other label but `failed` a batch is running."""
+_NOTHING = Path(os.devnull)
 _PAGE = 100
 _MAX_BYTES = 32 << 20
 """Largest JSON answer, and largest line of results, in bytes."""
@@ -224,16 +224,14 @@ class Provider:
         if not self.form.files:
             return ""
 
-        @contextmanager
-        def form() -> Iterator[aiohttp.Payload]:
-            with file.open("rb") as source:
-                fields = aiohttp.FormData({"purpose": "batch"})
-                fields.add_field(
-                    "file", source, filename=file.name, content_type="application/jsonl"
-                )
-                yield fields()
+        def body(source: IO[bytes]) -> aiohttp.Payload:
+            fields = aiohttp.FormData({"purpose": "batch"})
+            fields.add_field(
+                "file", source, filename=file.name, content_type="application/jsonl"
+            )
+            return fields()
 
-        return (await self.request("POST", "/files", _Stored, form)).id
+        return (await self.request("POST", "/files", _Stored, file, body)).id
 
     async def create(self, file: Path, uploaded: str, tag: str) -> RemoteBatch:
         """Create a batch, which costs money; the call is not retried once it may have arrived.
@@ -242,24 +240,21 @@ class Provider:
         other error it does not.
         """
 
-        @contextmanager
-        def body() -> Iterator[aiohttp.Payload]:
-            if self.form.files:
-                yield aiohttp.JsonPayload(
-                    {
-                        "input_file_id": uploaded,
-                        "endpoint": "/v1/chat/completions",
-                        "completion_window": "24h",
-                        "metadata": {"ruler": tag},
-                    }
-                )
-                return
-            with file.open("rb") as source:
-                yield aiohttp.BufferedReaderPayload(
-                    source, content_type="application/json"
-                )
+        def body(source: IO[bytes]) -> aiohttp.Payload:
+            if not self.form.files:
+                kind = "application/json"
+                return aiohttp.BufferedReaderPayload(source, content_type=kind)
+            return aiohttp.JsonPayload(
+                {
+                    "input_file_id": uploaded,
+                    "endpoint": "/v1/chat/completions",
+                    "completion_window": "24h",
+                    "metadata": {"ruler": tag},
+                }
+            )
 
-        return await self.request("POST", self.form.path, RemoteBatch, body, once=True)
+        path = self.form.path
+        return await self.request("POST", path, RemoteBatch, file, body, once=True)
 
     async def retrieve(self, id: str) -> RemoteBatch:
         """Fetch a batch by its id; RefusedError if there is none."""
@@ -313,14 +308,14 @@ class Provider:
         method: str,
         path: str,
         model: type[Model],
-        body: OpenBody = nullcontext,
+        *body: Any,
         **rules: Any,
     ) -> Model:
-        """Request a JSON object, and read it as a `model`; `rules` are those of `_call`.
+        """Request a JSON object, and read it as a `model`; the rest as for `_call`.
 
         UnclearError for any other answer: it could hide a batch that is billed.
         """
-        answer = await self._call(method, path, body, **rules)
+        answer = await self._call(method, path, *body, **rules)
         try:
             return model.model_validate_json(without_key(answer, self.key))
         except ValidationError:
@@ -332,7 +327,8 @@ class Provider:
         self,
         method: str,
         path: str,
-        body: OpenBody = nullcontext,
+        file: Path = _NOTHING,
+        body: Body | None = None,
         *,
         into: IO[bytes] | None = None,
         once: bool = False,
@@ -350,12 +346,12 @@ class Provider:
         follow = into is not None and (not self.key or "Authorization" in self.headers)
         while True:
             try:
-                with body() as data:
-                    seconds = _UPLOAD_TIMEOUT if data else _READ_TIMEOUT
+                with file.open("rb") as source:
+                    seconds = _UPLOAD_TIMEOUT if body else _READ_TIMEOUT
                     async with self.session.request(
                         method,
                         url,
-                        data=data,
+                        data=body and body(source),
                         headers=self.headers,
                         proxy=proxy_of(url),
                         allow_redirects=follow,
@@ -475,9 +471,12 @@ class Providers:
             raise UsageError("has no batch API", remedy, place=f"judge {judge.model}")
         headers: dict[str, str] = {}
         if target == "anthropic":
-            variables = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE")
-            given = filter(None, (judge.api_base, *map(os.environ.get, variables)))
-            address = next(given, "https://api.anthropic.com")
+            address = (
+                judge.api_base
+                or os.environ.get("ANTHROPIC_BASE_URL")
+                or os.environ.get("ANTHROPIC_API_BASE")
+                or "https://api.anthropic.com"
+            )
             check_address(address)
             base = cut_address(address).removesuffix("/v1")
             key = key_for(judge, "ANTHROPIC_API_KEY")
