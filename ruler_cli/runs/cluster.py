@@ -352,8 +352,6 @@ class Worker(Observer):
         self._report = ShardReport(summary, status)
 
     def _new_rows(self) -> list[ReplyRecord]:
-        if self._ledger is None:
-            return []
         rows = [
             row for part in rows_of(self._ledger, after=self._last_row) for row in part
         ]

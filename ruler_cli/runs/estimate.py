@@ -175,7 +175,7 @@ class JudgeEstimate:
     too_long: int = 0
     windowed: int = 0
     too_long_keys: tuple[str, ...] = ()
-    _longest: tuple[int, Request | None] = (-1, None)
+    _longest: Request | None = None
 
     def add_group(self, key: str, layout: PromptLayout, weight: SampleWeight) -> None:
         """Add the requests of a group and of those that it stands for."""
@@ -205,8 +205,8 @@ class JudgeEstimate:
                 # high values count them as not answered
                 if reply is None:
                     calls = times * Range(groups, groups, groups)
-                    if size > self._longest[0]:
-                        self._longest = (size, request)
+                    if self._longest is None or request.size > self._longest.size:
+                        self._longest = request
                 else:
                     calls = Range(0, 0, times.high * (groups - 1))
                     self.cached += groups
@@ -247,9 +247,9 @@ class JudgeEstimate:
         if price is not None:
             cost = map_ranges(lambda *tokens: price.of(Usage(*tokens)), prompt, answers)
             cap = cost.high
-            if self._longest[1] is not None:
-                reserved = Estimates(stated_limit(self.params)).highest
-                cap = max(cap, price.of(reserved(self._longest[1])))
+            if self._longest is not None:
+                estimates = Estimates(stated_limit(self.params))
+                cap = max(cap, price.of(estimates.highest(self._longest)))
         return Totals(
             self.calls * calls,
             self.cached,
@@ -318,10 +318,9 @@ class Estimate:
             if owner is not None:
                 owners[name] = owner
             if rollout.error is None:
-                reward = number(rollout.reward)
                 # as in judging, the last part that has a reward decides
-                if reward is not None or name not in rewards:
-                    rewards[name] = reward
+                reward = number(rollout.reward)
+                rewards[name] = rewards.get(name) if reward is None else reward
         if rewards:
             self.sizes[len(rewards)] += groups
         numbers = [reward for reward in rewards.values() if reward is not None]

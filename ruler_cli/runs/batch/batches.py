@@ -125,7 +125,7 @@ class _PendingBatch:
 
     def __init__(self, judge: _BatchJudge, folder: Path) -> None:
         self.judge, self.form = judge, judge.provider.form
-        self.tag = f"{int(time.time()):08x}-{secrets.token_hex(6)}"
+        self.tag = secrets.token_hex(8)
         self.file = folder / f"ruler-{self.tag}.jsonl"
         self.keys = list[bytes]()
         self.bytes = 0
@@ -273,22 +273,19 @@ class Batches:
             seconds_left = max(0.0, batch.changed + self.window - time.time())
             try:
                 ours, candidates = await self._find(batch)
+                if not ours and (candidates or seconds_left or not give_up):
+                    raise UncertainBatch(batch, candidates, seconds_left)
             except RulerError as error:
                 uncertain.append(BatchStatus(batch, error=error))
                 continue
-            if ours is not None:
-                known = {"remote": ours.id, "label": ours.label}
-                if self.journal.move(batch, "submitted", **known):
-                    self.observer.note(f"batch {batch.tag} was found: {ours.id}")
-            elif candidates or seconds_left or not give_up:
-                unsure = UncertainBatch(batch, candidates, seconds_left)
-                uncertain.append(BatchStatus(batch, error=unsure))
+            if ours:
+                self.journal.move(batch, "submitted", remote=ours.id, label=ours.label)
+                result = f"was found: {ours.id}"
             else:
                 why = "never appeared at the provider"
-                if self.journal.move(batch, "abandoned", reason=why):
-                    self.observer.note(
-                        f"batch {batch.tag} {why}; its requests are free"
-                    )
+                self.journal.move(batch, "abandoned", reason=why)
+                result = f"{why}; its requests are free"
+            self.observer.note(f"batch {batch.tag} {result}")
         return uncertain
 
     def _batch_judge(

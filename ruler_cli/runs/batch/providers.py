@@ -184,10 +184,7 @@ def open_session() -> aiohttp.ClientSession:
 
     A server may close an idle connection at any moment, which would leave open if a batch was created.
     """
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(force_close=True),
-        cookie_jar=aiohttp.DummyCookieJar(),
-    )
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
 
 
 @dataclass

@@ -68,7 +68,7 @@ _FINISHES = {
     "refusal": "content_filter",
     "content_filter": "content_filter",
 }
-"""Finish reason → finish reason of a chat completion; any other reason is `stop`."""
+"""Finish reason → finish reason of a chat completion; no other one tells anything."""
 
 
 Row = tuple[str, int, bytes | str]
@@ -301,12 +301,8 @@ def _of_message(message: Mapping[str, Any]) -> dict[str, Any]:
     texts = [block.get("text") for block in blocks if block.get("type") == "text"]
     content = "".join(text for text in texts if isinstance(text, str))
     tools = [block for block in blocks if block.get("type") == "tool_use"]
-    ours = [tool for tool in tools if tool.get("name") == _JSON_TOOL]
-    if ours or (tools and not content):
-        answer = (ours or tools)[0].get("input")
-        if isinstance(answer, Mapping) and answer.get("values") is not None:
-            answer = answer["values"]  # litellm wraps a schema that is not an object
-        content = json.dumps(answer)  # as litellm writes it
+    if tools and (not content or tools[0].get("name") == _JSON_TOOL):
+        content = json.dumps(tools[0].get("input"))  # as litellm writes it
     usage = _mapping(message.get("usage"))
     cached = _tokens(usage, "cache_read_input_tokens")
     written = _tokens(usage, "cache_creation_input_tokens")
@@ -342,12 +338,11 @@ def _of_text(row: Mapping[str, Any]) -> _Parsed | str:
 
 def _completion(row: Mapping[str, Any], content: str, finish: Any) -> dict[str, Any]:
     """Make a chat completion with the model and the tokens of a row."""
-    reason = None if finish is None else _FINISHES.get(str(finish), "stop")
     message = {"role": "assistant", "content": content}
     cached = _tokens(row, "cached_tokens")
     return {
         "model": row.get("model"),
-        "choices": [{"message": message, "finish_reason": reason}],
+        "choices": [{"message": message, "finish_reason": _FINISHES.get(str(finish))}],
         "usage": {
             "prompt_tokens": _tokens(row, *_PROMPT_TOKENS),
             "completion_tokens": _tokens(row, *_COMPLETION_TOKENS),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -38,7 +39,7 @@ from ruler_cli.pool.engine import (
     threaded,
 )
 from ruler_cli.runs.file import held_groups, nothing_to_compare
-from ruler_cli.runs.input import Input, open_input
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import Observer, Problem, Request
 
@@ -220,10 +221,9 @@ async def render_missing(
     counts = MissingRequests([0 for _ in settings.judges])
     resolved = [cached_only(judge) for judge in settings.judges]
     with ExitStack() as stack:
-        ledger, seen = None, stack.enter_context(closing(Index()))
-        if settings.ledger is not None:
-            opened = Ledger(settings.ledger, settings.ledgers, make=False)
-            ledger = stack.enter_context(opened)
+        seen = stack.enter_context(closing(Index()))
+        opened = Ledger(settings.ledger, settings.ledgers, make=False)
+        ledger = stack.enter_context(opened)
         panel = open_panel(settings, resolved, StopSignal(), ledger)
         runner = JudgeRunner(settings, panel.judges)
 
@@ -231,24 +231,18 @@ async def render_missing(
             counts.unreadable += 1
             observer.problem(problem)
 
-        def open_source() -> Input:
-            source = open_input(settings.input, stack, on_problem)
-            if error := nothing_to_compare(settings, source):
-                raise error
-            return source
-
         # in a thread: a pipe may be silent for long, and the survey of a large file takes long
-        source = await in_thread(open_source)
+        reading = partial(open_input, settings.input, stack, on_problem)
+        source = await in_thread(reading)
+        if error := nothing_to_compare(settings, source):
+            raise error
         source.report(observer)
         groups = held_groups(settings, source, observer)
         pull = (threaded if source.waits else inline)(groups)
 
         async def next_group() -> GroupRun | None:
             group = await pull()
-            if group is None:
-                runner.end()
-                return None
-            return runner.start(group)
+            return None if group is None else runner.start(group)
 
         engine = Engine(
             next_group,
@@ -257,6 +251,7 @@ async def render_missing(
             anyio.lowlevel.checkpoint,
             # at most one block of groups that are decided together is in memory
             Bounds(size=BLOCK_BYTES),
+            runner.end,
         )
         async with engine:
             async for group_run, result in engine:
@@ -271,9 +266,9 @@ async def render_missing(
                 if result.pass_scores or not result.failed_calls:
                     counts.answered += 1
                     continue
-                error = result.failed_calls[0].error
-                observer.failed(group_run.group.key, error.kind, error.reason)
-                unaskable = error.kind in ("input", "too_long")
+                failed = result.failed_calls[0].error
+                observer.failed(group_run.group.key, failed.kind, failed.reason)
+                unaskable = failed.kind in ("input", "too_long")
                 counts.unaskable += unaskable
                 counts.lost += not unaskable
         source.report(observer, end=True)
