@@ -125,17 +125,17 @@ async def score_on_ray(
         groups = source.survey.mine
         shape = source.reader.format.shape
     limits = settings.pool
-    # a worker whose share of a limit is less than one call would wait, or pass the limit
     most = [workers, groups]
+    # a columnar record holds several groups, perhaps of several shards
+    if shape == "columns":
+        most.append(1)
+    # a worker whose share of a limit is less than one call would wait, or pass the limit
     for own in map(limits.of, settings.judges):
         tpm = own.tpm and own.tpm / _MIN_TPM
         most += [
             int(limit) for limit in (own.concurrency, own.rpm, tpm) if limit is not None
         ]
     workers = max(1, min(most))
-    # a columnar record holds several groups, perhaps of several shards
-    if shape == "columns":
-        workers = 1
     run = _RayRun(ray, settings, observer, stop_signal)
     await run.score(workers, groups, len(problems))
     stopped = with_outage(stop_signal.reason, run.status)
@@ -236,7 +236,6 @@ class _RayRun:
                 self.reports[index], rows = await part
                 if rows and settings.ledger is not None:
                     await asyncio.to_thread(append_rows, settings.ledger, rows)
-            await worker.end.remote()
             report = self.reports[index]
             summary = report.summary
             self.spent += (summary.cost_usd or 0.0) + (summary.unsure_usd or 0.0)
@@ -284,7 +283,7 @@ def share_of(limits: Limits, number: int, count: int) -> Limits:
 
 
 class Worker(Observer):
-    """An actor of Ray: it scores shards on its node, one at a time."""
+    """An actor of Ray that scores a shard on its node."""
 
     async def begin(
         self,
@@ -306,28 +305,26 @@ class Worker(Observer):
         for name, value in environment.items():
             os.environ.setdefault(name, value)
         self._stop_signal = StopSignal()
+        self._report = ShardReport()
         self._folder = Path(tempfile.mkdtemp(prefix="ruler-"))
         output = self._folder / "out.jsonl"
         output.symlink_to(os.devnull)
         self._settings = replace(settings, output=str(output))
-        self._ledger: Path | None = None
+        self._ledger = self._folder / "ledger.sqlite"
         self._last_row = 0
         if ray.get_runtime_context().get_node_id() == home:
             return False
-        self._ledger = self._folder / "ledger.sqlite"
         Ledger(self._ledger).close()
         self._settings = replace(self._settings, ledger=self._ledger, ledgers=())
         return True
 
     async def take(self, rows: Sequence[ReplyRecord]) -> None:
         """Append rows to this node's ledger."""
-        if self._ledger is not None:
-            append_rows(self._ledger, rows)
-            self._last_row += len(rows)
+        append_rows(self._ledger, rows)
+        self._last_row += len(rows)
 
     async def score(self) -> AsyncIterator[tuple[ShardReport, list[ReplyRecord]]]:
         """Score the shard; yield reports, each with the new rows of this node's ledger."""
-        self._report = ShardReport()
         run = asyncio.ensure_future(score(self._settings, self, self._stop_signal))
         while not (await asyncio.wait([run], timeout=_TICK))[0]:
             yield self._report, self._new_rows()
@@ -337,15 +334,13 @@ class Worker(Observer):
             last = ShardReport(result.summary, stopped=stopped)
         except RulerError as error:  # replies since the last report are paid for
             last = replace(self._report, stopped=error)
-        yield last, self._new_rows()
+        rows = self._new_rows()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        yield last, rows
 
     async def stop(self) -> None:
         """Let calls in flight finish and send no more."""
         self._stop_signal.stop(RulerError("stopped by the command"))
-
-    async def end(self) -> None:
-        """Remove the files of this worker."""
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def tick(self, summary: Summary, status: Status) -> None:
         """Store counts and status for the next report."""
