@@ -349,10 +349,7 @@ def test_openai_states() -> None:
         for word in ("completed", "COMPLETED", "expired", "cancelled")
     ]
     cases += [("completed", {}, "running"), ("expired", {}, "ended")]
-    cases += [
-        ("failed", {}, "failed"),
-        ("failed", good, "ended"),
-    ]  # its answers are paid for
+    cases += [("failed", {}, "failed"), ("failed", good, "failed")]
     cases += [
         ("completed", {"request_counts": counts} | files, "running")
         for files in ({}, bad)

@@ -402,7 +402,7 @@ class Batches:
         ids = {key.hex() for key in self.journal.keys(batch.id)}
         candidates = []
         for remote in found:
-            if remote.state != "ended":
+            if remote.state == "running":
                 candidates.append(remote)
                 continue
             with TemporaryFile() as file:

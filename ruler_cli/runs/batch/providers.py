@@ -149,11 +149,11 @@ class RemoteBatch(_Stored):
     def state(self) -> Literal["running", "ended", "failed"]:
         """State of the batch; running with any label that is not known.
 
-        `ended`: results can be fetched, of canceled and expired batches too. `failed`: nothing was processed.
+        `ended`: results can be fetched, of canceled and expired batches too. `failed`: little or nothing was
+        processed; what was may be billed.
         """
         if self.label == "failed":
-            # some requests may still have been answered, and billed
-            return "ended" if self.output_file_id else "failed"
+            return "failed"
         if self.processing_status is None:
             # some endpoints report the end before the files exist; without them paid answers would be lost
             done = self.failed or self.label == "completed"
