@@ -19,7 +19,6 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     write_prompt,
 )
-from ruler_cli.runs.batch.requests import FORMS
 from ruler_cli.runs.estimate import (
     CALLS,
     ENTRY,
@@ -248,22 +247,6 @@ def test_cap_of_a_panel() -> None:
     assert result.cost_usd is not None
     assert result.max_cost_usd == pytest.approx(2 * reserved)
     assert 2 * reserved > result.cost_usd.high
-
-
-def test_batches() -> None:
-    """The number of batches follows from the provider's limits of requests and of bytes."""
-    for number, tokens, least in (
-        (0, 0, 0),
-        (1, 1, 1),
-        (50_000, 1, 1),
-        (50_001, 1, 2),
-        (100, 1e6, 2),
-    ):
-        judge = JudgeEstimate("j", PLAIN)
-        judge.add(Range(tokens, tokens, tokens), 1, Range(number, number, number))
-        result = judge.batches(FORMS["openai"])
-        assert least <= result.low == result.expected <= result.high
-        assert result.expected <= max(least, number * tokens * 5 / 200e6 + 1)
 
 
 def test_memory() -> None:

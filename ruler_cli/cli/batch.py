@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -165,8 +164,7 @@ def submit(
     --max-cost; 130 and 143 interrupted. Run it again to resume.
     """
     with running(ctx, source, resumes=True) as options:
-        path = required_ledger_path(options)
-        settings = replace(score_settings(options, source), ledger=path)
+        settings = score_settings(options, source)
         print_file_note(options, settings)
         source = settings.input.source
         again = score_command(options, source)

@@ -62,7 +62,7 @@ from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
-from ruler_cli.runs.batch.requests import FORMS, batch_price, batch_target
+from ruler_cli.runs.batch.requests import batch_price, batch_target
 from ruler_cli.runs.estimate import (
     CALLS,
     NEVER,
@@ -144,8 +144,7 @@ batch time: up to {batch[hours]} hours; again as much for requests that follow f
 _JUDGE = """judge {number}: {model}: {calls} calls, {cost}
 cached {number}: {kept:call}
 too long {number}: {too_long:group} for its {context_tokens} tokens"""
-_BATCH = """batch cost {number}: {cost}
-batches {number}: {batches}, of at most {requests_per_batch} requests or {bytes_per_batch} bytes"""
+_BATCH = "batch cost {number}: {cost}"
 _NO_PRICE = (
     "unknown; give --price IN,OUT, in USD per million prompt and completion tokens"
 )
@@ -485,11 +484,10 @@ def _paths(
 
 
 def _batch_facts(judges: Sequence[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:
-    """Return USD, batches and hours of the run in providers' batches; the cost may be unknown (None)."""
+    """Return USD and hours of the run in providers' batches; the cost may be unknown (None)."""
     facts: list[Facts] = []
     for judge, bill in zip(judges, bills, strict=True):
         target = batch_target(judge)
-        form = FORMS[target] if target else None
         price, kind = batch_price(judge) if target else (None, "")
         facts.append(
             {
@@ -497,9 +495,6 @@ def _batch_facts(judges: Sequence[JudgeSettings], bills: list[JudgeEstimate]) ->
                 "provider": target,
                 "cost_usd": price and bill.totals(price).cost_usd,
                 "price": price and kind,
-                "batches": form and bill.batches(form),
-                "requests_per_batch": form and form.requests,
-                "bytes_per_batch": form and form.bytes,
             }
         )
     costs = [each["cost_usd"] for each in facts]

@@ -220,12 +220,12 @@ def import_(
         from ruler_cli.ledger.reply_cache import Ledger
         from ruler_cli.runs.batch.replies import import_rows, reply_files, rows_of
 
-        file, names = required_ledger_path(options), reply_files(replies)
+        file, files = required_ledger_path(options), reply_files(replies)
         name = next(iter(options.model), None)
         if options.file and name and name in options.file.judges:
             name = str(options.file.judges[name]["model"])
         with Ledger(file) as opened:
-            result = import_rows(opened, rows_of(names), name)
+            result = import_rows(opened, rows_of(files), name)
         failed, again = (result.unanswered(for_good=kind) for kind in (True, False))
         facts = {
             "ledger": str(file),
@@ -248,7 +248,7 @@ def import_(
         if options.as_json:
             print_json(facts)
         else:
-            _print_table(rows(_IMPORT, {**facts, "files": len(names)}))
+            _print_table(rows(_IMPORT, {**facts, "files": len(files)}))
         return 1 if result.open or result.foreign or result.unreadable else 0
 
 

@@ -1,9 +1,9 @@
 """One run on Ray: workers score shards of INPUT, then this process writes OUTPUT from the ledger.
 
-A worker runs `score` over a shard with its share of the limits. On this machine it writes the user's ledger,
+A worker runs `score` over one shard with its share of the limits. On this machine it writes the user's ledger,
 elsewhere a ledger of its own: it begins with the rows for the run's judges, and its new rows come with each
 report. INPUT has to be at the same path on every node. The last run, in this process, makes the calls that
-need the whole input: further passes, escalated groups, groups that the cost cap left out.
+need the whole input: further passes, escalated groups, groups that the cost cap or a worker that died left.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -51,16 +50,10 @@ from ruler_cli.types import Observer, Status, Summary, WaitReports, clean
 
 Limits = TypeVar("Limits", PoolSettings, JudgeSettings)
 
-_SHARDS = 3
-"""Shards for each worker, so that all finish together."""
-_TRIES = 3
-"""Workers that may die over one shard."""
 _MIN_TPM = 100_000
 """Tokens per minute for a worker: a call larger than its share would exceed the limit of all."""
 _TICK = 0.5
 """Seconds between reports."""
-_PAUSE = 2.0
-"""Seconds after a shard if there are rate limits: a shard starts with a burst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +70,14 @@ def ray_session(address: str | None, workers: int) -> Iterator[Any]:
     """Start Ray on this machine, or join it at an address; UsageError if it cannot be used."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     address = address or os.environ.get("RAY_ADDRESS")
-    options: dict[str, Any] = {"address": address or "local"}
+    options: dict[str, Any] = {"address": address}
     if address is None:
-        options["num_cpus"] = max(os.cpu_count() or 1, workers)
-        options["object_store_memory"] = 1 << 29
-        options["include_dashboard"] = False
+        options = {
+            "address": "local",
+            "num_cpus": max(os.cpu_count() or 1, workers),
+            "object_store_memory": 1 << 29,
+            "include_dashboard": False,
+        }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's would go to the command's stderr
         import ray
@@ -129,28 +125,24 @@ async def score_on_ray(
         groups = source.survey.mine
         shape = source.reader.format.shape
     limits = settings.pool
-    # a worker whose share of a limit is less than one call would wait, or pass the limit
     most = [workers, groups]
+    # a columnar record holds several groups, perhaps of several shards
+    if shape == "columns":
+        most.append(1)
+    # a worker whose share of a limit is less than one call would wait, or pass the limit
     for own in map(limits.of, settings.judges):
         tpm = own.tpm and own.tpm / _MIN_TPM
         most += [
             int(limit) for limit in (own.concurrency, own.rpm, tpm) if limit is not None
         ]
     workers = max(1, min(most))
-    count = min(groups, _SHARDS * workers)
-    shards: list[Shard | None] = [
-        Shard(number, count) for number in range(1, count + 1)
-    ]
-    # a columnar record holds several groups, perhaps of several shards
-    if shape == "columns" or count == 1:
-        shards = [None]
-    workers = min(workers, len(shards))
-    run = _RayRun(ray, settings, workers, shards, observer, stop_signal)
-    await run.score(groups, len(problems))
+    run = _RayRun(ray, settings, observer, stop_signal)
+    await run.score(workers, groups, len(problems))
     stopped = with_outage(stop_signal.reason, run.status)
     result = RunResult(Summary(), stopped, whole=False)
     if stop_signal.reason is None:
-        rest = replace(limits, max_cost=run.usd_left)
+        cap = limits.max_cost
+        rest = replace(limits, max_cost=cap and max(0.0, cap - run.spent))
         last = replace(settings, pool=rest, retry_failed=False)
         result = await score(last, observer, stop_signal)
     summary = _combined(run.summary, result.summary)
@@ -166,110 +158,109 @@ async def score_on_ray(
     return replace(result, summary=summary, stopped=stopped)
 
 
+@dataclass(slots=True)
 class _RayRun:
-    """Shards that wait for a worker, and reports on the others."""
+    """A worker for each shard, and their reports.
 
-    def __init__(
-        self,
-        ray: Any,
-        settings: ScoreSettings,
-        workers: int,
-        shards: Sequence[Shard | None],
-        observer: Observer,
-        stop_signal: StopSignal,
-    ) -> None:
-        self._ray = ray
-        self._settings = settings
-        self._workers = workers
-        self._observer = observer
-        self._stop_signal = stop_signal
-        self._waiting = deque((shard, 0) for shard in shards)
-        """Each with the number of workers that died over it."""
-        self._shard_settings = _for_workers(settings)
-        self.usd_left = settings.pool.max_cost
-        self._reports = list[ShardReport]()
-        self._most = 0
-        self.status = Status()
-        self._actors = dict[int, Any]()
-        self._ready = set[int]()
+    `ready` are workers that have begun. `spent` is the USD that those which have ended spent, or may have
+    spent.
+    """
+
+    ray: Any
+    settings: ScoreSettings
+    observer: Observer
+    stop_signal: StopSignal
+    reports: list[ShardReport] = field(default_factory=list)
+    ready: list[Any] = field(default_factory=list)
+    status: Status = field(default_factory=Status)
+    most_in_flight: int = 0
+    spent: float = 0.0
 
     @property
     def summary(self) -> Summary:
         """Return the counts of all shards so far."""
-        summary = Summary.of([report.summary for report in self._reports])
-        return replace(summary, most_in_flight=self._most)
+        summary = Summary.of([report.summary for report in self.reports])
+        return replace(summary, most_in_flight=self.most_in_flight)
 
-    async def score(self, groups: int, unreadable: int) -> None:
+    async def score(self, count: int, groups: int, unreadable: int) -> None:
         """Score every shard, unless the run is stopped; `unreadable` lines were found in INPUT."""
-        self._observer.started(groups)
-        workers = [partial(self._work, number) for number in range(self._workers)]
+        self.observer.started(groups)
+        workers = [
+            partial(self._work, _for_worker(self.settings, number, count))
+            for number in range(count)
+        ]
         watch = partial(self._watch, groups, unreadable)
         await run_beside(watch, partial(together, workers))
 
     async def _watch(self, groups: int, unreadable: int) -> None:
         """Report progress, and stop the workers after a stop signal or too many failures."""
-        reported = 0
-        allowed = self._settings.most_failures
-        waits = WaitReports(self._observer)
-        while self._stop_signal.reason is None:
+        allowed = self.settings.most_failures
+        waits = WaitReports(self.observer)
+        while self.stop_signal.reason is None:
             await asyncio.sleep(_TICK)
             summary = self.summary
-            self.status = Status.of([report.status for report in self._reports])
-            self._most = max(self._most, self.status.in_flight)
-            for _ in range(summary.groups - reported):
-                self._observer.advanced(summary)
-            reported = max(reported, summary.groups)
+            self.status = Status.of([report.status for report in self.reports])
+            self.most_in_flight = max(self.most_in_flight, self.status.in_flight)
             waits.look(time.monotonic(), self.status)
-            self._observer.tick(summary, self.status)
+            self.observer.tick(summary, self.status)
             if allowed is None:
                 kinds = [summary.failed.get(kind, 0) for kind in UNUSABLE]
                 unusable = sum(kinds) - summary.failed_before
                 if not summary.scored and unusable >= FIRST_ASKED:
-                    self._stop_signal.stop(NoUsableReply(unusable))
+                    self.stop_signal.stop(NoUsableReply(unusable))
                 continue
             failed = sum(summary.failed.values()) - summary.failed.get("budget", 0)
             if failed + max(unreadable, summary.unreadable) > allowed.of(groups):
-                self._stop_signal.stop(TooManyFailures(allowed.shown))
-        self._observer.stopping(self.status.in_flight, self._settings.grace)
-        for number, worker in self._actors.items():
-            if number in self._ready:
-                worker.stop.remote()
-            else:  # it may wait for a free CPU
-                self._ray.kill(worker)
+                self.stop_signal.stop(TooManyFailures(allowed.shown))
+        self.observer.stopping(self.status.in_flight, self.settings.grace)
+        for worker in self.ready:
+            worker.stop.remote()
 
-    async def _work(self, number: int) -> None:
-        """Have one shard after another scored, by a new worker if one dies."""
-        errors = self._ray.exceptions
-        while self._waiting and self._stop_signal.reason is None:
-            shard, deaths = self._waiting.popleft()
-            try:
-                if number not in self._ready:
-                    await self._begin(number)
-                await self._score_shard(number, shard)
-            except RulerError as error:  # Ray wraps one of a worker
-                self._stop_signal.stop(getattr(error, "cause", error))
-            except errors.RayTaskError:
-                raise
-            except errors.RayError as error:
-                self._ready.discard(number)
-                self._waiting.appendleft((shard, deaths + 1))
-                if deaths + 1 == _TRIES:
-                    why = f"{_TRIES} workers died on {shard or 'the input'} ({_first_line(error)})"
-                    remedy = "check Ray's logs, and that every node has the same ruler and Ray"
-                    dead = RulerError(why, remedy, option="engine", value="ray")
-                    self._stop_signal.stop(dead)
-        if number in self._ready:
-            with suppress(errors.RayError):
-                await self._actors[number].end.remote()
-            self._ray.kill(self._actors.pop(number))
-
-    async def _begin(self, number: int) -> None:
-        """Start a worker; one on another node gets the rows of the ledgers for the run's judges."""
-        settings = self._shard_settings
-        actor = self._ray.remote(Worker)
+    async def _work(self, settings: ScoreSettings) -> None:
+        """Have a worker score its shard; store its reports, and its replies in the ledger."""
+        index = len(self.reports)
+        self.reports.append(ShardReport())
+        errors = self.ray.exceptions
+        actor = self.ray.remote(Worker)
         options = actor.options(num_cpus=1, scheduling_strategy="SPREAD")
-        worker = self._actors[number] = options.remote()
-        home = self._ray.get_runtime_context().get_node_id()
+        worker = options.remote()
+        try:
+            # it may wait for a free CPU
+            begun = await self.stop_signal.before(self._begin(worker, settings))
+            if not begun.done():
+                begun.cancel()
+                return
+            begun.result()
+            stream = worker.score.options(num_returns="streaming")
+            async for part in stream.remote():
+                self.reports[index], rows = await part
+                if rows and settings.ledger is not None:
+                    await asyncio.to_thread(append_rows, settings.ledger, rows)
+            report = self.reports[index]
+            summary = report.summary
+            self.spent += (summary.cost_usd or 0.0) + (summary.unsure_usd or 0.0)
+            if report.stopped is not None:
+                self.stop_signal.stop(report.stopped)
+        except RulerError as error:  # Ray wraps one of a worker
+            self.stop_signal.stop(getattr(error, "cause", error))
+        except errors.RayTaskError:
+            raise
+        except errors.RayError as error:
+            died = f"a worker of Ray died ({_first_line(error)})"
+            self.observer.warn(f"{died}; this process scores what it left")
+            # the calls are paid for, and some may not be known
+            last = self.reports[index].summary
+            paid = Summary(
+                asked=last.usage.calls, usage=last.usage, cost_usd=last.cost_usd
+            )
+            self.reports[index] = ShardReport(paid)
+            self.spent += settings.pool.max_cost or 0.0
+        finally:
+            self.ray.kill(worker)
+
+    async def _begin(self, worker: Any, settings: ScoreSettings) -> None:
+        """Start a worker; one on another node gets the rows of the ledgers for the run's judges."""
+        home = self.ray.get_runtime_context().get_node_id()
         keys = environment(settings.judges)
         if await worker.begin.remote(__version__, settings, home, keys):
             models = [judge.model for judge in settings.judges]
@@ -277,49 +268,7 @@ class _RayRun:
             for path in (*settings.ledgers, settings.ledger):
                 for rows in rows_of(path, models):
                     await worker.take.remote(rows)
-        self._ready.add(number)
-
-    async def _score_shard(self, number: int, shard: Shard | None) -> None:
-        """Have a worker score a shard; store its reports, and its replies in the ledger."""
-        settings = self._settings
-        index = len(self._reports)
-        cap = None
-        usd_left = self.usd_left
-        if usd_left is not None:
-            cap = usd_left / (len(self._waiting) + 1)
-            self.usd_left = usd_left - cap
-        pool = share_of(settings.pool, number, self._workers)
-        pool = replace(pool, max_cost=cap)
-        judges = [
-            share_of(judge, number, self._workers)
-            for judge in self._shard_settings.judges
-        ]
-        self._reports.append(ShardReport())
-        try:
-            stream = self._actors[number].score.options(num_returns="streaming")
-            async for part in stream.remote(shard, pool, judges):
-                self._reports[index], rows = await part
-                if rows and settings.ledger is not None:
-                    await asyncio.to_thread(append_rows, settings.ledger, rows)
-        except self._ray.exceptions.RayError:
-            # another worker scores the groups, but the calls are paid for
-            last = self._reports[index].summary
-            paid = Summary(
-                asked=last.usage.calls,
-                usage=last.usage,
-                cost_usd=last.cost_usd,
-            )
-            self._reports[index] = ShardReport(paid)
-            raise
-        report = self._reports[index]
-        if cap is not None and self.usd_left is not None:
-            spent = report.summary
-            left = cap - (spent.cost_usd or 0.0) - (spent.unsure_usd or 0.0)
-            self.usd_left = max(0.0, self.usd_left + left)
-        if report.stopped is not None:
-            self._stop_signal.stop(report.stopped)
-        elif any(own.rpm or own.tpm for own in map(pool.of, judges)):
-            await asyncio.sleep(_PAUSE)
+        self.ready.append(worker)
 
 
 def share_of(limits: Limits, number: int, count: int) -> Limits:
@@ -334,7 +283,7 @@ def share_of(limits: Limits, number: int, count: int) -> Limits:
 
 
 class Worker(Observer):
-    """An actor of Ray: it scores shards on its node, one at a time."""
+    """An actor of Ray that scores a shard on its node."""
 
     async def begin(
         self,
@@ -356,38 +305,27 @@ class Worker(Observer):
         for name, value in environment.items():
             os.environ.setdefault(name, value)
         self._stop_signal = StopSignal()
+        self._report = ShardReport()
         self._folder = Path(tempfile.mkdtemp(prefix="ruler-"))
         output = self._folder / "out.jsonl"
         output.symlink_to(os.devnull)
         self._settings = replace(settings, output=str(output))
-        self._ledger: Path | None = None
+        self._ledger = self._folder / "ledger.sqlite"
         self._last_row = 0
         if ray.get_runtime_context().get_node_id() == home:
             return False
-        self._ledger = self._folder / "ledger.sqlite"
         Ledger(self._ledger).close()
         self._settings = replace(self._settings, ledger=self._ledger, ledgers=())
         return True
 
     async def take(self, rows: Sequence[ReplyRecord]) -> None:
         """Append rows to this node's ledger."""
-        if self._ledger is not None:
-            append_rows(self._ledger, rows)
-            self._last_row += len(rows)
+        append_rows(self._ledger, rows)
+        self._last_row += len(rows)
 
-    async def score(
-        self, shard: Shard | None, limits: PoolSettings, judges: Sequence[JudgeSettings]
-    ) -> AsyncIterator[tuple[ShardReport, list[ReplyRecord]]]:
-        """Score a shard (None: all of INPUT); yield reports, each with the new rows of this node's ledger."""
-        self._report = ShardReport()
-        settings = replace(
-            self._settings,
-            input=replace(self._settings.input, shard=shard),
-            pool=limits,
-            judge=judges[0],
-            panel=tuple(judges[1:]),
-        )
-        run = asyncio.ensure_future(score(settings, self, self._stop_signal))
+    async def score(self) -> AsyncIterator[tuple[ShardReport, list[ReplyRecord]]]:
+        """Score the shard; yield reports, each with the new rows of this node's ledger."""
+        run = asyncio.ensure_future(score(self._settings, self, self._stop_signal))
         while not (await asyncio.wait([run], timeout=_TICK))[0]:
             yield self._report, self._new_rows()
         try:
@@ -396,23 +334,19 @@ class Worker(Observer):
             last = ShardReport(result.summary, stopped=stopped)
         except RulerError as error:  # replies since the last report are paid for
             last = replace(self._report, stopped=error)
-        yield last, self._new_rows()
+        rows = self._new_rows()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        yield last, rows
 
     async def stop(self) -> None:
         """Let calls in flight finish and send no more."""
         self._stop_signal.stop(RulerError("stopped by the command"))
-
-    async def end(self) -> None:
-        """Remove the files of this worker."""
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def tick(self, summary: Summary, status: Status) -> None:
         """Store counts and status for the next report."""
         self._report = ShardReport(summary, status)
 
     def _new_rows(self) -> list[ReplyRecord]:
-        if self._ledger is None:
-            return []
         rows = [
             row for part in rows_of(self._ledger, after=self._last_row) for row in part
         ]
@@ -420,18 +354,30 @@ class Worker(Observer):
         return rows
 
 
-def _for_workers(settings: ScoreSettings) -> ScoreSettings:
-    """Return the settings of a shard: absolute paths, and no option that needs the whole batch."""
+def _for_worker(settings: ScoreSettings, number: int, count: int) -> ScoreSettings:
+    """Return the settings of one of `count` workers.
+
+    It has a shard, a share of the limits, absolute paths, and no option that needs the whole batch.
+    """
     source = settings.input.source
     ask = settings.ask
+    cap = settings.pool.max_cost
+    shared = partial(share_of, number=number, count=count)
     if not Location(source).remote:
         source = str(Path(source).absolute())
     if settings.adaptive:
         ask = replace(ask, passes=min(FIRST, ask.passes))
     return replace(
         settings,
-        input=replace(settings.input, source=source),
+        input=replace(
+            settings.input,
+            source=source,
+            shard=Shard(number + 1, count) if count > 1 else None,
+        ),
         ask=ask,
+        pool=replace(shared(settings.pool), max_cost=cap and cap / count),
+        judge=shared(settings.judge),
+        panel=tuple(map(shared, settings.panel)),
         combine=replace(
             settings.combine, min_passes=1, debias=False, standardize=False
         ),

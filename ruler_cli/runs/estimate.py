@@ -32,7 +32,6 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     write_prompt,
 )
-from ruler_cli.runs.batch.requests import BatchForm
 from ruler_cli.runs.input import Input
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
@@ -109,12 +108,6 @@ _MIN_ADAPTIVE = 2
 """Adaptive passes for every group; the others go to groups that need them."""
 _THINKING = {True: THINKING, False: NEVER, None: Range(0, 0, THINKING.high)}
 """Reasoning tokens by what is known of a model: one that is not in the price list may reason."""
-_ESCAPING = 1.08
-"""Ratio of the bytes of a prompt as a JSON string to its bytes; on the rollouts of tau-bench 1,874,287 become
-2,020,220.
-"""
-_LINE_BYTES = 608
-"""Measured bytes of a line of a request file without its prompt; most are the schema of the answer."""
 _KEYS = 5
 """Keys of groups that are too long, as examples."""
 _BITS = 8
@@ -182,7 +175,7 @@ class JudgeEstimate:
     too_long: int = 0
     windowed: int = 0
     too_long_keys: tuple[str, ...] = ()
-    _longest: tuple[int, Request | None] = (-1, None)
+    _longest: Request | None = None
 
     def add_group(self, key: str, layout: PromptLayout, weight: SampleWeight) -> None:
         """Add the requests of a group and of those that it stands for."""
@@ -212,8 +205,8 @@ class JudgeEstimate:
                 # high values count them as not answered
                 if reply is None:
                     calls = times * Range(groups, groups, groups)
-                    if size > self._longest[0]:
-                        self._longest = (size, request)
+                    if self._longest is None or request.size > self._longest.size:
+                        self._longest = request
                 else:
                     calls = Range(0, 0, times.high * (groups - 1))
                     self.cached += groups
@@ -254,9 +247,9 @@ class JudgeEstimate:
         if price is not None:
             cost = map_ranges(lambda *tokens: price.of(Usage(*tokens)), prompt, answers)
             cap = cost.high
-            if self._longest[1] is not None:
-                reserved = Estimates(stated_limit(self.params)).highest
-                cap = max(cap, price.of(reserved(self._longest[1])))
+            if self._longest is not None:
+                estimates = Estimates(stated_limit(self.params))
+                cap = max(cap, price.of(estimates.highest(self._longest)))
         return Totals(
             self.calls * calls,
             self.cached,
@@ -266,15 +259,6 @@ class JudgeEstimate:
             cost,
             cap,
         )
-
-    def batches(self, limits: BatchForm) -> Range:
-        """Return the number of batches for the requests within a provider's limits."""
-
-        def count(calls: float, tokens: float) -> int:
-            size = tokens * BYTES_PER_TOKEN * _ESCAPING + calls * _LINE_BYTES
-            return math.ceil(max(calls / limits.requests, size / limits.bytes))
-
-        return map_ranges(count, self.calls * CALLS, self.prompt * CALLS)
 
 
 @dataclass(slots=True)
@@ -334,11 +318,9 @@ class Estimate:
             if owner is not None:
                 owners[name] = owner
             if rollout.error is None:
-                known = (rewards.get(name), number(rollout.reward))
-                rewards[name] = max(
-                    (reward for reward in known if reward is not None),
-                    default=None,
-                )
+                # as in judging, the last part that has a reward decides
+                reward = number(rollout.reward)
+                rewards[name] = rewards.get(name) if reward is None else reward
         if rewards:
             self.sizes[len(rewards)] += groups
         numbers = [reward for reward in rewards.values() if reward is not None]
@@ -420,21 +402,24 @@ class ValueCounts:
         }
 
 
+@dataclass
 class InputCounts:
-    """Counts of records, bytes and rollouts, statistics of rewards and outcomes, and the first records."""
+    """Counts of records, bytes and rollouts, statistics of rewards and outcomes, and the first records.
 
-    def __init__(self, on_problem: Callable[[Problem], None]) -> None:
-        """Take a callback for each record or rollout that cannot be judged."""
-        self.again()
-        self._on_problem: Callable[[Problem], None] = on_problem
+    `on_problem` gets each record or rollout that cannot be judged.
+    """
+
+    on_problem: Callable[[Problem], object]
+    bytes: int = 0
+    records: int = 0
+    rollouts: int = 0
+    rewards: ValueCounts = field(default_factory=ValueCounts)
+    outcomes: ValueCounts = field(default_factory=ValueCounts)
+    first: list[Record] = field(default_factory=list)
 
     def again(self) -> None:
         """Start over, because the grouping changed; problems are reported already."""
-        self.bytes = self.records = self.rollouts = 0
-        self.rewards = ValueCounts()
-        self.outcomes = ValueCounts()
-        self.first: list[Record] = []
-        self._on_problem = lambda _: None
+        vars(self).update(vars(InputCounts(lambda _: None)))
 
     def add(self, record: Record, rollouts: int) -> None:
         """Add one record; `rollouts` is the number of rollouts that begin in it."""
@@ -445,12 +430,12 @@ class InputCounts:
             self.first.append(record)
         problem = partial(Problem, line.number, raw=b"", place=line.place)
         if not record.rollouts:
-            self._on_problem(problem("is a group without trajectories"))
+            self.on_problem(problem("is a group without trajectories"))
         if mistake := scale_mistake(record.rubric):
-            self._on_problem(problem(f"has a rubric that {mistake}"))
+            self.on_problem(problem(f"has a rubric that {mistake}"))
         for rollout in record.rollouts:
             if rollout.error is not None:
-                self._on_problem(problem(rollout.problem))
+                self.on_problem(problem(rollout.problem))
                 continue
             if rollouts > 0:  # later parts of a rollout are counted already
                 self.rollouts += 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import tracemalloc
-from collections.abc import Coroutine, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Coroutine
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -15,28 +15,22 @@ import pytest
 
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.runs.batch import providers as module
-from ruler_cli.runs.batch.providers import OpenBody, Provider, RemoteBatch, UnclearError
+from ruler_cli.runs.batch.providers import Body, Provider, RemoteBatch, UnclearError
 from tests.batch.raw import KEY, Answer, Call, api_client, serving
 
 pytestmark = pytest.mark.anyio
 
 
-def _big(folder: Path, megabytes: int) -> OpenBody:
-    """Yield the body of a file of zeros."""
+def _big(folder: Path, megabytes: int) -> tuple[Path, Body]:
+    """Return a file of zeros, and the body that is made of it."""
     file = folder / "big"
     with file.open("wb") as out:
         out.truncate(megabytes << 20)
-
-    @contextmanager
-    def body() -> Iterator[aiohttp.Payload]:
-        with file.open("rb") as source:
-            yield aiohttp.BufferedReaderPayload(source)
-
-    return body
+    return file, aiohttp.BufferedReaderPayload
 
 
-def _empty() -> AbstractContextManager[aiohttp.Payload]:
-    return nullcontext(aiohttp.JsonPayload({}))
+def _empty(_: object) -> aiohttp.Payload:
+    return aiohttp.JsonPayload({})
 
 
 def finished(files: int = 1) -> RemoteBatch:
@@ -64,7 +58,7 @@ async def test_broken_creation(tmp_path: Path) -> None:
     async with serving(play, heads) as base, api_client(base) as client:
         with pytest.raises(UnclearError, match="broke"):
             await client.request(
-                "POST", "/batches", Answer, _big(tmp_path, 32), once=True
+                "POST", "/batches", Answer, *_big(tmp_path, 32), once=True
             )
     assert len(heads) == 1
 
@@ -82,10 +76,10 @@ async def test_slow_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     body = _big(tmp_path, 16)
     async with serving(play, heads) as base, api_client(base) as client:
-        assert await client.request("POST", "/batches", Answer, body, once=True)
+        assert await client.request("POST", "/batches", Answer, *body, once=True)
         monkeypatch.setattr(module, "_UPLOAD_TIMEOUT", 0.1)
         with pytest.raises(UnclearError, match="did not answer in time"):
-            await client.request("POST", "/batches", Answer, body, once=True)
+            await client.request("POST", "/batches", Answer, *body, once=True)
 
 
 async def test_upload_memory(tmp_path: Path) -> None:
@@ -101,7 +95,7 @@ async def test_upload_memory(tmp_path: Path) -> None:
         tracemalloc.start()
         try:
             await client.request(
-                "POST", "/batches", Answer, _big(tmp_path, 64), once=True
+                "POST", "/batches", Answer, *_big(tmp_path, 64), once=True
             )
             assert tracemalloc.get_traced_memory()[1] < 4 << 20
         finally:
@@ -240,7 +234,9 @@ async def test_unclear_statuses() -> None:
     async with serving(play, heads) as base, api_client(base) as client:
         for status in statuses:
             with pytest.raises(UnclearError, match=f"answered {status}"):
-                await client.request("POST", "/batches", Answer, _empty, once=True)
+                await client.request(
+                    "POST", "/batches", Answer, Path(os.devnull), _empty, once=True
+                )
     assert len(heads) == len(statuses)
 
 
@@ -294,7 +290,9 @@ async def test_refusing_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("no_proxy", "")
         async with api_client("https://batches.invalid/v1") as client:
             with pytest.raises(RefusedError, match=r"cannot be reached: 407"):
-                await client.request("POST", "/batches", Answer, _empty, once=True)
+                await client.request(
+                    "POST", "/batches", Answer, Path(os.devnull), _empty, once=True
+                )
     assert heads[0].startswith("CONNECT batches.invalid:443 ")
     assert KEY not in heads[0]
 

@@ -11,8 +11,8 @@ def test_panel_names() -> None:
     """Each judge of a panel has files under its own plain and distinct name."""
     assert names_for("a/r.jsonl.gz", ["openai/o3"]) == ["a/r.jsonl.gz"]
     assert names_for("a/r.jsonl.gz", ["openai/o3", "hosted_vllm/Qwen/Qwen3-8B"]) == [
-        "a/r.openai-o3.jsonl.gz",
-        "a/r.hosted_vllm-Qwen-Qwen3-8B.jsonl.gz",
+        "a/r.1-openai-o3.jsonl.gz",
+        "a/r.2-hosted_vllm-Qwen-Qwen3-8B.jsonl.gz",
     ]
     odd = [
         "../../etc/passwd",

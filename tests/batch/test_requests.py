@@ -232,10 +232,10 @@ def test_retry_failed(staged: Callable[..., Stage]) -> None:
         Stub("one", lambda r: broken if group_of(r) == "g3" else truthful(r)),
     )
     answered(stage, ("one",))
-    assert rendered(stage.settings("one"))[0].failed == {"refused": 1}
+    assert rendered(stage.settings("one"))[0].lost == 1
     done, missing = rendered(stage.settings("one", retry_failed=True))
     assert [group_of(request) for _, _, request in missing] == ["g3"]
-    assert (done.answered, done.failed) == (19, {})
+    assert (done.answered, done.lost) == (19, 0)
 
 
 def test_cancellation(staged: Callable[..., Stage]) -> None:

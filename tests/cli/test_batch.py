@@ -32,8 +32,12 @@ REFUSED = (
     ("submit in.jsonl -m openai/m --ledger none", 2, "--ledger none"),
     ("submit in.jsonl -m openai/m --max-cost 1", 2, "--price"),
     ("submit in.jsonl -m openai/gpt-4o --max-cost 0.0001", 4, "nothing was submitted"),
-    ("submit in.jsonl -m openai/m --settle nan", 2, "'nan' is not greater than"),
-    ("collect --wait --timeout inf", 2, "is not a finite number"),
+    (
+        "submit in.jsonl -m openai/m --settle nan",
+        2,
+        "'nan' is not a number of 0 or more",
+    ),
+    ("collect --wait --timeout inf", 2, "'inf' is not a number of 0 or more"),
     ("status --ledger none", 2, "--ledger none"),
     ("collect --ledger none.sqlite", 0, "no batch is open"),
 )

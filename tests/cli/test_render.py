@@ -182,15 +182,17 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
         for path in tmp_path.glob("r.*")
     }
     assert set(rows) == {
-        "r.openai-o3.jsonl",
-        "r.anthropic-claude-sonnet-4-5.jsonl",
-        "r.hosted_vllm-Qwen-Qwen3-8B.jsonl",
+        "r.1-openai-o3.jsonl",
+        "r.2-anthropic-claude-sonnet-4-5.jsonl",
+        "r.3-hosted_vllm-Qwen-Qwen3-8B.jsonl",
     }
     assert (
-        rows["r.anthropic-claude-sonnet-4-5.jsonl"]["params"]["model"]
+        rows["r.2-anthropic-claude-sonnet-4-5.jsonl"]["params"]["model"]
         == "claude-sonnet-4-5"
     )
-    assert rows["r.hosted_vllm-Qwen-Qwen3-8B.jsonl"]["body"]["model"] == "Qwen/Qwen3-8B"
+    assert (
+        rows["r.3-hosted_vllm-Qwen-Qwen3-8B.jsonl"]["body"]["model"] == "Qwen/Qwen3-8B"
+    )
     refused = ruler("render", "in.jsonl", "-", *judges)
     assert (refused.returncode, "one model" in refused.stderr) == (2, True)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,7 +35,6 @@ from ruler_cli.runs.batch.providers import (
     Providers,
     RemoteBatch,
     UnclearError,
-    UnknownBatchError,
     UnreachableError,
 )
 from ruler_cli.runs.batch.replies import ReplyRow, import_rows, read_row
@@ -47,7 +47,7 @@ from ruler_cli.runs.batch.requests import (
 )
 from ruler_cli.runs.estimate import ALWAYS, JudgeEstimate, Range
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
-from ruler_cli.types import Observer, Request
+from ruler_cli.types import CallError, Observer, Reply, Request
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two polls while waiting for batches."""
@@ -75,18 +75,11 @@ class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
         seconds_left: float,
     ) -> None:
         self.candidates, self.seconds_left = candidates, seconds_left
-        problem = "is not at the provider; the next `ruler batch submit` gives it up"
+        problem = f"may still appear at the provider within {seconds_left:.0f} s; run again then"
         if candidates:
             names = ", ".join(remote.id for remote in candidates[:3])
             problem = f"may be {names}; this is certain once that has ended"
-        elif seconds_left:
-            problem = f"may still appear at the provider within {seconds_left:.0f} s; run again then"
         super().__init__(problem, place=f"batch {batch.tag}")
-
-    @property
-    def may_appear(self) -> bool:
-        """Tell if it is still looked for."""
-        return bool(self.candidates or self.seconds_left)
 
 
 class BatchStatus(NamedTuple):
@@ -97,27 +90,24 @@ class BatchStatus(NamedTuple):
     error: RulerError | None = None
 
 
-class SubmitResult(NamedTuple):
+@dataclass
+class SubmitResult:
     """Result of a submission.
 
-    `missing` counts the requests that the ledger lacked. Of these `large` were larger than the provider
-    accepts. `uncertain` batches may exist at the provider.
+    `uncertain` batches may exist at the provider. `missing` counts the requests that the ledger lacks. Of
+    these `out` were in open batches already, and `large` were larger than the provider accepts.
     """
 
-    missing: MissingRequests
-    batches: list[BatchRecord]
-    large: int
     uncertain: list[BatchStatus]
+    missing: MissingRequests
+    batches: list[BatchRecord] = field(default_factory=list)
+    out: int = 0
+    large: int = 0
 
     @property
     def requests(self) -> int:
         """Number of requests that were submitted."""
         return sum(batch.requests for batch in self.batches)
-
-    @property
-    def out(self) -> int:
-        """Number of missing requests that were in other open batches already."""
-        return sum(self.missing.requests) - self.large - self.requests
 
 
 class _BatchJudge(NamedTuple):
@@ -135,22 +125,21 @@ class _PendingBatch:
 
     def __init__(self, judge: _BatchJudge, folder: Path) -> None:
         self.judge, self.form = judge, judge.provider.form
-        self.tag = f"{int(time.time()):08x}-{secrets.token_hex(6)}"
+        self.tag = secrets.token_hex(8)
         self.file = folder / f"ruler-{self.tag}.jsonl"
         self.keys = list[bytes]()
         self.bytes = 0
         settings = judge.settings
         self._estimate = JudgeEstimate(settings.model, judge.model, settings.params)
 
-    def add(self, key: bytes, line: bytes, request: Request) -> None:
-        """Append a request to the file, and its cost to the estimate."""
+    def add(self, key: bytes, line: bytes, rollouts: int) -> None:
+        """Append a request about so many rollouts to the file, and its cost to the estimate."""
         before = self.form.between if self.keys else self.form.opening
         self.write(before + line.removesuffix(b"\n"))
         self.keys.append(key)
         self.bytes += len(line)
-        prompt = (request.system + request.user).encode("utf-8", "replace")
-        tokens = len(prompt) / BYTES_PER_TOKEN
-        self._estimate.add(Range(tokens, tokens, tokens), len(request.labels), ALWAYS)
+        tokens = len(line) / BYTES_PER_TOKEN
+        self._estimate.add(Range(tokens, tokens, tokens), rollouts, ALWAYS)
 
     def write(self, data: bytes) -> None:
         """Append to the file; OutputError if that is not possible."""
@@ -193,12 +182,11 @@ class Batches:
             with self.journal.alone() as mine:
                 if mine:
                     uncertain = await self.recover(give_up=True)
-                    missing, pending, large = await self._fill(settings, judges)
-                    submitted = list[BatchRecord]()
-                    for each in pending:
-                        submitted.append(await self._send(each))
-                        on_submitted(submitted[-1])
-                    return SubmitResult(missing, submitted, large, uncertain)
+                    result = SubmitResult(uncertain, MissingRequests([]))
+                    for each in await self._fill(settings, judges, result):
+                        result.batches.append(await self._send(each))
+                        on_submitted(result.batches[-1])
+                    return result
             self.observer.note("waiting for another command that submits")
             await anyio.sleep(_LOCK_POLL)
 
@@ -228,16 +216,12 @@ class Batches:
         with Ledger(self.journal.path) as ledger:
             while True:
                 still_open = list[BatchStatus]()
-                for current in await self.status(*OPEN):
+                for each in await self.status(*OPEN):
                     try:
-                        closed = await self._close(ledger, current)
+                        if not await self._close(ledger, each, on_closed):
+                            still_open.append(each)
                     except RulerError as error:
-                        still_open.append(_failed(current.batch, error))
-                        continue
-                    if closed is not None:
-                        on_closed(closed)
-                    elif self._is_open(current.batch):
-                        still_open.append(current)
+                        still_open.append(BatchStatus(each.batch, error=error))
                 seconds_left = deadline - time.monotonic()
                 if seconds_left <= 0 or not any(
                     _may_end(each, first=first) for each in still_open
@@ -264,13 +248,13 @@ class Batches:
             raise UsageError("no such open batch", remedy, place=", ".join(names))
         statuses = []
         for batch in batches:
-            status = uncertain.get(batch.id)
             if forget:
                 why = "given up by hand"
                 moved = self.journal.move(batch, "abandoned", reason=why)
                 status = BatchStatus(moved or batch)
-            elif status is None:
-                status = await self._cancel(batch)
+            else:
+                known = uncertain.get(batch.id)
+                status = known or await self._ask(batch, cancel=True)
             statuses.append(status)
         return statuses
 
@@ -289,22 +273,19 @@ class Batches:
             seconds_left = max(0.0, batch.changed + self.window - time.time())
             try:
                 ours, candidates = await self._find(batch)
+                if not ours and (candidates or seconds_left or not give_up):
+                    raise UncertainBatch(batch, candidates, seconds_left)
             except RulerError as error:
                 uncertain.append(BatchStatus(batch, error=error))
                 continue
-            if ours is not None:
-                known = {"remote": ours.id, "label": ours.label}
-                if self.journal.move(batch, "submitted", **known):
-                    self.observer.note(f"batch {batch.tag} was found: {ours.id}")
-            elif candidates or seconds_left or not give_up:
-                unsure = UncertainBatch(batch, candidates, seconds_left)
-                uncertain.append(BatchStatus(batch, error=unsure))
+            if ours:
+                self.journal.move(batch, "submitted", remote=ours.id, label=ours.label)
+                result = f"was found: {ours.id}"
             else:
                 why = "never appeared at the provider"
-                if self.journal.move(batch, "abandoned", reason=why):
-                    self.observer.note(
-                        f"batch {batch.tag} {why}; its requests are free"
-                    )
+                self.journal.move(batch, "abandoned", reason=why)
+                result = f"{why}; its requests are free"
+            self.observer.note(f"batch {batch.tag} {result}")
         return uncertain
 
     def _batch_judge(
@@ -321,30 +302,33 @@ class Batches:
         return _BatchJudge(judge, provider, line, model, [])
 
     async def _fill(
-        self, settings: ScoreSettings, judges: Sequence[_BatchJudge]
-    ) -> tuple[MissingRequests, list[_PendingBatch], int]:
-        """Put all missing requests of INPUT into batches within the limits, each once.
+        self,
+        settings: ScoreSettings,
+        judges: Sequence[_BatchJudge],
+        result: SubmitResult,
+    ) -> list[_PendingBatch]:
+        """Put all missing requests of INPUT into batches within the limits, each once; count the others.
 
-        Return also the number of requests that are too large. BatchCostError if the batches could cost too
-        much.
+        BatchCostError if the batches could cost too much.
         """
-        large, newest_row = 0, self.journal.newest()
+        newest_row = self.journal.newest()
 
         def add(judge_index: int, key: bytes, request: Request) -> None:
-            nonlocal large
             judge = judges[judge_index]
             allow, batches = judge.provider.form.allow, judge.pending
             line = judge.line(key, request)
             if not allow(1, len(line)):
-                large += 1
-            elif self.journal.free(key, newest_row):
+                result.large += 1
+            elif not self.journal.free(key, newest_row):
+                result.out += 1
+            else:
                 last = batches[-1] if batches else None
                 if not last or not allow(len(last.keys) + 1, last.bytes + len(line)):
                     last = _PendingBatch(judge, self.journal.folder)
                     batches.append(last)
-                last.add(key, line, request)
+                last.add(key, line, len(request.labels))
 
-        missing = await render_missing(settings, add, self.observer)
+        result.missing = await render_missing(settings, add, self.observer)
         pending = [batch for judge in judges for batch in judge.pending]
         for batch in pending:
             batch.write(batch.form.closing)
@@ -356,7 +340,7 @@ class Batches:
             remedy = "nothing was submitted; allow that, or submit a part of INPUT"
             value = f"{max_cost:g}"
             raise BatchCostError(problem, remedy, option="max_cost", value=value)
-        return missing, pending, large
+        return pending
 
     async def _send(self, pending: _PendingBatch) -> BatchRecord:
         """Submit one batch: record it, have the provider create it, record its id."""
@@ -418,108 +402,87 @@ class Batches:
         ids = {key.hex() for key in self.journal.keys(batch.id)}
         candidates = []
         for remote in found:
-            if remote.state != "ended":
+            if remote.state == "running":
                 candidates.append(remote)
                 continue
-            # it is ours if most of its results have the keys of our requests
-            balance = 0
             with TemporaryFile() as file:
-                for line in await provider.results(remote, file):
-                    row = read_row(line)
-                    ours = isinstance(row, ReplyRow) and row.custom_id in ids
-                    balance += 1 if ours else -1
-            if balance > 0:
+                rows = map(read_row, await provider.results(remote, file))
+                ours = sum(
+                    isinstance(row, ReplyRow) and row.custom_id in ids for row in rows
+                )
+            if 2 * ours > batch.requests:
                 return remote, []
             self._others.add(remote.id)
         return None, candidates
 
-    async def _close(self, ledger: Ledger, current: BatchStatus) -> BatchRecord | None:
-        """Import the results of a batch and close it; None if it has not ended, or is closed already."""
+    async def _close(
+        self,
+        ledger: Ledger,
+        current: BatchStatus,
+        on_closed: Callable[[BatchRecord], None],
+    ) -> bool:
+        """Import the results of a batch and close it; return False if it has not ended."""
         batch, remote = current.batch, current.remote
         if remote is None or remote.state == "running":
-            return None
-        if remote.state == "failed":
-            return self.journal.move(
-                batch,
-                "failed",
-                label=remote.label,
-                reason=remote.reason,
-                left_out=batch.requests,
-            )
+            return False
         provider, keys = self.providers.for_batch(batch), self.journal.keys(batch.id)
-        if not self._is_open(batch):
-            return None  # its keys are gone
         for _ in range(2):  # a second time if rows are missing: answers are paid for
             with TemporaryFile() as file:
                 results = enumerate(await provider.results(remote, file), 1)
                 rows = ((f"line {number}", number, line) for number, line in results)
                 imported = import_rows(ledger, rows, batch.model, keys)
-            answered = len(imported.answered or ())
+            found = Counter(type(ledger.find(key)) for key in keys)
+            answered, failed = found[Reply], found[CallError]
             others = len(imported.open) + imported.foreign + imported.unreadable
             missing = remote.succeeded - answered - others
             if missing <= 0 and not imported.unreadable:
                 break
-        failed = sum(imported.unanswered(for_good=True).values())
-        sentences = [
-            *imported.messages.values(),
-            *(f"{row.where} of its results {row.reason}" for row in imported.rejected),
-        ]
+        messages = list(imported.messages.values())
+        state: BatchState = "collected"
+        if remote.state == "failed":
+            state, messages = "failed", [remote.reason]
         closed = self.journal.move(
             batch,
-            "canceled" if "cancel" in remote.label + batch.label else "collected",
+            state,
             label=remote.label,
-            reason=str(next(iter(imported.messages.values()), "")),
+            reason=str(messages[0]) if messages else "",
             answered=answered,
             failed=failed,
             left_out=batch.requests - answered - failed,
         )
+        if closed is None:
+            return True  # by another process, which reports it
+        messages += [
+            f"{row.where} of its results {row.reason}" for row in imported.rejected
+        ]
         if missing > 0:
-            sentences.append(f"{missing} answers of its provider's count are missing")
-        for sentence in sentences if closed else ():
+            messages.append(f"{missing} answers of its provider's count are missing")
+        for sentence in messages if state == "collected" else ():
             place = f"batch {batch.tag}: {{sentence}}"
             self.observer.warn(Sentence(place, sentence=sentence))
-        return closed
+        on_closed(closed)
+        return True
 
     async def _ask(self, batch: BatchRecord, *, cancel: bool = False) -> BatchStatus:
         """Fetch a submitted batch from its provider, or have it canceled."""
-        if batch.state != "submitted" or batch.remote is None:
-            return BatchStatus(batch)
         try:
-            provider = self.providers.for_batch(batch)
-            ask = provider.cancel if cancel else provider.retrieve
-            return BatchStatus(batch, await ask(batch.remote))
+            if batch.state == "submitted" and batch.remote is not None:
+                provider = self.providers.for_batch(batch)
+                ask = provider.cancel if cancel else provider.retrieve
+                return BatchStatus(batch, await ask(batch.remote))
+            if cancel:
+                problem = "is being submitted by another command; stop that first"
+                raise RulerError(problem, place=f"batch {batch.tag}")
         except RulerError as error:
-            return _failed(batch, error)
-
-    async def _cancel(self, batch: BatchRecord) -> BatchStatus:
-        status = await self._ask(batch, cancel=True)
-        remote, error = status.remote, status.error
-        if remote is None:
-            problem = "is being submitted by another command; stop that first"
-            error = error or RulerError(problem, place=f"batch {batch.tag}")
             return BatchStatus(batch, error=error)
-        # Anthropic reports a canceled batch as ended, like any other
-        label = remote.label if remote.state == "ended" else "canceling"
-        moved = self.journal.move(batch, "submitted", label=label)
-        return BatchStatus(moved or batch, remote)
-
-    def _is_open(self, batch: BatchRecord) -> bool:
-        """Tell if no other process has closed a batch."""
-        return self.journal.batch(batch.id).state in OPEN
-
-
-def _failed(batch: BatchRecord, error: RulerError) -> BatchStatus:
-    if isinstance(error, UnknownBatchError):
-        command = "to give it up: `ruler batch cancel {forget:yes} {tag}`"
-        error.set(remedy=Sentence(command, tag=batch.tag))
-    return BatchStatus(batch, error=error)
+        return BatchStatus(batch)
 
 
 def _may_end(status: BatchStatus, *, first: bool) -> bool:
     """Tell if a batch is worth waiting for; an outage after the `first` poll passes."""
     error = status.error
     if isinstance(error, UncertainBatch):
-        return error.may_appear
+        return bool(error.candidates or error.seconds_left)
     if isinstance(error, UnreachableError):
         return not first
     return not isinstance(error, RefusedError | UsageError)

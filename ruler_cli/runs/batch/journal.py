@@ -21,9 +21,7 @@ from ruler_cli.errors import OutputError, Sentence, system_errors
 from ruler_cli.ledger.database import file_errors, open_ledger, remedy
 from ruler_cli.ledger.reply_cache import is_there
 
-BatchState = Literal[
-    "creating", "submitted", "collected", "canceled", "failed", "abandoned"
-]
+BatchState = Literal["creating", "submitted", "collected", "failed", "abandoned"]
 """`creating`: the provider was asked, or was about to be asked, and no answer is recorded."""
 OPEN: tuple[BatchState, ...] = ("creating", "submitted")
 
@@ -38,7 +36,6 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS batch_keys (key BLOB PRIMARY KEY, batch INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS batch_keys_batch ON batch_keys (batch)",
 )
-_TABLES_EXIST = "SELECT 1 FROM sqlite_schema WHERE name = 'batch_keys_batch'"
 _INSERT = (
     "INSERT INTO batches (tag, provider, model, base, key_env, account, requests, bytes, usd, file, "
     "owner, state, created, changed, began) VALUES (:tag, :provider, :model, :base, :key_env, :account, "
@@ -97,18 +94,14 @@ class Journal(AbstractContextManager["Journal"]):
         """
         self.path = ledger
         with file_errors(f"{ledger}: cannot be used as a ledger", _ANOTHER):
-            memory = not make and not is_there(ledger)
-            self._db = (
-                sqlite3.connect(":memory:", isolation_level=None)
-                if memory
-                else open_ledger(ledger)
-            )
+            if make or is_there(ledger):
+                self._db = open_ledger(ledger)
+            else:
+                self._db = sqlite3.connect(":memory:", isolation_level=None)
             # a batch that is paid for must survive a power cut
             self._db.execute("PRAGMA synchronous = FULL")
-            if not self._db.execute(_TABLES_EXIST).fetchone():
-                with self.writing():
-                    for statement in _TABLES:
-                        self._db.execute(statement)
+            for statement in _TABLES:
+                self._db.execute(statement)
         real = Path(os.path.realpath(ledger))
         self.folder = real.with_name(f"{real.name}.batch")
         self._lock = real.with_name(f"{real.name}.batch-lock")
@@ -153,9 +146,8 @@ class Journal(AbstractContextManager["Journal"]):
 
     def batches(self, *states: BatchState) -> list[BatchRecord]:
         """Return the batches in these states, all batches without any, the oldest first."""
-        wanted = f"WHERE state IN ({', '.join('?' * len(states))})" if states else ""
-        rows = self._rows(f"{_SELECT}{wanted} ORDER BY id", *states)
-        return [BatchRecord(*row) for row in rows]
+        batches = [BatchRecord(*row) for row in self._rows(f"{_SELECT}ORDER BY id")]
+        return [each for each in batches if not states or each.state in states]
 
     def batch(self, id: int) -> BatchRecord:
         """Return a batch by its row id."""
@@ -184,8 +176,8 @@ class Journal(AbstractContextManager["Journal"]):
             way_out = Sentence("give a ledger on another disk with {ledger:PATH}")
             place = str(self._lock)
             with system_errors("locked", OutputError, way_out, place=place):
-                lock = os.open(self._lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-                stack.callback(os.close, lock)
+                self._lock.touch(0o600)
+                lock = stack.enter_context(self._lock.open("a"))
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:

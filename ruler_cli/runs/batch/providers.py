@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, TypeVar
+from typing import IO, Annotated, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -42,12 +42,12 @@ from ruler_cli.runs.batch.requests import FORMS, BatchForm, batch_target
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import clean, without_key
 
-T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
-OpenBody = Callable[[], AbstractContextManager[aiohttp.Payload | None]]
-"""Open the request body, anew for each try."""
+Body = Callable[[IO[bytes]], aiohttp.Payload]
+"""Make the body of a request from a file, which is opened anew for each try."""
 _ENDED = ("ended", "completed", "expired", "cancelled", "canceled")
 """Labels of an ended batch; with any other label but `failed` a batch is running."""
+_NOTHING = Path(os.devnull)
 _PAGE = 100
 _MAX_BYTES = 32 << 20
 """Largest JSON answer, and largest line of results, in bytes."""
@@ -75,19 +75,14 @@ _UNSENT = (
 
 
 class UnclearError(RulerError):
-    """Creation of a batch that may have succeeded: the batch may exist, and be billed."""
+    """Failure of a request that may have been handled: a batch may exist, and be billed."""
 
 
 class UnreachableError(RefusedError):
     """Failure to connect; temporary if an earlier connection succeeded."""
 
 
-class UnknownBatchError(RefusedError):
-    """Batch that the provider does not know, or does not show to this key."""
-
-
-@dataclass(eq=False)
-class _HttpError(Exception):
+class _Failure(NamedTuple):
     """Failure of one try.
 
     `error` is the error for the user if no further try follows. `retryable`: another try may succeed, after
@@ -98,7 +93,6 @@ class _HttpError(Exception):
     retryable: bool = False
     unclear: bool = False
     retry_after: float = 0.0
-    status: int = 0
 
 
 class _Stored(BaseModel):
@@ -123,19 +117,12 @@ class RemoteBatch(_Stored):
     request_counts: Any = None
     tag: Any = Field(None, validation_alias=AliasPath("metadata", "ruler"))
     file: Any = Field(None, validation_alias="input_file_id")
-    error: Any = Field(
-        None,
-        validation_alias=AliasChoices(
-            AliasPath("errors", "data", 0, "message"),
-            AliasPath("errors", "data", 0, "code"),
-        ),
-    )
+    error: Any = Field(None, validation_alias=AliasPath("errors", "data", 0, "message"))
 
     @property
     def created(self) -> float:
         """Unix time of the creation."""
-        at = self.created_at
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        return self.created_at.timestamp()
 
     @property
     def succeeded(self) -> int:
@@ -162,11 +149,11 @@ class RemoteBatch(_Stored):
     def state(self) -> Literal["running", "ended", "failed"]:
         """State of the batch; running with any label that is not known.
 
-        `ended`: results can be fetched, of canceled and expired batches too. `failed`: nothing was processed.
+        `ended`: results can be fetched, of canceled and expired batches too. `failed`: little or nothing was
+        processed; what was may be billed.
         """
         if self.label == "failed":
-            # some requests may still have been answered, and billed
-            return "ended" if self.output_file_id else "failed"
+            return "failed"
         if self.processing_status is None:
             # some endpoints report the end before the files exist; without them paid answers would be lost
             done = self.failed or self.label == "completed"
@@ -197,10 +184,7 @@ def open_session() -> aiohttp.ClientSession:
 
     A server may close an idle connection at any moment, which would leave open if a batch was created.
     """
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(force_close=True),
-        cookie_jar=aiohttp.DummyCookieJar(),
-    )
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
 
 
 @dataclass
@@ -208,7 +192,7 @@ class Provider:
     """A batch API at an address; `headers` hold the key.
 
     Every failure is a RulerError, after retries if they are safe: RefusedError if the key, the account or
-    the batch is refused for good, UnclearError only from `create`.
+    the batch is refused for good.
     """
 
     session: aiohttp.ClientSession = field(repr=False)
@@ -237,16 +221,14 @@ class Provider:
         if not self.form.files:
             return ""
 
-        @contextmanager
-        def form() -> Iterator[aiohttp.Payload]:
-            with file.open("rb") as source:
-                fields = aiohttp.FormData({"purpose": "batch"})
-                fields.add_field(
-                    "file", source, filename=file.name, content_type="application/jsonl"
-                )
-                yield fields()
+        def body(source: IO[bytes]) -> aiohttp.Payload:
+            fields = aiohttp.FormData({"purpose": "batch"})
+            fields.add_field(
+                "file", source, filename=file.name, content_type="application/jsonl"
+            )
+            return fields()
 
-        return (await self.request("POST", "/files", _Stored, form)).id
+        return (await self.request("POST", "/files", _Stored, file, body)).id
 
     async def create(self, file: Path, uploaded: str, tag: str) -> RemoteBatch:
         """Create a batch, which costs money; the call is not retried once it may have arrived.
@@ -255,35 +237,30 @@ class Provider:
         other error it does not.
         """
 
-        @contextmanager
-        def body() -> Iterator[aiohttp.Payload]:
-            if self.form.files:
-                yield aiohttp.JsonPayload(
-                    {
-                        "input_file_id": uploaded,
-                        "endpoint": "/v1/chat/completions",
-                        "completion_window": "24h",
-                        "metadata": {"ruler": tag},
-                    }
-                )
-                return
-            with file.open("rb") as source:
-                yield aiohttp.BufferedReaderPayload(
-                    source, content_type="application/json"
-                )
+        def body(source: IO[bytes]) -> aiohttp.Payload:
+            if not self.form.files:
+                kind = "application/json"
+                return aiohttp.BufferedReaderPayload(source, content_type=kind)
+            return aiohttp.JsonPayload(
+                {
+                    "input_file_id": uploaded,
+                    "endpoint": "/v1/chat/completions",
+                    "completion_window": "24h",
+                    "metadata": {"ruler": tag},
+                }
+            )
 
-        return await self.request("POST", self.form.path, RemoteBatch, body, once=True)
+        path = self.form.path
+        return await self.request("POST", path, RemoteBatch, file, body, once=True)
 
     async def retrieve(self, id: str) -> RemoteBatch:
-        """Fetch a batch by its id; UnknownBatchError if there is none."""
+        """Fetch a batch by its id; RefusedError if there is none."""
         return await self._request_batch("GET", id)
 
     async def cancel(self, id: str) -> RemoteBatch:
         """Cancel a batch; one that has ended, or is about to end, is returned as it is."""
         try:
             return await self._request_batch("POST", id, "/cancel")
-        except UnknownBatchError:
-            raise
         except RulerError:
             remote = await self.retrieve(id)
             if remote.state == "running" and not remote.label.startswith("cancel"):
@@ -318,18 +295,7 @@ class Provider:
         if self.form.files:
             paths = [f"/files/{quote(file, safe='')}/content" for file in remote.files]
         for path in paths:
-            start = file.tell()
-
-            async def write(response: aiohttp.ClientResponse) -> None:
-                # each try writes the whole again
-                file.seek(start)  # noqa: B023 - it runs within this turn
-                file.truncate()
-                async for piece in response.content.iter_any():
-                    file.write(piece)
-                file.write(b"\n")
-
-            not_found = f"{self.name} has no results of batch {remote.id}"
-            await self._call("GET", path, write, not_found=not_found, download=True)
+            await self._call("GET", path, into=file, gone=_give_up(remote.id))
         file.seek(0)
         lines = map(bytes.strip, iter(partial(file.readline, _MAX_BYTES), b""))
         return (without_key(line, self.key) for line in lines if line)
@@ -339,71 +305,72 @@ class Provider:
         method: str,
         path: str,
         model: type[Model],
-        body: OpenBody = nullcontext,
+        *body: Any,
         **rules: Any,
     ) -> Model:
-        """Request a JSON object, and read it as a `model`; any other answer could hide a batch that is billed.
+        """Request a JSON object, and read it as a `model`; the rest as for `_call`.
 
-        `rules` are those of `_call`.
+        UnclearError for any other answer: it could hide a batch that is billed.
         """
-
-        async def read(response: aiohttp.ClientResponse) -> Model:
-            answer = without_key(await _read_bounded(response), self.key)
-            try:
-                return model.model_validate_json(answer)
-            except ValidationError:
-                problem, remedy = (
-                    "its answer is not a batch API's",
-                    Sentence("check {api_base}"),
-                )
-                error = RulerError(problem, remedy, place=self.name)
-                raise _HttpError(error, unclear=True) from None
-
-        return await self._call(method, path, read, body, **rules)
+        answer = await self._call(method, path, *body, **rules)
+        try:
+            return model.model_validate_json(without_key(answer, self.key))
+        except ValidationError:
+            problem = "its answer is not a batch API's"
+            remedy = Sentence("check {api_base}")
+            raise UnclearError(problem, remedy, place=self.name) from None
 
     async def _call(
         self,
         method: str,
         path: str,
-        read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
-        body: OpenBody = nullcontext,
+        file: Path = _NOTHING,
+        body: Body | None = None,
         *,
-        not_found: str = "",
+        into: IO[bytes] | None = None,
         once: bool = False,
-        download: bool = False,
-    ) -> T:
-        """Make a request, with retries, and `read` the response.
+        gone: str = "",
+    ) -> bytes:
+        """Make a request, with retries, and return the answer.
 
-        UnknownBatchError with the sentence `not_found`, if any, on a 404. A request that must be handled at
-        most `once`, since it costs money, is retried only if it certainly was not handled; UnclearError if it
-        may have been. A `download` may take any time, and may be redirected.
+        A request that must be handled at most `once`, since it costs money, is retried only if it certainly
+        was not handled; UnclearError if it may have been. An answer that is written `into` a file may take
+        any time, and be redirected. `gone` is the remedy if the path is unknown.
         """
         url, failures = self.base + path, 0
+        start = into.tell() if into else 0
         # at another host aiohttp leaves out the header Authorization, but no other one
-        follow = download and (not self.key or "Authorization" in self.headers)
+        follow = into is not None and (not self.key or "Authorization" in self.headers)
         while True:
             try:
-                with body() as data:
-                    seconds = _UPLOAD_TIMEOUT if data else _READ_TIMEOUT
+                with file.open("rb") as source:
+                    seconds = _UPLOAD_TIMEOUT if body else _READ_TIMEOUT
                     async with self.session.request(
                         method,
                         url,
-                        data=data,
+                        data=body and body(source),
                         headers=self.headers,
                         proxy=proxy_of(url),
                         allow_redirects=follow,
                         timeout=aiohttp.ClientTimeout(
-                            total=None if download else seconds,
+                            total=None if into else seconds,
                             sock_connect=_CONNECT_TIMEOUT,
-                            sock_read=seconds if download else None,
+                            sock_read=seconds,
                         ),
                     ) as response:
-                        if response.status < 300:
-                            return await read(response)
-                        answer = await _read_bounded(response)
-                        failure = self._status_error(response, answer)
-            except _HttpError as error:
-                failure = error
+                        if response.status >= 300:
+                            answer = await _read_bounded(response)
+                            failure = self._status_error(response, answer, gone)
+                        elif into is None:
+                            return await _read_bounded(response)
+                        else:
+                            # each try writes the whole again
+                            into.seek(start)
+                            into.truncate()
+                            async for piece in response.content.iter_any():
+                                into.write(piece)
+                            into.write(b"\n")
+                            return b""
             except (
                 aiohttp.ClientError,
                 ConnectionError,
@@ -416,8 +383,6 @@ class Provider:
                     "if there is a batch now, the next `ruler batch` command finds it"
                 )
                 raise UnclearError(failure.error.brief, remedy)
-            if failure.status == 404 and not_found:
-                raise UnknownBatchError(not_found)
             failures += 1
             too_late = failure.retry_after > _MAX_RETRY_AFTER
             if not failure.retryable or too_late or failures == _TRIES:
@@ -425,35 +390,35 @@ class Provider:
             await self.pause(delay(failures - 1, failure.retry_after, random.random()))
 
     def _status_error(
-        self, response: aiohttp.ClientResponse, data: bytes
-    ) -> _HttpError:
+        self, response: aiohttp.ClientResponse, data: bytes, gone: str
+    ) -> _Failure:
         status, (codes, message) = response.status, error_of(data)
         error = classify(status, codes, message, response.headers, self.key, self.name)
         if status in (404, 405):
-            remedy = Sentence("check {api_base}, or " + _FILE_ALTERNATIVE)
+            remedy = gone or Sentence("check {api_base}, or " + _FILE_ALTERNATIVE)
             absent = f"{self.name} answered {status}: {clean(message, self.key)}"
-            return _HttpError(RefusedError(absent, remedy), status=status)
+            return _Failure(RefusedError(absent, remedy))
         unclear = status >= 500 or status in _UNCLEAR
         if error.kind != "transport":
-            return _HttpError(RefusedError(error.reason), unclear=unclear)
-        return _HttpError(
+            return _Failure(RefusedError(error.reason), unclear=unclear)
+        return _Failure(
             RulerError(error.reason, _RUN_LATER),
             retryable=error.scope == "call" and status != 409,  # a conflict stays one
             unclear=unclear,
             retry_after=error.retry_after or 0.0,
         )
 
-    def _connection_error(self, error: Exception) -> _HttpError:
+    def _connection_error(self, error: Exception) -> _Failure:
         cause = getattr(error, "os_error", error)
         why = clean(str(cause) or type(cause).__name__, self.key)
         if isinstance(error, _UNSENT):
             remedy = Sentence("check the network, the proxy and {api_base}")
             refused = UnreachableError(f"{self.name} cannot be reached: {why}", remedy)
-            return _HttpError(refused, retryable=True)
+            return _Failure(refused, retryable=True)
         problem = f"the connection to {self.name} broke: {why}"
         if isinstance(error, TimeoutError):
             problem = f"{self.name} did not answer in time"
-        return _HttpError(RulerError(problem, _RUN_LATER), retryable=True, unclear=True)
+        return _Failure(RulerError(problem, _RUN_LATER), retryable=True, unclear=True)
 
     def _path_of(self, id: str) -> str:
         return f"{self.form.path}/{quote(id, safe='')}"
@@ -462,8 +427,13 @@ class Provider:
         self, method: str, id: str, action: str = ""
     ) -> RemoteBatch:
         path = self._path_of(id) + action
-        not_found = f"{self.name} shows no batch {id} to this key"
-        return await self.request(method, path, RemoteBatch, not_found=not_found)
+        return await self.request(method, path, RemoteBatch, gone=_give_up(id))
+
+
+def _give_up(id: str) -> str:
+    """Return the remedy for a batch that its provider does not know, or does not show to this key."""
+    command = "to give it up: `ruler batch cancel {forget:yes} {id}`"
+    return Sentence(command, id=shlex.quote(id))
 
 
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
@@ -498,9 +468,12 @@ class Providers:
             raise UsageError("has no batch API", remedy, place=f"judge {judge.model}")
         headers: dict[str, str] = {}
         if target == "anthropic":
-            variables = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE")
-            given = filter(None, (judge.api_base, *map(os.environ.get, variables)))
-            address = next(given, "https://api.anthropic.com")
+            address = (
+                judge.api_base
+                or os.environ.get("ANTHROPIC_BASE_URL")
+                or os.environ.get("ANTHROPIC_API_BASE")
+                or "https://api.anthropic.com"
+            )
             check_address(address)
             base = cut_address(address).removesuffix("/v1")
             key = key_for(judge, "ANTHROPIC_API_KEY")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -47,30 +47,12 @@ _ENDED = {"expired": "expired", "cancelled": "canceled", "canceled": "canceled"}
 """Error codes, also with the prefix `batch_`, of requests that were not processed when the batch ended."""
 _STATUSES = {
     "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
     "request_too_large": 413,
     "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""HTTP statuses of Anthropic's error types; its batch results hold the type alone."""
-_FIELDS = (
-    "id",
-    "object",
-    "type",
-    "created",
-    "model",
-    "choices",
-    "content",
-    "stop_reason",
-    "usage",
-    "service_tier",
-    "system_fingerprint",
-)
+"""HTTP statuses of Anthropic's error types; its batch results hold the type alone. Others may pass."""
+_FIELDS = ("id", "type", "model", "choices", "content", "stop_reason", "usage")
 """Fields of a chat completion or a message; other fields of the row are columns of its input."""
 _TEXT_FIELDS = ("generated_text", "output", "text", "response")
 """Fields with the answer in an engine's row, the most reliable first: `text` may be a column of the input."""
@@ -86,7 +68,7 @@ _FINISHES = {
     "refusal": "content_filter",
     "content_filter": "content_filter",
 }
-"""Finish reason → finish reason of a chat completion; any other reason is `stop`."""
+"""Finish reason → finish reason of a chat completion; no other one tells anything."""
 
 
 Row = tuple[str, int, bytes | str]
@@ -124,7 +106,7 @@ class ImportResult:
     `new` answers were added, `known` are rows whose request had an answer. `foreign` rows have a custom_id
     that is not ours, `unreadable` rows are no replies; `rejected` lists the first of both. `open` maps each
     request without an answer to (failed for good, its error kind or reason). `messages` holds the first
-    sentence of each kind or reason. `answered` are requests with an answer, of an import with `keys`.
+    sentence of each kind or reason.
     """
 
     rows: int = 0
@@ -135,7 +117,6 @@ class ImportResult:
     rejected: list[RejectedRow] = field(default_factory=list)
     open: dict[bytes, tuple[bool, str]] = field(default_factory=dict)
     messages: dict[str, str] = field(default_factory=dict, compare=False)
-    answered: set[bytes] | None = None
 
     def unanswered(self, *, for_good: bool) -> dict[str, int]:
         """Count the requests that failed for good, by kind; or those to send again, by reason."""
@@ -154,23 +135,25 @@ def import_rows(
     `model` is the ledger's name of the model; by default the name in each reply. With `keys`, rows of other
     requests are foreign.
     """
-    result = ImportResult(answered=None if keys is None else set())
+    result = ImportResult()
     waiting, size = list[tuple[bytes, ReplyRow]](), 0
     for where, number, text in rows:
         result.rows += 1
         row = text if isinstance(text, str) else read_row(text)
-        if isinstance(row, str):
-            result.unreadable += 1
-            result.rejected.append(RejectedRow(where, number, row))
-        elif not _KEY.fullmatch(row.custom_id) or not (
-            keys is None or bytes.fromhex(row.custom_id) in keys
-        ):
-            result.foreign += 1
-            reason = f"has a foreign custom_id: {clean(row.custom_id[:64])!r}"
-            result.rejected.append(RejectedRow(where, number, reason))
+        reason = row if isinstance(row, str) else ""
+        if isinstance(row, ReplyRow):
+            name = row.custom_id
+            key = bytes.fromhex(name) if _KEY.fullmatch(name) else b""
+            if key and (keys is None or key in keys):
+                waiting.append((key, row))
+                size += len(text)
+            else:
+                result.foreign += 1
+                reason = f"has a foreign custom_id: {clean(name[:64])!r}"
         else:
-            waiting.append((bytes.fromhex(row.custom_id), row))
-            size += len(text)
+            result.unreadable += 1
+        if reason:
+            result.rejected.append(RejectedRow(where, number, reason))
         del result.rejected[_MAX_REJECTED:]
         if len(waiting) >= _ROWS or size >= _BYTES:
             _write(ledger, waiting, model, result)
@@ -193,12 +176,9 @@ def _write(
     for key, row in rows:
         name = model or getattr(row.answer, "model", "") or "unknown"
         # an error that a further request may avoid is not stored
-        lasts = (
-            isinstance(row.answer, Reply)
-            or row.answer.scope == "group"
-            or (row.answer.scope == "call" and row.answer.body)
-        )
-        answers.append((key, name, row.answer if lasts else None))
+        answer = row.answer
+        failed = isinstance(answer, CallError) and answer.scope == "group"
+        answers.append((key, name, answer if answer.body or failed else None))
     for (key, row), before in zip(rows, ledger.keep_all(answers), strict=True):
         answer = row.answer
         answered = before in ("answer", "truncated", "refusal")
@@ -207,8 +187,6 @@ def _write(
             result.new += not answered
         if isinstance(answer, Reply) or answered:
             result.open.pop(key, None)
-            if result.answered is not None:
-                result.answered.add(key)
             continue
         for_good = answer.scope == "group"
         failed = for_good or before == "fault"
@@ -218,40 +196,37 @@ def _write(
         result.open[key] = max((failed, label), result.open.get(key, (False, "")))
 
 
-def rows_of(names: Sequence[str]) -> Iterator[Row]:
+def rows_of(files: Iterable[Location]) -> Iterator[Row]:
     """Yield the rows of files; a damaged file ends with a row that says so."""
-    for name in names:
-        location = Location(name)
-        shown = location.shown
+    for file in files:
+        shown = file.shown
         try:
             with ExitStack() as stack:
-                if name.endswith(".parquet"):
-                    found = open_container(name, stack).records()
+                if file.name.endswith(".parquet"):
+                    found = open_container(file.name, stack).records()
                 else:
-                    data = stack.enter_context(location.open())
+                    data = stack.enter_context(file.open())
                     found = lines(shown, decompressed(shown, data), MAX_LINE_BYTES)
                 for line in found:
                     text = _TOO_LONG if line.skipped else line.raw
                     yield f"{shown} {line.where}", line.number, text
         except UsageError as error:
-            why = str(error).removeprefix(f"{shown}: ").partition(";")[0]
-            yield shown, 0, f"cannot be read: {why}"
+            yield shown, 0, f"cannot be read: {error.problem}"
 
 
-def reply_files(replies: Sequence[str]) -> list[str]:
+def reply_files(replies: Iterable[str]) -> list[Location]:
     """List the files of the arguments, in order; UsageError if one is missing, before any is read."""
-    names: list[str] = []
-    for given in replies:
-        location = Location(given)
+    files = list[Location]()
+    for location in map(Location, replies):
         if location.many:
             listing = location.listed()
-            names += [listing.at(name).name for name in listing.names]
+            files += map(listing.at, listing.names)
             continue
         if location.local:
             with location.open():
                 pass
-        names.append(given)
-    return names
+        files.append(location)
+    return files
 
 
 def read_row(line: bytes) -> ReplyRow | str:
@@ -326,12 +301,8 @@ def _of_message(message: Mapping[str, Any]) -> dict[str, Any]:
     texts = [block.get("text") for block in blocks if block.get("type") == "text"]
     content = "".join(text for text in texts if isinstance(text, str))
     tools = [block for block in blocks if block.get("type") == "tool_use"]
-    ours = [tool for tool in tools if tool.get("name") == _JSON_TOOL]
-    if ours or (tools and not content):
-        answer = (ours or tools)[0].get("input")
-        if isinstance(answer, Mapping) and answer.get("values") is not None:
-            answer = answer["values"]  # litellm wraps a schema that is not an object
-        content = json.dumps(answer)  # as litellm writes it
+    if tools and (not content or tools[0].get("name") == _JSON_TOOL):
+        content = json.dumps(tools[0].get("input"))  # as litellm writes it
     usage = _mapping(message.get("usage"))
     cached = _tokens(usage, "cache_read_input_tokens")
     written = _tokens(usage, "cache_creation_input_tokens")
@@ -367,12 +338,11 @@ def _of_text(row: Mapping[str, Any]) -> _Parsed | str:
 
 def _completion(row: Mapping[str, Any], content: str, finish: Any) -> dict[str, Any]:
     """Make a chat completion with the model and the tokens of a row."""
-    reason = None if finish is None else _FINISHES.get(str(finish), "stop")
     message = {"role": "assistant", "content": content}
     cached = _tokens(row, "cached_tokens")
     return {
         "model": row.get("model"),
-        "choices": [{"message": message, "finish_reason": reason}],
+        "choices": [{"message": message, "finish_reason": _FINISHES.get(str(finish))}],
         "usage": {
             "prompt_tokens": _tokens(row, *_PROMPT_TOKENS),
             "completion_tokens": _tokens(row, *_COMPLETION_TOKENS),
@@ -426,11 +396,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _status(value: Any) -> int | None:
-    try:
-        status = int(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return status if 100 <= status < 600 else None
+    return value if isinstance(value, int) and 100 <= value < 600 else None
 
 
 def _tokens(counts: Mapping[str, Any], *names: str) -> int:

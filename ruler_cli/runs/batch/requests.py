@@ -1,15 +1,15 @@
 """INPUT and ledger → the requests that the ledger lacks, and the lines, limits and price of a batch of them.
 
-Nothing is sent. A panel has a file of requests for each judge, named after it: `requests.openai-o3.jsonl`.
+Nothing is sent. A panel has a file of requests for each judge, named after it: `requests.1-openai-o3.jsonl`.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -39,7 +39,7 @@ from ruler_cli.pool.engine import (
     threaded,
 )
 from ruler_cli.runs.file import held_groups, nothing_to_compare
-from ruler_cli.runs.input import Input, open_input
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import Observer, Problem, Request
 
@@ -175,7 +175,7 @@ def batch_price(judge: JudgeSettings) -> tuple[Price | None, str]:
 
 
 def names_for(name: str, judges: Sequence[str]) -> list[str]:
-    """Return the file name for each judge: `name` itself for one, else names that differ in more than case.
+    """Return the file name for each judge: `name` itself for one, else with its number and name.
 
     UsageError if several judges would share stdout.
     """
@@ -184,39 +184,29 @@ def names_for(name: str, judges: Sequence[str]) -> list[str]:
     if name == "-":
         remedy = "give a file name, or one judge"
         raise UsageError("a request file has one model", remedy, place=name)
-    slugs = [
-        _NOT_PLAIN.sub("-", judge).strip("-.")[-_MAX_JUDGE_NAME:] for judge in judges
-    ]
-    if len({slug.lower() for slug in slugs}) < len(slugs) or "" in slugs:
-        slugs = [f"{number}-{slug}" for number, slug in enumerate(slugs, 1)]
     path = Path(name)
     stem, dot, ending = path.name.partition(".")
-    return [str(path.with_name(f"{stem}.{slug}{dot}{ending}")) for slug in slugs]
+    names = []
+    for number, judge in enumerate(judges, 1):
+        slug = _NOT_PLAIN.sub("-", judge)[-_MAX_JUDGE_NAME:]
+        names.append(str(path.with_name(f"{stem}.{number}-{slug}{dot}{ending}")))
+    return names
 
 
 @dataclass(slots=True)
 class MissingRequests:
     """Counts of the missing requests.
 
-    `requests` are by judge, in the order of `settings.judges`. The `answered` groups need no request. The
-    `failed` ones, by error kind, allow none or failed with the ledger's replies. All others miss at least one
-    request. `unreadable` counts records.
+    `requests` are by judge, in the order of `settings.judges`. The `answered` groups need no request. `lost`
+    groups failed with the ledger's replies, `unaskable` ones allow no request: nothing to judge, or too long.
+    All others miss at least one request. `unreadable` counts records.
     """
 
     requests: list[int]
     answered: int = 0
-    failed: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    unaskable: int = 0
     unreadable: int = 0
-
-    @property
-    def lost(self) -> int:
-        """Number of groups that failed with the ledger's replies."""
-        return self.failed.total() - self.unaskable
-
-    @property
-    def unaskable(self) -> int:
-        """Number of groups without a possible request: nothing to judge, or too long."""
-        return self.failed["input"] + self.failed["too_long"]
 
 
 async def render_missing(
@@ -231,10 +221,9 @@ async def render_missing(
     counts = MissingRequests([0 for _ in settings.judges])
     resolved = [cached_only(judge) for judge in settings.judges]
     with ExitStack() as stack:
-        ledger, seen = None, stack.enter_context(closing(Index()))
-        if settings.ledger is not None:
-            opened = Ledger(settings.ledger, settings.ledgers, make=False)
-            ledger = stack.enter_context(opened)
+        seen = stack.enter_context(closing(Index()))
+        opened = Ledger(settings.ledger, settings.ledgers, make=False)
+        ledger = stack.enter_context(opened)
         panel = open_panel(settings, resolved, StopSignal(), ledger)
         runner = JudgeRunner(settings, panel.judges)
 
@@ -242,24 +231,18 @@ async def render_missing(
             counts.unreadable += 1
             observer.problem(problem)
 
-        def open_source() -> Input:
-            source = open_input(settings.input, stack, on_problem)
-            if error := nothing_to_compare(settings, source):
-                raise error
-            return source
-
         # in a thread: a pipe may be silent for long, and the survey of a large file takes long
-        source = await in_thread(open_source)
+        reading = partial(open_input, settings.input, stack, on_problem)
+        source = await in_thread(reading)
+        if error := nothing_to_compare(settings, source):
+            raise error
         source.report(observer)
         groups = held_groups(settings, source, observer)
         pull = (threaded if source.waits else inline)(groups)
 
         async def next_group() -> GroupRun | None:
             group = await pull()
-            if group is None:
-                runner.end()
-                return None
-            return runner.start(group)
+            return None if group is None else runner.start(group)
 
         engine = Engine(
             next_group,
@@ -268,6 +251,7 @@ async def render_missing(
             anyio.lowlevel.checkpoint,
             # at most one block of groups that are decided together is in memory
             Bounds(size=BLOCK_BYTES),
+            runner.end,
         )
         async with engine:
             async for group_run, result in engine:
@@ -279,11 +263,13 @@ async def render_missing(
                         on_missing(judge_index, key, request)
                 if group_run.missing:
                     continue
-                if result.failed_calls and not result.pass_scores:
-                    error = result.failed_calls[0].error
-                    counts.failed[error.kind] += 1
-                    observer.failed(group_run.group.key, error.kind, error.reason)
-                else:
+                if result.pass_scores or not result.failed_calls:
                     counts.answered += 1
+                    continue
+                failed = result.failed_calls[0].error
+                observer.failed(group_run.group.key, failed.kind, failed.reason)
+                unaskable = failed.kind in ("input", "too_long")
+                counts.unaskable += unaskable
+                counts.lost += not unaskable
         source.report(observer, end=True)
     return counts
