@@ -316,7 +316,7 @@ class Scalar:
 
 def read(given: Any, **paths: Any) -> Any:
     """Return the group that is judged."""
-    return read_group(given, 0, InputSettings(**paths)).group
+    return read_group(given, 0, InputSettings(**paths))
 
 
 def test_plain_values() -> None:
@@ -751,7 +751,7 @@ def test_shapes_in_any_order(name: str) -> None:
     readers: Readers = {}
 
     def read(given: Any, readers: Readers) -> Any:
-        return read_group(given, 0, InputSettings(), readers=readers).group.rollouts
+        return read_group(given, 0, InputSettings(), readers=readers).rollouts
 
     for given in (*ORDERS[name], *ORDERS[name][::-1]):
         assert read(given, readers) == read(given, {})

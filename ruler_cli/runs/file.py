@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from ruler_cli.errors import (
-    InterruptedRun,
     NothingToCompare,
     OutputError,
     ReaderGone,
@@ -56,7 +55,6 @@ from ruler_cli.types import (
     Problem,
     Record,
     Rollout,
-    Status,
     Summary,
 )
 
@@ -250,13 +248,6 @@ def held_groups(
     yield from held
 
 
-def with_outage(stopped: RulerError | None, status: Status) -> RulerError | None:
-    """Return why a run stopped; an interruption names the judge that was down meanwhile."""
-    if not isinstance(stopped, InterruptedRun) or not status.outage:
-        return stopped
-    return InterruptedRun(stopped.signum, status.outage)
-
-
 class _FileRun:
     """One run over a file: INPUT, the stream of its groups, and OUTPUT, written in the order of INPUT."""
 
@@ -318,11 +309,8 @@ class _FileRun:
 
     def finish(self, *, written: bool) -> RunResult:
         """Return the counts of the whole run, and why it stopped before its end; `written`: OUTPUT is."""
-        session = self._session
         observer = self._session.observer
-        stopped = with_outage(session.stopped, session.panel.status())
-        summary = session.stats.finish(stopped)
-        summary.figures = session.scores.figures()
+        summary, stopped = self._session.finish()
         if self._input:
             self._input.report(observer, end=True)
         # a framework whose own reader cannot read a reward that is null
@@ -386,7 +374,7 @@ class _FileRun:
                     stream.drop(error)
             self._unfinished |= stream.unfinished
 
-    async def _write(self, scored: Scored[Group]) -> None:
+    async def _write(self, scored: Scored) -> None:
         """Write a group. ReaderGone if the run is told to stop, and the reader of stdout takes nothing."""
         records = self._annotated(*scored)
         written = 0
@@ -462,47 +450,34 @@ class _FileRun:
         return records
 
 
-class _FileStream(GroupStream[Group]):
+class _FileStream(GroupStream):
     """The groups of a file. OUTPUT ends where a group is missing, for the run that resumes.
 
     Groups that wait for their batch are held on disk.
     """
 
+    store = Scratch
     unfinished = _cut = False
-    _file: Scratch | None = None
 
-    async def __anext__(self) -> Scored[Group]:
+    async def __anext__(self) -> Scored:
         return await self.next()
 
     def drop(self, reason: RulerError) -> None:
         """Stop the run, and return no further group: OUTPUT cannot be written."""
         self._session.stop_signal.stop(reason)
         self._cut = True
-        self._kept = False
         self._due = iter(())
         self._forget()
 
-    def _group_of(self, given: Group) -> Group:
-        return given
+    def _hold(self, group: Group, result: GroupResult) -> None:
+        super()._hold(slim(group), result)
 
-    def _hold(self, given: Group, result: GroupResult) -> None:
-        self._file = self._file or Scratch()
-        self._file.put((slim(given), result))
-
-    def _all_held(self) -> Iterable[tuple[Group, GroupResult]]:
-        return () if self._file is None else self._file.all()
-
-    def _forget(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _take(self, given: Group, result: GroupResult | None) -> Due[Group] | None:
+    def _take(self, group: Group, result: GroupResult | None) -> Due | None:
         if self._cut and result is not None:
             self._session.stats.pay(result)
             return None
         try:
-            due = super()._take(given, result)
+            due = super()._take(group, result)
         except OutputError as error:  # there is no room for groups that wait
             self.drop(error)
             return None
@@ -520,7 +495,7 @@ class _FileStream(GroupStream[Group]):
         scored = self._session.stats.summary.scored
         return budget.cap is not None and not (scored or budget.spent or budget.unsure)
 
-    def _rest(self) -> Due[Group]:
+    def _rest(self) -> Due:
         if self._nothing_yet and self._session.panel.budget.closed:
             self.unfinished = True
             return iter(())

@@ -40,6 +40,7 @@ from ruler_cli.types import (
     Line,
     Record,
     Rollout,
+    value,
 )
 
 G = TypeVar("G")
@@ -117,9 +118,9 @@ JudgedGroup = GroupWithScores[G] | GroupWithoutScores[G]
 """A group after its judges: `failed` says which of the two it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectGroup(Generic[G]):
-    """A group that was given as an object, and the group that is judged.
+@value
+class ObjectGroup(Group, Generic[G]):
+    """A group that was given as an object.
 
     Its first record has what is beside the rollouts. `copies` are of the others, and are annotated later: the
     caller may change the group while it is judged.
@@ -129,7 +130,6 @@ class ObjectGroup(Generic[G]):
     given: G
     copies: Sequence[Any]
     reader: Reader | None
-    group: Group
 
 
 def read_group(
@@ -244,8 +244,9 @@ class _Reading(Generic[G]):
         # a record for what belongs to all of them
         line = Line(self._index + 1, 0, dump(own), self._name)
         head = Record(line, (), rubric=given_rubric, tools=own.get("tools"))
-        group = Group(key or self._name, (head, *records))
-        return ObjectGroup(self._index, copied, copies, reader, group)
+        members = (head, *records)
+        key = key or self._name
+        return ObjectGroup(key, members, self._index, copied, copies, reader)
 
     def _reader(self, readers: Readers) -> Reader:
         """Return the reader of the one format of all records; an error if there is none, or several."""
@@ -437,11 +438,11 @@ def judged_group(
     """
     given: Any = read.given
     failed = isinstance(scores, GroupError)
-    each: Sequence[AnnotationFields] = annotations_of(read.group, result, scores, names)
+    each: Sequence[AnnotationFields] = annotations_of(read, result, scores, names)
     rest = iter(each)
     copies = list[Any]()
     trajectories = list[TrajectoryFields]()
-    for copied, record in zip(read.copies, read.group.records[1:], strict=True):
+    for copied, record in zip(read.copies, read.records[1:], strict=True):
         assert read.reader is not None  # noqa: S101 - a group with records has one
         form = read.reader.format
         raw = record.line.raw

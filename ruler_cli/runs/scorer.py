@@ -24,7 +24,7 @@ from collections.abc import (
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import anyio
 
@@ -50,7 +50,7 @@ from ruler_cli.runs.objects import (
 )
 from ruler_cli.runs.session import BatchScores, GroupStream, Scored, ScoringSession
 from ruler_cli.settings.models import ScoreSettings, refuse_no_settings
-from ruler_cli.types import Group, GroupError, GroupResult, Observer, Problem, Summary
+from ruler_cli.types import GroupError, GroupResult, Observer, Problem, Summary
 
 T = TypeVar("T")
 Groups = Iterable[G] | AsyncIterable[G]
@@ -182,7 +182,7 @@ class OpenScorer(ScoringSession):
         read = read_group(given, index, how, name, readers=readers, rubric=rubric)
         if how.outcome is not None and self._without_outcome < _FIRST:
             self._without_outcome += 1
-            if any(one.outcome is not None for one in read.group.rollouts):
+            if any(one.outcome is not None for one in read.rollouts):
                 # no further look
                 self._without_outcome = _FIRST
             elif self._without_outcome == _FIRST:
@@ -208,26 +208,25 @@ class OpenScorer(ScoringSession):
             raise self.ended
 
         async def score() -> JudgedGroup[G]:
-            group_run = self._runner.start(read.group)
+            group_run = self._runner.start(read)
             self._runner.end()
             result = await self.judge(group_run)
             if result is None:
                 raise self.ended
-            scores = self.take(self.scores, read.group, result)
+            scores = self.take(self.scores, read, result)
             if scores is None:
                 raise self.ended
             if capped and isinstance(scores, GroupError) and scores.kind == "budget":
                 raise self.stats.cap_reached() or self.ended
-            fields = self.conclude(self.scores, read.group, result, scores)
+            fields = self.conclude(self.scores, read, result, scores)
             return self.judged(self.scores, (read, result, scores, fields))
 
         return await asyncio.create_task(score())
 
-    def judged(
-        self, batch: BatchScores, scored: Scored[ObjectGroup[G]]
-    ) -> JudgedGroup[G]:
+    def judged(self, batch: BatchScores, scored: Scored) -> JudgedGroup[Any]:
         """Return an annotated copy of a group."""
         read, result, scores, fields = scored
+        assert isinstance(read, ObjectGroup)  # noqa: S101 - a Scorer reads no others
         _count_for_art(self.panel.cost(result.paid))
         on_failure = self.settings.on_failure
         warn = self.observer.warn
@@ -248,14 +247,10 @@ class OpenScorer(ScoringSession):
 
     def summary(self) -> Summary:
         """Return the counts so far."""
-        summary = self.stats.finish(self.stopped)
-        summary.figures = self.scores.figures()
-        failed = dict(summary.failed)
-        retried = dict(summary.retried)
-        return replace(summary, failed=failed, retried=retried)
+        return copy.deepcopy(self.finish()[0])
 
 
-class ScoredGroups(GroupStream[ObjectGroup[G]]):
+class ScoredGroups(GroupStream, Generic[G]):
     """An iterator over groups from Python with their scores, in order; use it as an async context.
 
     What ended it is raised after all groups that were done by then. An iterable that may never end is read no
@@ -282,20 +277,17 @@ class ScoredGroups(GroupStream[ObjectGroup[G]]):
         self._scorer.go_on()
         return await super().__aenter__()
 
-    def _group_of(self, given: ObjectGroup[G]) -> Group:
-        return given.group
-
     async def __anext__(self) -> JudgedGroup[G]:
         try:
             scored = await self.next()
         except StopAsyncIteration:
             self._raise_end()
             raise
-        if _capped(scored[1]):
-            failed = isinstance(scored[2], GroupError)
-            self._left += failed
-            self._cut += not failed
-        return self._scorer.judged(self._batch, scored)
+        judged = self._scorer.judged(self._batch, scored)
+        if scored[1].capped:
+            self._left += judged.failed
+            self._cut += not judged.failed
+        return judged
 
     def _raise_end(self) -> None:
         """Raise what ended the stream, if it is not the end of the groups."""
@@ -306,9 +298,8 @@ class ScoredGroups(GroupStream[ObjectGroup[G]]):
             raise copy.copy(self.stopped)
         if scorer.closing.is_set():
             raise scorer.ended
-        if self._left or self._cut:
-            budget = scorer.panel.budget
-            raise CapReached(budget.cap or 0.0, self._left, self._cut, budget.least)
+        if capped := scorer.stats.capped(self._left, self._cut):
+            raise capped
 
     async def _read_next(self) -> ObjectGroup[G] | None:
         try:
@@ -328,9 +319,9 @@ class ScoredGroups(GroupStream[ObjectGroup[G]]):
             return read
         return None
 
-    async def _judge(self, item: tuple[ObjectGroup[G], GroupRun]) -> GroupResult | None:
-        result = await super()._judge(item)
-        if self._endless and result is not None and _capped(result):
+    async def _judge(self, run: GroupRun) -> GroupResult | None:
+        result = await super()._judge(run)
+        if self._endless and result is not None and result.capped:
             self.last()
         return result
 
@@ -345,11 +336,6 @@ def _count_for_art(usd: float | None) -> None:
     with suppress(AttributeError, LookupError):
         builder = metrics.MetricsBuilder.get_active()
         builder.add_cost(f"{builder.cost_context}/judge/ruler", usd)
-
-
-def _capped(result: GroupResult) -> bool:
-    """Tell if the group lacks a reply because of the cost cap."""
-    return any(call.error.kind == "budget" for call in result.failed_calls)
 
 
 def _each(groups: Any) -> AsyncIterator[Any]:
