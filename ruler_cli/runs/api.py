@@ -18,7 +18,7 @@ from ruler_cli.errors import (
     WrongShapeError,
 )
 from ruler_cli.runs.file import score
-from ruler_cli.runs.objects import G, GroupWithScores, JudgedGroup, read_group
+from ruler_cli.runs.objects import G, GroupWithScores, JudgedGroup, ObjectReader
 from ruler_cli.runs.scorer import Groups, Log, ScoredGroups, Scorer, guarded
 from ruler_cli.settings.models import (
     AskSettings,
@@ -190,7 +190,7 @@ async def score_group(
     `swallow_exceptions` any error while the group is scored gives None instead, and a warning is logged. No
     reply is kept: `Scorer` has a ledger.
     """
-    if not read_group(group, 0, InputSettings(), "group").copies:
+    if not ObjectReader(InputSettings()).read(group, 0, "group").copies:
         # no group is an error in any case
         return copy.copy(group)
     try:

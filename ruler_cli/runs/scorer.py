@@ -44,9 +44,8 @@ from ruler_cli.runs.objects import (
     G,
     JudgedGroup,
     ObjectGroup,
-    Readers,
+    ObjectReader,
     judged_group,
-    read_group,
 )
 from ruler_cli.runs.session import BatchScores, GroupStream, Scored, ScoringSession
 from ruler_cli.settings.models import ScoreSettings, refuse_no_settings
@@ -140,7 +139,7 @@ class OpenScorer(ScoringSession):
         self.closed.set_running_or_notify_cancel()  # nobody who waits for it can cancel it
         self.keeper: asyncio.Task[None]
         self._taken = self._without_outcome = 0
-        self._readers: Readers = {}
+        self._objects = ObjectReader(settings.input)
         self._runner = self.runner()
         self.begin(None)
 
@@ -173,14 +172,14 @@ class OpenScorer(ScoringSession):
 
         Stop if none of the first groups has an outcome: its path is wrong.
         """
-        name = "" if index is not None else "group"
+        name = ""
         if index is None:
+            name = "group"
             index = self._taken
-            self._taken = self._taken + 1
-        how = self.settings.input
-        readers = self._readers
-        read = read_group(given, index, how, name, readers=readers, rubric=rubric)
-        if how.outcome is not None and self._without_outcome < _FIRST:
+            self._taken += 1
+        read = self._objects.read(given, index, name, rubric)
+        path = self.settings.input.outcome
+        if path is not None and self._without_outcome < _FIRST:
             self._without_outcome += 1
             if any(one.outcome is not None for one in read.rollouts):
                 # no further look
