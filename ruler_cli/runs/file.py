@@ -372,12 +372,10 @@ class _FileRun:
                     stream.drop(ReaderGone())
                 except RulerError as error:
                     stream.drop(error)
-            self._unfinished |= stream.unfinished
 
     async def _write(self, scored: Scored) -> None:
         """Write a group. ReaderGone if the run is told to stop, and the reader of stdout takes nothing."""
         records = self._annotated(*scored)
-        written = 0
         if self._output.may_block:
             # calls in flight go on, and no half record stays if the reader takes the rest
             work = anyio.to_thread.run_sync(
@@ -410,11 +408,8 @@ class _FileRun:
         assert self._reader is not None  # noqa: S101 - it has read the group
         how = self._settings.on_failure
         form = self._reader.format
-        kind = scores.kind if isinstance(scores, GroupError) else None
-        dropped = how == "drop" and kind is not None
-        if dropped and kind == "budget":
-            self._unfinished = True  # for the run that goes on, and not in two files
-            return [(record.line.number, b"") for record in group.records]
+        if isinstance(scores, GroupError) and how == "drop":
+            return self._dropped(group, scores)
         names = self._session.scores.names
         annotations: Sequence[Mapping[str, Any]] = annotations_of(
             group, result, scores, names
@@ -427,10 +422,6 @@ class _FileRun:
         for record in group.records:
             line = record.line
             mine = [(rollout, next(rest)) for rollout in record.rollouts]
-            if dropped:
-                self._failed.add(Problem(line.number, "dropped", line.raw, line.place))
-                records.append((line.number, b""))
-                continue
             for rollout in record.rollouts:
                 if rollout.error is not None:
                     raw = trajectory_bytes(record, rollout)
@@ -438,16 +429,25 @@ class _FileRun:
                     self._report(Problem(line.number, reason, raw, line.place))
             if record.parts > 1:
                 # a line of several groups is written with the last of them
-                mine = self._columns.setdefault(line.number, []) + mine
-                self._columns[line.number] = mine
+                mine = self._columns.pop(line.number, []) + mine
                 if record.part + 1 < record.parts:
+                    self._columns[line.number] = mine
                     continue
-                mine = sorted(
-                    self._columns.pop(line.number), key=lambda pair: pair[0].path
-                )
+                mine.sort(key=lambda pair: pair[0].path)
             body = annotate(line.raw, form, mine, fields, how)
             records.append((line.number, body))
         return records
+
+    def _dropped(self, group: Group, error: GroupError) -> list[tuple[int, bytes]]:
+        """Leave a group out of OUTPUT; the failed file gets it, unless the run that goes on does."""
+        lines = [record.line for record in group.records]
+        if error.kind == "budget":
+            self._unfinished = True
+        else:
+            for line in lines:
+                dropped = Problem(line.number, "dropped", line.raw, line.place)
+                self._failed.add(dropped)
+        return [(line.number, b"") for line in lines]
 
 
 class _FileStream(GroupStream):
@@ -457,7 +457,7 @@ class _FileStream(GroupStream):
     """
 
     store = Scratch
-    unfinished = _cut = False
+    _cut = False
 
     async def __anext__(self) -> Scored:
         return await self.next()
@@ -483,23 +483,6 @@ class _FileStream(GroupStream):
             return None
         self._cut = due is None
         return due
-
-    @property
-    def _waits(self) -> bool:
-        return super()._waits or self._nothing_yet
-
-    @property
-    def _nothing_yet(self) -> bool:
-        """Tell if, under a cap, nothing is scored or paid for yet: perhaps not one call fits."""
-        budget = self._session.panel.budget
-        scored = self._session.stats.summary.scored
-        return budget.cap is not None and not (scored or budget.spent or budget.unsure)
-
-    def _rest(self) -> Due:
-        if self._nothing_yet and self._session.panel.budget.closed:
-            self.unfinished = True
-            return iter(())
-        return super()._rest()
 
 
 def slim(group: Group) -> Group:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from ruler_cli.errors import (
@@ -356,28 +355,20 @@ class GroupStream:
         scores = self._session.take(self._batch, group, result)
         if scores is None:
             return None
-        if not self._waits:
-            return chain(self._final(), [(group, result, scores)])
+        if not self._batch.waits:
+            return iter([(group, result, scores)])
         self._hold(group, result)
         return iter(())
 
-    @property
-    def _waits(self) -> bool:
-        """Tell if scores are not final yet."""
-        return self._batch.waits
-
     def _rest(self) -> Due:
-        """Return the groups that waited for the last one."""
-        if self._batch.waits and self._held is not None:
-            results = (result for _, result in self._held.all())
-            if warning := self._batch.complete(results):
-                self._session.observer.warn(warning)
-        return self._final()
-
-    def _final(self) -> Due:
-        if self._held is not None:
-            for group, result in self._held.all():
-                yield group, result, self._batch.final(result)
+        """Yield the groups that waited for the last one."""
+        if self._held is None:
+            return
+        results = (result for _, result in self._held.all())
+        if warning := self._batch.complete(results):
+            self._session.observer.warn(warning)
+        for group, result in self._held.all():
+            yield group, result, self._batch.final(result)
         self._forget()
 
 
