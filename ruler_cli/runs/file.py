@@ -196,9 +196,9 @@ def nothing_to_compare(
     It is read as far as the first group that has. None for a stream, for a file about which no judge would be
     asked, and where a part of INPUT, or its replies in the ledger, are asked for as they are.
     """
-    if source.again is None or source.reader is None or not _must_compare(settings):
+    if source.survey is None or source.reader is None or not _must_compare(settings):
         return None
-    alone = source.survey is not None and source.survey.largest <= 1
+    alone = source.survey.largest <= 1
     askable = False
     for group in source.again():
         distinct = distinct_rollouts(group, settings.ask)
@@ -222,7 +222,7 @@ def held_groups(
 
     NothingToCompare if the stream ends before; no more than `_HELD_GROUPS` are held.
     """
-    if source.again is not None or not _must_compare(settings):
+    if source.survey is not None or not _must_compare(settings):
         yield from source.groups
         return
     held = list[Group]()
