@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -779,21 +779,21 @@ class WaitReports:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self._since, self._reported = dict[str, float](), dict[str, float]()
+        self._since = dict[str, float]()
+        self._reported = defaultdict[str, float](lambda: -math.inf)
 
     def look(self, now: float, status: Status) -> None:
         """Report what has changed until `now`, in seconds of any clock."""
         waits = {wait.judge: wait for wait in status.waits}
         for judge in [judge for judge in self._since if judge not in waits]:
             since = self._since.pop(judge)
-            if self._reported.get(judge, -math.inf) >= since:
+            if self._reported[judge] >= since:
                 self._observer.answering(judge, now - since)
         busy = status.in_flight or status.queued or status.retrying
         for judge, wait in waits.items():
-            reported = self._reported.get(judge, -math.inf)
             begun = judge not in self._since
             self._since.setdefault(judge, now)
-            if now >= reported + _EVERY and (busy or begun):
+            if now >= self._reported[judge] + _EVERY and (busy or begun):
                 self._reported[judge] = now
                 self._observer.waiting(judge, wait.why, wait.seconds)
 

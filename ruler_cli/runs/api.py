@@ -31,12 +31,14 @@ from ruler_cli.settings.models import (
 from ruler_cli.types import Observer, Summary
 
 _SETTINGS = {
-    "api_base": ("api_base", "base_url"),
-    "api_key": ("api_key",),
-    "timeout": ("timeout",),
-    "retries": ("num_retries", "max_retries"),
+    "base_url": "api_base",
+    "api_base": "api_base",
+    "api_key": "api_key",
+    "timeout": "timeout",
+    "max_retries": "retries",
+    "num_retries": "retries",
 }
-"""Settings, each with the parameters of litellm that are one here; the others are sent."""
+"""Parameters of litellm that are settings here, of which the last wins; the others are sent."""
 
 
 async def score_file(
@@ -225,10 +227,10 @@ async def _score_once(
         )
     params = dict(params or {})
     own = dict[str, Any]()
-    for setting, names in _SETTINGS.items():
-        values = [params.pop(name, None) for name in names]
-        own[setting] = next((one for one in values if one is not None), None)
-    own = {setting: one for setting, one in own.items() if one is not None}
+    for name, setting in _SETTINGS.items():
+        given = params.pop(name, None)
+        if given is not None:
+            own[setting] = given
     pool = {"retries": own.pop("retries")} if "retries" in own else {}
     settings = ScoreSettings(
         judge=JudgeSettings(model, params=params, **own),

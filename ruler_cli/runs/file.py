@@ -226,26 +226,25 @@ def held_groups(
         yield from source.groups
         return
     held = list[Group]()
-    size = 0
     askable = False
     for group in source.groups:
         held.append(group)
-        size += group.size
         distinct = distinct_rollouts(group, settings.ask)
         askable = askable or distinct == 1
-        full = len(held) == _HELD_GROUPS or size > _HELD_BYTES
-        if full and distinct < 2:
+        if distinct > 1:
+            break
+        size = sum(one.size for one in held)
+        if len(held) == _HELD_GROUPS or size > _HELD_BYTES:
             observer.warn(
                 f"the first {len(held)} groups have nothing to compare; sending them anyway"
             )
-        if full or distinct > 1:
-            yield from held
-            held.clear()
-            yield from source.groups
-            return
-    if askable and source.reader is not None:
-        raise NothingToCompare(source.reader.shown_key)
+            break
+    else:
+        if askable and source.reader is not None:
+            raise NothingToCompare(source.reader.shown_key)
     yield from held
+    held.clear()
+    yield from source.groups
 
 
 class _FileRun:

@@ -200,7 +200,15 @@ class ObjectReader:
                 if own_key is not None:
                     key = key_text(plain(own_key, "group_id"))
             own = _beside(given)
-            records = self._filled(records, given)
+            how = self._settings
+            for field_name, own_path in (
+                ("reward", how.reward),
+                ("outcome", how.outcome),
+            ):
+                found = None if own_path is None else _at(own_path, given)
+                if found is not None:
+                    fill = partial(_filled, field_name, plain(found, field_name))
+                    records = [_with_rollouts(record, fill) for record in records]
         rubric = own.get("rubric") if rubric is None else rubric
         if not isinstance(rubric, str | None):
             wrong = type(rubric).__name__
@@ -257,21 +265,6 @@ class ObjectReader:
                     key = path
         reader = replace(reader, key=key, outcome=settings.outcome)
         return reader.with_words(_records(reader, items, alone=alone))
-
-    def _filled(self, records: list[Record], given: Any) -> list[Record]:
-        """Return the records; the group's value stands for a reward or an outcome that a rollout lacks."""
-        values = dict[str, Any]()
-        for name in ("reward", "outcome"):
-            path = getattr(self._settings, name)
-            found = None if path is None else _at(path, given)
-            if found is not None:
-                values[name] = plain(found, name)
-
-        def filled(rollout: Rollout) -> Rollout:
-            lacks = [name for name in values if getattr(rollout, name) is None]
-            return replace(rollout, **{name: values[name] for name in lacks})
-
-        return [_with_rollouts(record, filled) for record in records]
 
 
 def _place(kind: Shape, i: int) -> str:
@@ -348,6 +341,12 @@ def _records(reader: Reader, items: Sequence[_Item], *, alone: bool) -> list[Rec
     return records
 
 
+def _filled(name: str, value: Any, rollout: Rollout) -> Rollout:
+    """Return a rollout; the group's value stands for one that it lacks."""
+    lacks = getattr(rollout, name) is None
+    return replace(rollout, **{name: value}) if lacks else rollout
+
+
 def _with_rollouts(record: Record, change: Callable[[Rollout], Rollout]) -> Record:
     """Return a record with each of its rollouts changed."""
     return replace(record, rollouts=tuple(map(change, record.rollouts)))
@@ -396,11 +395,13 @@ def _key(form: Format, value: dict[str, Any]) -> str | None:
 
 def _own_members(item: Any) -> dict[str, Any]:
     """Return the members of which a copy has its own: programs fill one list again for the next group."""
-    names = item if isinstance(item, Mapping) else _WRITTEN
-    members = {name: member(item, name) for name in names}
-    return {
-        name: own.copy() for name, own in members.items() if type(own) in (list, dict)
-    }
+    if isinstance(item, Mapping):
+        return {
+            name: own.copy() for name, own in item.items() if type(own) in (list, dict)
+        }
+    # each, so that an object that allows no change is refused before it is paid for
+    members = {name: member(item, name) for name in _WRITTEN}
+    return {name: copy.copy(own) for name, own in members.items() if own is not None}
 
 
 def _at(path: str, value: Any) -> Any:

@@ -48,15 +48,13 @@ from ruler_cli.runs.objects import (
     judged_group,
 )
 from ruler_cli.runs.session import BatchScores, GroupStream, Scored, ScoringSession
-from ruler_cli.settings.models import ScoreSettings, refuse_no_settings
+from ruler_cli.settings.models import InputSettings, ScoreSettings, refuse_no_settings
 from ruler_cli.types import GroupError, GroupResult, Observer, Problem, Summary
 
 T = TypeVar("T")
 Groups = Iterable[G] | AsyncIterable[G]
-_FILES = (
-    ("grouping", "auto"), ("group_by", None), ("shard", None), ("limit", None),
-)  # fmt: skip
-"""Settings of `InputSettings` that say how a file is read, each with its default."""
+_FILES = ("grouping", "group_by", "shard", "limit")
+"""Settings of `InputSettings` that say how a file is read."""
 _FIRST = 20
 """Groups of which one must have an outcome if `outcome` names its path."""
 _CLOSED = "the Scorer was closed before its groups were all scored"
@@ -162,8 +160,6 @@ class OpenScorer(ScoringSession):
             # a Scorer for each group would warn each time
             self.coverage = Coverage()
         await super().__aexit__(*error)
-        if 0 < self._without_outcome < _FIRST:
-            self.observer.warn(self._wrong_outcome().sentence)
 
     def read(
         self, given: G, index: int | None = None, rubric: str | None = None
@@ -185,13 +181,11 @@ class OpenScorer(ScoringSession):
                 # no further look
                 self._without_outcome = _FIRST
             elif self._without_outcome == _FIRST:
-                self.stop_signal.stop(self._wrong_outcome())
+                problem = f"none of the first {_FIRST} groups has it"
+                remedy = "check the path"
+                wrong = UsageError(problem, remedy, option="outcome", value=path)
+                self.stop_signal.stop(wrong)
         return read
-
-    def _wrong_outcome(self) -> UsageError:
-        problem = f"none of the first {self._without_outcome} groups has it"
-        path = self.settings.input.outcome
-        return UsageError(problem, "check the path", option="outcome", value=path)
 
     async def one(self, given: G, rubric: str | None = None) -> JudgedGroup[G]:
         """Score a group that shares passes with no other, by a rubric of its own if one is given."""
@@ -210,10 +204,8 @@ class OpenScorer(ScoringSession):
             group_run = self._runner.start(read)
             self._runner.end()
             result = await self.judge(group_run)
-            if result is None:
-                raise self.ended
-            scores = self.take(self.scores, read, result)
-            if scores is None:
+            scores = None if result is None else self.take(self.scores, read, result)
+            if result is None or scores is None:
                 raise self.ended
             if capped and isinstance(scores, GroupError) and scores.kind == "budget":
                 raise self.stats.cap_reached() or self.ended
@@ -241,7 +233,7 @@ class OpenScorer(ScoringSession):
 
     def go_on(self) -> None:
         """Ask a judge again that refused the run, once all that the refusal ended is done."""
-        if isinstance(self.stop_signal.reason, RefusedError) and not self.busy:
+        if isinstance(self.stop_signal.reason, RefusedError) and not self._tasks:
             super().go_on()
 
     def summary(self) -> Summary:
@@ -676,8 +668,8 @@ def _checked(settings: ScoreSettings | None) -> ScoreSettings:
     """Return the settings for groups from Python; UsageError if a file is needed for them."""
     settings = ScoreSettings() if settings is None else settings
     refuse_no_settings(settings)
-    for name, usual in _FILES:
-        if getattr(settings.input, name) != usual:
+    for name in _FILES:
+        if getattr(settings.input, name) != getattr(InputSettings(), name):
             raise UsageError(
                 f"settings.input.{name}: says how a file is read, and these groups come from Python; leave "
                 "it out, or use `score_file`"

@@ -198,11 +198,6 @@ class ScoringSession:
         if self._grace is not None:
             self._grace.cancel()
 
-    @property
-    def busy(self) -> bool:
-        """Tell if judges are asked about any group."""
-        return bool(self._tasks)
-
     def _stop(self) -> None:
         """Read no further group, and let calls in flight finish, but not for ever."""
         reason = self.stop_signal.reason
@@ -401,7 +396,7 @@ class BatchScores:
     def first(self, result: GroupResult) -> GroupScores | GroupError:
         """Add a group; return its scores, as far as they are known if the batch is to be complete first."""
         self.statistics.add(result)
-        return self._combined(result, self._early)
+        return self.final(result, self._early)
 
     def complete(self, results: Iterable[GroupResult]) -> str | None:
         """Note that these are the results of all groups. Return a warning if an option has no effect."""
@@ -418,9 +413,14 @@ class BatchScores:
             groups=positions.groups,
         )
 
-    def final(self, result: GroupResult) -> GroupScores | GroupError:
-        """Return the scores of a group within the complete batch."""
-        return self._combined(result, self._settings.combine)
+    def final(
+        self, result: GroupResult, how: CombineSettings | None = None
+    ) -> GroupScores | GroupError:
+        """Return the scores of a group within the batch as it is."""
+        from ruler_cli.scoring.combine import combine
+
+        how = how or self._settings.combine
+        return combine(result, how, self.statistics, self._settings.ask.single)
 
     def figures(self) -> BatchFigures:
         """Return the figures of the batch so far."""
@@ -428,13 +428,6 @@ class BatchScores:
         outcome = self._settings.input.outcome
         checked = how.order_by_outcome or outcome is not None
         return self.statistics.figures(debias=how.debias, checked=checked)
-
-    def _combined(
-        self, result: GroupResult, how: CombineSettings
-    ) -> GroupScores | GroupError:
-        from ruler_cli.scoring.combine import combine
-
-        return combine(result, how, self.statistics, self._settings.ask.single)
 
 
 class RunTexts:
