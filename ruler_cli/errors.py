@@ -117,16 +117,12 @@ class RulerError(Exception):
         place: str = "",
     ) -> None:
         """Take the parts; the problem alone may be the whole sentence."""
-        super().__init__()
-        self.set(
-            problem=problem, remedy=remedy, option=option, value=value, place=place
-        )
-
-    problem: str
-    remedy: str
-    option: str
-    value: object
-    place: str
+        self.problem = problem
+        self.remedy = remedy
+        self.option = option
+        self.value = value
+        self.place = place
+        super().__init__(self._words())
 
     def set(self, **parts: object) -> None:
         """Replace parts."""

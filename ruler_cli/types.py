@@ -707,8 +707,8 @@ class Status:
         waits = sorted(
             (wait for s in each for wait in s.waits), key=lambda wait: wait.seconds
         )
-        calls = ("in_flight", "limit", "queued", "retrying")
-        summed = (*calls, "requests_per_minute", "tokens_per_minute")
+        rates = ("requests_per_minute", "tokens_per_minute")
+        summed = ("in_flight", "limit", "queued", "retrying", *rates)
         return cls(
             **{name: sum(getattr(s, name) for s in each) for name in summed},
             waiting=longest.waiting,

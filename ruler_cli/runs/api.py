@@ -122,9 +122,7 @@ async def ruler(
     `extra_litellm_params` are parameters of the judge call; `api_base` among them names an
     endpoint. NotScoredError if the judge gave no usable answer, UsageError on bad usage.
     """
-    conversations = list(
-        _several(message_lists, "message_lists", "a list of conversations")
-    )
+    conversations = _several(message_lists, "message_lists", "a list of conversations")
     messages = [
         list(_several(each, f"message_lists[{i}]", "a list of messages"))
         for i, each in enumerate(conversations)

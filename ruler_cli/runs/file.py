@@ -247,13 +247,19 @@ def held_groups(
     yield from source.groups
 
 
-class _FileRun:
-    """One run over a file: INPUT, the stream of its groups, and OUTPUT, written in the order of INPUT."""
+class _FileRun(GroupStream):
+    """One run over a file: INPUT, the stream of its groups, and OUTPUT, written in the order of INPUT.
+
+    OUTPUT ends where a group is missing, for the run that resumes. Groups that wait for their batch are held
+    on disk.
+    """
+
+    store = Scratch
 
     def __init__(
         self, session: ScoringSession, output: Output, failed: FailedFile
     ) -> None:
-        self._session = session
+        super().__init__(session)
         self._settings = session.settings
         self._output = output
         self._failed = failed
@@ -261,7 +267,7 @@ class _FileRun:
         self._reader: Reader | None = None
         self._columns: dict[int, list[Annotated]] = {}
         """Annotations of a line whose other groups are not judged yet."""
-        self._unfinished = False
+        self._unfinished = self._cut = False
 
     async def all(self, stack: ExitStack) -> None:
         """Read, judge and write every group, until the end or until the run is told to stop."""
@@ -292,7 +298,16 @@ class _FileRun:
         )
         if self._output.log is None and not source.in_order:
             self._output.keep_order(source.index)
-        await self._write_all(source)
+        groups = held_groups(settings, source, session.observer)
+        self._pull = (threaded if source.waits else inline)(groups)
+        async with self:
+            async for scored in self:
+                try:
+                    await self._write(scored)
+                except BrokenPipeError:
+                    self._drop(ReaderGone())
+                except RulerError as error:
+                    self._drop(error)
 
     @property
     def whole(self) -> bool:
@@ -350,27 +365,37 @@ class _FileRun:
         self._session.observer.problem(problem)
         self._failed.add(problem)
 
-    async def _write_all(self, source: Input) -> None:
-        """Judge and write every group; if writing fails the run stops."""
-        stop_signal = self._session.stop_signal
-        groups = held_groups(self._settings, source, self._session.observer)
-        pull = (threaded if source.waits else inline)(groups)
+    async def __anext__(self) -> Scored:
+        return await self.next()
 
-        async def next_group() -> Group | None:
-            try:
-                return await pull()
-            except RulerError as error:  # calls in flight are paid for and may finish
-                stop_signal.stop(error)
-                return None
+    async def _next_group(self) -> Group | None:
+        try:
+            return await self._pull()
+        except RulerError as error:  # calls in flight are paid for and may finish
+            self._session.stop_signal.stop(error)
+            return None
 
-        async with _FileStream(self._session, next_group) as stream:
-            async for scored in stream:
-                try:
-                    await self._write(scored)
-                except BrokenPipeError:
-                    stream.drop(ReaderGone())
-                except RulerError as error:
-                    stream.drop(error)
+    def _drop(self, reason: RulerError) -> None:
+        """Stop the run, and write no further group: OUTPUT cannot be written."""
+        self._session.stop_signal.stop(reason)
+        self._cut = True
+        self._due = iter(())
+        self._forget()
+
+    def _hold(self, group: Group, result: GroupResult) -> None:
+        super()._hold(slim(group), result)
+
+    def _take(self, group: Group, result: GroupResult | None) -> Due | None:
+        if self._cut and result is not None:
+            self._session.stats.pay(result)
+            return None
+        try:
+            due = super()._take(group, result)
+        except OutputError as error:  # there is no room for groups that wait
+            self._drop(error)
+            return None
+        self._cut = due is None
+        return due
 
     async def _write(self, scored: Scored) -> None:
         """Write a group. ReaderGone if the run is told to stop, and the reader of stdout takes nothing."""
@@ -447,41 +472,6 @@ class _FileRun:
                 dropped = Problem(line.number, "dropped", line.raw, line.place)
                 self._failed.add(dropped)
         return [(line.number, b"") for line in lines]
-
-
-class _FileStream(GroupStream):
-    """The groups of a file. OUTPUT ends where a group is missing, for the run that resumes.
-
-    Groups that wait for their batch are held on disk.
-    """
-
-    store = Scratch
-    _cut = False
-
-    async def __anext__(self) -> Scored:
-        return await self.next()
-
-    def drop(self, reason: RulerError) -> None:
-        """Stop the run, and return no further group: OUTPUT cannot be written."""
-        self._session.stop_signal.stop(reason)
-        self._cut = True
-        self._due = iter(())
-        self._forget()
-
-    def _hold(self, group: Group, result: GroupResult) -> None:
-        super()._hold(slim(group), result)
-
-    def _take(self, group: Group, result: GroupResult | None) -> Due | None:
-        if self._cut and result is not None:
-            self._session.stats.pay(result)
-            return None
-        try:
-            due = super()._take(group, result)
-        except OutputError as error:  # there is no room for groups that wait
-            self.drop(error)
-            return None
-        self._cut = due is None
-        return due
 
 
 def slim(group: Group) -> Group:

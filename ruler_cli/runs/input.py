@@ -172,12 +172,6 @@ class Survey:
     end: tuple[int, int] = (0, 0)
     cut: bool = False
 
-    @property
-    def _is_one_group(self) -> bool:
-        """True if several records are one group, by a key and not because a record is a group."""
-        several = self.groups == 1 and self.records > 1
-        return several and self.reader.format.shape == "trajectory" and not self.cut
-
     def warnings(self, *, alone: bool = False) -> list[str]:
         """List the signs of a wrong group key, a sentence each.
 
@@ -187,11 +181,14 @@ class Survey:
         out: list[str] = []
         key = self.reader.shown_key
         mean = self.rollouts // max(1, self.groups)
+        shape = self.reader.format.shape
+        one_group = self.groups == 1 and shape == "trajectory" and not self.cut
+        doubtful = self.reader.by_prompt or self.openings.mixed
         if self.groups > 1 and self.singles == self.groups and not alone:
             nothing = "nothing can be compared: every group has one rollout"
-            given = self.reader.format.shape == "group"
+            given = shape == "group"
             out.append(nothing if given else _doubt(f"{nothing} ({key})"))
-        elif self._is_one_group and (self.reader.by_prompt or self.openings.mixed):
+        elif one_group and self.records > 1 and doubtful:
             out.append(_doubt(f"all {self.records} records are one group ({key})"))
         elif self.groups > 1 and self.largest > 8 * max(1, mean):
             sizes = f"{self.smallest} to {self.largest}"

@@ -262,7 +262,7 @@ class ScoredGroups(GroupStream, Generic[G]):
         if scorer.scores.waits:
             # each stream is a batch
             scorer.scores = BatchScores(scorer.settings)
-        super().__init__(scorer, self._read_next)
+        super().__init__(scorer)
 
     async def __aenter__(self) -> Self:
         self._scorer.go_on()
@@ -292,7 +292,7 @@ class ScoredGroups(GroupStream, Generic[G]):
         if capped := scorer.stats.capped(self._left, self._cut):
             raise capped
 
-    async def _read_next(self) -> ObjectGroup[G] | None:
+    async def _next_group(self) -> ObjectGroup[G] | None:
         try:
             # in no scope: theirs may be open until the next group
             read = self._scorer.read(await anext(self._groups), self._pulled)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -256,7 +257,7 @@ class Memory(list[tuple[Group, GroupResult]]):
     close = list.clear
 
 
-class GroupStream:
+class GroupStream(ABC):
     """An iterator over groups and their scores, in the order in which the groups are pulled.
 
     Use it as an async context, and iterate over it there. Groups whose scores need the whole batch come after
@@ -266,12 +267,8 @@ class GroupStream:
     bounds: ClassVar[Bounds] = BOUNDS
     store: ClassVar[type[Memory | Scratch]] = Memory
 
-    def __init__(
-        self, session: ScoringSession, pull: Callable[[], Awaitable[Group | None]]
-    ) -> None:
-        """`pull` returns None after the last group."""
+    def __init__(self, session: ScoringSession) -> None:
         self._session = session
-        self._pull = pull
         self._batch = session.scores
         self._runner = session.runner()
         self._ended = False
@@ -287,6 +284,10 @@ class GroupStream:
         )
         self._due: Due = iter(())
         self._held: Memory | Scratch | None = None
+
+    @abstractmethod
+    async def _next_group(self) -> Group | None:
+        """Read the next group; None after the last."""
 
     def _hold(self, group: Group, result: GroupResult) -> None:
         """Keep a group until its batch is whole."""
@@ -337,7 +338,7 @@ class GroupStream:
         self._engine.last()
 
     async def _next_run(self) -> GroupRun | None:
-        group = await self._pull()
+        group = await self._next_group()
         return None if group is None else self._runner.start(group)
 
     async def _judge(self, run: GroupRun) -> GroupResult | None:
