@@ -704,9 +704,8 @@ class Status:
         longest = max(
             each, key=lambda status: (status.waiting, status.why), default=cls()
         )
-        waits = sorted(
-            (wait for s in each for wait in s.waits), key=lambda wait: wait.seconds
-        )
+        waits = [wait for status in each for wait in status.waits]
+        waits.sort(key=lambda wait: wait.seconds)
         rates = ("requests_per_minute", "tokens_per_minute")
         summed = ("in_flight", "limit", "queued", "retrying", *rates)
         return cls(

@@ -41,14 +41,11 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.scratch import Index, Scratch, digest, place
 from ruler_cli.formats.chat import has_content, task_messages
-from ruler_cli.formats.fields import printable
 from ruler_cli.formats.reader import SAMPLE, Reader, detect
 from ruler_cli.formats.table import fits
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Line, Observer, Problem, Record, Rollout
 
-_NAMED = 4
-"""Labels of files that are named."""
 _WORDS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scattered"}
 OnRecord = Callable[[Record, int], object]
 """Gets each record, and the number of rollouts that begin in it: a rollout that stands in several records
@@ -402,9 +399,7 @@ def _key(reader: Reader) -> str:
         key = f"key `{reader.key}`"
     if reader.labels is None:
         return key
-    labels = list(dict.fromkeys(reader.labels.values()))
-    shown = [*map(printable, labels[:_NAMED]), *["…"] * (len(labels) > _NAMED)]
-    return f"{key} within its {reader.label_kind} ({', '.join(shown)})"
+    return f"{key} within its {reader.label_kind}"
 
 
 def _is_of(reader: Reader, line: Line) -> bool | None:
@@ -518,19 +513,20 @@ def survey(
             yield line
 
     read = records(noted(), reader.read, on_problem)
-    ends = limit is None or whole or grouping == "line"
-    if limit is not None and ends:
-        read = first_groups(read, limit)
+    alone = whole or grouping == "line"
+    cut, among = (limit, None) if alone else (None, limit)
+    if cut is not None:
+        read = first_groups(read, cut)
     last, runs = b"", 0
     for record in read:
         result.records += 1
         result.reader = result.reader.with_words((record,))
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
-        within = ends or limit is None or index.among_first(digest(key), limit)
+        within = among is None or index.among_first(digest(key), among)
         mine = within and (shard is None or shard.holds(digest(str(record.key))))
         begins = openings.look(record.rollouts, record.line.where)
         openings.compare(begins, record.line.where)
-        opening = _number(begins[0]) if begins and compare and not whole else None
+        opening = _number(begins[0]) if begins and compare else None
         short, rollouts = index.add(record, key, opening, whole=whole, mine=mine)
         result.rollouts += rollouts
         runs += short != last
@@ -540,7 +536,7 @@ def survey(
     index.flush()
     sizes = index.sizes(each_line=whole)
     result.groups, result.smallest, result.largest, result.singles, result.mine = sizes
-    if limit is not None and ends and result.groups >= limit:
+    if cut is not None and result.groups >= cut:
         result.cut, result.end = True, (record.line.number, record.line.end)
     if whole:
         result.repeated = index.repeated_key()
