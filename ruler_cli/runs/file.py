@@ -480,8 +480,9 @@ def slim(group: Group) -> Group:
     def slim_rollout(rollout: Rollout) -> Rollout:
         # an object so deep is no number
         reward = rollout.reward if _shallow(rollout.reward, _DEEPEST) else None
-        shown = replace(rollout, messages=[], histories=(), tools=None)
-        return replace(shown, outcome=None, reward=reward)
+        return replace(
+            rollout, messages=[], histories=(), tools=None, outcome=None, reward=reward
+        )
 
     def slim_record(record: Record) -> Record:
         # a line of several groups is written with the last of them

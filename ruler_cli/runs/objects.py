@@ -20,7 +20,6 @@ import orjson
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.formats.annotate import (
-    AnnotationFields,
     GroupFields,
     TrajectoryFields,
     annotate,
@@ -429,9 +428,7 @@ def judged_group(
     `warn` is told of each object that the copy of a scored group lacks.
     """
     given: Any = read.given
-    failed = isinstance(scores, GroupError)
-    each: Sequence[AnnotationFields] = annotations_of(read, result, scores, names)
-    rest = iter(each)
+    rest = iter(annotations_of(read, result, scores, names))
     copies = list[Any]()
     trajectories = list[TrajectoryFields]()
     form = read.reader.format
@@ -452,7 +449,7 @@ def judged_group(
         is_object = not isinstance(annotated, Mapping)
         # its reward is a number by its type, as in ART, whose training and logging fail at None
         if lacks_score and is_object and member(annotated, "reward") is None:
-            if not failed:
+            if isinstance(scores, GroupScores):
                 warn(
                     f"{fields['key']}: trajectory {len(trajectories)} is left out of the scored copy: "
                     f"{own[0][1]['reason']}"
@@ -469,7 +466,7 @@ def judged_group(
     if isinstance(scores, GroupError):
         none = (None,) * len(trajectories)
         return GroupWithoutScores(*shared, none, scores.kind, scores.reason)
-    return GroupWithScores(*shared, tuple(one["score"] for one in each))
+    return GroupWithScores(*shared, tuple(one["score"] for one in trajectories))
 
 
 def _changed(given: Any, before: Any, after: Any) -> Any:

@@ -180,9 +180,8 @@ class ScoringSession:
 
     def stop_if_too_many(self) -> None:
         """Stop if more has failed than the user allows."""
-        most = self.settings.most_failures
-        if most is not None and self.stats.too_many(begun=self._begun):
-            self.stop_signal.stop(TooManyFailures(most.shown))
+        if too_many := self.stats.too_many(begun=self._begun):
+            self.stop_signal.stop(too_many)
 
     def finish(self) -> tuple[Summary, RulerError | None]:
         """Return the counts so far, and why the run stopped or left something out."""
@@ -553,20 +552,21 @@ class RunStats:
         if used is not None and paid is not None:
             summary.kept_usd += used - paid
 
-    def too_many(self, *, begun: bool) -> bool:
-        """Tell if more has failed than the user allows; what the cap left out is no failure.
+    def too_many(self, *, begun: bool) -> TooManyFailures | None:
+        """Return the error if more has failed than the user allows; what the cap left out is no failure.
 
         A share is of all groups if their number is known, once judging has `begun`.
         """
         most = self._most
         summary = self.summary
         if most is None or (most.percent and not begun):
-            return False
+            return None
         lost = sum(summary.failed.values()) - summary.failed.get("budget", 0)
         known = summary.total
         if known is None:
             known = max(summary.groups, _ENOUGH)
-        return lost + summary.unreadable > most.of(known)
+        within = lost + summary.unreadable <= most.of(known)
+        return None if within else TooManyFailures(most.shown)
 
     def first_failed(self, last: GroupError) -> NoUsableReply | None:
         """Return the error of a run of which the first groups that were asked about failed, once.
