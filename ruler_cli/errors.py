@@ -45,18 +45,14 @@ class Sentence(str):
         """Return the sentence with other names of the options."""
         return _filled(self.template, self.values, names)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _sentence, (self.template, self.values)
+    def __getnewargs_ex__(self) -> tuple[tuple[str], Mapping[str, object]]:
+        return (self.template,), self.values
 
 
 def named(sentence: object, names: Names) -> str:
     """Return a sentence, an error or any value as text, with other names of options."""
     said = sentence.sentence if isinstance(sentence, RulerError) else sentence
     return said.named(names) if isinstance(said, Sentence) else str(said)
-
-
-def _sentence(template: str, values: Mapping[str, object]) -> Sentence:
-    return Sentence(template, **values)
 
 
 class _Option:
@@ -79,15 +75,11 @@ class _Fields(dict[str, object]):
 
 
 def _filled(template: str, values: Mapping[str, object], names: Names) -> str:
-    fields = _Fields(
-        {
-            name: named(value, names)
-            if isinstance(value, Sentence | RulerError)
-            else value
-            for name, value in values.items()
-        }
-    )
+    fields = _Fields(values)
     fields.names = names
+    for name, value in values.items():
+        if isinstance(value, Sentence | RulerError):
+            fields[name] = named(value, names)
     return template.format_map(fields)
 
 
@@ -125,16 +117,12 @@ class RulerError(Exception):
         place: str = "",
     ) -> None:
         """Take the parts; the problem alone may be the whole sentence."""
-        super().__init__()
-        self.set(
-            problem=problem, remedy=remedy, option=option, value=value, place=place
-        )
-
-    problem: str
-    remedy: str
-    option: str
-    value: object
-    place: str
+        self.problem = problem
+        self.remedy = remedy
+        self.option = option
+        self.value = value
+        self.place = place
+        super().__init__(self._words())
 
     def set(self, **parts: object) -> None:
         """Replace parts."""
@@ -230,12 +218,8 @@ class NoUsableReply(RefusedError):  # noqa: N818 - the judge answered
     def __init__(self, groups: int, reason: str = "", first: int = 1) -> None:
         """`reason` is that of the last of so many `groups`; the `first` of them has this number in INPUT."""
         none = f"none of the first {groups} groups that were asked about got a score"
-        why = (
-            Sentence("{none}, the last because {reason}", none=none, reason=reason)
-            if reason
-            else none
-        )
-        super().__init__(why, place=_STOPPED)
+        last = Sentence("{none}, the last because {reason}", none=none, reason=reason)
+        super().__init__(last if reason else none, place=_STOPPED)
         self.first = first
 
 
@@ -304,17 +288,12 @@ class InterruptedRun(RulerError):  # noqa: N818 - an interruption is no error
 
 
 class UnreadableError(Exception):
-    """A record, or one trajectory of it, cannot be read; counted, never fatal to the rest.
+    """A record, or one trajectory of it, cannot be read; counted, never fatal to the rest."""
 
-    The message is the reason.
-    """
-
-    @property
-    def reason(self) -> str:
-        """The message, with the options that it names."""
-        return (
-            self.args[0] if self.args and isinstance(self.args[0], str) else str(self)
-        )
+    def __init__(self, reason: str) -> None:
+        """Take the reason, which may name options."""
+        super().__init__(reason)
+        self.reason = reason
 
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
-from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeVar, dataclass_transform
 
 import orjson
@@ -146,19 +145,14 @@ class Group:
 
     @property
     def compared(self) -> int:
-        """The number of rollouts that the judge compares."""
-        return compared(self.rollouts)
+        """The number of rollouts that the judge compares: those of one `member` are one."""
+        members = [rollout.member for rollout in self.rollouts]
+        return members.count(None) + len({*members} - {None})
 
     @property
     def size(self) -> int:
         """Bytes of input that the group holds in memory."""
         return sum(len(record.line.raw) // record.parts for record in self.records)
-
-
-def compared(rollouts: Sequence[Rollout]) -> int:
-    """Count rollouts, those of one `member` as one."""
-    parts = [rollout.member for rollout in rollouts if rollout.member is not None]
-    return len(rollouts) - len(parts) + len(set(parts))
 
 
 @value
@@ -172,8 +166,8 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Sum, field by field."""
-        if self is NO_USAGE or other is NO_USAGE:
-            return other if self is NO_USAGE else self
+        if self is NO_USAGE:
+            return other
         return Usage(
             self.prompt + other.prompt,
             self.completion + other.completion,
@@ -306,12 +300,7 @@ class Judge(Protocol):
         """Open connections."""
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close them."""
         return
 
@@ -404,9 +393,14 @@ class GroupResult:
         return len(self.sizes) == 1
 
     @property
+    def capped(self) -> bool:
+        """Tell if the group lacks a reply because of the cost cap."""
+        return any(call.error.kind == "budget" for call in self.failed_calls)
+
+    @property
     def usage(self) -> Usage:
         """Tokens of all replies of the group."""
-        return self.used[0] if len(self.used) == 1 else sum(self.used, NO_USAGE)
+        return sum(self.used, NO_USAGE)
 
     @property
     def rescaled(self) -> int:
@@ -710,11 +704,10 @@ class Status:
         longest = max(
             each, key=lambda status: (status.waiting, status.why), default=cls()
         )
-        waits = sorted(
-            (wait for s in each for wait in s.waits), key=lambda wait: wait.seconds
-        )
-        calls = ("in_flight", "limit", "queued", "retrying")
-        summed = (*calls, "requests_per_minute", "tokens_per_minute")
+        waits = [wait for status in each for wait in status.waits]
+        waits.sort(key=lambda wait: wait.seconds)
+        rates = ("requests_per_minute", "tokens_per_minute")
+        summed = ("in_flight", "limit", "queued", "retrying", *rates)
         return cls(
             **{name: sum(getattr(s, name) for s in each) for name in summed},
             waiting=longest.waiting,
@@ -785,21 +778,21 @@ class WaitReports:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self._since, self._reported = dict[str, float](), dict[str, float]()
+        self._since = dict[str, float]()
+        self._reported = defaultdict[str, float](lambda: -math.inf)
 
     def look(self, now: float, status: Status) -> None:
         """Report what has changed until `now`, in seconds of any clock."""
         waits = {wait.judge: wait for wait in status.waits}
         for judge in [judge for judge in self._since if judge not in waits]:
             since = self._since.pop(judge)
-            if self._reported.get(judge, -math.inf) >= since:
+            if self._reported[judge] >= since:
                 self._observer.answering(judge, now - since)
         busy = status.in_flight or status.queued or status.retrying
         for judge, wait in waits.items():
-            reported = self._reported.get(judge, -math.inf)
             begun = judge not in self._since
             self._since.setdefault(judge, now)
-            if now >= reported + _EVERY and (busy or begun):
+            if now >= self._reported[judge] + _EVERY and (busy or begun):
                 self._reported[judge] = now
                 self._observer.waiting(judge, wait.why, wait.seconds)
 
@@ -906,13 +899,11 @@ def parse_foreign(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        if b"\\ud" not in data and b"\\uD" not in data:
-            raise
-        return orjson.loads(
-            _ESCAPES.sub(
-                lambda escape: b"\\ufffd" if escape["lone"] else escape[0], data
-            )
-        )
+        return orjson.loads(_ESCAPES.sub(_mended, data))
+
+
+def _mended(escape: re.Match[bytes]) -> bytes:
+    return b"\\ufffd" if escape["lone"] else escape[0]
 
 
 def without_key(data: bytes, key: str | None) -> bytes:
@@ -957,22 +948,27 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
     if isinstance(content, list):
         texts = (p.get("text") for p in content if isinstance(p, Mapping))
         content = "".join(text for text in texts if isinstance(text, str))
-    more = message.get("provider_specific_fields")
-    refusal = message.get("refusal") or (
-        more.get("refusal") if isinstance(more, Mapping) else None
-    )
-    reason, model = choice.get("finish_reason"), value.get("model")
+    refusal = message.get("refusal")
+    refusal = refusal or _object(message, "provider_specific_fields").get("refusal")
+    reason = choice.get("finish_reason")
+    model = value.get("model")
     if reason == "content_filter":
         refusal = refusal or "its content filter stopped the answer"
     return Reply(
         content if isinstance(content, str) else "",
-        usage_of(value.get("usage")),
+        usage_of(value),
         truncated=reason == "length",
-        thought=_thought(message, value.get("usage")),
+        thought=_thought(message, value),
         refusal=clean(str(refusal), key) if refusal else None,
         body=body,
         model=_served(model) if isinstance(model, str) else "",
     )
+
+
+def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a member that is to be an object; an empty one if it is none."""
+    inner = value.get(name)
+    return inner if isinstance(inner, Mapping) else {}
 
 
 @lru_cache(16)
@@ -981,28 +977,24 @@ def _served(name: str) -> str:
     return clean(name[:_SENTENCE])
 
 
-def _thought(message: Mapping[str, Any], usage: Any) -> bool:
+def _thought(message: Mapping[str, Any], completion: Mapping[str, Any]) -> bool:
     """Tell if a judge has thought before its answer, by the fields of its message and of its usage."""
     content = message.get("content")
     if any(message.get(name) for name in _THOUGHTS):
         return True
     if isinstance(content, str) and content.lstrip().startswith("<think>"):
         return True
-    details = (
-        usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
-    )
-    return isinstance(details, Mapping) and _count(details.get("reasoning_tokens")) > 0
+    details = _object(_object(completion, "usage"), "completion_tokens_details")
+    return _count(details, "reasoning_tokens") > 0
 
 
-def usage_of(value: Any) -> Usage:
-    """The tokens of one call, from the `usage` object of the OpenAI protocol."""
-    usage = value if isinstance(value, Mapping) else {}
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
+def usage_of(completion: Mapping[str, Any]) -> Usage:
+    """Return the tokens of one call, as a chat completion tells them."""
+    usage = _object(completion, "usage")
     return Usage(
-        _count(usage.get("prompt_tokens")),
-        _count(usage.get("completion_tokens")),
-        _count(cached),
+        _count(usage, "prompt_tokens"),
+        _count(usage, "completion_tokens"),
+        _count(_object(usage, "prompt_tokens_details"), "cached_tokens"),
         1,
     )
 
@@ -1011,14 +1003,9 @@ _UNCOUNTED = 1 << 40
 """Tokens from which a number is an error of the endpoint and counts as 0."""
 
 
-def _count(value: Any) -> int:
-    return (
-        value
-        if isinstance(value, int)
-        and not isinstance(value, bool)
-        and 0 < value < _UNCOUNTED
-        else 0
-    )
+def _count(usage: Mapping[str, Any], name: str) -> int:
+    value = usage.get(name)
+    return value if type(value) is int and 0 < value < _UNCOUNTED else 0
 
 
 def clean(text: str, key: str | None = None) -> str:

@@ -92,7 +92,7 @@ def test_reads_no_further(tmp_path: Path) -> None:
     cut = ["limit=3: the first 3 groups only"]
     assert opened(lines, limit=3) == (["g0", "g1", "g2"], 3, cut)
     rows = write(tmp_path / "rows.jsonl", laid([2] * 50, "adjacent"))
-    whole = ["limit=3: the first 3 of 50 groups only"]
+    whole = ["limit=3: the first 3 groups only"]
     assert opened(rows, limit=3) == (["g0", "g1", "g2"], 100, whole)
     assert opened(rows, limit=3, grouping="consecutive") == (
         ["g0", "g1", "g2"],
@@ -102,8 +102,8 @@ def test_reads_no_further(tmp_path: Path) -> None:
     apart = write(tmp_path / "apart.jsonl", laid([1, 2, 1], "scattered"))
     with pytest.raises(UsageError, match="are one group with others between"):
         opened(apart, limit=1, grouping="consecutive")
-    assert opened(rows, limit=1)[2] == ["limit=1: the first 1 of 50 groups only"]
-    assert opened(rows, limit=50)[2] == []
+    assert opened(rows, limit=1)[2] == ["limit=1: the first 1 group only"]
+    assert opened(rows, limit=50)[2] == ["limit=50: the first 50 groups only"]
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_bytes(lines.read_bytes() + b"no JSON\n")
     assert opened(damaged, limit=3)[1] == 3
@@ -206,7 +206,7 @@ def test_other_commands(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", laid([2] * 9, "scattered"))
     done = ruler("check", "in.jsonl", "--limit", "4")
     assert (done.stdout.count("--limit"), done.stderr) == (1, "")
-    assert "--limit 4: the first 4 of 9 groups only" in done.stdout
+    assert "--limit 4: the first 4 groups only" in done.stdout
     facts = json.loads(ruler("check", "in.jsonl", "--limit", "4", "--json").stdout)
     assert (
         facts["groups"],

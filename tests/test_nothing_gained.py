@@ -186,16 +186,15 @@ def test_empty_shard(ruler: Ruler, tmp_path: Path) -> None:
 def test_no_call_fits(
     ruler: Ruler, server: JudgeServer, tmp_path: Path, output: str, passes: str
 ) -> None:
-    """A cap below the price of one call ends the run with 4 before a record is written anywhere."""
+    """A cap below the price of one call ends the run with 4, and each group as failed."""
     write(tmp_path / "in.jsonl", [{"group_id": "empty", "trajectories": []}, *GROUPS])
     priced = (*asking(server), "--price", "1,1", "--passes", passes)
     result = ruler("score", "in.jsonl", output, *priced, "--max-cost", "0.000001")
     assert result.returncode == 4
     assert "is less than one call may cost" in result.stderr
-    assert (result.stdout, sorted(path.name for path in tmp_path.glob("out*"))) == (
-        "",
-        [],
-    )
+    written = result.stdout or (tmp_path / "out.jsonl").read_text()
+    kinds = [json.loads(line)["ruler"]["kind"] for line in written.splitlines()]
+    assert kinds == ["input", *["budget"] * len(GROUPS)]
     (tmp_path / "out.jsonl").write_bytes(YESTERDAY)
     result = ruler("score", "in.jsonl", "out.jsonl", *priced, "--max-cost", "0.000001")
     assert "nothing was scored; out.jsonl is unchanged" in result.stderr

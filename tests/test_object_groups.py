@@ -36,7 +36,7 @@ from ruler_cli import (
     UsageError,
     WrongShapeError,
 )
-from ruler_cli.runs.objects import Readers, member, read_group
+from ruler_cli.runs.objects import ObjectReader, member
 from tests.conftest import Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -316,7 +316,7 @@ class Scalar:
 
 def read(given: Any, **paths: Any) -> Any:
     """Return the group that is judged."""
-    return read_group(given, 0, InputSettings(**paths)).group
+    return ObjectReader(InputSettings(**paths)).read(given, 0)
 
 
 def test_plain_values() -> None:
@@ -748,13 +748,10 @@ ORDERS: dict[str, list[list[dict[str, Any]]]] = {
 @pytest.mark.parametrize("name", ORDERS)
 def test_shapes_in_any_order(name: str) -> None:
     """A group is read alike whatever groups were read before it."""
-    readers: Readers = {}
-
-    def read(given: Any, readers: Readers) -> Any:
-        return read_group(given, 0, InputSettings(), readers=readers).group.rollouts
-
+    reader = ObjectReader(InputSettings())
     for given in (*ORDERS[name], *ORDERS[name][::-1]):
-        assert read(given, readers) == read(given, {})
+        alone = ObjectReader(InputSettings()).read(given, 0)
+        assert reader.read(given, 0).rollouts == alone.rollouts
 
 
 @pytest.mark.anyio

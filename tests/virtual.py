@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from itertools import accumulate
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import anyio
@@ -132,12 +131,7 @@ class World:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
 
 @dataclass

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -89,12 +88,7 @@ class HttpJudge(ChatJudge):
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
 

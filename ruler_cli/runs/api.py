@@ -18,7 +18,7 @@ from ruler_cli.errors import (
     WrongShapeError,
 )
 from ruler_cli.runs.file import score
-from ruler_cli.runs.objects import G, GroupWithScores, JudgedGroup, read_group
+from ruler_cli.runs.objects import G, GroupWithScores, JudgedGroup, ObjectReader
 from ruler_cli.runs.scorer import Groups, Log, ScoredGroups, Scorer, guarded
 from ruler_cli.settings.models import (
     AskSettings,
@@ -31,12 +31,14 @@ from ruler_cli.settings.models import (
 from ruler_cli.types import Observer, Summary
 
 _SETTINGS = {
-    "api_base": ("api_base", "base_url"),
-    "api_key": ("api_key",),
-    "timeout": ("timeout",),
-    "retries": ("num_retries", "max_retries"),
+    "base_url": "api_base",
+    "api_base": "api_base",
+    "api_key": "api_key",
+    "timeout": "timeout",
+    "max_retries": "retries",
+    "num_retries": "retries",
 }
-"""Settings, each with the parameters of litellm that are one here; the others are sent."""
+"""Parameters of litellm that are settings here, of which the last wins; the others are sent."""
 
 
 async def score_file(
@@ -120,9 +122,7 @@ async def ruler(
     `extra_litellm_params` are parameters of the judge call; `api_base` among them names an
     endpoint. NotScoredError if the judge gave no usable answer, UsageError on bad usage.
     """
-    conversations = list(
-        _several(message_lists, "message_lists", "a list of conversations")
-    )
+    conversations = _several(message_lists, "message_lists", "a list of conversations")
     messages = [
         list(_several(each, f"message_lists[{i}]", "a list of messages"))
         for i, each in enumerate(conversations)
@@ -190,7 +190,7 @@ async def score_group(
     `swallow_exceptions` any error while the group is scored gives None instead, and a warning is logged. No
     reply is kept: `Scorer` has a ledger.
     """
-    if not read_group(group, 0, InputSettings(), "group").copies:
+    if not ObjectReader(InputSettings()).read(group, 0, "group").copies:
         # no group is an error in any case
         return copy.copy(group)
     try:
@@ -225,10 +225,10 @@ async def _score_once(
         )
     params = dict(params or {})
     own = dict[str, Any]()
-    for setting, names in _SETTINGS.items():
-        values = [params.pop(name, None) for name in names]
-        own[setting] = next((one for one in values if one is not None), None)
-    own = {setting: one for setting, one in own.items() if one is not None}
+    for name, setting in _SETTINGS.items():
+        given = params.pop(name, None)
+        if given is not None:
+            own[setting] = given
     pool = {"retries": own.pop("retries")} if "retries" in own else {}
     settings = ScoreSettings(
         judge=JudgeSettings(model, params=params, **own),

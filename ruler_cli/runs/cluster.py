@@ -36,9 +36,9 @@ from ruler_cli.judging.adaptive import FIRST
 from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, run_beside, together
-from ruler_cli.runs.file import RunResult, nothing_to_compare, score, with_outage
+from ruler_cli.runs.file import RunResult, nothing_to_compare, score
 from ruler_cli.runs.input import open_input
-from ruler_cli.runs.session import FIRST_ASKED, UNUSABLE
+from ruler_cli.runs.session import FIRST_ASKED, UNUSABLE, with_outage
 from ruler_cli.settings.models import (
     JudgeSettings,
     MaxFailures,

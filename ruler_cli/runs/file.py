@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from ruler_cli.errors import (
-    InterruptedRun,
     NothingToCompare,
     OutputError,
     ReaderGone,
@@ -56,7 +55,6 @@ from ruler_cli.types import (
     Problem,
     Record,
     Rollout,
-    Status,
     Summary,
 )
 
@@ -198,9 +196,9 @@ def nothing_to_compare(
     It is read as far as the first group that has. None for a stream, for a file about which no judge would be
     asked, and where a part of INPUT, or its replies in the ledger, are asked for as they are.
     """
-    if source.again is None or source.reader is None or not _must_compare(settings):
+    if source.survey is None or source.reader is None or not _must_compare(settings):
         return None
-    alone = source.survey is not None and source.survey.largest <= 1
+    alone = source.survey.largest <= 1
     askable = False
     for group in source.again():
         distinct = distinct_rollouts(group, settings.ask)
@@ -224,46 +222,44 @@ def held_groups(
 
     NothingToCompare if the stream ends before; no more than `_HELD_GROUPS` are held.
     """
-    if source.again is not None or not _must_compare(settings):
+    if source.survey is not None or not _must_compare(settings):
         yield from source.groups
         return
     held = list[Group]()
-    size = 0
     askable = False
     for group in source.groups:
         held.append(group)
-        size += group.size
         distinct = distinct_rollouts(group, settings.ask)
         askable = askable or distinct == 1
-        full = len(held) == _HELD_GROUPS or size > _HELD_BYTES
-        if full and distinct < 2:
+        if distinct > 1:
+            break
+        size = sum(one.size for one in held)
+        if len(held) == _HELD_GROUPS or size > _HELD_BYTES:
             observer.warn(
                 f"the first {len(held)} groups have nothing to compare; sending them anyway"
             )
-        if full or distinct > 1:
-            yield from held
-            held.clear()
-            yield from source.groups
-            return
-    if askable and source.reader is not None:
-        raise NothingToCompare(source.reader.shown_key)
+            break
+    else:
+        if askable and source.reader is not None:
+            raise NothingToCompare(source.reader.shown_key)
     yield from held
+    held.clear()
+    yield from source.groups
 
 
-def with_outage(stopped: RulerError | None, status: Status) -> RulerError | None:
-    """Return why a run stopped; an interruption names the judge that was down meanwhile."""
-    if not isinstance(stopped, InterruptedRun) or not status.outage:
-        return stopped
-    return InterruptedRun(stopped.signum, status.outage)
+class _FileRun(GroupStream):
+    """One run over a file: INPUT, the stream of its groups, and OUTPUT, written in the order of INPUT.
 
+    OUTPUT ends where a group is missing, for the run that resumes. Groups that wait for their batch are held
+    on disk.
+    """
 
-class _FileRun:
-    """One run over a file: INPUT, the stream of its groups, and OUTPUT, written in the order of INPUT."""
+    store = Scratch
 
     def __init__(
         self, session: ScoringSession, output: Output, failed: FailedFile
     ) -> None:
-        self._session = session
+        super().__init__(session)
         self._settings = session.settings
         self._output = output
         self._failed = failed
@@ -271,7 +267,7 @@ class _FileRun:
         self._reader: Reader | None = None
         self._columns: dict[int, list[Annotated]] = {}
         """Annotations of a line whose other groups are not judged yet."""
-        self._unfinished = False
+        self._unfinished = self._cut = False
 
     async def all(self, stack: ExitStack) -> None:
         """Read, judge and write every group, until the end or until the run is told to stop."""
@@ -302,7 +298,16 @@ class _FileRun:
         )
         if self._output.log is None and not source.in_order:
             self._output.keep_order(source.index)
-        await self._write_all(source)
+        groups = held_groups(settings, source, session.observer)
+        self._pull = (threaded if source.waits else inline)(groups)
+        async with self:
+            async for scored in self:
+                try:
+                    await self._write(scored)
+                except BrokenPipeError:
+                    self._drop(ReaderGone())
+                except RulerError as error:
+                    self._drop(error)
 
     @property
     def whole(self) -> bool:
@@ -318,11 +323,8 @@ class _FileRun:
 
     def finish(self, *, written: bool) -> RunResult:
         """Return the counts of the whole run, and why it stopped before its end; `written`: OUTPUT is."""
-        session = self._session
         observer = self._session.observer
-        stopped = with_outage(session.stopped, session.panel.status())
-        summary = session.stats.finish(stopped)
-        summary.figures = session.scores.figures()
+        summary, stopped = self._session.finish()
         if self._input:
             self._input.report(observer, end=True)
         # a framework whose own reader cannot read a reward that is null
@@ -363,33 +365,41 @@ class _FileRun:
         self._session.observer.problem(problem)
         self._failed.add(problem)
 
-    async def _write_all(self, source: Input) -> None:
-        """Judge and write every group; if writing fails the run stops."""
-        stop_signal = self._session.stop_signal
-        groups = held_groups(self._settings, source, self._session.observer)
-        pull = (threaded if source.waits else inline)(groups)
+    async def __anext__(self) -> Scored:
+        return await self.next()
 
-        async def next_group() -> Group | None:
-            try:
-                return await pull()
-            except RulerError as error:  # calls in flight are paid for and may finish
-                stop_signal.stop(error)
-                return None
+    async def _next_group(self) -> Group | None:
+        try:
+            return await self._pull()
+        except RulerError as error:  # calls in flight are paid for and may finish
+            self._session.stop_signal.stop(error)
+            return None
 
-        async with _FileStream(self._session, next_group) as stream:
-            async for scored in stream:
-                try:
-                    await self._write(scored)
-                except BrokenPipeError:
-                    stream.drop(ReaderGone())
-                except RulerError as error:
-                    stream.drop(error)
-            self._unfinished |= stream.unfinished
+    def _drop(self, reason: RulerError) -> None:
+        """Stop the run, and write no further group: OUTPUT cannot be written."""
+        self._session.stop_signal.stop(reason)
+        self._cut = True
+        self._due = iter(())
+        self._forget()
 
-    async def _write(self, scored: Scored[Group]) -> None:
+    def _hold(self, group: Group, result: GroupResult) -> None:
+        super()._hold(slim(group), result)
+
+    def _take(self, group: Group, result: GroupResult | None) -> Due | None:
+        if self._cut and result is not None:
+            self._session.stats.pay(result)
+            return None
+        try:
+            due = super()._take(group, result)
+        except OutputError as error:  # there is no room for groups that wait
+            self._drop(error)
+            return None
+        self._cut = due is None
+        return due
+
+    async def _write(self, scored: Scored) -> None:
         """Write a group. ReaderGone if the run is told to stop, and the reader of stdout takes nothing."""
         records = self._annotated(*scored)
-        written = 0
         if self._output.may_block:
             # calls in flight go on, and no half record stays if the reader takes the rest
             work = anyio.to_thread.run_sync(
@@ -422,11 +432,8 @@ class _FileRun:
         assert self._reader is not None  # noqa: S101 - it has read the group
         how = self._settings.on_failure
         form = self._reader.format
-        kind = scores.kind if isinstance(scores, GroupError) else None
-        dropped = how == "drop" and kind is not None
-        if dropped and kind == "budget":
-            self._unfinished = True  # for the run that goes on, and not in two files
-            return [(record.line.number, b"") for record in group.records]
+        if isinstance(scores, GroupError) and how == "drop":
+            return self._dropped(group, scores)
         names = self._session.scores.names
         annotations: Sequence[Mapping[str, Any]] = annotations_of(
             group, result, scores, names
@@ -439,10 +446,6 @@ class _FileRun:
         for record in group.records:
             line = record.line
             mine = [(rollout, next(rest)) for rollout in record.rollouts]
-            if dropped:
-                self._failed.add(Problem(line.number, "dropped", line.raw, line.place))
-                records.append((line.number, b""))
-                continue
             for rollout in record.rollouts:
                 if rollout.error is not None:
                     raw = trajectory_bytes(record, rollout)
@@ -450,81 +453,25 @@ class _FileRun:
                     self._report(Problem(line.number, reason, raw, line.place))
             if record.parts > 1:
                 # a line of several groups is written with the last of them
-                mine = self._columns.setdefault(line.number, []) + mine
-                self._columns[line.number] = mine
+                mine = self._columns.pop(line.number, []) + mine
                 if record.part + 1 < record.parts:
+                    self._columns[line.number] = mine
                     continue
-                mine = sorted(
-                    self._columns.pop(line.number), key=lambda pair: pair[0].path
-                )
+                mine.sort(key=lambda pair: pair[0].path)
             body = annotate(line.raw, form, mine, fields, how)
             records.append((line.number, body))
         return records
 
-
-class _FileStream(GroupStream[Group]):
-    """The groups of a file. OUTPUT ends where a group is missing, for the run that resumes.
-
-    Groups that wait for their batch are held on disk.
-    """
-
-    unfinished = _cut = False
-    _file: Scratch | None = None
-
-    async def __anext__(self) -> Scored[Group]:
-        return await self.next()
-
-    def drop(self, reason: RulerError) -> None:
-        """Stop the run, and return no further group: OUTPUT cannot be written."""
-        self._session.stop_signal.stop(reason)
-        self._cut = True
-        self._kept = False
-        self._due = iter(())
-        self._forget()
-
-    def _group_of(self, given: Group) -> Group:
-        return given
-
-    def _hold(self, given: Group, result: GroupResult) -> None:
-        self._file = self._file or Scratch()
-        self._file.put((slim(given), result))
-
-    def _all_held(self) -> Iterable[tuple[Group, GroupResult]]:
-        return () if self._file is None else self._file.all()
-
-    def _forget(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _take(self, given: Group, result: GroupResult | None) -> Due[Group] | None:
-        if self._cut and result is not None:
-            self._session.stats.pay(result)
-            return None
-        try:
-            due = super()._take(given, result)
-        except OutputError as error:  # there is no room for groups that wait
-            self.drop(error)
-            return None
-        self._cut = due is None
-        return due
-
-    @property
-    def _waits(self) -> bool:
-        return super()._waits or self._nothing_yet
-
-    @property
-    def _nothing_yet(self) -> bool:
-        """Tell if, under a cap, nothing is scored or paid for yet: perhaps not one call fits."""
-        budget = self._session.panel.budget
-        scored = self._session.stats.summary.scored
-        return budget.cap is not None and not (scored or budget.spent or budget.unsure)
-
-    def _rest(self) -> Due[Group]:
-        if self._nothing_yet and self._session.panel.budget.closed:
-            self.unfinished = True
-            return iter(())
-        return super()._rest()
+    def _dropped(self, group: Group, error: GroupError) -> list[tuple[int, bytes]]:
+        """Leave a group out of OUTPUT; the failed file gets it, unless the run that goes on does."""
+        lines = [record.line for record in group.records]
+        if error.kind == "budget":
+            self._unfinished = True
+        else:
+            for line in lines:
+                dropped = Problem(line.number, "dropped", line.raw, line.place)
+                self._failed.add(dropped)
+        return [(line.number, b"") for line in lines]
 
 
 def slim(group: Group) -> Group:
@@ -533,8 +480,9 @@ def slim(group: Group) -> Group:
     def slim_rollout(rollout: Rollout) -> Rollout:
         # an object so deep is no number
         reward = rollout.reward if _shallow(rollout.reward, _DEEPEST) else None
-        shown = replace(rollout, messages=[], histories=(), tools=None)
-        return replace(shown, outcome=None, reward=reward)
+        return replace(
+            rollout, messages=[], histories=(), tools=None, outcome=None, reward=reward
+        )
 
     def slim_record(record: Record) -> Record:
         # a line of several groups is written with the last of them

@@ -19,6 +19,7 @@ from collections.abc import (
 )
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import PurePath
 from typing import Literal
 
@@ -40,14 +41,11 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.scratch import Index, Scratch, digest, place
 from ruler_cli.formats.chat import has_content, task_messages
-from ruler_cli.formats.fields import printable
 from ruler_cli.formats.reader import SAMPLE, Reader, detect
 from ruler_cli.formats.table import fits
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Line, Observer, Problem, Record, Rollout
 
-_NAMED = 4
-"""Labels of files that are named."""
 _WORDS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scattered"}
 OnRecord = Callable[[Record, int], object]
 """Gets each record, and the number of rollouts that begin in it: a rollout that stands in several records
@@ -74,18 +72,23 @@ class Openings:
     first_mixed: str = ""
     ruleless: int = 0
 
+    @classmethod
+    def of(cls, reader: Reader) -> Openings:
+        """Begin to count those that a reader reads."""
+        return cls(reader.format.simulated_user, reader.format.varied_prompts)
+
     def look(self, rollouts: Iterable[Rollout], where: str) -> list[Opening]:
         """Count the rollouts of a record that show no task or no rules; return the opening of each.
 
         A part of a rollout after the first is passed over.
         """
-        openings: list[Opening] = []
-        members: set[str] = set()
+        openings = list[Opening]()
+        members = set[str | None]()
         for rollout in rollouts:
             if rollout.error is not None or rollout.member in members:
                 continue
-            if rollout.member is not None:
-                members.add(rollout.member)
+            members.add(rollout.member)
+            members.discard(None)
             asked = task_messages(rollout)
             if not any(map(has_content, asked)):
                 self.taskless += 1
@@ -166,12 +169,6 @@ class Survey:
     end: tuple[int, int] = (0, 0)
     cut: bool = False
 
-    @property
-    def _is_one_group(self) -> bool:
-        """True if several records are one group, by a key and not because a record is a group."""
-        several = self.groups == 1 and self.records > 1
-        return several and self.reader.format.shape == "trajectory" and not self.cut
-
     def warnings(self, *, alone: bool = False) -> list[str]:
         """List the signs of a wrong group key, a sentence each.
 
@@ -181,11 +178,14 @@ class Survey:
         out: list[str] = []
         key = self.reader.shown_key
         mean = self.rollouts // max(1, self.groups)
+        shape = self.reader.format.shape
+        one_group = self.groups == 1 and shape == "trajectory" and not self.cut
+        doubtful = self.reader.by_prompt or self.openings.mixed
         if self.groups > 1 and self.singles == self.groups and not alone:
             nothing = "nothing can be compared: every group has one rollout"
-            given = self.reader.format.shape == "group"
+            given = shape == "group"
             out.append(nothing if given else _doubt(f"{nothing} ({key})"))
-        elif self._is_one_group and (self.reader.by_prompt or self.openings.mixed):
+        elif one_group and self.records > 1 and doubtful:
             out.append(_doubt(f"all {self.records} records are one group ({key})"))
         elif self.groups > 1 and self.largest > 8 * max(1, mean):
             sizes = f"{self.smallest} to {self.largest}"
@@ -206,29 +206,109 @@ def _doubt(problem: str) -> Sentence:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Input:
     """An input that is open: its reader, its counts, and its groups as an iterator.
 
-    `survey` is None for a stream, `total` the number of groups if it is known. `again` yields the groups from
-    the first on once more; None for a stream. `waits`: to read it may take long, because of a pipe or a
-    network. `notes` are sentences on parts that are not read. `in_order`: groups come as their records lie in
-    INPUT; else output must wait for its turn, and `index` keeps the records that do. `fd` is a file in which
-    a record can be read at its offset; None if there is none.
+    `survey` is None for a stream, `reader` for an input without records. `notes` are sentences on parts that
+    are not read. `fd` is a file in which a record can be read at its offset; None if there is none. `stack`
+    closes what is opened later.
     """
 
+    settings: InputSettings
+    stack: ExitStack
     container: Container
     index: Index
     reader: Reader | None = None
     survey: Survey | None = None
-    groups: Iterator[Group] = field(default_factory=lambda: iter(()))
-    again: Callable[[], Iterator[Group]] | None = None
-    waits: bool = False
-    notes: Sequence[str] = ()
-    fd: int | None = None
     openings: Openings = field(default_factory=Openings)
-    total: int | None = None
-    in_order: bool = True
+    groups: Iterator[Group] = field(default_factory=lambda: iter(()))
+    notes: list[str] = field(default_factory=list)
+    fd: int | None = None
+
+    @property
+    def total(self) -> int | None:
+        """The number of groups; None for a stream."""
+        return None if self.survey is None else self.survey.mine
+
+    @property
+    def in_order(self) -> bool:
+        """True if groups come as their records lie in INPUT; else output waits for its turn in the index."""
+        scattered = self.survey is not None and self.survey.grouping == "scattered"
+        return not scattered and self.index.seed is None
+
+    @property
+    def waits(self) -> bool:
+        """True if to read it may take long, because of a pipe or a network."""
+        remote = Location(self.settings.source).remote
+        return self.survey is None or (remote and self.in_order)
+
+    def look(
+        self,
+        reader: Reader,
+        on_problem: OnProblem,
+        on_record: OnRecord,
+        on_again: Callable[[], None],
+    ) -> None:
+        """Survey all records of a file, twice if files count their keys anew."""
+        container = self.container
+        settings = self.settings
+        first_problem = list[Problem]()
+
+        def report(problem: Problem) -> None:
+            first_problem[:] = first_problem or [problem]
+            on_problem(problem)
+
+        def surveyed_with(reader: Reader, on_problem: OnProblem) -> Survey:
+            lines = self._lines()
+            where = container.where
+            return survey(
+                lines, reader, settings, self.index, on_problem, where, on_record
+            )
+
+        self.notes += container.check_files(partial(_is_of, reader), report)
+        found = surveyed_with(reader, report)
+        if settings.group_by is None and found.reader.format.shape == "trajectory":
+            within = labelled(found.reader, container.tasks(), self.index)
+            if within is not None:
+                # a second look, since other records belong together now
+                again = closing(Index(self.index.seed))
+                self.index = self.stack.enter_context(again)
+                on_again()
+                found = surveyed_with(within, lambda _: None)
+        if found.records == 0:
+            why = [
+                Sentence("{line} {why}", line=problem.where, why=problem.reason)
+                for problem in first_problem
+            ]
+            problem = f"none of its {container.unit}s can be read"
+            raise UsageError(problem, *why, place=container.name)
+        self.reader = found.reader
+        self.openings = found.openings
+        self.survey = found
+        self.fd = container.fd
+        if not self.in_order and self.fd is None:
+            self.fd = self._copied(found)
+        self.groups = self.again()
+
+    def _lines(self) -> Iterator[Line]:
+        """Yield the lines; without a file of them, with the offsets that they have in a copy."""
+        offset = 0
+        for line in self.container.records():
+            if self.container.fd is not None:
+                yield line
+            else:
+                yield replace(line, offset=offset)
+                offset += len(line.raw)
+
+    def _copied(self, found: Survey) -> int:
+        """Copy the lines of the run's own groups to a file, and return its descriptor."""
+        scratch = self.stack.enter_context(Scratch())
+        with unchanged(self.container.name):
+            for line in surveyed(self._lines(), found.end, found.where, self.index):
+                scratch.skip(line.offset)
+                scratch.write(line.raw)
+        return scratch.fileno()
 
     def warnings(self, *, alone: bool = False) -> Sequence[str]:
         """Return warnings on what is read and how it is grouped; those of a stream are known at its end.
@@ -266,10 +346,29 @@ class Input:
         whole = self.reader.format.shape != "trajectory"
         for first, places in self.index.chosen(firsts, each_line=whole):
             with unchanged(self.container.name):
-                read = self.reader.read
-                line_of = self.container.line
-                group = fetched(self.fd, read, places, line_of)
+                group = fetched(self.fd, self.reader.read, places, self.container.line)
             yield part_of(group, first)
+
+    def again(self) -> Iterator[Group]:
+        """Yield the groups from the first on once more; none of a stream.
+
+        They are fetched from a file by their places, or come as their records lie in INPUT.
+        """
+        found = self.survey
+        if found is None:
+            return
+        read = found.reader.read
+        alone = found.grouping == "line"
+        with unchanged(self.container.name):
+            if self.in_order or self.fd is None:
+                own = surveyed(self._lines(), found.end, found.where, self.index)
+                each = (record for line in own for record in read(line))
+                yield from grouped(each, alone=alone)
+                return
+            for places in self.index.places(each_line=alone):
+                own_places = places[:1] if alone else places
+                group = fetched(self.fd, read, own_places, self.container.line)
+                yield from grouped(group.records, alone=True) if alone else [group]
 
     def found(self) -> str:
         """Describe the input in one line."""
@@ -300,9 +399,19 @@ def _key(reader: Reader) -> str:
         key = f"key `{reader.key}`"
     if reader.labels is None:
         return key
-    labels = list(dict.fromkeys(reader.labels.values()))
-    shown = [*map(printable, labels[:_NAMED]), *["…"] * (len(labels) > _NAMED)]
-    return f"{key} within its {reader.label_kind} ({', '.join(shown)})"
+    return f"{key} within its {reader.label_kind}"
+
+
+def _is_of(reader: Reader, line: Line) -> bool | None:
+    """Tell if a record is of the format, well-formed or not; None if it is not a JSON object."""
+    try:
+        value = parse(line.raw)
+    except (UnreadableError, RecursionError):
+        return None
+    try:
+        return bool(fits(reader.format, value) or reader.read(line))
+    except UnreadableError:
+        return False
 
 
 def open_input(
@@ -310,7 +419,7 @@ def open_input(
     stack: ExitStack,
     on_problem: OnProblem,
     on_open: Callable[[Container], None] = lambda _container: None,
-    on_record: OnRecord | None = None,
+    on_record: OnRecord = lambda _record, _count: None,
     on_again: Callable[[], None] = lambda: None,
     draw: int | None = None,
 ) -> Input:
@@ -322,7 +431,6 @@ def open_input(
     file come in an order that only it and their contents decide; UsageError for a pipe.
     """
     shard = settings.shard
-    limit = settings.limit
     keep = settings.grouping == "scattered" and draw is None
     most = settings.max_record << 20
     container = open_container(settings.source, stack, most=most, keep=keep)
@@ -333,8 +441,9 @@ def open_input(
         remedy = "give INPUT as a file, or leave it out"
         raise UsageError(problem, remedy, option="spend", value="spread")
     index = stack.enter_context(closing(Index(draw)))
+    opened = Input(settings, stack, container, index)
+    lines = container.records()
     if container.once:
-        lines = container.records()
         first = list(itertools.islice(lines, SAMPLE))
     else:
         first = container.sample(SAMPLE)
@@ -345,7 +454,7 @@ def open_input(
                 f"none of its files holds records ({line.where} is not a JSON object)"
             )
             raise UsageError(problem, place=name)
-        return Input(container, index)
+        return opened
     reader = detect(name, first, settings)
     if shard is not None and reader.format.shape == "columns":
         remedy = Sentence(
@@ -359,149 +468,20 @@ def open_input(
         if shard is None or shard.tells(problem.line):
             on_problem(problem)
 
+    if settings.limit is not None:
+        groups = _count(settings.limit, "group")
+        only = "{limit:{most}}: the first {groups} only"
+        opened.notes.append(Sentence(only, most=settings.limit, groups=groups))
+    if shard is not None:
+        opened.notes.append(str(shard))
     if not container.once:
-        surveyor = _FileSurvey(container, settings, stack, reader)
-        return surveyor.input(index, report, on_record, on_again)
-    openings = Openings(reader.format.simulated_user, reader.format.varied_prompts)
+        opened.look(reader, report, on_record, on_again)
+        return opened
     read = records(itertools.chain(first, lines), reader.read, report)
-    groups = streamed(read, reader, settings, index, openings, on_record)
-    notes = [] if limit is None else [_first(limit, _count(limit, "group"))]
-    notes += [] if shard is None else [str(shard)]
-    return Input(
-        container,
-        index,
-        reader,
-        groups=groups,
-        waits=True,
-        notes=notes,
-        openings=openings,
-    )
-
-
-@dataclass(slots=True)
-class _FileSurvey:
-    """Surveys an INPUT that can be read twice, and reads its groups."""
-
-    container: Container
-    settings: InputSettings
-    stack: ExitStack
-    reader: Reader
-
-    def input(
-        self,
-        index: Index,
-        on_problem: OnProblem,
-        on_record: OnRecord | None,
-        on_again: Callable[[], None],
-    ) -> Input:
-        """Survey all records, twice if files count their keys anew."""
-        container = self.container
-        settings = self.settings
-        problems = list[Problem]()
-        where = container.where
-        limit = settings.limit
-
-        def report(problem: Problem) -> None:
-            problems[:] = problems or [problem]
-            on_problem(problem)
-
-        notes = container.check_files(self._is_of, report)
-        found = survey(
-            self._lines(), self.reader, settings, index, report, where, on_record
-        )
-        if settings.group_by is None and found.reader.format.shape == "trajectory":
-            within = labelled(found.reader, container.tasks(), index)
-            if within is not None:
-                # a second look, since other records belong together now
-                index = self.stack.enter_context(closing(Index(index.seed)))
-                on_again()
-                ignored: OnProblem = lambda _: None  # noqa: E731
-                found = survey(
-                    self._lines(), within, settings, index, ignored, where, on_record
-                )
-        self.reader = found.reader
-        if found.records == 0:
-            first = [
-                Sentence("{line} {why}", line=p.where, why=p.reason) for p in problems
-            ]
-            problem = f"none of its {container.unit}s can be read"
-            raise UsageError(problem, *first, place=container.name)
-        groups = _count(found.groups, "group")
-        if limit is not None and found.cut:
-            notes.append(_first(limit, _count(limit, "group")))
-        elif limit is not None and limit < found.groups:
-            notes.append(_first(limit, f"{limit:,} of {groups}"))
-        if settings.shard is not None:
-            notes.append(f"{settings.shard}: {found.mine:,} of {groups}")
-        in_order = found.grouping != "scattered" and index.seed is None
-        fd = container.fd
-        if not in_order and fd is None:
-            fd = self._copied(found, index)
-
-        def again() -> Iterator[Group]:
-            return self._groups(found, index, None if in_order else fd)
-
-        return Input(
-            container,
-            index,
-            self.reader,
-            found,
-            again(),
-            again,
-            notes=notes,
-            fd=fd,
-            openings=found.openings,
-            waits=Location(settings.source).remote and in_order,
-            total=found.mine,
-            in_order=in_order,
-        )
-
-    def _is_of(self, line: Line) -> bool | None:
-        """Tell if a record is of the format, well-formed or not; None if it is not a JSON object."""
-        try:
-            value = parse(line.raw)
-        except (UnreadableError, RecursionError):
-            return None
-        try:
-            return bool(fits(self.reader.format, value) or self.reader.read(line))
-        except UnreadableError:
-            return False
-
-    def _lines(self) -> Iterator[Line]:
-        """Yield the lines; without a file of them, with the offsets that they have in a copy."""
-        offset = 0
-        for line in self.container.records():
-            if self.container.fd is not None:
-                yield line
-                continue
-            number = line.number
-            raw = line.raw
-            yield Line(number, offset, raw, line.place, line.source, line.skipped)
-            offset += len(raw)
-
-    def _copied(self, found: Survey, index: Index) -> int:
-        """Copy the lines of the run's own groups to a file, and return its descriptor."""
-        scratch = self.stack.enter_context(Scratch())
-        with unchanged(self.container.name):
-            for line in surveyed(self._lines(), found.end, found.where, index):
-                scratch.skip(line.offset)
-                scratch.write(line.raw)
-        return scratch.fileno()
-
-    def _groups(self, found: Survey, index: Index, fd: int | None) -> Iterator[Group]:
-        """Yield the groups: fetched from a file by their places, or as their records lie in INPUT."""
-        read = self.reader.read
-        alone = found.grouping == "line"
-        with unchanged(self.container.name):
-            if fd is None:
-                own = surveyed(self._lines(), found.end, found.where, index)
-                each = (record for line in own for record in read(line))
-                yield from grouped(each, alone=alone)
-                return
-            for places in index.places(each_line=alone):
-                own_places = places[:1] if alone else places
-                group = fetched(fd, read, own_places, self.container.line)
-                yield from grouped(group.records, alone=True) if alone else [group]
+    opened.reader = reader
+    openings = opened.openings = Openings.of(reader)
+    opened.groups = streamed(read, reader, settings, index, openings, on_record)
+    return opened
 
 
 def survey(
@@ -511,7 +491,7 @@ def survey(
     index: Index,
     on_problem: OnProblem,
     where: Where = "line {}".format,
-    on_record: OnRecord | None = None,
+    on_record: OnRecord = lambda _record, _count: None,
 ) -> Survey:
     """Read the input once; decide how its groups lie, and which are those of the run.
 
@@ -522,7 +502,7 @@ def survey(
     if whole and grouping in ("consecutive", "scattered"):
         problem = "every record of this file already is a group"
         raise UsageError(problem, option="grouping", value=grouping)
-    openings = Openings(form.simulated_user, form.varied_prompts)
+    openings = Openings.of(reader)
     result = Survey(reader, openings, where)
     # else rollouts of one group begin alike, or are meant not to
     compare = not (reader.by_prompt or form.varied_prompts)
@@ -533,30 +513,30 @@ def survey(
             yield line
 
     read = records(noted(), reader.read, on_problem)
-    ends = limit is None or whole or grouping == "line"
-    if limit is not None and ends:
-        read = first_groups(read, limit)
+    alone = whole or grouping == "line"
+    cut, among = (limit, None) if alone else (None, limit)
+    if cut is not None:
+        read = first_groups(read, cut)
     last, runs = b"", 0
     for record in read:
         result.records += 1
         result.reader = result.reader.with_words((record,))
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
-        within = ends or limit is None or index.among_first(digest(key), limit)
+        within = among is None or index.among_first(digest(key), among)
         mine = within and (shard is None or shard.holds(digest(str(record.key))))
         begins = openings.look(record.rollouts, record.line.where)
-        if whole or compare:
-            openings.compare(begins, record.line.where)
-        opening = _number(begins[0]) if begins and compare and not whole else None
+        openings.compare(begins, record.line.where)
+        opening = _number(begins[0]) if begins and compare else None
         short, rollouts = index.add(record, key, opening, whole=whole, mine=mine)
         result.rollouts += rollouts
         runs += short != last
         last = short
-        if on_record is not None and within:
+        if within:
             on_record(record, rollouts)
     index.flush()
     sizes = index.sizes(each_line=whole)
     result.groups, result.smallest, result.largest, result.singles, result.mine = sizes
-    if limit is not None and ends and result.groups >= limit:
+    if cut is not None and result.groups >= cut:
         result.cut, result.end = True, (record.line.number, record.line.end)
     if whole:
         result.repeated = index.repeated_key()
@@ -586,7 +566,7 @@ def streamed(
     settings: InputSettings,
     index: Index,
     openings: Openings,
-    on_record: OnRecord | None,
+    on_record: OnRecord,
 ) -> Iterator[Group]:
     """Yield groups of a stream, with the checks that a survey makes of a file.
 
@@ -616,8 +596,7 @@ def streamed(
             raise UsageError(problem, remedy, place=f"line {number}")
         short = b"" if whole else digest(group.key)
         for record in group.records:
-            if on_record is not None:
-                on_record(record, index.rollouts(record, short))
+            on_record(record, index.rollouts(record, short))
         where = group.records[0].line.where
         openings.compare(openings.look(group.rollouts, where), where)
         if shard is None or shard.holds(digest(group.key)):
@@ -632,10 +611,9 @@ def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader |
     name several tasks, that is the label. Else it is the outermost folder, or the file, that explains as
     many groups of different openings as the files do.
     """
-    named = {name: task for name, task in tasks.items() if task}
-    if len(set(named.values())) > 1 and len(named) == len(tasks):
-        return replace(reader, labels=named, label_kind="task")
-    if reader.by_prompt or len(tasks) < 2 or not index.mixed()[0]:
+    if len(set(tasks.values())) > 1 and all(tasks.values()):
+        return replace(reader, labels=tasks, label_kind="task")
+    if reader.by_prompt or len(tasks) < 2:
         return None
     files = {name: name for name in tasks}
     least, _ = index.mixed(files)
@@ -651,10 +629,3 @@ def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader |
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
-def _first(limit: int, groups: str) -> str:
-    """Return the sentence on a limit."""
-    return Sentence(
-        "{limit:{most}}: the first {groups} only", most=limit, groups=groups
-    )

@@ -8,10 +8,11 @@ tells what changes in the copy.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar, cast
 
 import orjson
@@ -19,7 +20,6 @@ import orjson
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.formats.annotate import (
-    AnnotationFields,
     GroupFields,
     TrajectoryFields,
     annotate,
@@ -41,6 +41,9 @@ from ruler_cli.types import (
     Record,
     Rollout,
 )
+from ruler_cli.types import (
+    value as frozen_value,
+)
 
 G = TypeVar("G")
 _PLAIN = frozenset((str, int, float, bool, type(None)))
@@ -57,18 +60,11 @@ _OF_OBJECTS = ("messages", "tools", *_BESIDE, *_WRITTEN)
 """Attributes of an object that are read."""
 _BESIDE_LIST = ("tools", "rubric")
 """Members of a group beside its trajectories that must be readable."""
-_NO_OBJECT = (
-    str, bytes, int, float, complex, list, tuple, set, frozenset, type(None), BaseException,
-)  # fmt: skip
-"""Types of values that are no trajectory."""
+_TURNS = frozenset(("messages", *ART))
+"""Members of which a rollout that is an object has one."""
 _MOST = 64
 """Shapes whose readers are remembered."""
-
-Readers = dict[frozenset[tuple[str, Any]], Reader]
-"""The reader of each shape that was read before: a group is read alike whatever came before it.
-
-A shape is the names of all members, each with its type; for a text, if it may be JSON.
-"""
+Shape = Literal["list", "record", "holder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,250 +113,245 @@ JudgedGroup = GroupWithScores[G] | GroupWithoutScores[G]
 """A group after its judges: `failed` says which of the two it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectGroup(Generic[G]):
-    """A group that was given as an object, and the group that is judged.
+@frozen_value
+class ObjectGroup(Group, Generic[G]):
+    """A group that was given as an object.
 
-    Its first record has what is beside the rollouts. `copies` are of the others, and are annotated later: the
-    caller may change the group while it is judged.
+    `kind` says if that is a list of rollouts, one record as a line of a file, or a holder of `trajectories`.
+    The first of its records has what is beside the rollouts. `copies` are of the others, and are annotated
+    later: the caller may change the group while it is judged.
     """
 
     index: int
     given: G
+    kind: Shape
     copies: Sequence[Any]
-    reader: Reader | None
-    group: Group
+    reader: Reader
 
 
-def read_group(
-    given: G,
-    index: int,
-    settings: InputSettings,
-    name: str = "",
-    *,
-    readers: Readers | None = None,
-    rubric: str | None = None,
-) -> ObjectGroup[G]:
-    """Read a group; WrongShapeError if it is none. `name` is its name in sentences.
-
-    A trajectory that cannot be judged is read with its error. `readers` remembers shapes between calls;
-    `rubric` takes the place of the group's own.
-    """
-    name = name or f"group {index + 1}"
-    if isinstance(rubric, str) and rubric.startswith("@"):
-        remedy = "give the text of the file"
-        raise WrongShapeError("only settings read `@FILE`", remedy, place="rubric")
-    try:
-        reading = _Reading(given, index, settings, name)
-        return reading.group({} if readers is None else readers, rubric)
-    except UnreadableError as error:
-        raise WrongShapeError(f"{name}: {error}") from None
-    except RecursionError:
-        problem = "holds itself, or is nested too deeply"
-        raise WrongShapeError(problem, "flatten it", place=name) from None
+def _kind(given: Any) -> Shape:
+    """Return the kind of a group; a named tuple with `trajectories` is no list."""
+    if isinstance(given, list | tuple) and not hasattr(given, "trajectories"):
+        return "list"
+    alone = isinstance(given, Mapping) and "trajectories" not in given
+    return "record" if alone else "holder"
 
 
-class _Reading(Generic[G]):
-    """A group while it is read: its records, their JSON forms, and the lines that they are in a file.
+@frozen_value
+class _Item:
+    """A rollout or a whole group, as the line that it is in a file, and as JSON.
 
-    A record is a rollout, or the whole group if that is `alone`.
+    `lost` are the members that JSON has no form for, with the reason.
     """
 
-    def __init__(
-        self, given: G, index: int, settings: InputSettings, name: str
-    ) -> None:
-        self._given = given
-        self._index = index
+    line: Line
+    parsed: dict[str, Any]
+    lost: dict[str, str]
+
+
+class ObjectReader:
+    """Reads groups that are objects.
+
+    It keeps the reader of each shape that was read before: a group is read alike whatever came before it. A
+    shape is the names of all members, each with its type; for a text, if it may be JSON.
+    """
+
+    def __init__(self, settings: InputSettings) -> None:
         self._settings = settings
-        self._name = name
-        self._alone = _is_record(given)
-        self._held = not (self._alone or _is_list(given))
-        self._items: Sequence[Any] = [given] if self._alone else self._listed()
-        self._lines = list[Line]()
-        self._values = list[dict[str, Any]]()
-        self._lost = list[dict[str, str]]()
-        """For each record the members that JSON has no form for, with the reason."""
-        for i, item in enumerate(self._items):
-            value, lost = _json_form(item)
-            place = "the dict" if self._alone else self._place(i)
-            self._lines.append(Line(index + 1, 0, dump(value), place))
-            self._values.append(value)
-            self._lost.append(lost)
+        self._readers = dict[frozenset[tuple[str, Any]], Reader]()
 
-    def _listed(self) -> Sequence[Any]:
-        """Return the trajectories of a group; UnreadableError if it has no list of them."""
-        given = self._given
-        items = member(given, "trajectories") if self._held else given
-        if items is None and not isinstance(given, Mapping):
-            remedy = "give a list of rollouts, a dict with `trajectories`, or an object with ART's attributes"
-            raise UnreadableError(f"is of type {type(given).__name__}; {remedy}")
-        if isinstance(items, str | bytes) or not isinstance(items, Sequence):
-            kind = type(items).__name__
-            raise UnreadableError(f"`trajectories` is of type {kind}; give a list")
-        for i, item in enumerate(items):
-            if isinstance(item, _NO_OBJECT):
-                remedy = (
-                    "give a dict with `messages`, or an object with ART's attributes"
-                )
-                kind = type(item).__name__
-                raise UnreadableError(f"{self._place(i)} is of type {kind}; {remedy}")
-        return items
+    def read(
+        self, given: G, index: int, name: str = "", rubric: str | None = None
+    ) -> ObjectGroup[G]:
+        """Read a group; WrongShapeError if it is none. `name` is its name in sentences.
 
-    def _place(self, i: int) -> str:
-        return f"`trajectories[{i}]`" if self._held else f"`[{i}]`"
+        A trajectory that cannot be judged is read with its error. `rubric` takes the place of the group's own.
+        """
+        name = name or f"group {index + 1}"
+        if isinstance(rubric, str) and rubric.startswith("@"):
+            remedy = "give the text of the file"
+            raise WrongShapeError("only settings read `@FILE`", remedy, place="rubric")
+        try:
+            return self._group(given, index, name, rubric)
+        except UnreadableError as error:
+            raise WrongShapeError(f"{name}: {error}") from None
+        except RecursionError:
+            problem = "holds itself, or is nested too deeply"
+            raise WrongShapeError(problem, "flatten it", place=name) from None
 
-    def group(self, readers: Readers, rubric: str | None) -> ObjectGroup[G]:
-        """Read all records; a dict or an object that holds them may have a key, tools and a rubric of its own."""
-        given = self._given
-        copied = self._given
-        key = None
+    def _group(
+        self, given: G, index: int, name: str, rubric: str | None
+    ) -> ObjectGroup[G]:
+        """Read all records; a holder may have a key, tools and a rubric of its own."""
+        kind = _kind(given)
+        objects = [given] if kind == "record" else _listed(given, kind)
+        items = [_item(one, index, _place(kind, i)) for i, one in enumerate(objects)]
+        reader = self._reader(items, objects, kind, name)
+        records = _records(reader, items, alone=kind == "record")
+        copies = [_snapshot(one, _own_members(one)) for one in objects]
+        copied = given
+        key = _key(reader.format, items[0].parsed) if items else None
         own = dict[str, Any]()
-        copies = list[Any]()
-        records = list[Record]()
-        reader = None
-        if self._items:
-            reader = self._reader(readers)
-            key = _key(reader.format, self._values[0])
-            records = self._records(reader)
-            copies = [_snapshot(item, _own_members(item)) for item in self._items]
-        if self._held:
-            copied = _snapshot(given, {"trajectories": self._items})
+        if kind == "holder":
+            copied = _snapshot(given, {"trajectories": objects})
             for path in reversed(_KEYS):
                 own_key = _at(path, given)
                 if own_key is not None:
                     key = key_text(plain(own_key, "group_id"))
-            names = given if isinstance(given, Mapping) else _BESIDE_LIST
-            own, lost = _json_form(
-                {name: member(given, name) for name in names if name != "trajectories"}
-            )
-            for name in _BESIDE_LIST:
-                if name in lost:
-                    raise UnreadableError(lost[name])
-            records = [self._filled(record) for record in records]
-        given_rubric = own.get("rubric") if rubric is None else rubric
-        if not isinstance(given_rubric, str | None):
-            kind = type(given_rubric).__name__
-            raise UnreadableError(f"`rubric` is of type {kind}; give text")
+            own = _beside(given)
+            how = self._settings
+            for field_name, own_path in (
+                ("reward", how.reward),
+                ("outcome", how.outcome),
+            ):
+                found = None if own_path is None else _at(own_path, given)
+                if found is not None:
+                    fill = partial(_filled, field_name, plain(found, field_name))
+                    records = [_with_rollouts(record, fill) for record in records]
+        rubric = own.get("rubric") if rubric is None else rubric
+        if not isinstance(rubric, str | None):
+            wrong = type(rubric).__name__
+            raise UnreadableError(f"`rubric` is of type {wrong}; give text")
         # a record for what belongs to all of them
-        line = Line(self._index + 1, 0, dump(own), self._name)
-        head = Record(line, (), rubric=given_rubric, tools=own.get("tools"))
-        group = Group(key or self._name, (head, *records))
-        return ObjectGroup(self._index, copied, copies, reader, group)
+        line = Line(index + 1, 0, dump(own), name)
+        head = Record(line, (), rubric=rubric, tools=own.get("tools"))
+        return ObjectGroup(
+            key or name, (head, *records), index, copied, kind, copies, reader
+        )
 
-    def _reader(self, readers: Readers) -> Reader:
+    def _reader(
+        self, items: Sequence[_Item], objects: Sequence[Any], kind: Shape, name: str
+    ) -> Reader:
         """Return the reader of the one format of all records; an error if there is none, or several."""
         settings = self._settings
-        values = self._values
         named = settings.format != "auto" or settings.messages or settings.prompt
-        turns = {"messages", *ART}
-        talks = any(not turns.isdisjoint(value) for value in values)
-        native = self._held and not named and (talks or not any(values))
-        if native or not all(isinstance(item, Mapping) for item in self._items):
+        talks = any(not _TURNS.isdisjoint(item.parsed) for item in items)
+        empty = not any(item.parsed for item in items)
+        native = kind == "holder" and not named and (talks or empty)
+        if native or not (items and all(isinstance(one, Mapping) for one in objects)):
             forms = formats_of("native")
             form = next(form for form in forms if form.shape == "trajectory")
-            return Reader(
-                form,
-                GIVEN,
-                outcome=settings.outcome,
-                reward=settings.reward,
-            )
+            return Reader(form, GIVEN, settings.reward, settings.outcome)
         shape = frozenset(
-            (name, one[:1] in "[{" if type(one) is str else type(one))
-            for value in values
-            for name, one in value.items()
+            (member, one[:1] in "[{" if type(one) is str else type(one))
+            for item in items
+            for member, one in item.parsed.items()
         )
-        reader = readers.get(shape)
-        if reader is None or not all(fits(reader.format, value) for value in values):
-            reader = self._detected()
-            if len(readers) >= _MOST:
-                readers.clear()
-            readers[shape] = reader
+        reader = self._readers.get(shape)
+        if reader is None or not all(fits(reader.format, one.parsed) for one in items):
+            reader = self._detected(items, name, alone=kind == "record")
+            if len(self._readers) >= _MOST:
+                self._readers.clear()
+            self._readers[shape] = reader
         return reader
 
-    def _detected(self) -> Reader:
+    def _detected(self, items: Sequence[_Item], name: str, *, alone: bool) -> Reader:
         """Return a reader of the format that all records have."""
         settings = self._settings
         # the first groups may have no outcome
         paths = replace(settings, outcome=None, group_by=None)
         try:
-            reader = detect(self._name, self._lines, paths)
+            reader = detect(name, [item.line for item in items], paths)
         except UsageError as error:
-            for line, lost in zip(self._lines, self._lost, strict=True):
-                for reason in lost.values():
-                    raise UnreadableError(f"{line.where}: {reason}") from None
+            for item in items:
+                for reason in item.lost.values():
+                    raise UnreadableError(f"{item.line.where}: {reason}") from None
             raise WrongShapeError(error.sentence) from None
         key = GIVEN
         if reader.format.shape == "columns":
-            first = self._values[0]
             for path in reversed(reader.format.keys):
-                if lookup(first, path) is not None:
+                if lookup(items[0].parsed, path) is not None:
                     key = path
         reader = replace(reader, key=key, outcome=settings.outcome)
-        return reader.with_words(self._records(reader))
-
-    def _records(self, reader: Reader) -> list[Record]:
-        """Read each record; one rollout that cannot be judged is read with its error."""
-        form = reader.format
-        records = list[Record]()
-        single = form.shape == "trajectory"
-        if not (single or self._alone):
-            remedy = "give it alone, and several to `score_groups`"
-            place = self._lines[0].where
-            raise UnreadableError(f"{place} is a whole group ({form.name}); {remedy}")
-        # a signature names the members of a format
-        paths = form.signature.split("`")[1::2]
-        shown = _SHOWN.union([path.partition(".")[0] for path in paths])
-        every = zip(self._lines, self._values, self._lost, strict=True)
-        for line, value, lost in every:
-            try:
-                read = reader.read_parsed(value, line)
-            except UnreadableError as error:
-                if not single or form.layout.listed:
-                    raise UnreadableError(f"{line.where}: {error}") from None
-                read = (Record(line, (Rollout([], error=str(error)),)),)
-            if len(read) > 1:
-                several = f"{line.where} holds {len(read)} groups ({form.name})"
-                raise UnreadableError(f"{several}; {_APART}")
-            for name, reason in lost.items():
-                if name in shown:
-                    read = (_with_error(read[0], reason),)
-            records += read
-        if self._alone and single and len(records[0].rollouts) == 1:
-            raise UnreadableError(f"is one trajectory ({form.name}); {_APART}")
-        return records
-
-    def _filled(self, record: Record) -> Record:
-        """Return a record; the group's value stands for a reward or an outcome that it lacks."""
-        rollouts = list(record.rollouts)
-        for name in ("reward", "outcome"):
-            path = getattr(self._settings, name)
-            value = None if path is None else _at(path, self._given)
-            if value is None:
-                continue
-            value = plain(value, name)
-            for at, rollout in enumerate(rollouts):
-                if getattr(rollout, name) is None:
-                    rollouts[at] = replace(rollout, **{name: value})
-        return replace(record, rollouts=tuple(rollouts))
+        return reader.with_words(_records(reader, items, alone=alone))
 
 
-def _with_error(record: Record, reason: str) -> Record:
-    """Return a record none of whose rollouts can be judged."""
-    rollouts = [replace(rollout, error=reason) for rollout in record.rollouts]
-    return replace(record, rollouts=tuple(rollouts))
+def _place(kind: Shape, i: int) -> str:
+    """Return the name of a record in sentences."""
+    places = {"record": "the dict", "list": f"`[{i}]`"}
+    return places.get(kind, f"`trajectories[{i}]`")
+
+
+def _listed(given: Any, kind: Shape) -> Sequence[Any]:
+    """Return the trajectories of a group; UnreadableError if it has no list of them."""
+    items = given if kind == "list" else member(given, "trajectories")
+    if items is None and not isinstance(given, Mapping):
+        remedy = "give a list of rollouts, a dict with `trajectories`, or an object with ART's attributes"
+        raise UnreadableError(f"is of type {type(given).__name__}; {remedy}")
+    if isinstance(items, str | bytes) or not isinstance(items, Sequence):
+        wrong = type(items).__name__
+        raise UnreadableError(f"`trajectories` is of type {wrong}; give a list")
+    for i, item in enumerate(items):
+        is_object = any(hasattr(item, name) for name in _TURNS)
+        if not (is_object or isinstance(item, Mapping)):
+            remedy = "give a dict with `messages`, or an object with ART's attributes"
+            wrong = type(item).__name__
+            raise UnreadableError(f"{_place(kind, i)} is of type {wrong}; {remedy}")
+    return items
+
+
+def _item(given: Any, index: int, place: str) -> _Item:
+    parsed, lost = _json_form(given)
+    return _Item(Line(index + 1, 0, dump(parsed), place), parsed, lost)
+
+
+def _beside(given: Any) -> dict[str, Any]:
+    """Return what a holder has beside its trajectories; UnreadableError if that has no form in JSON."""
+    names = given if isinstance(given, Mapping) else _BESIDE_LIST
+    members = {name: member(given, name) for name in names if name != "trajectories"}
+    own, lost = _json_form(members)
+    for name in _BESIDE_LIST:
+        if name in lost:
+            raise UnreadableError(lost[name])
+    return own
+
+
+def _records(reader: Reader, items: Sequence[_Item], *, alone: bool) -> list[Record]:
+    """Read each record; one rollout that cannot be judged is read with its error."""
+    form = reader.format
+    single = form.shape == "trajectory"
+    if not (single or alone):
+        remedy = "give it alone, and several to `score_groups`"
+        place = items[0].line.where
+        raise UnreadableError(f"{place} is a whole group ({form.name}); {remedy}")
+    # a signature names the members of a format
+    paths = form.signature.split("`")[1::2]
+    shown = _SHOWN.union([path.partition(".")[0] for path in paths])
+    records = list[Record]()
+    for item in items:
+        line = item.line
+        try:
+            read = reader.read_parsed(item.parsed, line)
+        except UnreadableError as error:
+            if not single or form.layout.listed:
+                raise UnreadableError(f"{line.where}: {error}") from None
+            read = (Record(line, (Rollout([], error=str(error)),)),)
+        if len(read) > 1:
+            several = f"{line.where} holds {len(read)} groups ({form.name})"
+            raise UnreadableError(f"{several}; {_APART}")
+        record = read[0]
+        for name in shown & item.lost.keys():
+            # none of its rollouts can be judged
+            lost = partial(replace, error=item.lost[name])
+            record = _with_rollouts(record, lost)
+        records.append(record)
+    if alone and single and len(records[0].rollouts) == 1:
+        raise UnreadableError(f"is one trajectory ({form.name}); {_APART}")
+    return records
+
+
+def _filled(name: str, value: Any, rollout: Rollout) -> Rollout:
+    """Return a rollout; the group's value stands for one that it lacks."""
+    lacks = getattr(rollout, name) is None
+    return replace(rollout, **{name: value}) if lacks else rollout
+
+
+def _with_rollouts(record: Record, change: Callable[[Rollout], Rollout]) -> Record:
+    """Return a record with each of its rollouts changed."""
+    return replace(record, rollouts=tuple(map(change, record.rollouts)))
 
 
 _APART = "give each group as a list of its rollouts, a dict each"
-
-
-def _is_list(given: Any) -> bool:
-    """Tell if a group is a list of its rollouts; a named tuple with `trajectories` is none."""
-    return isinstance(given, list | tuple) and not hasattr(given, "trajectories")
-
-
-def _is_record(given: Any) -> bool:
-    """Tell if a group is one record, as a line of a file that is a whole group."""
-    return isinstance(given, Mapping) and "trajectories" not in given
 
 
 def _json_form(item: Any) -> tuple[dict[str, Any], dict[str, str]]:
@@ -407,6 +398,7 @@ def _own_members(item: Any) -> dict[str, Any]:
         return {
             name: own.copy() for name, own in item.items() if type(own) in (list, dict)
         }
+    # each, so that an object that allows no change is refused before it is paid for
     members = {name: member(item, name) for name in _WRITTEN}
     return {name: copy.copy(own) for name, own in members.items() if own is not None}
 
@@ -436,18 +428,16 @@ def judged_group(
     `warn` is told of each object that the copy of a scored group lacks.
     """
     given: Any = read.given
-    failed = isinstance(scores, GroupError)
-    each: Sequence[AnnotationFields] = annotations_of(read.group, result, scores, names)
-    rest = iter(each)
+    rest = iter(annotations_of(read, result, scores, names))
     copies = list[Any]()
     trajectories = list[TrajectoryFields]()
-    for copied, record in zip(read.copies, read.group.records[1:], strict=True):
-        assert read.reader is not None  # noqa: S101 - a group with records has one
-        form = read.reader.format
+    form = read.reader.format
+    apart = read.kind != "holder" and not form.group_in_record
+    for copied, record in zip(read.copies, read.records[1:], strict=True):
         raw = record.line.raw
         own = [(rollout, next(rest)) for rollout in record.rollouts]
         written: Sequence[Any] = own
-        if (_is_list(given) or _is_record(given)) and not form.group_in_record:
+        if apart:
             written = [(rollout, {**one, "group": fields}) for rollout, one in own]
         after = parse_value(annotate(raw, form, written, fields, on_failure))
         for rollout, one in own:
@@ -459,36 +449,24 @@ def judged_group(
         is_object = not isinstance(annotated, Mapping)
         # its reward is a number by its type, as in ART, whose training and logging fail at None
         if lacks_score and is_object and member(annotated, "reward") is None:
-            if not failed:
+            if isinstance(scores, GroupScores):
                 warn(
                     f"{fields['key']}: trajectory {len(trajectories)} is left out of the scored copy: "
                     f"{own[0][1]['reason']}"
                 )
             continue
         copies.append(annotated)
-    if _is_list(given):
+    if read.kind == "list":
         whole: Any = tuple(copies) if isinstance(given, tuple) else copies
-    elif _is_record(given):
+    elif read.kind == "record":
         whole = copies[0]
     else:
         whole = with_members(given, {"trajectories": copies, "ruler": fields})
+    shared = (read.index, whole, fields, tuple(trajectories))
     if isinstance(scores, GroupError):
-        return GroupWithoutScores(
-            read.index,
-            whole,
-            fields,
-            tuple(trajectories),
-            (None,) * len(trajectories),
-            scores.kind,
-            scores.reason,
-        )
-    return GroupWithScores(
-        read.index,
-        whole,
-        fields,
-        tuple(trajectories),
-        tuple(one["score"] for one in each),
-    )
+        none = (None,) * len(trajectories)
+        return GroupWithoutScores(*shared, none, scores.kind, scores.reason)
+    return GroupWithScores(*shared, tuple(one["score"] for one in trajectories))
 
 
 def _changed(given: Any, before: Any, after: Any) -> Any:
@@ -562,15 +540,13 @@ def as_json(value: Any) -> Any:
             # a date; a dataclass is an object with fields
             raw = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
             return orjson.loads(raw)
-        names = list[str]()
-        if not callable(value):
-            names += getattr(value, "__dict__", ())
-            for parent in kind.__mro__:
-                names += vars(parent).get("__slots__", ())
+        # of its attributes, and of its slots
+        state = None if callable(value) else object.__getstate__(value)
         members = {
-            name: as_json(getattr(value, name))
-            for name in names
-            if not name.startswith("_") and hasattr(value, name)
+            name: as_json(own)
+            for part in (state if isinstance(state, tuple) else (state,))
+            for name, own in (part or {}).items()
+            if not name.startswith("_")
         }
         if members:
             return members
@@ -592,14 +568,12 @@ def with_members(value: G, changes: dict[str, Any]) -> G:
     """Return a shallow copy with other members; an object gets only those that its kind has."""
     if isinstance(value, Mapping):
         # a copy of others may share items
-        own = isinstance(value, dict) or hasattr(type(value), "__copy__")
-        try:
-            can_change = own and isinstance(value, MutableMapping)
-            items: Any = copy.copy(value) if can_change else dict(value)
-            items.update(changes)
-        except Exception:  # noqa: BLE001 - of a kind that refuses a change
-            items = {**value, **changes}
-        return cast("G", items)
+        if isinstance(value, dict) or hasattr(type(value), "__copy__"):
+            with suppress(Exception):  # of a kind that refuses a change
+                own: Any = copy.copy(value)
+                own.update(changes)
+                return cast("G", own)
+        return cast("G", {**value, **changes})
     copied: G = copy.copy(value)
     for name, changed in changes.items():
         if name == "ruler":

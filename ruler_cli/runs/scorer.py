@@ -24,7 +24,7 @@ from collections.abc import (
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import anyio
 
@@ -44,20 +44,17 @@ from ruler_cli.runs.objects import (
     G,
     JudgedGroup,
     ObjectGroup,
-    Readers,
+    ObjectReader,
     judged_group,
-    read_group,
 )
 from ruler_cli.runs.session import BatchScores, GroupStream, Scored, ScoringSession
-from ruler_cli.settings.models import ScoreSettings, refuse_no_settings
-from ruler_cli.types import Group, GroupError, GroupResult, Observer, Problem, Summary
+from ruler_cli.settings.models import InputSettings, ScoreSettings, refuse_no_settings
+from ruler_cli.types import GroupError, GroupResult, Observer, Problem, Summary
 
 T = TypeVar("T")
 Groups = Iterable[G] | AsyncIterable[G]
-_FILES = (
-    ("grouping", "auto"), ("group_by", None), ("shard", None), ("limit", None),
-)  # fmt: skip
-"""Settings of `InputSettings` that say how a file is read, each with its default."""
+_FILES = ("grouping", "group_by", "shard", "limit")
+"""Settings of `InputSettings` that say how a file is read."""
 _FIRST = 20
 """Groups of which one must have an outcome if `outcome` names its path."""
 _CLOSED = "the Scorer was closed before its groups were all scored"
@@ -140,7 +137,7 @@ class OpenScorer(ScoringSession):
         self.closed.set_running_or_notify_cancel()  # nobody who waits for it can cancel it
         self.keeper: asyncio.Task[None]
         self._taken = self._without_outcome = 0
-        self._readers: Readers = {}
+        self._objects = ObjectReader(settings.input)
         self._runner = self.runner()
         self.begin(None)
 
@@ -163,8 +160,6 @@ class OpenScorer(ScoringSession):
             # a Scorer for each group would warn each time
             self.coverage = Coverage()
         await super().__aexit__(*error)
-        if 0 < self._without_outcome < _FIRST:
-            self.observer.warn(self._wrong_outcome().sentence)
 
     def read(
         self, given: G, index: int | None = None, rubric: str | None = None
@@ -173,26 +168,24 @@ class OpenScorer(ScoringSession):
 
         Stop if none of the first groups has an outcome: its path is wrong.
         """
-        name = "" if index is not None else "group"
+        name = ""
         if index is None:
+            name = "group"
             index = self._taken
-            self._taken = self._taken + 1
-        how = self.settings.input
-        readers = self._readers
-        read = read_group(given, index, how, name, readers=readers, rubric=rubric)
-        if how.outcome is not None and self._without_outcome < _FIRST:
+            self._taken += 1
+        read = self._objects.read(given, index, name, rubric)
+        path = self.settings.input.outcome
+        if path is not None and self._without_outcome < _FIRST:
             self._without_outcome += 1
-            if any(one.outcome is not None for one in read.group.rollouts):
+            if any(one.outcome is not None for one in read.rollouts):
                 # no further look
                 self._without_outcome = _FIRST
             elif self._without_outcome == _FIRST:
-                self.stop_signal.stop(self._wrong_outcome())
+                problem = f"none of the first {_FIRST} groups has it"
+                remedy = "check the path"
+                wrong = UsageError(problem, remedy, option="outcome", value=path)
+                self.stop_signal.stop(wrong)
         return read
-
-    def _wrong_outcome(self) -> UsageError:
-        problem = f"none of the first {self._without_outcome} groups has it"
-        path = self.settings.input.outcome
-        return UsageError(problem, "check the path", option="outcome", value=path)
 
     async def one(self, given: G, rubric: str | None = None) -> JudgedGroup[G]:
         """Score a group that shares passes with no other, by a rubric of its own if one is given."""
@@ -208,26 +201,23 @@ class OpenScorer(ScoringSession):
             raise self.ended
 
         async def score() -> JudgedGroup[G]:
-            group_run = self._runner.start(read.group)
+            group_run = self._runner.start(read)
             self._runner.end()
             result = await self.judge(group_run)
-            if result is None:
-                raise self.ended
-            scores = self.take(self.scores, read.group, result)
-            if scores is None:
+            scores = None if result is None else self.take(self.scores, read, result)
+            if result is None or scores is None:
                 raise self.ended
             if capped and isinstance(scores, GroupError) and scores.kind == "budget":
                 raise self.stats.cap_reached() or self.ended
-            fields = self.conclude(self.scores, read.group, result, scores)
+            fields = self.conclude(self.scores, read, result, scores)
             return self.judged(self.scores, (read, result, scores, fields))
 
         return await asyncio.create_task(score())
 
-    def judged(
-        self, batch: BatchScores, scored: Scored[ObjectGroup[G]]
-    ) -> JudgedGroup[G]:
+    def judged(self, batch: BatchScores, scored: Scored) -> JudgedGroup[Any]:
         """Return an annotated copy of a group."""
         read, result, scores, fields = scored
+        assert isinstance(read, ObjectGroup)  # noqa: S101 - a Scorer reads no others
         _count_for_art(self.panel.cost(result.paid))
         on_failure = self.settings.on_failure
         warn = self.observer.warn
@@ -243,19 +233,15 @@ class OpenScorer(ScoringSession):
 
     def go_on(self) -> None:
         """Ask a judge again that refused the run, once all that the refusal ended is done."""
-        if isinstance(self.stop_signal.reason, RefusedError) and not self.busy:
+        if isinstance(self.stop_signal.reason, RefusedError) and not self._tasks:
             super().go_on()
 
     def summary(self) -> Summary:
         """Return the counts so far."""
-        summary = self.stats.finish(self.stopped)
-        summary.figures = self.scores.figures()
-        failed = dict(summary.failed)
-        retried = dict(summary.retried)
-        return replace(summary, failed=failed, retried=retried)
+        return copy.deepcopy(self.finish()[0])
 
 
-class ScoredGroups(GroupStream[ObjectGroup[G]]):
+class ScoredGroups(GroupStream, Generic[G]):
     """An iterator over groups from Python with their scores, in order; use it as an async context.
 
     What ended it is raised after all groups that were done by then. An iterable that may never end is read no
@@ -276,14 +262,11 @@ class ScoredGroups(GroupStream[ObjectGroup[G]]):
         if scorer.scores.waits:
             # each stream is a batch
             scorer.scores = BatchScores(scorer.settings)
-        super().__init__(scorer, self._read_next)
+        super().__init__(scorer)
 
     async def __aenter__(self) -> Self:
         self._scorer.go_on()
         return await super().__aenter__()
-
-    def _group_of(self, given: ObjectGroup[G]) -> Group:
-        return given.group
 
     async def __anext__(self) -> JudgedGroup[G]:
         try:
@@ -291,11 +274,11 @@ class ScoredGroups(GroupStream[ObjectGroup[G]]):
         except StopAsyncIteration:
             self._raise_end()
             raise
-        if _capped(scored[1]):
-            failed = isinstance(scored[2], GroupError)
-            self._left += failed
-            self._cut += not failed
-        return self._scorer.judged(self._batch, scored)
+        judged = self._scorer.judged(self._batch, scored)
+        if scored[1].capped:
+            self._left += judged.failed
+            self._cut += not judged.failed
+        return judged
 
     def _raise_end(self) -> None:
         """Raise what ended the stream, if it is not the end of the groups."""
@@ -306,11 +289,10 @@ class ScoredGroups(GroupStream[ObjectGroup[G]]):
             raise copy.copy(self.stopped)
         if scorer.closing.is_set():
             raise scorer.ended
-        if self._left or self._cut:
-            budget = scorer.panel.budget
-            raise CapReached(budget.cap or 0.0, self._left, self._cut, budget.least)
+        if capped := scorer.stats.capped(self._left, self._cut):
+            raise capped
 
-    async def _read_next(self) -> ObjectGroup[G] | None:
+    async def _next_group(self) -> ObjectGroup[G] | None:
         try:
             # in no scope: theirs may be open until the next group
             read = self._scorer.read(await anext(self._groups), self._pulled)
@@ -328,9 +310,9 @@ class ScoredGroups(GroupStream[ObjectGroup[G]]):
             return read
         return None
 
-    async def _judge(self, item: tuple[ObjectGroup[G], GroupRun]) -> GroupResult | None:
-        result = await super()._judge(item)
-        if self._endless and result is not None and _capped(result):
+    async def _judge(self, run: GroupRun) -> GroupResult | None:
+        result = await super()._judge(run)
+        if self._endless and result is not None and result.capped:
             self.last()
         return result
 
@@ -345,11 +327,6 @@ def _count_for_art(usd: float | None) -> None:
     with suppress(AttributeError, LookupError):
         builder = metrics.MetricsBuilder.get_active()
         builder.add_cost(f"{builder.cost_context}/judge/ruler", usd)
-
-
-def _capped(result: GroupResult) -> bool:
-    """Tell if the group lacks a reply because of the cost cap."""
-    return any(call.error.kind == "budget" for call in result.failed_calls)
 
 
 def _each(groups: Any) -> AsyncIterator[Any]:
@@ -691,8 +668,8 @@ def _checked(settings: ScoreSettings | None) -> ScoreSettings:
     """Return the settings for groups from Python; UsageError if a file is needed for them."""
     settings = ScoreSettings() if settings is None else settings
     refuse_no_settings(settings)
-    for name, usual in _FILES:
-        if getattr(settings.input, name) != usual:
+    for name in _FILES:
+        if getattr(settings.input, name) != getattr(InputSettings(), name):
             raise UsageError(
                 f"settings.input.{name}: says how a file is read, and these groups come from Python; leave "
                 "it out, or use `score_file`"

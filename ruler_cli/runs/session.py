@@ -6,11 +6,10 @@ import asyncio
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from ruler_cli.errors import (
     CapReached,
@@ -21,6 +20,7 @@ from ruler_cli.errors import (
     Sentence,
     TooManyFailures,
 )
+from ruler_cli.files.scratch import Scratch
 from ruler_cli.formats.annotate import Digests
 from ruler_cli.judges.resolve import is_embedded
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
@@ -41,6 +41,7 @@ from ruler_cli.types import (
     GroupResult,
     GroupScores,
     Observer,
+    Status,
     Summary,
     WaitReports,
     readable_text,
@@ -60,8 +61,6 @@ _ENOUGH = 20
 """Groups of a stream from which on a share of them is one."""
 _LISTED = 20
 """Rubrics of a run whose texts its summary has, and models that it names."""
-Given = TypeVar("Given")
-"""A group as it was given: read from a file, or an object with the group that was read of it."""
 
 
 class ScoringSession:
@@ -83,8 +82,8 @@ class ScoringSession:
         self.texts = RunTexts(settings, self.stats.summary, panel.ledger)
         self.scores = BatchScores(settings)
         self.coverage = Coverage()
-        self.streams = set[GroupStream[Any]]()
-        self._tasks = set[asyncio.Task[Any]]()
+        self.streams = set[GroupStream]()
+        self._tasks = set[asyncio.Task[object]]()
         self._gave_up = self._begun = False
         self._grace: asyncio.TimerHandle | None = None
         self._waits = WaitReports(observer)
@@ -151,10 +150,11 @@ class ScoringSession:
                 self.observer.failed(group.key, scores.kind, scores.reason)
             self.stop_if_too_many()
             useless = self.stats.first_failed(scores)
-            if useless is not None and self.stop_signal.outages:
-                self.stop_signal.stop(useless)
-            elif useless is not None:  # another judge may be loaded at any time
-                self.observer.warn(useless.reason)
+            if useless is not None:
+                if self.stop_signal.outages:
+                    self.stop_signal.stop(useless)
+                else:  # another judge may be loaded at any time
+                    self.observer.warn(useless.reason)
         self.observer.advanced(self.stats.summary)
         return scores
 
@@ -180,14 +180,16 @@ class ScoringSession:
 
     def stop_if_too_many(self) -> None:
         """Stop if more has failed than the user allows."""
-        most = self.settings.most_failures
-        if most is not None and self.stats.too_many(begun=self._begun):
-            self.stop_signal.stop(TooManyFailures(most.shown))
+        if too_many := self.stats.too_many(begun=self._begun):
+            self.stop_signal.stop(too_many)
 
-    @property
-    def stopped(self) -> RulerError | None:
-        """Why the run stopped, or left something out."""
-        return self.stop_signal.reason or self.stats.cap_reached()
+    def finish(self) -> tuple[Summary, RulerError | None]:
+        """Return the counts so far, and why the run stopped or left something out."""
+        stopped = self.stop_signal.reason or self.stats.cap_reached()
+        stopped = with_outage(stopped, self.panel.status())
+        summary = self.stats.finish(stopped)
+        summary.figures = self.scores.figures()
+        return summary, stopped
 
     def go_on(self) -> None:
         """Forget that the run was told to stop."""
@@ -195,11 +197,6 @@ class ScoringSession:
         self._gave_up = False
         if self._grace is not None:
             self._grace.cancel()
-
-    @property
-    def busy(self) -> bool:
-        """Tell if judges are asked about any group."""
-        return bool(self._tasks)
 
     def _stop(self) -> None:
         """Read no further group, and let calls in flight finish, but not for ever."""
@@ -238,13 +235,28 @@ class ScoringSession:
             self.observer.warn(sentence)
 
 
-Due = Iterator[tuple[Given, GroupResult, GroupScores | GroupError]]
+def with_outage(stopped: RulerError | None, status: Status) -> RulerError | None:
+    """Return why a run stopped; an interruption names the judge that was down meanwhile."""
+    if isinstance(stopped, InterruptedRun) and status.outage:
+        return InterruptedRun(stopped.signum, status.outage)
+    return stopped
+
+
+Due = Iterator[tuple[Group, GroupResult, GroupScores | GroupError]]
 """Groups to be returned, with their final scores."""
-Scored = tuple[Given, GroupResult, GroupScores | GroupError, "GroupFields"]
-"""A group as it was given, its result, its scores, and its part of OUTPUT."""
+Scored = tuple[Group, GroupResult, GroupScores | GroupError, "GroupFields"]
+"""A group, its result, its scores, and its part of OUTPUT."""
 
 
-class GroupStream(ABC, Generic[Given]):
+class Memory(list[tuple[Group, GroupResult]]):
+    """Groups that wait for their batch, and their results: as `Scratch`, but held in memory."""
+
+    put = list.append
+    all = list.__iter__
+    close = list.clear
+
+
+class GroupStream(ABC):
     """An iterator over groups and their scores, in the order in which the groups are pulled.
 
     Use it as an async context, and iterate over it there. Groups whose scores need the whole batch come after
@@ -252,43 +264,41 @@ class GroupStream(ABC, Generic[Given]):
     """
 
     bounds: ClassVar[Bounds] = BOUNDS
+    store: ClassVar[type[Memory | Scratch]] = Memory
 
-    def __init__(
-        self, session: ScoringSession, pull: Callable[[], Awaitable[Given | None]]
-    ) -> None:
-        """`pull` returns None after the last group."""
+    def __init__(self, session: ScoringSession) -> None:
         self._session = session
-        self._pull = pull
         self._batch = session.scores
         self._runner = session.runner()
-        self._kept = self._ended = False
+        self._ended = False
         self.stopped: RulerError | None = None
         """The reason if the run was told to stop."""
         self._engine = Engine(
             self._next_run,
             self._judge,
-            lambda item: item[1].group.size,
+            lambda run: run.group.size,
             session.panel.wait_for_demand,
             self.bounds,
             self._runner.end,
         )
-        self._due: Due[Given] = iter(())
-        self._held = list[tuple[Given, GroupResult]]()
+        self._due: Due = iter(())
+        self._held: Memory | Scratch | None = None
 
     @abstractmethod
-    def _group_of(self, given: Given) -> Group:
-        """Return the group that was read of what was given."""
+    async def _next_group(self) -> Group | None:
+        """Read the next group; None after the last."""
 
-    def _hold(self, given: Given, result: GroupResult) -> None:
+    def _hold(self, group: Group, result: GroupResult) -> None:
         """Keep a group until its batch is whole."""
-        self._held.append((given, result))
-
-    def _all_held(self) -> Iterable[tuple[Given, GroupResult]]:
-        return self._held
+        if self._held is None:
+            self._held = self.store()
+        self._held.put((group, result))
 
     def _forget(self) -> None:
         """Forget the groups that are held."""
-        self._held.clear()
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()
@@ -306,67 +316,54 @@ class GroupStream(ABC, Generic[Given]):
     def __aiter__(self) -> Self:
         return self
 
-    async def next(self) -> Scored[Given]:
+    async def next(self) -> Scored:
         """Return the next group; StopAsyncIteration after the last."""
         while (due := next(self._due, None)) is None:
             if self._ended:
                 raise StopAsyncIteration
             try:
-                (given, _), result = await anext(self._engine)
-                self._due = self._take(given, result) or iter(())
+                run, result = await anext(self._engine)
+                self._due = self._take(run.group, result) or iter(())
             except StopAsyncIteration:
                 self._ended = True
                 self._due = self._rest()
         if self._ended:
             await asyncio.sleep(0)  # there may be many, and nothing else waits
-        given, result, scores = due
-        group = self._group_of(given)
-        fields = self._session.conclude(self._batch, group, result, scores)
-        return given, result, scores, fields
+        return *due, self._session.conclude(self._batch, *due)
 
     def last(self) -> None:
         """Pull no further group."""
         self.stopped = self.stopped or self._session.stop_signal.reason
         self._engine.last()
 
-    async def _next_run(self) -> tuple[Given, GroupRun] | None:
-        given = await self._pull()
-        if given is None:
-            return None
-        return given, self._runner.start(self._group_of(given))
+    async def _next_run(self) -> GroupRun | None:
+        group = await self._next_group()
+        return None if group is None else self._runner.start(group)
 
-    async def _judge(self, item: tuple[Given, GroupRun]) -> GroupResult | None:
-        return await self._session.judge(item[1])
+    async def _judge(self, run: GroupRun) -> GroupResult | None:
+        return await self._session.judge(run)
 
-    def _take(self, given: Given, result: GroupResult | None) -> Due[Given] | None:
+    def _take(self, group: Group, result: GroupResult | None) -> Due | None:
         """Count a group; return those to be returned now, None if the run stopped before it."""
         if result is None:
             return None
-        scores = self._session.take(self._batch, self._group_of(given), result)
+        scores = self._session.take(self._batch, group, result)
         if scores is None:
             return None
-        if not self._waits:
-            return chain(self._final(), [(given, result, scores)])
-        self._kept = True
-        self._hold(given, result)
+        if not self._batch.waits:
+            return iter([(group, result, scores)])
+        self._hold(group, result)
         return iter(())
 
-    @property
-    def _waits(self) -> bool:
-        """Tell if scores are not final yet."""
-        return self._batch.waits
-
-    def _rest(self) -> Due[Given]:
-        """Return the groups that waited for the last one."""
-        if self._batch.waits and self._kept:
-            results = (result for _, result in self._all_held())
-            if warning := self._batch.complete(results):
-                self._session.observer.warn(warning)
-        return self._final()
-
-    def _final(self) -> Due[Given]:
-        for given, result in self._all_held():
-            yield given, result, self._batch.final(result)
+    def _rest(self) -> Due:
+        """Yield the groups that waited for the last one."""
+        if self._held is None:
+            return
+        results = (result for _, result in self._held.all())
+        if warning := self._batch.complete(results):
+            self._session.observer.warn(warning)
+        for group, result in self._held.all():
+            yield group, result, self._batch.final(result)
         self._forget()
 
 
@@ -399,7 +396,7 @@ class BatchScores:
     def first(self, result: GroupResult) -> GroupScores | GroupError:
         """Add a group; return its scores, as far as they are known if the batch is to be complete first."""
         self.statistics.add(result)
-        return self._combined(result, self._early)
+        return self.final(result, self._early)
 
     def complete(self, results: Iterable[GroupResult]) -> str | None:
         """Note that these are the results of all groups. Return a warning if an option has no effect."""
@@ -416,9 +413,14 @@ class BatchScores:
             groups=positions.groups,
         )
 
-    def final(self, result: GroupResult) -> GroupScores | GroupError:
-        """Return the scores of a group within the complete batch."""
-        return self._combined(result, self._settings.combine)
+    def final(
+        self, result: GroupResult, how: CombineSettings | None = None
+    ) -> GroupScores | GroupError:
+        """Return the scores of a group within the batch as it is."""
+        from ruler_cli.scoring.combine import combine
+
+        how = how or self._settings.combine
+        return combine(result, how, self.statistics, self._settings.ask.single)
 
     def figures(self) -> BatchFigures:
         """Return the figures of the batch so far."""
@@ -426,13 +428,6 @@ class BatchScores:
         outcome = self._settings.input.outcome
         checked = how.order_by_outcome or outcome is not None
         return self.statistics.figures(debias=how.debias, checked=checked)
-
-    def _combined(
-        self, result: GroupResult, how: CombineSettings
-    ) -> GroupScores | GroupError:
-        from ruler_cli.scoring.combine import combine
-
-        return combine(result, how, self.statistics, self._settings.ask.single)
 
 
 class RunTexts:
@@ -458,10 +453,9 @@ class RunTexts:
             {"judge": each.label, "model": each.model, "params": dict(each.params)}
             for each in judges
         ]
-        self._params, text = self._kept(
-            "params", params_text(without_secrets(named, self._secrets))
-        )
-        self._summary.params_texts[self._params] = text
+        params = params_text(without_secrets(named, self._secrets))
+        self._params, text = self._kept("params", params)
+        summary.params_texts[self._params] = text
         self._rubric = lru_cache(16)(partial(self._kept, "rubric"))
 
     def add(self, group: Group) -> None:
@@ -482,9 +476,9 @@ class RunTexts:
 
     def _kept(self, kind: str, text: str) -> tuple[str, str]:
         """Return the digest of a text, and the text without secrets."""
-        text = readable_text(
-            text if kind == "params" else without_secrets(text, self._secrets)
-        )
+        if kind == "rubric":
+            text = without_secrets(text, self._secrets)
+        text = readable_text(text)
         digest = digest_of(text)
         if self._ledger is not None and self._ledger.texts is not None:
             self._ledger.texts.add(digest, kind, text)
@@ -546,7 +540,7 @@ class RunStats:
         summary.degraded += scores.degraded
         summary.windowed += result.windows > 1
         summary.escalated += result.escalated_to in scores.used
-        summary.cut += any(call.error.kind == "budget" for call in result.failed_calls)
+        summary.cut += result.capped
 
     def pay(self, result: GroupResult) -> None:
         """Count the money of the group's cached replies; that of this run is known by the panel."""
@@ -558,20 +552,21 @@ class RunStats:
         if used is not None and paid is not None:
             summary.kept_usd += used - paid
 
-    def too_many(self, *, begun: bool) -> bool:
-        """Tell if more has failed than the user allows; what the cap left out is no failure.
+    def too_many(self, *, begun: bool) -> TooManyFailures | None:
+        """Return the error if more has failed than the user allows; what the cap left out is no failure.
 
         A share is of all groups if their number is known, once judging has `begun`.
         """
         most = self._most
         summary = self.summary
         if most is None or (most.percent and not begun):
-            return False
+            return None
         lost = sum(summary.failed.values()) - summary.failed.get("budget", 0)
         known = summary.total
         if known is None:
             known = max(summary.groups, _ENOUGH)
-        return lost + summary.unreadable > most.of(known)
+        within = lost + summary.unreadable <= most.of(known)
+        return None if within else TooManyFailures(most.shown)
 
     def first_failed(self, last: GroupError) -> NoUsableReply | None:
         """Return the error of a run of which the first groups that were asked about failed, once.
@@ -585,9 +580,12 @@ class RunStats:
 
     def cap_reached(self) -> CapReached | None:
         """Return the error of a run that left out groups or passes for its cost cap."""
-        budget = self._panel.budget
         left = self.summary.failed.get("budget", 0)
-        cut = self.summary.cut
+        return self.capped(left, self.summary.cut)
+
+    def capped(self, left: int, cut: int) -> CapReached | None:
+        """Return the error for groups that the cost cap left out, and those for which it cut passes."""
+        budget = self._panel.budget
         if not (left or cut):
             return None
         return CapReached(budget.cap or 0.0, left, cut, budget.least)

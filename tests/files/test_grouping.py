@@ -94,7 +94,7 @@ def test_consecutive(index: Index) -> None:
     """From a pipe, adjacent records of one key are a group, and a key that returns later is an error."""
     problems: list[Problem] = []
     read = records(rows("aa.bba"), READER.read, problems.append)
-    groups = streamed(read, READER, InputSettings(), index, Openings(), None)
+    groups = streamed(read, READER, InputSettings(), index, Openings(), lambda *_: None)
     assert [
         (g.key, [r.line.number for r in g.records])
         for g in (next(groups), next(groups))

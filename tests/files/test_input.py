@@ -246,7 +246,7 @@ def test_rewritten_in_place(tmp_path: Path, kind: str, keys: str) -> None:
         source, file = contained(tmp_path, kind, before)
         with ExitStack() as stack:
             result = open_input(InputSettings(str(source)), stack, lambda p: None)
-            assert result.again is not None
+            assert result.survey is not None
             first = [[r.line.raw for r in g.records] for g in result.again()]
             if change == "cut":
                 os.truncate(file, file.stat().st_size // 2)

@@ -183,12 +183,12 @@ def test_prompts_compared(tmp_path: Path) -> None:
         (
             {"math/1.jsonl": "6*7?", "math/2.jsonl": "6*7?", "geo/1.jsonl": "Oslo?"},
             ["geo: 0", "math: 0"],
-            "within its folder (geo, math)",
+            "within its folder",
         ),
         (
             {"a.jsonl": "6*7?", "b.jsonl": "Oslo?"},
             ["a.jsonl: 0", "b.jsonl: 0"],
-            "within its file (a.jsonl",
+            "within its file",
         ),
         # one task over several files
         (
@@ -231,7 +231,7 @@ def test_tasks_of_logs(tmp_path: Path) -> None:
         (tmp_path / "in" / f"{number}.json").write_text(json.dumps(head))
     result, keys = opened(tmp_path / "in")
     assert keys == ["airline: 0", "retail: 0"]
-    assert "key `task_id` within its task (airline, retail)" in result.found()
+    assert "key `task_id` within its task" in result.found()
 
 
 def test_environments_beside(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.fields import number, passed
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.settings.models import AskSettings, OnFailure
-from ruler_cli.types import Group, compared
+from ruler_cli.types import Group
 from tests.formats.changes import (
     FAILED,
     SCORED,
@@ -354,10 +354,7 @@ def test_episodes() -> None:
         *steps("a", "c", episode=1),
         *steps("a", "c", epoch=2),
     ]
-    assert (
-        compared([rollout for record in read(*records) for rollout in record.rollouts])
-        == 3
-    )
+    assert Group("", tuple(read(*records))).compared == 3
 
 
 def test_other_names() -> None:
@@ -379,4 +376,4 @@ def test_results_only() -> None:
     ]
     actual = read(*records)
     assert actual[0].key == actual[1].key
-    assert compared([rollout for record in actual for rollout in record.rollouts]) == 1
+    assert Group("", tuple(actual)).compared == 1

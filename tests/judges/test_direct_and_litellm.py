@@ -432,11 +432,15 @@ def test_usage() -> None:
         "completion_tokens": 2,
         "prompt_tokens_details": {"cached_tokens": 4},
     }
-    assert usage_of(value) == Usage(10, 2, 4, 1)
-    assert usage_of({"prompt_tokens": -3, "completion_tokens": True}) == Usage(
-        0, 0, 0, 1
+    assert usage_of({"usage": value}) == Usage(10, 2, 4, 1)
+    assert usage_of(
+        {"usage": {"prompt_tokens": -3, "completion_tokens": True}}
+    ) == Usage(0, 0, 0, 1)
+    assert (
+        usage_of({"usage": {"prompt_tokens": 2**63}})
+        == usage_of({"usage": None})
+        == Usage(0, 0, 0, 1)
     )
-    assert usage_of({"prompt_tokens": 2**63}) == usage_of(None) == Usage(0, 0, 0, 1)
 
 
 def test_stored_body() -> None:

@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self, TypeVar
 
 import anyio
@@ -57,12 +56,7 @@ class Plan:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
 
 def taught(seconds: float = 1.0, calls: int = 40) -> Hedging:
