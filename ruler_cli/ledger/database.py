@@ -32,6 +32,7 @@ TABLES = (
     "CREATE INDEX replies_key ON replies (key)",
 )
 _COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
+INSERT = f"INSERT INTO replies ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
 ReplyRecord = tuple[Any, ...]
 """A row of `replies` without its id."""
 _TOGETHER = 1000
@@ -63,26 +64,23 @@ def open_to_read(path: Path) -> sqlite3.Connection | None:
     It may belong to another user, and stand in a read-only directory. Use it within `file_errors`.
     """
     real = Path(os.path.realpath(path))
-    if not stat.S_ISREG((status := real.stat()).st_mode):
+    status = real.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise UsageError(f"{path}: is not a regular file")
-    log, shared = files_of(real)[1:]
-    if not status.st_size and not log.exists():
+    _, log, shared = files_of(real)
+    logged = log.exists()
+    if not status.st_size and not logged:
         return None
-    mine = (
-        status.st_uid == os.geteuid()
-        and os.access(real, os.W_OK)
-        and os.access(real.parent, os.W_OK)
-    )
-    # another user's run refuses an index of the log that this user created; without a log nobody writes
-    mode = (
-        "rw"
-        if mine
-        else "ro&readonly_shm=1"
-        if log.exists() and shared.exists()
-        else "ro&immutable=1"
-    )
-    if not mine and log.exists() and not shared.exists() and log.stat().st_size:
+    owned = status.st_uid == os.geteuid()
+    if owned and os.access(real, os.W_OK) and os.access(real.parent, os.W_OK):
+        mode = "rw"
+    elif logged and shared.exists():
+        # another user's run refuses an index of the log that this user created
+        mode = "ro&readonly_shm=1"
+    elif logged and log.stat().st_size:
         raise UsageError(f"{path}: has a write-ahead log that only its owner can read")
+    else:
+        mode = "ro&immutable=1"  # without a log nobody writes
     connection = sqlite3.connect(
         f"{real.as_uri()}?mode={mode}",
         uri=True,
@@ -202,12 +200,10 @@ def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
 
     The file is created if nobody has used it yet.
     """
-    placeholders = ", ".join("?" * len(_COLUMNS.split(",")))
     try:
         with contextlib.closing(open_ledger(path)) as ledger, ledger:
             ledger.execute("BEGIN IMMEDIATE")
-            insert = f"INSERT INTO replies ({_COLUMNS}) VALUES ({placeholders})"  # noqa: S608
-            ledger.executemany(insert, rows)
+            ledger.executemany(INSERT, rows)
     except (UsageError, OSError, sqlite3.Error) as error:
         raise OutputError(
             f"{path}: a worker's replies cannot be stored there: {error}"
@@ -221,9 +217,7 @@ def _create_private(path: Path) -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         # an existing file is not opened here: closing it would drop the locks that this process has on it
-        os.close(
-            os.open(real, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        )
+        real.touch(0o600, exist_ok=False)
     for file in files_of(real):
         if not os.path.lexists(file):
             continue
@@ -234,9 +228,7 @@ def _create_private(path: Path) -> Path:
             raise UsageError(
                 f"{file}: belongs to another user, who could change its replies"
             )
-        if not os.access(file, os.R_OK | os.W_OK) or not os.access(
-            real.parent, os.W_OK | os.X_OK
-        ):
+        if not all(os.access(one, os.R_OK | os.W_OK) for one in (file, real.parent)):
             raise UsageError(f"{file}: cannot be written")
     return real
 
@@ -279,9 +271,8 @@ def _set_journal_mode(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
             break
-        except (
-            sqlite3.OperationalError
-        ) as error:  # SQLite does not let one of two processes wait here
+        except sqlite3.OperationalError as error:
+            # SQLite does not let one of two processes wait here
             if not busy(error) or time.monotonic() > until:
                 raise
             time.sleep(0.01)
@@ -289,6 +280,7 @@ def _set_journal_mode(connection: sqlite3.Connection) -> None:
 
 
 _TEXTS = "CREATE TABLE IF NOT EXISTS texts (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, text TEXT NOT NULL)"
+_FIND_TEXT = "SELECT text FROM texts WHERE digest = ?"
 _INSERT_TEXT = "INSERT OR IGNORE INTO texts (digest, kind, text) VALUES (?, ?, ?)"
 _BATCH, _MOST, _LONGEST = 32, 1024, 1 << 20
 """Texts that are written together; the most that wait while another process writes; characters of one."""
@@ -309,17 +301,15 @@ def digest_of(text: str) -> str:
 
 def texts(paths: Iterable[Path], digests: Iterable[str]) -> dict[str, str]:
     """Return the kept texts of these digests; a ledger that is absent or cannot be read has none."""
-    wanted = dict.fromkeys(digests)
+    wanted = set(digests)
     found = dict[str, str]()
     for path in paths:
         with contextlib.suppress(UsageError, OSError, ValueError, sqlite3.Error):
             if (ledger := open_to_read(path)) is None:
                 continue
             with contextlib.closing(ledger):
-                for digest in wanted.keys() - found.keys():
-                    for (text,) in ledger.execute(
-                        "SELECT text FROM texts WHERE digest = ?", (digest,)
-                    ):
+                for digest in wanted - found.keys():
+                    for (text,) in ledger.execute(_FIND_TEXT, (digest,)):
                         if isinstance(text, str) and digest_of(text) == digest:
                             found[digest] = text
     return found

@@ -96,7 +96,9 @@ def raw(path: Path, query: str) -> list[Any]:
 def test_round_trip(shared: Ledger, text: str, key: bytes, model: str) -> None:
     """Any reply is found under its own key, as it was parsed at first."""
     read = reply_of(json.dumps({"choices": [{"message": {"content": text}}]}).encode())
-    shared.keep(key, model, read, 1.5)
+    if isinstance(read, Reply):
+        read = replace(read, seconds=1.5)
+    shared.keep(key, model, read)
     answer = shared.find(key)
     if isinstance(
         read, CallError
@@ -601,7 +603,7 @@ async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
     other.execute("BEGIN IMMEDIATE")
     async with anyio.create_task_group() as tasks:
         for key in (b"a", b"b"):
-            tasks.start_soon(ledger.store, key, "m", reply(), 1.0)
+            tasks.start_soon(ledger.store, key, "m", reply())
         await anyio.sleep(0.05)
         assert ledger.find(b"a") is None  # and reading does not wait
         if stopped:
@@ -618,7 +620,7 @@ def test_wait_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Ledger(path) as ledger:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(OutputError, match="another process"):
+        with pytest.raises(OutputError, match="locked"):
             ledger.keep(b"k", "m", reply())
         with pytest.raises(OutputError, match="locked"):
             ledger.clear()
