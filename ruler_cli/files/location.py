@@ -265,15 +265,14 @@ class Listing:
 
     def would_hold(self, file: Location) -> bool:
         """Tell if a file is one of these, or would be one more; an address is only compared as text."""
-        root = Location(self.base)
-        if root.remote or file.remote:
-            address = file.public
-            if self.whole and address.rpartition("/")[0] + "/" == self.base:
+        if self.whole and file.remote:
+            if file.public.rpartition("/")[0] + "/" == self.base:
                 return True
-            return address in {self.at(name).public for name in self.names}
-        if self.whole and root.real in file.real.parents:
-            return not is_ignored(str(file.real.relative_to(root.real)))
-        return file.real in {self.at(name).real for name in self.names}
+        elif self.whole:
+            root = Location(self.base).real
+            if root in file.real.parents:
+                return not is_ignored(str(file.real.relative_to(root)))
+        return any(self.at(name).same(file.name) for name in self.names)
 
 
 def is_ignored(name: str) -> bool:

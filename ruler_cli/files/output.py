@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import gzip
 import itertools
 import mmap
@@ -28,7 +27,7 @@ from ruler_cli.files.containers import Container, Writer, kinds
 from ruler_cli.files.containers.lines import JsonLines
 from ruler_cli.files.error_map import creating, writing, zstd
 from ruler_cli.files.location import Location
-from ruler_cli.files.scratch import Index, Place
+from ruler_cli.files.scratch import Index
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import Problem
 
@@ -43,8 +42,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL
 _OLD = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
 """Flags that open a file of an earlier run, and never wait for a pipe."""
 _OTHER_ENDINGS = (
-    ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".yml", ".db", ".sqlite", ".arrow", ".pkl", ".pt",
-    ".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".lz4",
+    ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".sqlite", ".arrow", ".zip", ".tar", ".tgz", ".bz2", ".xz",
 )  # fmt: skip
 """Endings of names that promise what is never written."""
 
@@ -135,11 +133,20 @@ class LocalFile(PassThrough):
         self.partial.replace(self._target)
         self.file.close()
 
+    def drop_torn_line(self) -> None:
+        """Cut off a last line that has no end: the disk may have filled up within it."""
+        if self.stream is not self.file:
+            return  # nobody can cut what is compressed
+        with open(os.open(self.partial, _OLD), "r+b") as file:  # noqa: PTH123 - a descriptor
+            if size := file.seek(0, os.SEEK_END):
+                with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as text:
+                    size = text.rfind(b"\n") + 1
+                file.truncate(size)
+
     def discard(self) -> None:
         """Remove what was written."""
-        with contextlib.suppress(
-            OSError
-        ):  # the rest, that cannot be written, is given up too
+        # the rest, that cannot be written, is given up too
+        with contextlib.suppress(OSError):
             self.close()
         self.partial.unlink(missing_ok=True)
 
@@ -264,7 +271,8 @@ class Output:
         self._done = False
         self._ended = False
         self._index: Index | None = None
-        self._order: Iterator[Place] = iter(())
+        self._order: Iterator[int] = iter(())
+        self._next: int | None = None
 
     def write_as(self, container: Container, *, scored: bool = True) -> None:
         """Take the container of INPUT; UsageError if OUTPUT cannot be written from it.
@@ -296,7 +304,7 @@ class Output:
         # a columnar line, which is several groups, is written once
         lines = itertools.groupby(index.lines(), key=itemgetter(0))
         self._index = index
-        self._order = (next(same) for _, same in lines)
+        self._order = (number for number, _ in lines)
         self._next = next(self._order, None)
 
     def write(self, records: Iterable[tuple[int, bytes]]) -> int:
@@ -324,11 +332,10 @@ class Output:
         for number, record in records:
             index.keep(number, record)
         while self._next is not None:
-            number = self._next[0]
-            ready = index.take(number)
+            ready = index.take(self._next)
             if ready is None:
                 return
-            yield number, ready
+            yield self._next, ready
             self._next = next(self._order, None)
 
     @property
@@ -364,15 +371,8 @@ class Output:
                     if not self._ended:
                         self.writer.end()
             finally:
-                plain = isinstance(target, LocalFile) and target.stream is target.file
-                if plain and target.partial and self._kind is JsonLines:
-                    # a last record that has no end: the disk may have filled up within it
-                    fd = os.open(target.partial, os.O_RDWR | os.O_NOFOLLOW)
-                    with os.fdopen(fd, "r+b") as file:
-                        if size := file.seek(0, os.SEEK_END):
-                            with mmap.mmap(fd, size, access=mmap.ACCESS_READ) as text:
-                                size = text.rfind(b"\n") + 1
-                            file.truncate(size)
+                if isinstance(target, LocalFile) and self._kind is JsonLines:
+                    target.drop_torn_line()
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         kept = self._keep and self._kind is JsonLines
@@ -389,7 +389,6 @@ class FailedFile:
     def __init__(self, path: Path | None) -> None:
         """Collect into `path`, which appears with the first line; None collects nothing."""
         self.path = path
-        self.written = 0
         self._earlier: Counter[bytes] = Counter()
 
     def add(self, problem: Problem) -> None:
@@ -400,12 +399,11 @@ class FailedFile:
             # a record of a document may lie over several lines
             raw = problem.raw.replace(b"\n", b" ")
             file = self._file
-            digest = _digest(raw)
+            digest = blake2b(raw).digest()
             if self._earlier[digest]:
                 self._earlier[digest] -= 1
                 return
             file.write(raw + b"\n")
-            self.written += 1
 
     def close(self) -> None:
         """Bring the lines to disk; call it before OUTPUT appears, so that every line is in one of them."""
@@ -424,7 +422,8 @@ class FailedFile:
             # verbatim: a line may begin as if it were compressed
             with path.open("rb") as stream:
                 for last in stream:
-                    self._earlier[_digest(last.removesuffix(b"\n"))] += 1
+                    digest = blake2b(last.removesuffix(b"\n")).digest()
+                    self._earlier[digest] += 1
         no_link = 0 if _is_device(path) else os.O_NOFOLLOW
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link
         file = os.fdopen(os.open(path, flags, 0o666), "ab")
@@ -435,10 +434,6 @@ class FailedFile:
 def _is_device(path: Path) -> bool:
     """Tell if a path is one of the system's, where links such as /dev/stderr stand."""
     return path.parts[:2] in (("/", "dev"), ("/", "proc"))
-
-
-def _digest(raw: bytes) -> bytes:
-    return blake2b(raw, digest_size=16).digest()
 
 
 def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:
@@ -454,19 +449,23 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
         )
     places = [out]
     if failed is not None:
-        if Location.of(failed).remote:  # it may hold a key
+        place = Location.of(failed)
+        other_kind = failed.name.endswith((".gz", ".zst", ".json", *_OTHER_ENDINGS))
+        if place.remote or failed.is_dir() or other_kind:
             raise UsageError(
-                "is an address", "give a file of this machine", option="failed"
+                "give the name of a plain file of this machine",
+                option="failed",
+                value=place.public,
             )
-        places.append(Location(str(failed)))
-        wrong = functools.partial(UsageError, option="failed", value=failed)
         others = (Location(other) for other in (source, output, partial))
-        if any(not other.stream and other.same(str(failed)) for other in others):
-            raise wrong("is INPUT or OUTPUT", "give it a file of its own")
-        if failed.is_dir() or failed.name.endswith(
-            (".gz", ".zst", ".json", *_OTHER_ENDINGS)
-        ):
-            raise wrong("give the name of a plain file")
+        if any(not other.stream and other.same(place.name) for other in others):
+            raise UsageError(
+                "is INPUT or OUTPUT",
+                "give it a file of its own",
+                option="failed",
+                value=failed,
+            )
+        places.append(place)
     if not given.many:
         return
     listing = given.listed()
@@ -486,11 +485,10 @@ def refuse_settings(settings: ScoreSettings) -> None:
     shard = settings.input.shard
     limit = settings.input.limit
     failed = failed_path(settings)
-    if failed is None:
-        if settings.on_failure == "drop":
-            remedy = Sentence("say where dropped records go, with {failed:FILE}")
-            raise UsageError(remedy, option="on_failure", value="drop")
-    elif failed.is_symlink() and not _is_device(failed):
+    if failed is None and settings.on_failure == "drop":
+        remedy = Sentence("say where dropped records go, with {failed:FILE}")
+        raise UsageError(remedy, option="on_failure", value="drop")
+    if failed is not None and failed.is_symlink() and not _is_device(failed):
         raise UsageError(
             "is a link, and a run adds lines to it",
             Sentence("remove it, or give {failed:FILE}"),
@@ -498,13 +496,10 @@ def refuse_settings(settings: ScoreSettings) -> None:
         )
     part = shard is not None or limit is not None
     if part and not output.stream and output.same(source.name):
-        option = "limit" if shard is None else "shard"
-        first = "the first group" if limit == 1 else f"the first {limit} groups"
-        left = first if shard is None else str(shard)
         raise UsageError(
-            f"OUTPUT {output.public} is INPUT, of which only {left} would be left",
+            f"OUTPUT {output.public} is INPUT, of which only a part would be left",
             "give another OUTPUT",
-            option=option,
+            option="limit" if shard is None else "shard",
         )
 
 

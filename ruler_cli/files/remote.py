@@ -66,8 +66,6 @@ class RemoteStore:
             "cache_options": {"maxblocks": cached_blocks},
         }
         with reading(self.public):
-            if self.system.info(self.path).get("type") == "directory":
-                raise UsageError("is a directory", "name a file", place=self.public)
             file = self.system.open(self.path, "rb", block_size=BLOCK, **cache)
         if not file.seekable():
             file.close()
@@ -84,22 +82,13 @@ class RemoteStore:
         A directory stands for the files directly in it, without the notes of programs.
         """
         with reading(self.public):
-            try:
-                if _GLOB.search(self.path):
-                    entries = self.system.glob(self.path, detail=True).values()
-                elif self._is_directory():
-                    entries = self.system.ls(self.path, detail=True)
-                else:
-                    return [self._address]
-                names = [
-                    str(entry["name"]) for entry in entries if entry["type"] == "file"
-                ]
-            except ValueError:
-                raise UsageError(
-                    "is not a pattern",
-                    "write `**` between slashes, alone",
-                    place=self.public,
-                ) from None
+            if _GLOB.search(self.path):
+                entries = self.system.glob(self.path, detail=True).values()
+            elif self.system.info(self.path)["type"] == "directory":
+                entries = self.system.ls(self.path, detail=True)
+            else:
+                return [self._address]
+            names = [str(entry["name"]) for entry in entries if entry["type"] == "file"]
             # a name such as _SUCCESS is that of a note
             notes = (".", "_")
             listed = sorted(
@@ -114,15 +103,6 @@ class RemoteStore:
         if not listed:
             raise UsageError("no such file", "check the address", place=self.public)
         return listed
-
-    def _is_directory(self) -> bool:
-        """Tell if the path is a directory; False if this user may not list it, but perhaps read an object."""
-        try:
-            return bool(self.system.isdir(self.path))
-        except Exception as error:
-            if access_denied(error):
-                return False
-            raise
 
 
 class RemoteFile:

@@ -110,7 +110,7 @@ class Patches:
                 [key in removed for key, _ in obj.every],
             )
         if added:
-            new = _encode_members(added)
+            new = encode_members(added)
             end = obj.start + 1
             if obj.every:
                 _, (_, end) = obj.every[-1]
@@ -169,7 +169,7 @@ def _encode_value(value: NewMembers | bytes) -> bytes:
         for key, member in value.items()
         if member is not None
     }
-    return b"{" + _encode_members(members) + b"}"
+    return b"{" + encode_members(members) + b"}"
 
 
 def span_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | None:
@@ -194,7 +194,7 @@ def span_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | Non
     return at, _value_end(raw, at) if end is None else end
 
 
-def _encode_members(values: Mapping[str, bytes]) -> bytes:
+def encode_members(values: Mapping[str, bytes]) -> bytes:
     """Write members as they stand between braces; the values are JSON already."""
     return b", ".join([dump(key) + b": " + value for key, value in values.items()])
 

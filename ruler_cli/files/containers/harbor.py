@@ -20,6 +20,7 @@ from ruler_cli.files.error_map import reading
 from ruler_cli.files.location import Listing
 from ruler_cli.files.parse import parse, too_large
 from ruler_cli.files.source import Source
+from ruler_cli.files.splice import encode_members
 from ruler_cli.types import Line, Problem
 
 _RESULT = "result.json"
@@ -82,8 +83,7 @@ class HarborJob(MultiFileContainer):
                 if _NUMBER.fullmatch(text):
                     members["reward_file"] = b'{"reward": %s}' % text
                 members["reward_file"] = self._object(trial, "verifier/reward.json")
-        named = (b'"%s": %s' % (k.encode(), v) for k, v in members.items())
-        return b"{" + b", ".join(named) + b"}"
+        return b"{%s}" % encode_members(members)
 
     def _object(self, trial: str, file: str) -> bytes:
         """Return the bytes of a file that is one JSON object; UnreadableError if it is not."""
@@ -114,23 +114,18 @@ def find_trials(names: Sequence[str]) -> list[str]:
 
     A trial whose environment failed has no file of an agent: the trials beside it show that it is one.
     """
-    agents = {
-        parent.parent
-        for name in names
-        for parent in PurePath(name).parents
-        if parent.name == "agent"
-    }
-    folders = [
-        PurePath(name).parent for name in names if PurePath(name).name == _RESULT
-    ]
-    jobs = {folder.parent for folder in folders if folder in agents and folder.parts}
-    trials = [
+    paths = list(map(PurePath, names))
+    if not any(path.match(_TRAJECTORY) for path in paths):
+        return []
+    parents = {parent for path in paths for parent in path.parents}
+    agents = {parent.parent for parent in parents if parent.name == "agent"}
+    folders = [path.parent for path in paths if path.name == _RESULT]
+    jobs = {folder.parent for folder in agents.intersection(folders) if folder.parts}
+    return [
         str(folder)
         for folder in folders
         if folder in agents or (folder.parts and folder.parent in jobs)
     ]
-    known = set(names)
-    return trials if any(_path(trial, _TRAJECTORY) in known for trial in trials) else []
 
 
 def _path(trial: str, file: str) -> str:
