@@ -110,7 +110,7 @@ def surveyed(
         if line.number > wanted[0] or hash(line.raw) != wanted[3]:
             break
         yield line
-        wanted = next((place for place in places if place[0] != line.number), None)
+        wanted = next(places, None)
     if wanted is not None:
         raise UnreadableError(where(wanted[0]))
     if at != end:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import gzip
-import itertools
 import mmap
 import os
 import stat
@@ -18,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from hashlib import blake2b
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
@@ -301,10 +299,8 @@ class Output:
 
     def keep_order(self, index: Index) -> None:
         """Write records in the order of `index`, which keeps those that wait for their turn."""
-        # a columnar line, which is several groups, is written once
-        lines = itertools.groupby(index.lines(), key=itemgetter(0))
         self._index = index
-        self._order = (number for number, _ in lines)
+        self._order = (number for number, *_ in index.lines())
         self._next = next(self._order, None)
 
     def write(self, records: Iterable[tuple[int, bytes]]) -> int:

@@ -263,8 +263,7 @@ class Input:
                 if place(group.records[0]) in firsts:
                     yield group
             return
-        whole = self.reader.format.shape != "trajectory"
-        for first, places in self.index.chosen(firsts, each_line=whole):
+        for first, places in self.index.chosen(firsts):
             with unchanged(self.container.name):
                 read = self.reader.read
                 line_of = self.container.line
@@ -491,17 +490,15 @@ class _FileSurvey:
     def _groups(self, found: Survey, index: Index, fd: int | None) -> Iterator[Group]:
         """Yield the groups: fetched from a file by their places, or as their records lie in INPUT."""
         read = self.reader.read
-        alone = found.grouping == "line"
         with unchanged(self.container.name):
             if fd is None:
                 own = surveyed(self._lines(), found.end, found.where, index)
                 each = (record for line in own for record in read(line))
-                yield from grouped(each, alone=alone)
+                yield from grouped(each, alone=found.grouping == "line")
                 return
-            for places in index.places(each_line=alone):
-                own_places = places[:1] if alone else places
-                group = fetched(fd, read, own_places, self.container.line)
-                yield from grouped(group.records, alone=True) if alone else [group]
+            for first, places in index.places():
+                group = fetched(fd, read, places, self.container.line)
+                yield part_of(group, first)
 
 
 def survey(
@@ -520,8 +517,11 @@ def survey(
     grouping, shard, limit = settings.grouping, settings.shard, settings.limit
     form, whole = reader.format, reader.format.shape != "trajectory"
     if whole and grouping in ("consecutive", "scattered"):
-        problem = "every record of this file already is a group"
-        raise UsageError(problem, option="grouping", value=grouping)
+        raise UsageError(
+            "every record of this file already is a group",
+            option="grouping",
+            value=grouping,
+        )
     openings = Openings(form.simulated_user, form.varied_prompts)
     result = Survey(reader, openings, where)
     # else rollouts of one group begin alike, or are meant not to
@@ -536,6 +536,7 @@ def survey(
     ends = limit is None or whole or grouping == "line"
     if limit is not None and ends:
         read = first_groups(read, limit)
+    index.by = "id" if whole or grouping == "line" else "key"
     last, runs = b"", 0
     for record in read:
         result.records += 1
@@ -547,14 +548,14 @@ def survey(
         if whole or compare:
             openings.compare(begins, record.line.where)
         opening = _number(begins[0]) if begins and compare and not whole else None
-        short, rollouts = index.add(record, key, opening, whole=whole, mine=mine)
+        short, rollouts = index.add(record, key, opening, mine=mine)
         result.rollouts += rollouts
         runs += short != last
         last = short
         if on_record is not None and within:
             on_record(record, rollouts)
     index.flush()
-    sizes = index.sizes(each_line=whole)
+    sizes = index.sizes()
     result.groups, result.smallest, result.largest, result.singles, result.mine = sizes
     if limit is not None and ends and result.groups >= limit:
         result.cut, result.end = True, (record.line.number, record.line.end)

@@ -70,7 +70,7 @@ def test_places(keys: str) -> None:
     """Scattered groups come in the order of their first line, their lines in input order."""
     index = Index()
     result = surveyed(keys, "scattered", index)
-    places = [[number for number, *_ in group] for group in index.places()]
+    places = [[number for number, *_ in group] for _, group in index.places()]
     letters = list(dict.fromkeys(keys.replace(".", "")))
     assert places == [
         [i for i, k in enumerate(keys, 1) if k == letter] for letter in letters
@@ -133,7 +133,7 @@ def test_group_lines() -> None:
     ):
         with closing(Index()) as index:
             result = survey(lines, WHOLE, InputSettings(), index, lambda p: None)
-            assert len(list(index.groups(each_line=True))) == len(lines)
+            assert len(list(index.groups())) == len(lines)
         assert (result.grouping, result.groups) == ("line", len(lines))
         assert result.warnings() == [message]
     again: tuple[Grouping, ...] = ("consecutive", "scattered")
