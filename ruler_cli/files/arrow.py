@@ -69,29 +69,24 @@ def _values(column: Any) -> list[Any]:
     if types.is_dictionary(kind):
         return _values(column.dictionary_decode())
     if types.is_struct(kind):
-        rows: list[Any] = [{} for _ in range(len(column))]
-        for field, member in zip(kind, column.flatten(), strict=True):
-            for row, value in zip(rows, _values(member), strict=True):
-                row[field.name] = value
-        for at, valid in enumerate(column.is_valid().to_pylist()):
-            if not valid:
-                rows[at] = None
-        return rows
+        names = [field.name for field in kind]
+        rows = zip(*map(_values, column.flatten()), strict=True)
+        valid = column.is_valid().to_pylist()
+        return [
+            dict(zip(names, row, strict=True)) if is_valid else None
+            for row, is_valid in zip(rows, valid, strict=True)
+        ]
     if types.is_map(kind):
         pair = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
-        rows = _lists(column.cast(pa.list_(pair)))
         return [
-            row and {str(item["key"]): item["value"] for item in row} for row in rows
+            row and {str(item["key"]): item["value"] for item in row}
+            for row in _lists(column.cast(pa.list_(pair)))
         ]
-    if (
-        types.is_list(kind)
-        or types.is_large_list(kind)
-        or types.is_fixed_size_list(kind)
-    ):
+    if types.is_nested(kind):
         return _lists(column)
     if types.is_duration(kind):  # an integer in the unit of the column
-        return list(column.cast("int64").to_pylist())
-    if types.is_temporal(kind):  # ISO 8601
+        column = column.cast("int64")
+    elif types.is_temporal(kind):  # ISO 8601
         try:
             texts = column.cast("string").to_pylist()
         except pa.ArrowException:  # a time zone that this machine does not know
@@ -104,7 +99,7 @@ def _values(column: Any) -> list[Any]:
             if number is not None and not math.isfinite(number):
                 # JSON libraries read NaN and Infinity, but orjson writes null
                 numbers[at] = orjson.Fragment(json.dumps(number))
-        return numbers  # type: ignore[no-any-return]
+        return list(numbers)
     try:
         return list(column.to_pylist())
     except UnicodeDecodeError:  # text that is no UTF-8
@@ -165,9 +160,8 @@ class ColumnShape:
         if not kinds:
             return pa.null()
         if kinds == {dict} and self._members:  # Parquet has no struct without members
-            return pa.struct(
-                [(name, shape.type) for name, shape in self._members.items()]
-            )
+            fields = ((name, shape.type) for name, shape in self._members.items())
+            return pa.struct(fields)
         if kinds == {list} and self._items is not None:
             return pa.list_(self._items.type)
         if kinds == {bool}:
@@ -185,11 +179,8 @@ def _fitted(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     if types.is_struct(kind):
-        fitted = {}
-        for member, item in value.items():
-            name = _encodable(member)
-            fitted[name] = _fitted(item, kind.field(name).type)
-        return fitted
+        members = ((_encodable(name), item) for name, item in value.items())
+        return {name: _fitted(item, kind.field(name).type) for name, item in members}
     if types.is_list(kind):
         return [_fitted(item, kind.value_type) for item in value]
     if types.is_floating(kind):
@@ -256,12 +247,10 @@ class TableWriter(Writer):
         new = _members(record)
         old = dict[str, bytes]()
         if self._table is not None:
-            for row in self._rows:
-                if row.number == number:
-                    old = _members(row.raw)
-                    break
-            else:
+            row = next((row for row in self._rows if row.number == number), None)
+            if row is None:
                 raise InputChanged(self._table.name, f"row {number} is gone")
+            old = _members(row.raw)
         for name in {**new, **old}:
             if name not in self._shapes and old.get(name) != new.get(name):
                 self._refuse([name], OutputError)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.error_map import access_denied, reading
+from ruler_cli.files.error_map import DENIED, explain, reading
 
 BLOCK = 2 << 20
 """Bytes of one request."""
@@ -132,7 +132,7 @@ class RemoteFile:
             try:
                 self._system.info(self._path.partition("/")[0])
             except Exception as error:
-                if not access_denied(error):
+                if explain(error)[0] != DENIED:
                     raise
         self._file: Any = self._system.open(
             self._staged, "wb", block_size=_PART, autocommit=not self._held_back

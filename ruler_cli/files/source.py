@@ -150,11 +150,9 @@ class Source:
         if not self._regular or self.head.removeprefix(BOM)[:1] != b"{":
             return False
         line = self.first_line.removeprefix(BOM)
-        fd = self.fd
-        if fd is None or not line.endswith(b"\n") or end_of(line, 0) is None:
+        if not line.endswith(b"\n") or end_of(line, 0) is None:
             return False
-        with reading(self.name):
-            return bool(os.pread(fd, 1 << 16, len(self.first_line)).strip())
+        return bool(self.read(len(self.first_line), 1 << 16).strip())
 
     @property
     def first_line(self) -> bytes:

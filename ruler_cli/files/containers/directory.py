@@ -18,7 +18,7 @@ from typing import Self
 from ruler_cli.errors import ForeignError, InputChanged, UsageError
 from ruler_cli.files import open_container
 from ruler_cli.files.containers import Container, Fits, task_of
-from ruler_cli.files.error_map import reading, without_place
+from ruler_cli.files.error_map import reading
 from ruler_cli.files.location import Listing
 from ruler_cli.files.source import Source
 from ruler_cli.types import Line, Problem
@@ -149,7 +149,8 @@ class Directory(MultiFileContainer):
     def _report(self, name: str, number: int, error: UsageError) -> None:
         """Report a damaged file once."""
         if name not in self._damaged and self._on_problem is not None:
-            self._on_problem(Problem(number, without_place(error), b"", name))
+            error.set(place="")  # the problem has it
+            self._on_problem(Problem(number, str(error), b"", name))
         self._damaged.add(name)
 
     def records(self) -> Iterator[Line]:
