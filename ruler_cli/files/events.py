@@ -13,7 +13,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import PurePath
@@ -25,7 +25,7 @@ from ruler_cli.files.error_map import temporary
 from ruler_cli.files.parse import dump, parse, parse_value
 from ruler_cli.files.scratch import temporary_database
 from ruler_cli.files.splice import encode_members
-from ruler_cli.types import Line
+from ruler_cli.types import Line, value
 
 Event = Mapping[str, Any]
 Matches = Callable[[Event], bool]
@@ -280,7 +280,7 @@ _UNREADABLE = {"messages": ("role", "content"), "conversations": ("from", "value
 """Members of a message that is made of a line which cannot be read: the speaker, and the text."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EventRule:
     """One kind of events, and the record to make of them.
 

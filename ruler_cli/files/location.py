@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import filterfalse
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ruler_cli.errors import UsageError
 from ruler_cli.files.error_map import reading
 from ruler_cli.settings import suggestions
+from ruler_cli.types import value
 
 if TYPE_CHECKING:
     from ruler_cli.files.remote import RemoteStore
@@ -31,7 +31,7 @@ _OWN_FILES = (".partial", ".failed.jsonl")
 """Endings of files that ruler itself leaves."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Location:
     """A file or directory of this machine, an address, or `-` for stdin or stdout."""
 
@@ -138,12 +138,10 @@ class Location:
             try:
                 raw = io.FileIO(0, closefd=False) if self.stream else io.FileIO(name)
             except (FileNotFoundError, NotADirectoryError):
-                link = Path(name).is_symlink()
-                problem = "is a link to no file" if link else "no such file"
                 remedy = suggestions.other_file(
                     name, "check the path, or give `-` for stdin"
                 )
-                raise UsageError(problem, remedy, place=name) from None
+                raise UsageError("no such file", remedy, place=name) from None
             reader = io.BufferedReader(raw, BUFFER)
         with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe
             yield reader
@@ -246,7 +244,7 @@ class Location:
         return self.store().expand()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Listing:
     """Files below a directory: their names relative to it.
 

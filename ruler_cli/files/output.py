@@ -31,7 +31,6 @@ from ruler_cli.types import Problem
 
 if TYPE_CHECKING:
     from ruler_cli.files.containers.inspect_log import InspectLogWriter
-    from ruler_cli.files.remote import RemoteFile
 
 _BUFFER = 1 << 16
 """Bytes collected before a write: with a mebibyte, which no cache holds, a record took four times as long."""
@@ -45,7 +44,7 @@ _OTHER_ENDINGS = (
 """Endings of names that promise what is never written."""
 
 
-def _compressed(name: str, stream: BinaryIO) -> BinaryIO:
+def compressed(name: str, stream: BinaryIO) -> BinaryIO:
     """Wrap a stream for writing by the ending of the name: .gz, .zst, anything else plain."""
     if name.endswith(".gz"):
         file = gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename="")
@@ -73,7 +72,7 @@ class PassThrough:
         self.may_block = name == "-"
         file: Any = sys.stdout.buffer if self.may_block else Path(name).open("wb")  # noqa: SIM115 - `close`
         self.file: BinaryIO = file
-        self.stream = self.file if self.may_block else _compressed(name, self.file)
+        self.stream = self.file if self.may_block else compressed(name, self.file)
 
     def flush(self) -> None:
         """Write what is still buffered."""
@@ -108,7 +107,7 @@ class LocalFile(PassThrough):
         self.file = _open_locked(self.partial)
         if self._target.exists():  # its permissions stay
             os.fchmod(self.file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
-        self.stream = _compressed(name, self.file)
+        self.stream = compressed(name, self.file)
 
     @property
     def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
@@ -194,7 +193,7 @@ def _lock(file: BinaryIO, path: Path) -> None:
         ) from None
 
 
-def create_file(location: Location) -> PassThrough | RemoteFile:
+def create_file(location: Location) -> PassThrough:
     """Open a location for writing; UsageError if it cannot be written."""
     name = location.name
     path = Path(location.name)
@@ -202,7 +201,7 @@ def create_file(location: Location) -> PassThrough | RemoteFile:
         if location.remote:
             from ruler_cli.files.remote import RemoteFile
 
-            return RemoteFile(location.store(), _compressed)
+            return RemoteFile(location.store())
         special = location.stream or (path.exists() and not path.is_file())
         return PassThrough(name) if special else LocalFile(name)
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.error_map import DENIED, explain, reading
+from ruler_cli.files.output import PassThrough, compressed
 
 BLOCK = 2 << 20
 """Bytes of one request."""
@@ -105,15 +105,10 @@ class RemoteStore:
         return listed
 
 
-class RemoteFile:
+class RemoteFile(PassThrough):
     """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
 
-    may_block = True
-    partial = None
-
-    def __init__(
-        self, store: RemoteStore, compressed: Callable[[str, BinaryIO], BinaryIO]
-    ) -> None:
+    def __init__(self, store: RemoteStore) -> None:
         """Open it; an error if it cannot be written, as far as that shows beforehand.
 
         The name's ending decides on compression.
@@ -134,24 +129,25 @@ class RemoteFile:
             except Exception as error:
                 if explain(error)[0] != DENIED:
                     raise
-        self._file: Any = self._system.open(
+        self.file: Any = self._system.open(
             self._staged, "wb", block_size=_PART, autocommit=not self._held_back
         )
         self._done = False
-        self.stream = compressed(store.public, self._file)
+        self.may_block = True
+        self.stream = compressed(store.public, self.file)
 
     @property
-    def replaces(self) -> bool:
+    def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
         """Tell if there is an object of this name."""
         return bool(self._system.exists(self._path))
 
     def commit(self) -> None:
         """Send the rest and make the object appear."""
-        if self.stream is not self._file:
+        if self.stream is not self.file:
             self.stream.close()
-        self._file.close()
+        self.file.close()
         if self._held_back:
-            self._file.commit()
+            self.file.commit()
         elif self._staged != self._path:
             self._system.mv(self._staged, self._path)
         self._done = True
@@ -161,7 +157,7 @@ class RemoteFile:
         if self._done:
             return
         self._done = True
-        file = self._file
+        file = self.file
         with contextlib.suppress(Exception):
             if self._on_close:
                 file.closed = True  # its own `close` would upload

@@ -28,7 +28,7 @@ from contextlib import (
     contextmanager,
     suppress,
 )
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import blake2b
 from operator import itemgetter
 from pathlib import Path
@@ -59,7 +59,7 @@ from ruler_cli.ledger.database import (
     rows_since,
 )
 from ruler_cli.settings.suggestions import other_file
-from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of
+from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of, value
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
@@ -88,7 +88,7 @@ _canonical = json.JSONEncoder(
 ).encode
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ModelRows:
     """Number of one model's rows by status, and the tokens of its replies."""
 
@@ -97,7 +97,7 @@ class ModelRows:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LedgerStats:
     """Rows of a ledger by model, the first and last Unix time, the bytes on disk."""
 
@@ -135,7 +135,7 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
     return digest.digest()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _File:
     """A ledger's file: `quick` never waits for other processes, `patient` does.
 
@@ -412,7 +412,7 @@ def _open_to_write(path: Path, stack: ExitStack) -> _File:
     return _File(path, quick, patient, identity_of(path), last, time.time())
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplyCache:
     """One judge's part of a ledger. `model` and `params`, as the user gave them, are part of every key.
 

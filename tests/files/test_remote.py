@@ -20,7 +20,6 @@ from ruler_cli.errors import OutputError, RulerError, UsageError
 from ruler_cli.files import error_map, remote
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import PassThrough, create_file
-from ruler_cli.files.remote import RemoteFile
 from tests.files.object_store import Store
 
 SECRET = "wJalr/XUtn+FEMI"
@@ -69,7 +68,7 @@ def reading(name: str) -> Any:
     return Location(name).store().open(32)
 
 
-def writing(name: str) -> closing[PassThrough | RemoteFile]:
+def writing(name: str) -> closing[PassThrough]:
     """Open an object for writing; the context discards what is not committed."""
     return closing(create_file(Location(name)))
 

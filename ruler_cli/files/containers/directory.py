@@ -199,12 +199,12 @@ class Directory(MultiFileContainer):
                     line.skipped,
                 )
 
-    def line(self, number: int, offset: int, raw: bytes, skipped: int = 0) -> Line:
+    def line(self, number: int, offset: int, raw: bytes, size: int = 0) -> Line:
         """Make the Line of a record, with the name of its file and its place there."""
         behind = bisect_right(self._scans, number - 1, key=lambda scan: scan.start)
         scan = self._scans[behind - 1]
         place = f"{scan.name} {scan.unit} {number - scan.start}"
-        return Line(number, offset, raw, place, scan.name, skipped)
+        return Line(number, offset, raw, place, scan.name)
 
     def tasks(self) -> dict[str, str]:
         """Return file name → the task in its head, or in the `metadata.json` beside it."""

@@ -23,7 +23,7 @@ from ruler_cli.files.containers import MAX_BYTES, Container, Writer, task_of
 from ruler_cli.files.parse import parse
 from ruler_cli.files.source import BOM, Source
 from ruler_cli.files.splice import BARE, SPACE, end_of
-from ruler_cli.types import Line
+from ruler_cli.types import Line, value
 
 Read = Callable[[int, int], bytes]
 """Bytes of the text: offset and size; fewer at its end."""
@@ -115,7 +115,7 @@ class _TextWindow:
         return bool(new)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DocumentShape:
     """The part of a document that holds its records: the list, or the first object, begins at `start`.
 
@@ -263,10 +263,7 @@ class Document(Container):
             if end is None:
                 raise self._damaged(f"at {self.unit} {number + 1}")
             number += 1
-            if end - at > self.most:
-                yield self.line(number, at, b"{", end - at)
-            else:
-                yield self.line(number, at, text.slice(at, end))
+            yield self.line(number, at, text.slice(at, end), end - at)
             at, byte = text.skip(end)
             if not listed:
                 continue

@@ -240,10 +240,8 @@ class InspectLog(Container):
     def records(self) -> Iterator[Line]:
         """Yield every sample."""
         for number, info in enumerate(self._samples, 1):
-            if info.file_size > self.most:
-                yield self.line(number, 0, b"{", info.file_size)
-            else:
-                yield self.line(number, 0, self._content(info))
+            raw = b"" if info.file_size > self.most else self._content(info)
+            yield self.line(number, 0, raw, info.file_size)
 
     def _content(self, info: Any) -> bytes:
         """Return the content of a member, decompressed; no more than the size that the archive states."""

@@ -99,7 +99,7 @@ class Parquet(Container):
                 for row in zip(*columns, strict=True):
                     number += 1
                     raw = b"{" + b",".join(map(bytes.__add__, keys, row)) + b"}"
-                    yield self.bounded(number, number - 1, raw)
+                    yield self.line(number, number - 1, raw)
 
     def batches(self) -> Iterator[Any]:
         """Yield the rows as Arrow record batches."""
