@@ -33,7 +33,8 @@ def open_container(
     from ruler_cli.files.location import Location
     from ruler_cli.files.source import Source
 
-    source = Source(Location(name), stack, most, file=file, keep=keep)
+    location = Location(name)
+    source = Source(location, stack, most, keep=keep)
     if source.begins_with_line:  # no other kind does, and their modules are not needed
         from ruler_cli.files.containers.lines import JsonLines
 
@@ -45,4 +46,6 @@ def open_container(
         return container
     from ruler_cli.files.events import assemble_rollouts
 
-    return assemble_rollouts(container, source.file, stack)
+    if file is None:
+        file = "" if location.stream else location.public.rpartition("/")[2]
+    return assemble_rollouts(container, file, stack)

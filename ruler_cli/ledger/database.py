@@ -58,8 +58,18 @@ def open_ledger(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def open_to_read(path: Path) -> sqlite3.Connection | None:
-    """Open a ledger to read it, without creating or changing any file; None if it is empty.
+def empty_ledger() -> sqlite3.Connection:
+    """Return a ledger in memory, without rows."""
+    connection = sqlite3.connect(
+        ":memory:", isolation_level=None, check_same_thread=False
+    )
+    for statement in TABLES:
+        connection.execute(statement)
+    return connection
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Open a ledger to read it, without creating or changing any file; an empty file is a ledger without rows.
 
     It may belong to another user, and stand in a read-only directory. Use it within `file_errors`.
     """
@@ -70,7 +80,7 @@ def open_to_read(path: Path) -> sqlite3.Connection | None:
     _, log, shared = files_of(real)
     logged = log.exists()
     if not status.st_size and not logged:
-        return None
+        return empty_ledger()
     owned = status.st_uid == os.geteuid()
     if owned and os.access(real, os.W_OK) and os.access(real.parent, os.W_OK):
         mode = "rw"
@@ -91,7 +101,7 @@ def open_to_read(path: Path) -> sqlite3.Connection | None:
     with _closed_on_error(connection):
         if _one(connection, "PRAGMA schema_version") == 0:
             connection.close()
-            return None
+            return empty_ledger()
         _refuse_foreign(path, connection)
     return connection
 
@@ -166,13 +176,13 @@ def rows_of(
         return
     own = f" AND model IN ({', '.join('?' * len(models))})" if models else ""
     query = f"SELECT {_COLUMNS} FROM replies WHERE id > ?{own} ORDER BY id"  # noqa: S608
-    with file_errors(f"{path}: cannot be read as a ledger", "leave it out"):
-        if (ledger := open_to_read(path)) is None:
-            return
-        with contextlib.closing(ledger):
-            rows = ledger.execute(query, (after, *models))
-            while part := rows.fetchmany(_TOGETHER):
-                yield part
+    with (
+        file_errors(f"{path}: cannot be read as a ledger", "leave it out"),
+        contextlib.closing(open_to_read(path)) as ledger,
+    ):
+        rows = ledger.execute(query, (after, *models))
+        while part := rows.fetchmany(_TOGETHER):
+            yield part
 
 
 def rows_since(
@@ -304,14 +314,14 @@ def texts(paths: Iterable[Path], digests: Iterable[str]) -> dict[str, str]:
     wanted = set(digests)
     found = dict[str, str]()
     for path in paths:
-        with contextlib.suppress(UsageError, OSError, ValueError, sqlite3.Error):
-            if (ledger := open_to_read(path)) is None:
-                continue
-            with contextlib.closing(ledger):
-                for digest in wanted - found.keys():
-                    for (text,) in ledger.execute(_FIND_TEXT, (digest,)):
-                        if isinstance(text, str) and digest_of(text) == digest:
-                            found[digest] = text
+        with (
+            contextlib.suppress(UsageError, OSError, ValueError, sqlite3.Error),
+            contextlib.closing(open_to_read(path)) as ledger,
+        ):
+            for digest in wanted - found.keys():
+                for (text,) in ledger.execute(_FIND_TEXT, (digest,)):
+                    if isinstance(text, str) and digest_of(text) == digest:
+                        found[digest] = text
     return found
 
 

@@ -49,6 +49,7 @@ from ruler_cli.ledger.database import (
     TextWriter,
     append_rows,
     busy,
+    empty_ledger,
     file_errors,
     files_of,
     identity_of,
@@ -101,10 +102,10 @@ class ModelRows:
 class LedgerStats:
     """Rows of a ledger by model, the first and last Unix time, the bytes on disk."""
 
-    models: tuple[ModelRows, ...] = ()
-    first: float | None = None
-    last: float | None = None
-    size: int = 0
+    models: tuple[ModelRows, ...]
+    first: float | None
+    last: float | None
+    size: int
 
     @property
     def rows(self) -> dict[RowStatus, int]:
@@ -203,9 +204,6 @@ class Ledger(AbstractContextManager["Ledger"]):
         A file named twice is opened once. UsageError if another one is missing, or one cannot be used.
         """
         self._threads: anyio.CapacityLimiter | None = None
-        self._files = list[_File]()
-        self._first: _File | None = None
-        self.texts: TextWriter | None = None
         if others:
             open_files()
         # before the first is created: a mistyped name would be an empty ledger
@@ -222,19 +220,22 @@ class Ledger(AbstractContextManager["Ledger"]):
                 )
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):
-                first = self._first = _open_to_write(path, stack)
-                self._files.append(first)
-                texts = closing(TextWriter(first.quick, first.patient))
-                self.texts = stack.enter_context(texts)
+                self._own = _open_to_write(path, stack)
+            else:
+                none = stack.enter_context(closing(empty_ledger()))
+                nowhere = Path(os.devnull)
+                self._own = _File(nowhere, none, none, identity_of(nowhere))
+            self._files = [self._own]
+            texts = TextWriter(self._own.quick, self._own.patient)
+            self.texts = stack.enter_context(closing(texts))
             files = {os.path.realpath(other): other for other in others}
             if path is not None:
                 files.pop(os.path.realpath(path), None)
             for other in files.values():
                 with file_errors(f"{other}: cannot be read as a ledger", _CORRECT):
                     only = open_to_read(other)
-                if only is not None:
-                    stack.callback(only.close)
-                    self._files.append(_File(other, only, only))
+                stack.callback(only.close)
+                self._files.append(_File(other, only, only))
             self._open = stack.pop_all()
             self.close = self._open.close
 
@@ -318,7 +319,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             for path in (old.path, beside):
                 with suppress(RulerError):
                     append_rows(path, rows)
-                    self._first = self._files[0] = _open_to_write(path, self._open)
+                    self._own = self._files[0] = _open_to_write(path, self._open)
                     break
             else:
                 none = f"{lost}, and no file can be created in its place"
@@ -333,8 +334,6 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
-        if self._first is None:
-            return LedgerStats()
         models = []
         rows = self._own.read(_STATS)
         for model, each in itertools.groupby(rows, itemgetter(0)):
@@ -377,16 +376,10 @@ class Ledger(AbstractContextManager["Ledger"]):
     def __exit__(self, kind: object, *_: object) -> None:
         """Close the files; OutputError if the one that is written was deleted or replaced meanwhile."""
         try:
-            if kind is None and self._first is not None and not self._first.in_place:
+            if kind is None and not self._own.in_place:
                 self._move()
         finally:
             self.close()
-
-    @property
-    def _own(self) -> _File:
-        if self._first is None:
-            raise ValueError("there is no ledger to write")
-        return self._first
 
     async def _in_thread(self, work: Callable[..., None], *args: object) -> None:
         self._threads = self._threads or anyio.CapacityLimiter(1)

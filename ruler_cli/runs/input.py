@@ -31,7 +31,6 @@ from ruler_cli.files.grouping import (
     fetched,
     first_groups,
     grouped,
-    part_of,
     records,
     surveyed,
     unchanged,
@@ -267,8 +266,8 @@ class Input:
             with unchanged(self.container.name):
                 read = self.reader.read
                 line_of = self.container.line
-                group = fetched(self.fd, read, places, line_of)
-            yield part_of(group, first)
+                group = fetched(self.fd, read, first, places, line_of)
+            yield group
 
     def found(self) -> str:
         """Describe the input in one line."""
@@ -497,8 +496,7 @@ class _FileSurvey:
                 yield from grouped(each, alone=found.grouping == "line")
                 return
             for first, places in index.places():
-                group = fetched(fd, read, places, self.container.line)
-                yield part_of(group, first)
+                yield fetched(fd, read, first, places, self.container.line)
 
 
 def survey(

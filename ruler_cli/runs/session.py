@@ -486,7 +486,7 @@ class RunTexts:
             text if kind == "params" else without_secrets(text, self._secrets)
         )
         digest = digest_of(text)
-        if self._ledger is not None and self._ledger.texts is not None:
+        if self._ledger is not None:
             self._ledger.texts.add(digest, kind, text)
         return digest, text
 

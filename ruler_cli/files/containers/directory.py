@@ -98,15 +98,11 @@ class Directory(MultiFileContainer):
             # `check_files` reports what cannot be read
             with suppress(UsageError), ExitStack() as stack:
                 file = self._open_file(name, stack)
-                for line in file.sample(max(2, count // len(some))):
-                    if _begins_object(line):
-                        found = replace(
-                            line,
-                            number=0,
-                            place=f"{name} {line.where}",
-                            source=name,
-                        )
-                        lines.append(found)
+                lines += [
+                    replace(line, number=0, place=f"{name} {line.where}", source=name)
+                    for line in file.sample(max(2, count // len(some)))
+                    if _begins_object(line)
+                ]
         return lines
 
     def check_files(

@@ -237,7 +237,7 @@ class Document(Container):
         """Open text that is a document; one from a stream is kept in a file."""
         line = source.first_line.removeprefix(BOM).strip(_BLANK)
         torn = end_of(line, 0) is None
-        if source.is_long or torn or shape_of(source.read) is not None:
+        if torn or shape_of(source.read) is not None:
             source.keep_text()
         if source.fd is None:
             return None

@@ -52,20 +52,20 @@ class HarborJob(MultiFileContainer):
         self, fits: Fits, on_problem: Callable[[Problem], None]
     ) -> list[str]:
         """Report the trials that cannot be read; none is left out."""
-        for number, trial in enumerate(self._trials, 1):
-            try:
-                self._record(trial)
-            except UnreadableError as error:
-                on_problem(Problem(number, str(error), b"", self.where(number)))
+        for _ in self._read(on_problem):
+            pass
         return []
 
     def records(self) -> Iterator[Line]:
-        """Yield every trial that can be read."""
+        """Yield every trial that can be read; `check_files` reports the others."""
+        return self._read(lambda _: None)
+
+    def _read(self, on_problem: Callable[[Problem], None]) -> Iterator[Line]:
         for number, trial in enumerate(self._trials, 1):
             try:
                 yield self.line(number, 0, self._record(trial))
-            except UnreadableError:
-                continue  # `check_files` has reported it
+            except UnreadableError as error:
+                on_problem(Problem(number, str(error), b"", self.where(number)))
 
     def place(self, number: int) -> str:
         """Return the trial's directory."""

@@ -215,10 +215,11 @@ class InspectLog(Container):
         self._damage = (zipfile.BadZipFile, *_DAMAGE)
         with reading(self.name, *self._damage):
             self._archive = source.stack.enter_context(zipfile.ZipFile(self.log))
-        every = self._archive.infolist()
-        self._members = last = {info.filename: info for info in every}
-        samples = (info for info in every if _SAMPLE.fullmatch(info.filename))
-        self._samples = [info for info in samples if last[info.filename] is info]
+        # of members with one name the last counts
+        self._members = {info.filename: info for info in self._archive.infolist()}
+        self._samples = [
+            info for name, info in self._members.items() if _SAMPLE.fullmatch(name)
+        ]
         if not self._samples:
             raise ForeignError(
                 "is a zip archive without samples/*.json",
