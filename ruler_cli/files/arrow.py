@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import Any, BinaryIO, cast
 
 import orjson
@@ -40,7 +41,7 @@ from ruler_cli.files.parse import parse_value
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.files.splice import read_object
 from ruler_cli.settings.models import OnFailure
-from ruler_cli.types import Path
+from ruler_cli.types import Path, T
 
 BATCH = 4 << 20
 """Bytes of rows that are decoded at once."""
@@ -264,7 +265,9 @@ class TableWriter(Writer):
             try:
                 stream = pa.PythonFile(self.stream, "w")
                 with pq.ParquetWriter(stream, schema) as file:
-                    for table in _tables(self._batches(schema)):
+                    batches = self._batches(schema)
+                    for piece in _pieces(batches, attrgetter("nbytes"), _GROUP):
+                        table = pa.Table.from_batches(piece)
                         file.write_table(table, len(table))
             except pa.ArrowException as error:
                 # a type that this version reads and does not write
@@ -320,16 +323,7 @@ class TableWriter(Writer):
         """Yield the records in pieces of a bounded size, each with its rows of a Parquet INPUT."""
         spooled = self._spool.all()
         if self._table is None:
-            records = list[bytes]()
-            size = 0
-            for _, record in spooled:
-                records.append(record)
-                size += len(record)
-                if len(records) == MAX_ROWS or size > BATCH:
-                    yield None, records
-                    records = []
-                    size = 0
-            if records:
+            for records in _pieces((record for _, record in spooled), len, BATCH):
                 yield None, records
             return
         put = next(spooled, None)
@@ -356,16 +350,18 @@ def _members(record: bytes) -> dict[str, bytes]:
     }
 
 
-def _tables(batches: Iterator[Any]) -> Iterator[Any]:
-    """Join batches into tables of bounded size, each of which becomes a row group."""
-    pending = list[Any]()
+def _pieces(
+    items: Iterable[T], size_of: Callable[[T], int], most: int
+) -> Iterator[list[T]]:
+    """Split items into lists of a bounded size."""
+    piece = list[T]()
     size = 0
-    for batch in batches:
-        pending.append(batch)
-        size += batch.nbytes
-        if size > _GROUP:
-            yield pa.Table.from_batches(pending)
-            pending = []
+    for item in items:
+        piece.append(item)
+        size += size_of(item)
+        if size > most:
+            yield piece
+            piece = []
             size = 0
-    if pending:
-        yield pa.Table.from_batches(pending)
+    if piece:
+        yield piece

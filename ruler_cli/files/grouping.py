@@ -58,10 +58,11 @@ def first_groups(read: Iterable[Record], limit: int) -> Iterator[Record]:
 
 def grouped(read: Iterable[Record], *, alone: bool) -> Iterator[Group]:
     """Make groups of adjacent records of one key, or of each record alone."""
-    key = place if alone else attrgetter("key")
-    for _, members in itertools.groupby(read, key=key):
-        found = tuple(members)
-        yield Group(str(found[0].key), found)
+    if alone:
+        yield from (Group(str(record.key), (record,)) for record in read)
+        return
+    for key, members in itertools.groupby(read, attrgetter("key")):
+        yield Group(str(key), tuple(members))
 
 
 def fetched(

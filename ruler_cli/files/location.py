@@ -6,7 +6,7 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import filterfalse
@@ -123,15 +123,11 @@ class Location:
             return self.real == location.real
 
     @contextmanager
-    def open(self, cached_blocks: int = 32) -> Iterator[io.BufferedReader[Any]]:
-        """Open it for reading bytes as they are; UsageError if it cannot be read.
-
-        Of a remote object `cached_blocks` blocks stay in memory: a Parquet file is read at as many offsets as
-        it has columns.
-        """
+    def open(self) -> Iterator[io.BufferedReader[Any]]:
+        """Open it for reading bytes as they are; UsageError if it cannot be read."""
         name = self.name
         if self.remote:
-            with self.store().open(cached_blocks) as stream:
+            with self.store().open() as stream:
                 yield stream
             return
         with reading(name):
@@ -150,7 +146,7 @@ class Location:
     def many(self) -> bool:
         """Tell if it is a directory or a pattern, and not one file; for an address this asks the storage."""
         if self.remote:
-            return self._expanded() != [self.name]
+            return self.store().expand() != [self.name]
         if self.stream:
             return False
         if os.path.exists(self.name):  # noqa: PTH110 - no error where the name is too long
@@ -170,30 +166,28 @@ class Location:
             return listing
         pattern = not (self.remote or listing.whole)
         problem = "no file matches" if pattern else "holds no file to read"
-        remedy = f"check the {'address' if self.remote else 'path'}"
+        remedy = "check the path"
         if listing.links:
             problem += f", and the link {listing.links[0]} is not followed"
             remedy = "name a file itself, or put copies in place of the links"
         raise UsageError(problem, remedy, place=self.public)
 
     def _remote_listing(self) -> Listing:
-        files = self._expanded()
+        files = self.store().expand()
         folders = [file.rpartition("/")[0] + "/" for file in files]
         # `commonpath` would make one slash of the two after a scheme
         common = os.path.commonprefix(folders)  # noqa: RUF071
         base = common[: common.rfind("/") + 1]
         names = (file.removeprefix(base) for file in files)
-        kept = tuple(sorted(filterfalse(is_ignored, names), key=natural_sort_key))
+        kept = _sorted(filterfalse(is_ignored, names))
         return Listing(base, kept, whole=base == self.name.rstrip("/") + "/")
 
     def _local_listing(self) -> Listing:
-        folder = Path(self.name)
-        whole = os.path.isdir(folder)  # noqa: PTH112 - no error where the name is too long
-        parts = folder.parts
-        if not whole:  # names begin with the first part that is a pattern
-            folder = Path(
-                *itertools.takewhile(lambda part: not _PATTERN.search(part), parts)
-            )
+        parts = Path(self.name).parts
+        whole = os.path.isdir(self.name)  # noqa: PTH112 - no error where the name is too long
+        # names begin with the first part that is a pattern
+        fixed = itertools.takewhile(lambda part: not _PATTERN.search(part), parts)
+        folder = Path(*parts if whole else fixed)
         parts = parts[len(folder.parts) :]
         base = "" if folder == Path() else f"{str(folder).rstrip('/')}/"
         root = os.path.realpath(folder)
@@ -217,11 +211,11 @@ class Location:
                     if entry.is_symlink():  # a link to a folder may lead in circles
                         to = os.path.realpath(entry.path)
                         inside = os.path.commonpath((root, to)) == root
-                        if not (inside and os.path.isfile(to)):  # noqa: PTH113 - a loop is none
-                            if not rest or (os.path.isdir(to) and not deep):  # noqa: PTH112
-                                links.add(name)
-                        elif not rest:
-                            names.add(name)
+                        if inside and os.path.isfile(to):  # noqa: PTH113 - a loop is none
+                            if not rest:
+                                names.add(name)
+                        elif not rest or os.path.isdir(to):  # noqa: PTH112
+                            links.add(name)
                     elif entry.is_dir():
                         look(f"{name}/", parts if deep else rest)
                     elif entry.is_file() and not rest:
@@ -229,19 +223,7 @@ class Location:
 
         if os.path.isdir(folder):  # noqa: PTH112
             look("", parts)
-        return Listing(
-            base,
-            tuple(sorted(names, key=natural_sort_key)),
-            whole,
-            tuple(sorted(links, key=natural_sort_key)),
-        )
-
-    def _expanded(self) -> list[str]:
-        """Return the addresses of the objects that an address stands for."""
-        # servers list nothing; `?` begins a query
-        if self.name.lower().startswith(("http://", "https://")):
-            return [self.name]
-        return self.store().expand()
+        return Listing(base, _sorted(names), whole, _sorted(links))
 
 
 @value
@@ -279,14 +261,16 @@ def is_ignored(name: str) -> bool:
     return hidden or name.endswith(_OWN_FILES)
 
 
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(names, key=natural_sort_key))
+
+
 def natural_sort_key(name: str) -> tuple[list[list[int | str]], str]:
     """Make a key that sorts names as people do, folder by folder, with numbers as numbers."""
 
     def pieces(folder: str) -> list[int | str]:
         # text and numbers take turns, so that equal places compare
-        return [
-            int(part) if at % 2 else part
-            for at, part in enumerate(_NUMBER.split(folder))
-        ]
+        parts = enumerate(_NUMBER.split(folder))
+        return [int(part) if at % 2 else part for at, part in parts]
 
     return list(map(pieces, name.split("/"))), name

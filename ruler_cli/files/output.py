@@ -14,7 +14,7 @@ import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -42,6 +42,8 @@ _OTHER_ENDINGS = (
     ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".sqlite", ".arrow", ".zip", ".tar", ".tgz", ".bz2", ".xz",
 )  # fmt: skip
 """Endings of names that promise what is never written."""
+_Records = Iterable[tuple[int, bytes]]
+"""Numbers of lines and the records for them."""
 
 
 def compressed(name: str, stream: BinaryIO) -> BinaryIO:
@@ -72,7 +74,7 @@ class PassThrough:
         self.may_block = name == "-"
         file: Any = sys.stdout.buffer if self.may_block else Path(name).open("wb")  # noqa: SIM115 - `close`
         self.file: BinaryIO = file
-        self.stream = self.file if self.may_block else compressed(name, self.file)
+        self.stream = compressed(name, self.file)
 
     def flush(self) -> None:
         """Write what is still buffered."""
@@ -267,9 +269,7 @@ class Output:
         self._empty = True
         self._done = False
         self._ended = False
-        self._index: Index | None = None
-        self._order: Iterator[int] = iter(())
-        self._next: int | None = None
+        self._in_turn: Callable[[_Records], _Records] = iter
 
     def write_as(self, container: Container, *, scored: bool = True) -> None:
         """Take the container of INPUT; UsageError if OUTPUT cannot be written from it.
@@ -298,20 +298,16 @@ class Output:
 
     def keep_order(self, index: Index) -> None:
         """Write records in the order of `index`, which keeps those that wait for their turn."""
-        self._index = index
-        self._order = (number for number, *_ in index.lines())
-        self._next = next(self._order, None)
+        self._in_turn = index.in_turn
 
-    def write(self, records: Iterable[tuple[int, bytes]]) -> int:
+    def write(self, records: _Records) -> int:
         """Take the records of one group; return the number of records that reached OUTPUT.
 
         An empty body is a record that is left out. A pipe gets all of them at once.
         """
         written = 0
-        if self._index is not None:
-            records = self._in_turn(self._index, records)
         with self._errors():
-            for number, record in records:
+            for number, record in self._in_turn(records):
                 if record:
                     self._empty = False
                     self.writer.put(number, record)
@@ -319,19 +315,6 @@ class Output:
             if type(self._target) is PassThrough:
                 self._target.stream.flush()
         return written
-
-    def _in_turn(
-        self, index: Index, records: Iterable[tuple[int, bytes]]
-    ) -> Iterator[tuple[int, bytes]]:
-        """Keep the records on disk, and yield what has its turn."""
-        for number, record in records:
-            index.keep(number, record)
-        while self._next is not None:
-            ready = index.take(self._next)
-            if ready is None:
-                return
-            yield self._next, ready
-            self._next = next(self._order, None)
 
     @property
     def replaces(self) -> bool:

@@ -20,6 +20,8 @@ from ruler_cli.files.output import PassThrough, compressed
 
 BLOCK = 2 << 20
 """Bytes of one request."""
+_CACHED = 32
+"""Blocks that stay in memory: a Parquet file is read at as many offsets as it has columns."""
 _PART = 32 << 20
 """Bytes of one part of an upload; S3 takes 10,000, which is 320 GB."""
 _HELD_BACK = frozenset({"s3", "s3a", "gs", "gcs"})
@@ -56,17 +58,19 @@ class RemoteStore:
                     place=public,
                 ) from None
 
-    def open(self, cached_blocks: int) -> io.BufferedReader[Any]:
-        """Open the object for reading, seekable; it fetches blocks on demand and caches `cached_blocks`.
+    def open(self) -> io.BufferedReader[Any]:
+        """Open the object for reading, seekable; it fetches blocks on demand and caches some.
 
         UsageError if it does not exist or cannot be read; later `read` may raise it too.
         """
-        cache: dict[str, Any] = {
-            "cache_type": "blockcache",
-            "cache_options": {"maxblocks": cached_blocks},
-        }
         with reading(self.public):
-            file = self.system.open(self.path, "rb", block_size=BLOCK, **cache)
+            file: Any = self.system.open(
+                self.path,
+                "rb",
+                block_size=BLOCK,
+                cache_type="blockcache",
+                cache_options={"maxblocks": _CACHED},
+            )
         if not file.seekable():
             file.close()
             raise UsageError(
@@ -81,6 +85,8 @@ class RemoteStore:
 
         A directory stands for the files directly in it, without the notes of programs.
         """
+        if self._address.lower().startswith(("http://", "https://")):
+            return [self._address]  # servers list nothing; `?` begins a query
         with reading(self.public):
             if _GLOB.search(self.path):
                 entries = self.system.glob(self.path, detail=True).values()

@@ -29,6 +29,10 @@ _TABLES = (
 )
 PARTS = 20
 """Bits of a record's number that tell the parts of one line."""
+_NEXT = (
+    f"SELECT number, body FROM mark WHERE number = (SELECT id >> {PARTS} FROM line "  # noqa: S608 - a number
+    "WHERE mine AND id >= ? ORDER BY id LIMIT 1)"
+)
 _PLACE = f"id >> {PARTS}, start, size, hash"
 
 
@@ -123,6 +127,8 @@ class Index:
         self._rows: list[tuple[object, ...]] = []
         self._sources: dict[str, int] = {}
         self._asked_about = 0
+        self._next = 0
+        """The first line that `in_turn` has not taken."""
 
     @contextmanager
     def _statement(self) -> Iterator[None]:
@@ -302,18 +308,17 @@ class Index:
         own = f"mine AND NOT id & {(1 << PARTS) - 1}"
         yield from self._found(f"SELECT {_PLACE} FROM line WHERE {own} ORDER BY id")  # noqa: S608 - a number
 
-    def keep(self, number: int, body: bytes) -> None:
-        """Keep the body of a line until it can be written in its order."""
-        with self._statement():
-            self._db.execute("INSERT INTO mark VALUES (?, ?)", (number, body))
-
-    def take(self, number: int) -> bytes | None:
-        """Take the body of a line, if its group is done; it is removed here."""
-        rows = self._all("SELECT body FROM mark WHERE number = ?", (number,))
-        if not rows:
-            return None
-        self._all("DELETE FROM mark WHERE number = ?", (number,))
-        return bytes(rows[0][0])
+    def in_turn(
+        self, bodies: Iterable[tuple[int, bytes]]
+    ) -> Iterator[tuple[int, bytes]]:
+        """Keep the bodies of lines, and take those that have their turn, in the order of `lines`."""
+        for body in bodies:
+            self._all("INSERT INTO mark VALUES (?, ?)", body)
+        while found := self._all(_NEXT, (self._next << PARTS,)):
+            ((number, ready),) = found
+            self._all("DELETE FROM mark WHERE number = ?", (number,))
+            yield number, ready
+            self._next = number + 1
 
 
 def place(record: Record) -> int:

@@ -174,8 +174,8 @@ class Source:
             yield decompressed(self.name, from_file(self.stream.fileno()))
         elif self.once:
             yield self._text
-        else:  # two cached blocks: the text is read from end to end, and no block twice
-            with self.location.open(2) as stream:
+        else:
+            with self.location.open() as stream:
                 yield decompressed(self.name, stream)
 
     def _spooled(self, stream: BinaryIO, head: list[bytes]) -> BinaryIO:

@@ -223,8 +223,8 @@ def read_object(
     The keys of `lists` are members whose items are found in the same pass; they become its values.
     """
     start = _skip(raw, at)
-    members: dict[str, tuple[int, int, int]] = {}
-    every: list[tuple[str, Span]] = []
+    members = dict[str, tuple[int, int, int]]()
+    every = list[tuple[str, Span]]()
     end = start + 1
     quick = _value(_QUOTED).match
     while name := _MEMBER.match(raw, end):

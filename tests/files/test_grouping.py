@@ -269,4 +269,4 @@ def test_full_disk(index: Index) -> None:
     index._db.execute("PRAGMA max_page_count = 20")
     with pytest.raises(OutputError, match="TMPDIR"):
         for number in range(100_000):
-            index.keep(number, bytes(1000))
+            list(index.in_turn([(number, bytes(1000))]))

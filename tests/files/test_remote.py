@@ -65,7 +65,7 @@ def message_of(error: pytest.ExceptionInfo[RulerError]) -> str:
 
 def reading(name: str) -> Any:
     """Open an object for reading."""
-    return Location(name).store().open(32)
+    return Location(name).store().open()
 
 
 def writing(name: str) -> closing[PassThrough]:

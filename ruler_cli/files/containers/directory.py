@@ -75,9 +75,9 @@ class Directory(MultiFileContainer):
     def __init__(self, source: Source, listing: Listing) -> None:
         """Take the files of a listing."""
         super().__init__(source, listing)
-        self._left_out: set[str] = set()
-        self._damaged: set[str] = set()
-        self._scans: list[_FileScan] = []
+        self._left_out = set[str]()
+        self._damaged = set[str]()
+        self._scans = list[_FileScan]()
         self._on_problem: Callable[[Problem], None] | None = None
 
     @classmethod
@@ -186,14 +186,10 @@ class Directory(MultiFileContainer):
                     return
                 scan.last = line.number
                 scan.end = line.end
-                yield Line(
-                    scan.start + line.number,
-                    line.offset,
-                    line.raw,
-                    f"{scan.name} {line.where}",
-                    scan.name,
-                    line.skipped,
-                )
+                place = f"{scan.name} {line.where}"
+                number = scan.start + line.number
+                offset = line.offset
+                yield Line(number, offset, line.raw, place, scan.name, line.skipped)
 
     def line(self, number: int, offset: int, raw: bytes, size: int = 0) -> Line:
         """Make the Line of a record, with the name of its file and its place there."""
