@@ -105,12 +105,11 @@ is_claude = one_of(
     clue("file-history-snapshot"),
     clue(has="type uuid parentUuid"),
     clue(
-        "system summary progress attachment queue-operation last-prompt custom-title ai-title "
-        "agent-name agent-color permission-mode mode pr-link tag",
-        some="sessionId leafUuid parentUuid",
+        "system result stream_event rate_limit_event summary progress attachment queue-operation last-prompt "
+        "custom-title ai-title agent-name agent-color permission-mode mode pr-link tag",
+        some="sessionId session_id leafUuid parentUuid",
         lacks="payload",
     ),
-    clue("system result stream_event rate_limit_event", has="session_id"),
 )
 """Tells if it is a line of a session of Claude Code, or of `claude --output-format stream-json`."""
 
@@ -120,14 +119,11 @@ is_codex = one_of(
         has="payload",
     ),
     clue("message", has="role content", lacks="timestamp"),
-    clue("reasoning", has="summary"),
     clue(
-        "function_call function_call_output custom_tool_call custom_tool_call_output",
-        has="call_id",
+        "reasoning function_call function_call_output custom_tool_call custom_tool_call_output "
+        "local_shell_call local_shell_call_output web_search_call",
+        some="summary call_id action output status",
     ),
-    clue("local_shell_call", has="action"),
-    clue("local_shell_call_output", has="output"),
-    clue("web_search_call", has="status"),
     clue(has="record_type", lacks="type"),
     lambda event: (
         {"id", "timestamp"} < event.keys() <= {"id", "timestamp", "instructions", "git"}
@@ -136,11 +132,10 @@ is_codex = one_of(
 """Tells if it is a line of Codex's rollout file: an event with its payload, or in older ones an item."""
 
 is_gemini = one_of(
-    clue("tool_use tool_result", has="tool_id"),
     clue(
-        "init message result",
+        "init message result tool_use tool_result",
         has="timestamp",
-        some="session_id role stats",
+        some="session_id role stats tool_id",
         lacks="message",
     ),
     clue(has="sessionId projectHash", lacks="messages"),
@@ -167,11 +162,7 @@ is_pi = one_of(
 is_opencode = clue(has="info.role parts")
 """Tells if it is a message that OpenCode exported."""
 
-is_openhands = one_of(
-    clue(has="kind id source timestamp"),
-    clue(has="action id source", some="message cause"),
-    clue(has="observation id source", some="message cause"),
-)
+is_openhands = clue(has="id source", some="action observation kind")
 """Tells if it is an event of OpenHands: of its SDK, or of a `trajectory.json`."""
 
 is_autogen = one_of(
