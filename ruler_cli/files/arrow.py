@@ -57,9 +57,10 @@ _DEEPEST = 64
 """Levels of lists and objects in a column; one that is nested more deeply is JSON text as a whole."""
 
 
-def cells(column: Any) -> list[bytes]:
-    """Encode every value of an Arrow array as JSON."""
-    return [orjson.dumps(value, default=_other_type) for value in _values(column)]
+def objects(batch: Any) -> list[bytes]:
+    """Encode every row of a batch as a JSON object, its keys in the order of the columns."""
+    rows = pa.StructArray.from_arrays(batch.columns, batch.schema.names)
+    return [orjson.dumps(row, default=_other_type) for row in _values(rows)]
 
 
 def _values(column: Any) -> list[Any]:

@@ -97,18 +97,14 @@ class RemoteStore:
             names = [str(entry["name"]) for entry in entries if entry["type"] == "file"]
             # a name such as _SUCCESS is that of a note
             notes = (".", "_")
-            listed = sorted(
+            listed = (
                 name for name in names if not name.split("/")[-1].startswith(notes)
             )
             whole = self._address.rstrip("/")
             path = self.path.rstrip("/")
             if whole.endswith(path):  # a host may stand before the path
-                listed = [whole.removesuffix(path) + name for name in listed]
-            else:
-                listed = [self.system.unstrip_protocol(name) for name in listed]
-        if not listed:
-            raise UsageError("no such file", "check the address", place=self.public)
-        return listed
+                return [whole.removesuffix(path) + name for name in listed]
+            return [self.system.unstrip_protocol(name) for name in listed]
 
 
 class RemoteFile(PassThrough):

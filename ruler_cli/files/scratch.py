@@ -157,9 +157,9 @@ class Index:
         self,
         record: Record,
         key: str,
-        opening: int | None = None,
+        opening: int | None,
         *,
-        mine: bool = True,
+        mine: bool,
     ) -> tuple[bytes, int]:
         """Note one record; return the digest of its key, and the number of its rollouts.
 

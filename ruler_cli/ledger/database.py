@@ -34,7 +34,7 @@ TABLES = (
 _COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
 INSERT = f"INSERT INTO replies ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
 ReplyRecord = tuple[Any, ...]
-"""A row of `replies` without its id."""
+"""A row of `replies` without its id, in the order of its columns."""
 _TOGETHER = 1000
 """Rows that are sent to another node together."""
 

@@ -46,6 +46,7 @@ from ruler_cli.errors import (
 )
 from ruler_cli.ledger.database import (
     INSERT,
+    ReplyRecord,
     TextWriter,
     append_rows,
     busy,
@@ -64,9 +65,6 @@ from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of, va
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
-_Row = tuple[Any, ...]
-"""Key, Unix time, seconds, model, status, prompt, completion and cached tokens, body."""
-
 _NEWEST = "SELECT status FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 _FIND = (
     "SELECT seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
@@ -168,7 +166,7 @@ class _File:
             way_out = remedy(error, _ANOTHER, room=True)
             raise OutputError(problem, way_out, place=str(self.path)) from None
 
-    def at_once(self, verb: str, query: str, values: _Row) -> list[Any] | None:
+    def at_once(self, verb: str, query: str, values: Sequence[Any]) -> list[Any] | None:
         """Run a statement and return its rows; None if another process is writing."""
         with self.errors(verb):
             try:
@@ -178,7 +176,7 @@ class _File:
                     raise
         return None
 
-    def patiently(self, verb: str, query: str, values: _Row) -> list[Any]:
+    def patiently(self, verb: str, query: str, values: Sequence[Any]) -> list[Any]:
         """Run a statement as soon as no other process is writing, and return its rows."""
         with self.lock, self.errors(verb):
             return self.patient.execute(query, values).fetchall()
@@ -299,7 +297,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                     patient.execute(INSERT, row)
         return earlier
 
-    def _move(self, *more: _Row) -> None:
+    def _move(self, *more: ReplyRecord) -> None:
         """Bring the replies of this run, and `more`, into another file, and raise OutputError.
 
         The file that was deleted stays readable while it is open. Its place is taken if that is free or holds
@@ -436,7 +434,7 @@ def _before(older_than: float | None) -> float:
     return math.inf if older_than is None else time.time() - older_than
 
 
-def _row_of(key: bytes, model: str, answer: Reply | CallError) -> _Row:
+def _row_of(key: bytes, model: str, answer: Reply | CallError) -> ReplyRecord:
     """Return the row of an answer that came now; ValueError if the request has to be asked again."""
     # a name from a command line may hold bytes that are no text
     name = model.encode("utf-8", "backslashreplace").decode()

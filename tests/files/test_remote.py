@@ -73,6 +73,11 @@ def writing(name: str) -> closing[PassThrough]:
     return closing(create_file(Location(name)))
 
 
+def listed(name: str) -> Any:
+    """Return the listing of the objects that an address matches."""
+    return Location(name).listed()
+
+
 def expanded(name: str) -> list[str]:
     """Return the objects that an address matches."""
     return Location(name).store().expand()
@@ -216,7 +221,7 @@ def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         "s3://nobucket/y",
         r"s3://nobucket/y: cannot be written: no such object",
     )
-    refuses(expanded, "s3://bucket/*.none", r"s3://bucket/\*.none: no such file")
+    refuses(listed, "s3://bucket/*.none", r"s3://bucket/\*.none: holds no file to read")
     refuses(expanded, "s3://bucket/**.jsonl", "cannot be read")
     refuses(reading, f"s3://AKIA:{SECRET}@bucket/x", r"^s3://bucket/x: holds a key")
     refuses(reading, "foo://x/y", "fsspec knows no addresses of this kind")

@@ -225,7 +225,6 @@ class Document(Container):
         self.fd = source.fd
         self._read = source.read
         self._shape = shape
-        self._checked = False
         self.unit = "item" if shape.listed else "object"
         self.rewritable = shape.listed and not shape.name
         self.may_hold_events = not shape.name
@@ -273,9 +272,8 @@ class Document(Container):
                     byte = b","
             elif byte != b"]":
                 raise self._damaged(f"at {self.unit} {number + 1}")
-        if listed and not self._checked:
+        if listed:
             self._check(at + 1, number)
-        self._checked = True
 
     def _check(self, end: int, number: int) -> None:
         """Raise UsageError if the text around the list of records is damaged; `end` is behind the list."""
