@@ -286,7 +286,7 @@ class Output:
         keeps_form = container.rewritable and isinstance(container, self._kind)
         if not name.stream and not keeps_form and name.same(container.name):
             raise UsageError(
-                f"is INPUT, and would become {self._kind.form}",
+                "is INPUT, and would not keep its form",
                 "give another OUTPUT",
                 place=name.public,
             )

@@ -289,12 +289,9 @@ def _set_journal_mode(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
 
 
-_TEXTS = "CREATE TABLE IF NOT EXISTS texts (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, text TEXT NOT NULL)"
+TEXTS = "CREATE TABLE IF NOT EXISTS texts (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, text TEXT NOT NULL)"
 _FIND_TEXT = "SELECT text FROM texts WHERE digest = ?"
-_INSERT_TEXT = "INSERT OR IGNORE INTO texts (digest, kind, text) VALUES (?, ?, ?)"
-_BATCH, _MOST, _LONGEST = 32, 1024, 1 << 20
-"""Texts that are written together; the most that wait while another process writes; characters of one."""
-
+INSERT_TEXT = "INSERT OR IGNORE INTO texts (digest, kind, text) VALUES (?, ?, ?)"
 params_text = json.JSONEncoder(
     sort_keys=True,
     ensure_ascii=False,
@@ -323,35 +320,3 @@ def texts(paths: Iterable[Path], digests: Iterable[str]) -> dict[str, str]:
                     if isinstance(text, str) and digest_of(text) == digest:
                         found[digest] = text
     return found
-
-
-class TextWriter:
-    """Writes texts into a ledger; they explain scores, so a failure is no error: nothing paid for is lost."""
-
-    def __init__(self, quick: sqlite3.Connection, patient: sqlite3.Connection) -> None:
-        """`quick` never waits for other processes, `patient` does."""
-        self._quick = quick
-        self._patient = patient
-        self._rows = list[tuple[str, str, str]]()
-
-    def add(self, digest: str, kind: str, text: str) -> None:
-        """Write a text, at the latest when the ledger is closed."""
-        if len(text) <= _LONGEST:
-            self._rows.append((digest, kind, text))
-        if len(self._rows) >= _BATCH:
-            self._write(self._quick)
-
-    def close(self) -> None:
-        """Write the texts that wait."""
-        if self._rows:
-            self._write(self._patient)
-
-    def _write(self, connection: sqlite3.Connection) -> None:
-        rows = self._rows
-        self._rows = []
-        with contextlib.suppress(sqlite3.Error), connection:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(_TEXTS)
-            connection.executemany(_INSERT_TEXT, rows)
-            return
-        self._rows = rows[-_MOST:]

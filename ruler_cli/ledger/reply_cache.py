@@ -46,8 +46,9 @@ from ruler_cli.errors import (
 )
 from ruler_cli.ledger.database import (
     INSERT,
+    INSERT_TEXT,
+    TEXTS,
     ReplyRecord,
-    TextWriter,
     append_rows,
     busy,
     empty_ledger,
@@ -78,6 +79,8 @@ _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
 """Rank of each status that is no reply's: a higher one stands over a lower one."""
 _REPLY = 3
 """Rank of a reply."""
+_TEXTS_TOGETHER, _MOST_TEXTS, _LONGEST_TEXT = 32, 1024, 1 << 20
+"""Texts that are written together; the most that wait while another process writes; characters of one."""
 _ANOTHER = Sentence(
     "give another file with {ledger:PATH}; a run can keep no replies: {ledger:none}"
 )
@@ -201,6 +204,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         A file named twice is opened once. UsageError if another one is missing, or one cannot be used.
         """
+        self._texts = list[tuple[str, str, str]]()
         self._threads: anyio.CapacityLimiter | None = None
         if others:
             open_files()
@@ -224,8 +228,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                 nowhere = Path(os.devnull)
                 self._own = _File(nowhere, none, none, identity_of(nowhere))
             self._files = [self._own]
-            texts = TextWriter(self._own.quick, self._own.patient)
-            self.texts = stack.enter_context(closing(texts))
+            stack.callback(lambda: self._write_texts(self._own.patient))
             files = {os.path.realpath(other): other for other in others}
             if path is not None:
                 files.pop(os.path.realpath(path), None)
@@ -296,6 +299,26 @@ class Ledger(AbstractContextManager["Ledger"]):
                 if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(earlier[-1], _REPLY):
                     patient.execute(INSERT, row)
         return earlier
+
+    def add_text(self, digest: str, kind: str, text: str) -> None:
+        """Write a text that makes scores into the first file, at the latest when that is closed."""
+        if len(text) <= _LONGEST_TEXT:
+            self._texts.append((digest, kind, text))
+        if len(self._texts) >= _TEXTS_TOGETHER:
+            self._write_texts(self._own.quick)
+
+    def _write_texts(self, connection: sqlite3.Connection) -> None:
+        """Write the texts that wait; they explain scores, so a failure is no error: nothing paid for is lost."""
+        rows = self._texts
+        if not rows:
+            return
+        self._texts = []
+        with suppress(sqlite3.Error), connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(TEXTS)
+            connection.executemany(INSERT_TEXT, rows)
+            return
+        self._texts = rows[-_MOST_TEXTS:]
 
     def _move(self, *more: ReplyRecord) -> None:
         """Bring the replies of this run, and `more`, into another file, and raise OutputError.

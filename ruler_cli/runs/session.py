@@ -487,7 +487,7 @@ class RunTexts:
         )
         digest = digest_of(text)
         if self._ledger is not None:
-            self._ledger.texts.add(digest, kind, text)
+            self._ledger.add_text(digest, kind, text)
         return digest, text
 
 

@@ -74,8 +74,6 @@ class Container(ABC):
     """Endings of the names of OUTPUT that this kind writes."""
     packed: ClassVar[tuple[str, ...]] = ()
     """Endings of files that are compressed inside: .gz and .zst do not stand behind them."""
-    form: ClassVar[str] = ""
-    """The noun for an OUTPUT of this kind."""
     keeps_all: ClassVar[bool] = False
     """Tells if OUTPUT of this kind keeps all of INPUT, and takes annotations only."""
     writes: ClassVar[type[Writer]]

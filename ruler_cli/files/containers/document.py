@@ -214,7 +214,6 @@ class Document(Container):
 
     rank = 8
     endings = (".json",)
-    form = "a JSON list"
     writes = ListWriter
     fd: int
 

@@ -198,7 +198,6 @@ class InspectLog(Container):
     rank = 4
     endings = (".eval", ".json")
     packed = (".eval",)
-    form = "an Inspect log"
     writes = InspectLogWriter
     keeps_all = True
     unit = "sample"

@@ -30,7 +30,6 @@ class JsonLines(Container):
 
     rank = 9  # any text that is nothing else
     endings = (".jsonl",)
-    form = "JSON lines"
     writes = LinesWriter
     rewritable = may_hold_events = True
 

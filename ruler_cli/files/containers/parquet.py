@@ -28,7 +28,6 @@ class Parquet(Container):
     rank = 3
     endings = (".parquet",)
     packed = (".parquet",)
-    form = "Parquet"
     unit = "row"
     rewritable = True
 
