@@ -148,7 +148,7 @@ def test_output_names(tmp_path: Path) -> None:
                 lines,
                 "only the scores of an Inspect log are written as .eval; name OUTPUT .jsonl",
             ),
-            ("log", plain, "is INPUT, and would become JSON lines; give another"),
+            ("log", plain, "is INPUT, and would not keep its form; give another"),
         ]:
             with (
                 Output(str(tmp_path / name)) as output,

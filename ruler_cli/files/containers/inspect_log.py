@@ -119,8 +119,8 @@ class InspectLogWriter(Writer):
             annotation = annotation[part]
         self._annotations[key] = annotation
 
-    def make(self) -> BinaryIO:
-        """Have inspect_ai make the log, as a file without a name; OutputError if it cannot.
+    def make(self) -> None:
+        """Have inspect_ai make the log, and copy it into OUTPUT; OutputError if it cannot.
 
         Not where an event loop runs, for inspect_ai needs one of its own.
         """
@@ -137,13 +137,8 @@ class InspectLogWriter(Writer):
                     _USE_LINES,
                     place=self.name,
                 ) from error
-            self._made = path.open("rb")
-        return self._made
-
-    def end(self) -> None:
-        """Copy the log that was made into OUTPUT."""
-        with self._made as made:
-            shutil.copyfileobj(made, self.stream, 1 << 20)
+            with path.open("rb") as made:
+                shutil.copyfileobj(made, self.stream, 1 << 20)
 
     async def _write(self, path: Path) -> None:
         from inspect_ai import score_async
