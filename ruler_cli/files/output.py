@@ -1,7 +1,7 @@
 """Annotated records → OUTPUT, of the container that its name asks for; unreadable lines → the failed file.
 
 OUTPUT appears whole or not at all: on this machine by rename, until then it is NAME.partial, which holds
-whole records only; at an address by an upload's end (see `remote`). No file of a run destroys another.
+whole records only; at an address by an upload's end (see `RemoteFile`). No file of a run destroys another.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 from ruler_cli.errors import OutputError, Sentence, UsageError
 from ruler_cli.files.containers import Container, Writer, kinds
 from ruler_cli.files.containers.lines import JsonLines
-from ruler_cli.files.error_map import creating, writing, zstd
+from ruler_cli.files.error_map import DENIED, creating, explain, writing, zstd
 from ruler_cli.files.location import Location
 from ruler_cli.files.scratch import Index
 from ruler_cli.settings.models import ScoreSettings
@@ -31,6 +31,7 @@ from ruler_cli.types import Problem
 
 if TYPE_CHECKING:
     from ruler_cli.files.containers.inspect_log import InspectLogWriter
+    from ruler_cli.files.remote import RemoteStore
 
 _BUFFER = 1 << 16
 """Bytes collected before a write: with a mebibyte, which no cache holds, a record took four times as long."""
@@ -38,6 +39,10 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL
 """Flags that create a file, and fail where any file or link stands."""
 _OLD = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
 """Flags that open a file of an earlier run, and never wait for a pipe."""
+_PART = 32 << 20
+"""Bytes of one part of an upload; S3 takes 10,000, which is 320 GB."""
+_HELD_BACK = frozenset({"s3", "s3a", "gs", "gcs"})
+"""Stores whose uploads can be completed or given up after all bytes are sent."""
 _OTHER_ENDINGS = (
     ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".sqlite", ".arrow", ".zip", ".tar", ".tgz", ".bz2", ".xz",
 )  # fmt: skip
@@ -195,14 +200,85 @@ def _lock(file: BinaryIO, path: Path) -> None:
         ) from None
 
 
+class RemoteFile(PassThrough):
+    """A remote file open for writing. `commit` makes it appear; closing it without that discards it.
+
+    Object stores (S3, Cloud Storage, the Hugging Face hub) make an object visible when its upload is completed,
+    so that waits for `commit`. Any other file system gets NAME.partial, which `commit` renames. A process that
+    is killed leaves at most parts of an upload, which the store's own rules remove.
+    """
+
+    def __init__(self, store: RemoteStore) -> None:
+        """Open it; an error if it cannot be written, as far as that shows beforehand.
+
+        The name's ending decides on compression.
+        """
+        self._system = store.system
+        self._path = store.path
+        protocols = self._system.protocol
+        protocols = {protocols} if isinstance(protocols, str) else set(protocols)
+        self._held_back = bool(protocols & _HELD_BACK)
+        self._on_close = "hf" in protocols
+        at_once = self._held_back or self._on_close
+        self._staged = self._path if at_once else f"{self._path}.partial"
+        if self._held_back:
+            # no bucket, no credentials, no network: known now, and not at the end. A user who may not look
+            # at a bucket may be allowed to write to it
+            try:
+                self._system.info(self._path.partition("/")[0])
+            except Exception as error:
+                if explain(error)[0] != DENIED:
+                    raise
+        self.file: Any = self._system.open(
+            self._staged, "wb", block_size=_PART, autocommit=not self._held_back
+        )
+        self._done = False
+        self.may_block = True
+        self.stream = compressed(store.public, self.file)
+
+    @property
+    def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
+        """Tell if there is an object of this name."""
+        return bool(self._system.exists(self._path))
+
+    def commit(self) -> None:
+        """Send the rest and make the object appear."""
+        if self.stream is not self.file:
+            self.stream.close()
+        self.file.close()
+        if self._held_back:
+            self.file.commit()
+        elif self._staged != self._path:
+            self._system.mv(self._staged, self._path)
+        self._done = True
+
+    def discard(self) -> None:
+        """Give up what was sent, as far as the storage allows; never raises."""
+        if self._done:
+            return
+        self._done = True
+        file = self.file
+        with contextlib.suppress(Exception):
+            if self._on_close:
+                file.closed = True  # its own `close` would upload
+                file.temp_file.close()
+                Path(file.temp_file.name).unlink(missing_ok=True)
+            elif self._held_back:
+                file.closed = True
+                file.discard()
+            else:
+                file.close()
+                self._system.rm_file(self._staged)
+
+    close = discard
+
+
 def create_file(location: Location) -> PassThrough:
     """Open a location for writing; UsageError if it cannot be written."""
     name = location.name
     path = Path(location.name)
     with creating(location.public, location.real):
         if location.remote:
-            from ruler_cli.files.remote import RemoteFile
-
             return RemoteFile(location.store())
         special = location.stream or (path.exists() and not path.is_file())
         return PassThrough(name) if special else LocalFile(name)

@@ -1,31 +1,21 @@
-"""s3://, gs://, hf:// and every other address that fsspec opens: objects are read in blocks, listed, written.
+"""s3://, gs://, hf:// and every other address that fsspec opens: objects are read in blocks, and listed.
 
-No object is downloaded whole. Object stores (S3, Cloud Storage, the Hugging Face hub) make an object visible
-when its upload is completed, so that waits for `commit`. Any other file system gets NAME.partial, which
-`commit` renames. A process that is killed leaves at most parts of an upload, which the store's own rules
-remove.
+No object is downloaded whole.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
-from pathlib import Path
 from typing import Any
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.error_map import DENIED, explain, reading
-from ruler_cli.files.output import PassThrough, compressed
+from ruler_cli.files.error_map import reading
 
 BLOCK = 2 << 20
 """Bytes of one request."""
 _CACHED = 32
 """Blocks that stay in memory: a Parquet file is read at as many offsets as it has columns."""
-_PART = 32 << 20
-"""Bytes of one part of an upload; S3 takes 10,000, which is 320 GB."""
-_HELD_BACK = frozenset({"s3", "s3a", "gs", "gcs"})
-"""Stores whose uploads can be completed or given up after all bytes are sent."""
 _GLOB = re.compile(r"[*?[]")
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub",
              "az": "adlfs", "abfs": "adlfs", "http": "aiohttp", "https": "aiohttp"}  # fmt: skip
@@ -105,71 +95,3 @@ class RemoteStore:
             if whole.endswith(path):  # a host may stand before the path
                 return [whole.removesuffix(path) + name for name in listed]
             return [self.system.unstrip_protocol(name) for name in listed]
-
-
-class RemoteFile(PassThrough):
-    """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
-
-    def __init__(self, store: RemoteStore) -> None:
-        """Open it; an error if it cannot be written, as far as that shows beforehand.
-
-        The name's ending decides on compression.
-        """
-        self._system = store.system
-        self._path = store.path
-        protocols = self._system.protocol
-        protocols = {protocols} if isinstance(protocols, str) else set(protocols)
-        self._held_back = bool(protocols & _HELD_BACK)
-        self._on_close = "hf" in protocols
-        at_once = self._held_back or self._on_close
-        self._staged = self._path if at_once else f"{self._path}.partial"
-        if self._held_back:
-            # no bucket, no credentials, no network: known now, and not at the end. A user who may not look
-            # at a bucket may be allowed to write to it
-            try:
-                self._system.info(self._path.partition("/")[0])
-            except Exception as error:
-                if explain(error)[0] != DENIED:
-                    raise
-        self.file: Any = self._system.open(
-            self._staged, "wb", block_size=_PART, autocommit=not self._held_back
-        )
-        self._done = False
-        self.may_block = True
-        self.stream = compressed(store.public, self.file)
-
-    @property
-    def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
-        """Tell if there is an object of this name."""
-        return bool(self._system.exists(self._path))
-
-    def commit(self) -> None:
-        """Send the rest and make the object appear."""
-        if self.stream is not self.file:
-            self.stream.close()
-        self.file.close()
-        if self._held_back:
-            self.file.commit()
-        elif self._staged != self._path:
-            self._system.mv(self._staged, self._path)
-        self._done = True
-
-    def discard(self) -> None:
-        """Give up what was sent, as far as the storage allows; never raises."""
-        if self._done:
-            return
-        self._done = True
-        file = self.file
-        with contextlib.suppress(Exception):
-            if self._on_close:
-                file.closed = True  # its own `close` would upload
-                file.temp_file.close()
-                Path(file.temp_file.name).unlink(missing_ok=True)
-            elif self._held_back:
-                file.closed = True
-                file.discard()
-            else:
-                file.close()
-                self._system.rm_file(self._staged)
-
-    close = discard

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, RulerError, UsageError
-from ruler_cli.files import error_map, remote
+from ruler_cli.files import error_map, output
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import PassThrough, create_file
 from tests.files.object_store import Store
@@ -166,7 +166,7 @@ def test_http(store: Store) -> None:
 @pytest.mark.parametrize("size", [0, 20_000_000], ids=["empty", "several parts"])
 def test_atomic(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """An object appears with `commit`, whole; without it the old object stays, and no part remains."""
-    monkeypatch.setattr(remote, "_PART", 6 << 20)
+    monkeypatch.setattr(output, "_PART", 6 << 20)
     data = random.Random(1).randbytes(size)
     store.objects["/bucket/out"] = b"old"
     with pytest.raises(ZeroDivisionError), writing("s3://bucket/out") as out:
@@ -187,7 +187,7 @@ def test_refused_part(
     store: Store, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """A store that stops accepting parts is an error with advice, and no object remains there."""
-    monkeypatch.setattr(remote, "_PART", 6 << 20)
+    monkeypatch.setattr(output, "_PART", 6 << 20)
     store.refuse_puts_after = after
 
     def write() -> None:
@@ -291,7 +291,7 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setattr(HfApi, "upload_file", upload)
     monkeypatch.setattr(HfFileSystem, "resolve_path", resolve)
-    monkeypatch.setattr(remote, "_PART", 1 << 20)
+    monkeypatch.setattr(output, "_PART", 1 << 20)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with writing("hf://datasets/a/b/x.jsonl") as out:
         out.stream.write(bytes(size))
