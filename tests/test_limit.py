@@ -229,7 +229,7 @@ def test_refused(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("score", "in.jsonl", "in.jsonl", "-m", "offline", "--limit", "1")
     assert (done.returncode, path.read_bytes()) == (2, before)
     assert (
-        "--limit: OUTPUT in.jsonl is INPUT, of which only the first group would be left"
+        "--limit: OUTPUT in.jsonl is INPUT, of which only a part would be left"
         in done.stderr
     )
     for bad in ("0", "-1", "x"):

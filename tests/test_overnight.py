@@ -37,7 +37,9 @@ def test_index_closed_while_read() -> None:
         ) -> None:
             try:
                 for number in range(10**6):
-                    index.add(Record(Line(number, 0, b""), ()), str(number))
+                    index.add(
+                        Record(Line(number, 0, b""), ()), str(number), None, mine=True
+                    )
                     if number == 4_000:
                         begun.set()
             except Exception as error:  # noqa: BLE001 - whatever ends the thread

@@ -306,7 +306,7 @@ def test_in_place(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub())
     with pytest.raises(
-        UsageError, match="is INPUT, of which only shard 1 of 2 would be left"
+        UsageError, match="is INPUT, of which only a part would be left"
     ):
         refused(stage, source="in.jsonl", output=output, reading={"shard": Shard(1, 2)})
     assert stage.records("in.jsonl") == GROUPS

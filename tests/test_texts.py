@@ -210,8 +210,7 @@ def test_texts_are_cleared(ruler: Ruler, tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     for _ in range(2):
         with Ledger(path) as ledger:
-            assert ledger.texts is not None
-            ledger.texts.add(sha("text"), "rubric", "text")
+            ledger.add_text(sha("text"), "rubric", "text")
         assert texts([path], [sha("text")]) == {sha("text"): "text"}
         with Ledger(path) as ledger:
             ledger.clear()

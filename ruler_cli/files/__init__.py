@@ -10,12 +10,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from ruler_cli.errors import UnreadableError
 from ruler_cli.settings.models import MAX_RECORD
 
 if TYPE_CHECKING:
     from ruler_cli.files.containers import Container
-    from ruler_cli.files.source import Source
 
 
 def open_container(
@@ -35,7 +33,8 @@ def open_container(
     from ruler_cli.files.location import Location
     from ruler_cli.files.source import Source
 
-    source = Source(Location(name), stack, most, file=file, keep=keep)
+    location = Location(name)
+    source = Source(location, stack, most, keep=keep)
     if source.begins_with_line:  # no other kind does, and their modules are not needed
         from ruler_cli.files.containers.lines import JsonLines
 
@@ -43,19 +42,10 @@ def open_container(
     else:
         opened = (kind.open(source) for kind in kinds())
         container = next(found for found in opened if found is not None)
-    if container.once or not container.may_hold_events or _is_record(source):
+    if container.once or not container.may_hold_events:
         return container
     from ruler_cli.files.events import assemble_rollouts
 
-    return assemble_rollouts(container, source.file, stack)
-
-
-def _is_record(source: Source) -> bool:
-    """Tell if the first line is a record, and no event."""
-    from ruler_cli.files.containers import RECORD_MEMBERS
-    from ruler_cli.files.parse import parse
-
-    try:
-        return not RECORD_MEMBERS.isdisjoint(parse(source.first_line, exact=False))
-    except UnreadableError:
-        return False
+    if file is None:
+        file = "" if location.stream else location.public.rpartition("/")[2]
+    return assemble_rollouts(container, file, stack)

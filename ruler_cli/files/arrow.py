@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import Any, BinaryIO, cast
 
 import orjson
@@ -40,7 +41,7 @@ from ruler_cli.files.parse import parse_value
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.files.splice import read_object
 from ruler_cli.settings.models import OnFailure
-from ruler_cli.types import Path
+from ruler_cli.types import Path, T
 
 BATCH = 4 << 20
 """Bytes of rows that are decoded at once."""
@@ -56,9 +57,10 @@ _DEEPEST = 64
 """Levels of lists and objects in a column; one that is nested more deeply is JSON text as a whole."""
 
 
-def cells(column: Any) -> list[bytes]:
-    """Encode every value of an Arrow array as JSON."""
-    return [orjson.dumps(value, default=_other_type) for value in _values(column)]
+def objects(batch: Any) -> list[bytes]:
+    """Encode every row of a batch as a JSON object, its keys in the order of the columns."""
+    rows = pa.StructArray.from_arrays(batch.columns, batch.schema.names)
+    return [orjson.dumps(row, default=_other_type) for row in _values(rows)]
 
 
 def _values(column: Any) -> list[Any]:
@@ -69,29 +71,24 @@ def _values(column: Any) -> list[Any]:
     if types.is_dictionary(kind):
         return _values(column.dictionary_decode())
     if types.is_struct(kind):
-        rows: list[Any] = [{} for _ in range(len(column))]
-        for field, member in zip(kind, column.flatten(), strict=True):
-            for row, value in zip(rows, _values(member), strict=True):
-                row[field.name] = value
-        for at, valid in enumerate(column.is_valid().to_pylist()):
-            if not valid:
-                rows[at] = None
-        return rows
+        names = [field.name for field in kind]
+        rows = zip(*map(_values, column.flatten()), strict=True)
+        valid = column.is_valid().to_pylist()
+        return [
+            dict(zip(names, row, strict=True)) if is_valid else None
+            for row, is_valid in zip(rows, valid, strict=True)
+        ]
     if types.is_map(kind):
         pair = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
-        rows = _lists(column.cast(pa.list_(pair)))
         return [
-            row and {str(item["key"]): item["value"] for item in row} for row in rows
+            row and {str(item["key"]): item["value"] for item in row}
+            for row in _lists(column.cast(pa.list_(pair)))
         ]
-    if (
-        types.is_list(kind)
-        or types.is_large_list(kind)
-        or types.is_fixed_size_list(kind)
-    ):
+    if types.is_nested(kind):
         return _lists(column)
     if types.is_duration(kind):  # an integer in the unit of the column
-        return list(column.cast("int64").to_pylist())
-    if types.is_temporal(kind):  # ISO 8601
+        column = column.cast("int64")
+    elif types.is_temporal(kind):  # ISO 8601
         try:
             texts = column.cast("string").to_pylist()
         except pa.ArrowException:  # a time zone that this machine does not know
@@ -104,7 +101,7 @@ def _values(column: Any) -> list[Any]:
             if number is not None and not math.isfinite(number):
                 # JSON libraries read NaN and Infinity, but orjson writes null
                 numbers[at] = orjson.Fragment(json.dumps(number))
-        return numbers  # type: ignore[no-any-return]
+        return list(numbers)
     try:
         return list(column.to_pylist())
     except UnicodeDecodeError:  # text that is no UTF-8
@@ -165,9 +162,8 @@ class ColumnShape:
         if not kinds:
             return pa.null()
         if kinds == {dict} and self._members:  # Parquet has no struct without members
-            return pa.struct(
-                [(name, shape.type) for name, shape in self._members.items()]
-            )
+            fields = ((name, shape.type) for name, shape in self._members.items())
+            return pa.struct(fields)
         if kinds == {list} and self._items is not None:
             return pa.list_(self._items.type)
         if kinds == {bool}:
@@ -185,11 +181,8 @@ def _fitted(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     if types.is_struct(kind):
-        fitted = {}
-        for member, item in value.items():
-            name = _encodable(member)
-            fitted[name] = _fitted(item, kind.field(name).type)
-        return fitted
+        members = ((_encodable(name), item) for name, item in value.items())
+        return {name: _fitted(item, kind.field(name).type) for name, item in members}
     if types.is_list(kind):
         return [_fitted(item, kind.value_type) for item in value]
     if types.is_floating(kind):
@@ -256,12 +249,10 @@ class TableWriter(Writer):
         new = _members(record)
         old = dict[str, bytes]()
         if self._table is not None:
-            for row in self._rows:
-                if row.number == number:
-                    old = _members(row.raw)
-                    break
-            else:
+            row = next((row for row in self._rows if row.number == number), None)
+            if row is None:
                 raise InputChanged(self._table.name, f"row {number} is gone")
+            old = _members(row.raw)
         for name in {**new, **old}:
             if name not in self._shapes and old.get(name) != new.get(name):
                 self._refuse([name], OutputError)
@@ -275,7 +266,9 @@ class TableWriter(Writer):
             try:
                 stream = pa.PythonFile(self.stream, "w")
                 with pq.ParquetWriter(stream, schema) as file:
-                    for table in _tables(self._batches(schema)):
+                    batches = self._batches(schema)
+                    for piece in _pieces(batches, attrgetter("nbytes"), _GROUP):
+                        table = pa.Table.from_batches(piece)
                         file.write_table(table, len(table))
             except pa.ArrowException as error:
                 # a type that this version reads and does not write
@@ -331,16 +324,7 @@ class TableWriter(Writer):
         """Yield the records in pieces of a bounded size, each with its rows of a Parquet INPUT."""
         spooled = self._spool.all()
         if self._table is None:
-            records = list[bytes]()
-            size = 0
-            for _, record in spooled:
-                records.append(record)
-                size += len(record)
-                if len(records) == MAX_ROWS or size > BATCH:
-                    yield None, records
-                    records = []
-                    size = 0
-            if records:
+            for records in _pieces((record for _, record in spooled), len, BATCH):
                 yield None, records
             return
         put = next(spooled, None)
@@ -367,16 +351,18 @@ def _members(record: bytes) -> dict[str, bytes]:
     }
 
 
-def _tables(batches: Iterator[Any]) -> Iterator[Any]:
-    """Join batches into tables of bounded size, each of which becomes a row group."""
-    pending = list[Any]()
+def _pieces(
+    items: Iterable[T], size_of: Callable[[T], int], most: int
+) -> Iterator[list[T]]:
+    """Split items into lists of a bounded size."""
+    piece = list[T]()
     size = 0
-    for batch in batches:
-        pending.append(batch)
-        size += batch.nbytes
-        if size > _GROUP:
-            yield pa.Table.from_batches(pending)
-            pending = []
+    for item in items:
+        piece.append(item)
+        size += size_of(item)
+        if size > most:
+            yield piece
+            piece = []
             size = 0
-    if pending:
-        yield pa.Table.from_batches(pending)
+    if piece:
+        yield piece

@@ -31,11 +31,11 @@ _DAMAGE: tuple[type[Exception], ...] = (
     zstd.ZstdError,
 )
 _SQLITE_FULL = ("SQLITE_FULL", "SQLITE_IOERR_WRITE")
-_DENIED = "access denied"
+DENIED = "access denied"
 _STORAGE = (
     ("NoCredentialsError PartialCredentialsError CredentialRetrievalError DefaultCredentialsError RefreshError "
      "LocalTokenNotFoundError", "no credentials found", "log in with the provider's tool, or set its variables"),
-    ("PermissionError 401 403", _DENIED, "check the credentials and their permissions"),
+    ("PermissionError 401 403", DENIED, "check the credentials and their permissions"),
     ("404", "no such object", "check the address"),
     ("ClientConnectionError ConnectionError ConnectError TimeoutError HTTPClientError FSTimeoutError gaierror "
      "TransportError TimeoutException", "the storage cannot be reached", "check the network and the endpoint"),
@@ -125,12 +125,6 @@ def _mapped(
         raise kind(f"cannot {verb}: {problem}", advice(remedy), place=place) from None
 
 
-def without_place(error: RulerError) -> str:
-    """Return the sentence of an error for a list in which its place stands already."""
-    error.set(place="")
-    return str(error)
-
-
 def _is_address(place: str) -> bool:
     return "://" in place
 
@@ -150,11 +144,6 @@ def explain(error: BaseException) -> tuple[str, str]:
             return problem, remedy
     reason = _status(error) or getattr(error, "strerror", "") or type(error).__name__
     return f"failed ({reason})", "try again, or copy the file to this machine"
-
-
-def access_denied(error: BaseException) -> bool:
-    """Tell if a storage refuses the user's access."""
-    return explain(error)[0] == _DENIED
 
 
 def _status(error: BaseException) -> str:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
@@ -24,7 +24,8 @@ from ruler_cli.files.containers import RECORD_MEMBERS, Container
 from ruler_cli.files.error_map import temporary
 from ruler_cli.files.parse import dump, parse, parse_value
 from ruler_cli.files.scratch import temporary_database
-from ruler_cli.types import Line
+from ruler_cli.files.splice import encode_members
+from ruler_cli.types import Line, value
 
 Event = Mapping[str, Any]
 Matches = Callable[[Event], bool]
@@ -36,7 +37,6 @@ _CONVERSATIONS = (
     "episode_id run_id chat_id dialog_id dialogue_id"
 )
 """Members by which the messages of a table belong together, beside `sessionId`."""
-_CODEX_HEAD = {"id", "timestamp", "instructions", "git"}
 _TRACES = ("trace_id", "traceId", "traceID", "context.trace_id")
 LANGCHAIN = {
     "human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "tool",
@@ -48,29 +48,14 @@ LANGCHAIN = {
 """The types of LangChain's messages → the role of a chat message."""
 
 
-def clue(
-    kinds: str = "",
-    *,
-    field: str = "type",
-    has: str = "",
-    some: str = "",
-    lacks: str = "",
-    lists: str = "",
-) -> Matches:
+def clue(kinds: str = "", *, has: str = "", some: str = "", lacks: str = "") -> Matches:
     """Return a test for events by their keys; each argument holds words.
 
-    `kinds` are the texts that `field` may have, in which `*` stands for any; without them it may have any
-    value. An event has each key of `has` and of `lists`, which are lists, one or more of `some`, and none of
-    `lacks`.
+    `kinds` are the texts that `type` may have; without them it may have any value. An event has each key of
+    `has`, one or more of `some`, and none of `lacks`.
     """
-    exact = set(kinds.split())
-    wild = [word for word in kinds.split() if "*" in word]
-    required, any_of, none_of = set(f"{has} {lists}".split()), set(some.split()), set(lacks.split())  # fmt: skip
-
-    def is_kind(kind: Any) -> bool:
-        if not isinstance(kind, str):
-            return not kinds
-        return not kinds or kind in exact or any(fnmatchcase(kind, w) for w in wild)
+    arguments = (kinds, has, some, lacks)
+    types, required, any_of, none_of = (set(words.split()) for words in arguments)
 
     def matches(event: Event) -> bool:
         keys = _keys(event)
@@ -78,8 +63,7 @@ def clue(
             required <= keys
             and not none_of & keys
             and (not any_of or not any_of.isdisjoint(keys))
-            and is_kind(event.get(field))
-            and all(isinstance(event[name], list) for name in lists.split())
+            and (not types or str(event.get("type")) in types)
         )
 
     return matches
@@ -99,18 +83,17 @@ def one_of(*tests: Matches) -> Matches:
     return lambda event: any(test(event) for test in tests)
 
 
-is_message = one_of(  # `_` begins the roles of Kimi CLI's notes
-    clue("_*", field="role", lacks="message"),
+is_message = one_of(
+    lambda event: str(event.get("role")).startswith("_"),  # notes of Kimi CLI
     clue(
-        "*",
-        field="role",
+        has="role",
         some="content parts tool_calls function_call thinking reasoning_content",
         lacks="message",
     ),
 )
 """Tells if it is a chat message with a role, not wrapped by a session."""
 
-is_sharegpt = clue("*", field="from", has="value")
+is_sharegpt = clue(has="from value")
 """Tells if it is a message of ShareGPT."""
 
 is_claude = one_of(
@@ -122,12 +105,11 @@ is_claude = one_of(
     clue("file-history-snapshot"),
     clue(has="type uuid parentUuid"),
     clue(
-        "system summary progress attachment queue-operation last-prompt custom-title ai-title "
-        "agent-name agent-color permission-mode mode pr-link tag",
-        some="sessionId leafUuid parentUuid",
+        "system result stream_event rate_limit_event summary progress attachment queue-operation last-prompt "
+        "custom-title ai-title agent-name agent-color permission-mode mode pr-link tag",
+        some="sessionId session_id leafUuid parentUuid",
         lacks="payload",
     ),
-    clue("system result stream_event rate_limit_event", has="session_id"),
 )
 """Tells if it is a line of a session of Claude Code, or of `claude --output-format stream-json`."""
 
@@ -136,26 +118,24 @@ is_codex = one_of(
         "session_meta response_item event_msg turn_context compacted",
         has="payload",
     ),
-    clue("message", has="role", lists="content"),
-    clue("reasoning", has="summary"),
+    clue("message", has="role content", lacks="timestamp"),
     clue(
-        "function_call function_call_output custom_tool_call custom_tool_call_output",
-        has="call_id",
+        "reasoning function_call function_call_output custom_tool_call custom_tool_call_output "
+        "local_shell_call local_shell_call_output web_search_call",
+        some="summary call_id action output status",
     ),
-    clue("local_shell_call", has="action"),
-    clue("local_shell_call_output", has="output"),
-    clue("web_search_call", has="status"),
     clue(has="record_type", lacks="type"),
-    lambda event: {"id", "timestamp"} < event.keys() <= _CODEX_HEAD,
+    lambda event: (
+        {"id", "timestamp"} < event.keys() <= {"id", "timestamp", "instructions", "git"}
+    ),
 )
 """Tells if it is a line of Codex's rollout file: an event with its payload, or in older ones an item."""
 
 is_gemini = one_of(
-    clue("tool_use tool_result", has="tool_id"),
     clue(
-        "init message result",
+        "init message result tool_use tool_result",
         has="timestamp",
-        some="session_id role stats",
+        some="session_id role stats tool_id",
         lacks="message",
     ),
     clue(has="sessionId projectHash", lacks="messages"),
@@ -179,27 +159,21 @@ is_pi = one_of(
 )
 """Tells if it is a line of a session of pi or of its kin: the session's head, or an entry."""
 
-is_opencode = clue(has="info.role", lists="parts")
+is_opencode = clue(has="info.role parts")
 """Tells if it is a message that OpenCode exported."""
 
-is_openhands = one_of(
-    clue(
-        "*Event *Observation *Condensation",
-        field="kind",
-        has="id source timestamp",
-    ),
-    clue("*", field="action", has="id source", some="message cause"),
-    clue("*", field="observation", has="id source", some="message cause"),
-)
+is_openhands = clue(has="id source", some="action observation kind")
 """Tells if it is an event of OpenHands: of its SDK, or of a `trajectory.json`."""
 
-is_autogen = clue(
-    "TextMessage MultiModalMessage StopMessage HandoffMessage ToolCallSummaryMessage "
-    "ToolCallRequestEvent ToolCallExecutionEvent ThoughtEvent MemoryQueryEvent CodeGenerationEvent "
-    "CodeExecutionEvent UserMessage AssistantMessage SystemMessage FunctionExecutionResultMessage "
-    "ModelClientStreamingChunkEvent SelectSpeakerEvent SelectorEvent UserInputRequestedEvent "
-    "StructuredMessage*",
-    lacks="role",
+is_autogen = one_of(
+    lambda event: str(event.get("type")).startswith("StructuredMessage"),
+    clue(
+        "TextMessage MultiModalMessage StopMessage HandoffMessage ToolCallSummaryMessage "
+        "ToolCallRequestEvent ToolCallExecutionEvent ThoughtEvent MemoryQueryEvent CodeGenerationEvent "
+        "CodeExecutionEvent UserMessage AssistantMessage SystemMessage FunctionExecutionResultMessage "
+        "ModelClientStreamingChunkEvent SelectSpeakerEvent SelectorEvent UserInputRequestedEvent",
+        lacks="role",
+    ),
 )
 """Tells if it is a message of AutoGen: with a type of its own, and no role."""
 
@@ -219,7 +193,7 @@ def trace_id(span: Event) -> str | None:
     """Return the id of the trace that a span names; None if it names none."""
     context = span.get("context")
     inner = context if isinstance(context, dict) else {}
-    return _first_id(span, _TRACES) or _first_id(inner, _TRACES) or None
+    return _first_id(span, _TRACES) or _first_id(inner, _TRACES)
 
 
 def _first_id(event: Event, names: tuple[str, ...]) -> str | None:
@@ -297,13 +271,13 @@ _UNREADABLE = {"messages": ("role", "content"), "conversations": ("from", "value
 """Members of a message that is made of a line which cannot be read: the speaker, and the text."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EventRule:
     """One kind of events, and the record to make of them.
 
     `member` is the name of their list in the record. `key` returns the rollout of an event; None: the file
     is one rollout. `key_name` is the member of the record with that key. With `most`, up to half of the
-    events may be of further  `split` returns the events of a line that holds several.
+    events may be of further kinds.
     """
 
     matches: Matches
@@ -311,7 +285,6 @@ class EventRule:
     key: Callable[[Event], str | None] | None = None
     key_name: str = ""
     most: bool = False
-    split: Callable[[bytes], list[bytes]] = lambda raw: [raw]
 
 
 def _messages(
@@ -339,13 +312,7 @@ RULES = (
     EventRule(is_openhands, "events"),
     *_messages(is_autogen),
     *_messages(is_langchain),
-    EventRule(
-        is_span,
-        "spans",
-        key=trace_id,
-        key_name="trace_id",
-        split=spans_apart,
-    ),
+    EventRule(is_span, "spans", key=trace_id, key_name="trace_id"),
 )
 """Every kind of events; the first rule that fits is taken."""
 
@@ -361,19 +328,11 @@ def assemble_rollouts(container: Container, file: str, stack: ExitStack) -> Cont
 
     `file` is the file's name for the record, relative to INPUT; empty if it has none.
     """
-    first = list[Event]()
-    lists = 0
+    lines = list[bytes]()
     with suppress(UsageError):  # a reader of the records raises it again
-        for number, line in enumerate(container.records(), 1):
-            event = _event(line.raw)
-            if event is not None:
-                first.append(event)
-            elif _list_member(line.raw) is not None:
-                lists += 1
-            unknown = number == 1 and first and _rule(first) is None
-            if unknown or number == _SAMPLE:
-                break
-    if lists:
+        lines += (line.raw for line in islice(container.records(), _SAMPLE))
+    first = [event for event in map(_event, lines) if event is not None]
+    if any(map(_list_member, lines)):
         return container if first else MessageLists(container)
     rule = _rule(first)
     if rule is None:
@@ -441,77 +400,65 @@ class AssembledRollouts(Container):
         self._source = source
         self._rule = rule
         self._stack = stack
-        folder = str(PurePath(file).parent)
-        self._head = {"file": file, "folder": folder if folder != "." else ""}
+        folder = "/".join(PurePath(file).parts[:-1])
+        named = {"file": file, "folder": folder}
+        self._head = {name: dump(text) for name, text in named.items() if text}
 
     @cached_property
     def _events(self) -> sqlite3.Connection:
-        """All events in a temporary database; one without a key is a rollout of its own."""
-        db = temporary_database(*_TABLES, cache=2000)
+        """All events in a temporary database; one without a key, which is a number then, is a rollout by itself."""
+        db = temporary_database(_TABLE, cache=2000)
         self._stack.callback(db.close)
+        is_trace = self._rule.key is trace_id
         with temporary():
             for line in self._source.records():
-                split = self._rule.split
-                for raw in [line.skipped] if line.skipped else split(line.raw):
-                    key, event = self._keyed(raw)
-                    row = db.execute(_FIND_ROLLOUT, (key,)).fetchone()
-                    row = row or (db.execute(_ADD_ROLLOUT, (key,)).lastrowid,)
-                    db.execute(_ADD_EVENT, (row[0], event))
-            db.execute("CREATE INDEX by_rollout ON event (rollout, id)")
+                raw: Raw = line.skipped or line.raw
+                for each in spans_apart(line.raw) if is_trace else [raw]:
+                    db.execute(_ADD, self._keyed(each))
+            db.execute("UPDATE event SET key = id WHERE key IS NULL")
+            db.execute("CREATE INDEX by_rollout ON event (key, id)")
         return db
 
     def _keyed(self, raw: Raw) -> tuple[bytes | None, Raw]:
-        """Return the key of an event, as SQLite takes no lone surrogates in text, and what is kept of it."""
+        """Return the key of an event, as JSON, and what is kept of it."""
         event = None if isinstance(raw, int) else _event(raw)
         rule = self._rule
         if rule.key is not None:
             key = None if event is None else rule.key(event)
-            return None if key is None else key.encode("utf-8", "surrogatepass"), raw
+            return None if key is None else dump(key), raw
         if isinstance(raw, bytes) and event is None:
             text: object = raw.decode("utf-8", "replace")
             if rule.member in _UNREADABLE:
-                text = dict(
-                    zip(_UNREADABLE[rule.member], ("unreadable", text), strict=True)
-                )
+                speaker, content = _UNREADABLE[rule.member]
+                text = {speaker: "unreadable", content: text}
             raw = dump(text)
         return b"", raw
 
     def records(self) -> Iterator[Line]:
         """Yield every record."""
-        for number, key in self._events.execute(_ROLLOUTS):
-            events = self._events.execute(_EVENTS, (number,))
+        rollouts = self._events.execute(_ROLLOUTS)
+        for number, (key,) in enumerate(rollouts, 1):
+            events = self._events.execute(_EVENTS, (key,))
             yield self._record(number, key, (raw for (raw,) in events))
 
-    def _record(self, number: int, key: bytes | None, events: Iterator[Raw]) -> Line:
-        """Make one record of the bytes of its events.
-
-        It is not held if that, or one event, is larger than the bound.
-        """
+    def _record(self, number: int, key: bytes | int, events: Iterator[Raw]) -> Line:
+        """Make one record of the bytes of its events; it is not held if it is larger than the bound."""
         parts = list[bytes]()
         size = 0
         for event in events:
-            if isinstance(event, int):
-                return self.line(number, 0, b"{", event)
-            parts.append(event)
-            size += len(event)
-            if size > self.most:
+            size += event if isinstance(event, int) else len(event)
+            if isinstance(event, int) or size > self.most:
                 return self.line(number, 0, b"{", size)
-        if key is None:
+            parts.append(event)
+        if isinstance(key, int):
             return self.line(number, 0, parts[0])
-        name = self._rule.key_name
-        named = {name: key.decode("utf-8", "surrogatepass")} if name else {}
-        head = {k: v for k, v in (named | self._head).items() if v or k == name}
-        members = b"".join(b"%s: %s, " % (dump(k), dump(v)) for k, v in head.items())
-        events_of = dump(self._rule.member), b", ".join(parts)
-        return self.line(number, 0, b"{%s%s: [%s]}" % (members, *events_of))
+        named = {self._rule.key_name: key} if key else {}
+        listed = {self._rule.member: b"[%s]" % b", ".join(parts)}
+        members = encode_members({**named, **self._head, **listed})
+        return self.line(number, 0, b"{%s}" % members)
 
 
-_TABLES = (
-    "CREATE TABLE rollout (number INTEGER PRIMARY KEY, key BLOB UNIQUE)",
-    "CREATE TABLE event (id INTEGER PRIMARY KEY, rollout INT, raw BLOB)",
-)
-_ROLLOUTS = "SELECT number, key FROM rollout ORDER BY number"
-_EVENTS = "SELECT raw FROM event WHERE rollout = ? ORDER BY id"
-_FIND_ROLLOUT = "SELECT number FROM rollout WHERE key = ?"
-_ADD_ROLLOUT = "INSERT INTO rollout (key) VALUES (?)"
-_ADD_EVENT = "INSERT INTO event (rollout, raw) VALUES (?, ?)"
+_TABLE = "CREATE TABLE event (id INTEGER PRIMARY KEY, key BLOB, raw BLOB)"
+_ADD = "INSERT INTO event (key, raw) VALUES (?, ?)"
+_ROLLOUTS = "SELECT key FROM event GROUP BY key ORDER BY min(id)"
+_EVENTS = "SELECT raw FROM event WHERE key = ? ORDER BY id"

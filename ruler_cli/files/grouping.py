@@ -9,6 +9,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 
 from ruler_cli.errors import InputChanged, UnreadableError, UsageError
 from ruler_cli.files.parse import too_large
@@ -58,15 +59,16 @@ def first_groups(read: Iterable[Record], limit: int) -> Iterator[Record]:
 def grouped(read: Iterable[Record], *, alone: bool) -> Iterator[Group]:
     """Make groups of adjacent records of one key, or of each record alone."""
     if alone:
-        for record in read:
-            yield Group(str(record.key), (record,))
+        yield from (Group(str(record.key), (record,)) for record in read)
         return
-    for key, members in itertools.groupby(read, key=lambda record: record.key):
+    for key, members in itertools.groupby(read, attrgetter("key")):
         yield Group(str(key), tuple(members))
 
 
-def fetched(fd: int, read: Read, places: Iterable[Place], line_of: LineOf) -> Group:
-    """Return one group, by the places of its records in a file.
+def fetched(
+    fd: int, read: Read, first: int, places: Iterable[Place], line_of: LineOf
+) -> Group:
+    """Return one group, by its first record and the places of all in a file.
 
     UnreadableError if other bytes stand there now.
     """
@@ -78,15 +80,9 @@ def fetched(fd: int, read: Read, places: Iterable[Place], line_of: LineOf) -> Gr
         if hash(line.raw) != hashed:
             raise UnreadableError(line.where)
         found += read(line)
+    if found[0].parts > 1:  # a columnar line is several groups
+        found = [record for record in found if place(record) == first]
     return Group(str(found[0].key), tuple(found))
-
-
-def part_of(group: Group, first: int) -> Group:
-    """Return the group of a columnar line whose record has this number; any other group as it is."""
-    if group.records[0].parts == 1:
-        return group
-    record = next(record for record in group.records if place(record) == first)
-    return Group(str(record.key), (record,))
 
 
 def surveyed(
@@ -110,7 +106,7 @@ def surveyed(
         if line.number > wanted[0] or hash(line.raw) != wanted[3]:
             break
         yield line
-        wanted = next((place for place in places if place[0] != line.number), None)
+        wanted = next(places, None)
     if wanted is not None:
         raise UnreadableError(where(wanted[0]))
     if at != end:

@@ -6,9 +6,8 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import filterfalse
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ruler_cli.errors import UsageError
 from ruler_cli.files.error_map import reading
 from ruler_cli.settings import suggestions
+from ruler_cli.types import value
 
 if TYPE_CHECKING:
     from ruler_cli.files.remote import RemoteStore
@@ -31,7 +31,7 @@ _OWN_FILES = (".partial", ".failed.jsonl")
 """Endings of files that ruler itself leaves."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Location:
     """A file or directory of this machine, an address, or `-` for stdin or stdout."""
 
@@ -123,27 +123,21 @@ class Location:
             return self.real == location.real
 
     @contextmanager
-    def open(self, cached_blocks: int = 32) -> Iterator[io.BufferedReader[Any]]:
-        """Open it for reading bytes as they are; UsageError if it cannot be read.
-
-        Of a remote object `cached_blocks` blocks stay in memory: a Parquet file is read at as many offsets as
-        it has columns.
-        """
+    def open(self) -> Iterator[io.BufferedReader[Any]]:
+        """Open it for reading bytes as they are; UsageError if it cannot be read."""
         name = self.name
         if self.remote:
-            with self.store().open(cached_blocks) as stream:
+            with self.store().open() as stream:
                 yield stream
             return
         with reading(name):
             try:
                 raw = io.FileIO(0, closefd=False) if self.stream else io.FileIO(name)
             except (FileNotFoundError, NotADirectoryError):
-                link = Path(name).is_symlink()
-                problem = "is a link to no file" if link else "no such file"
                 remedy = suggestions.other_file(
                     name, "check the path, or give `-` for stdin"
                 )
-                raise UsageError(problem, remedy, place=name) from None
+                raise UsageError("no such file", remedy, place=name) from None
             reader = io.BufferedReader(raw, BUFFER)
         with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe
             yield reader
@@ -152,7 +146,7 @@ class Location:
     def many(self) -> bool:
         """Tell if it is a directory or a pattern, and not one file; for an address this asks the storage."""
         if self.remote:
-            return self._expanded() != [self.name]
+            return self.store().expand() != [self.name]
         if self.stream:
             return False
         if os.path.exists(self.name):  # noqa: PTH110 - no error where the name is too long
@@ -172,30 +166,28 @@ class Location:
             return listing
         pattern = not (self.remote or listing.whole)
         problem = "no file matches" if pattern else "holds no file to read"
-        remedy = f"check the {'address' if self.remote else 'path'}"
+        remedy = "check the path"
         if listing.links:
             problem += f", and the link {listing.links[0]} is not followed"
             remedy = "name a file itself, or put copies in place of the links"
         raise UsageError(problem, remedy, place=self.public)
 
     def _remote_listing(self) -> Listing:
-        files = self._expanded()
+        files = self.store().expand()
         folders = [file.rpartition("/")[0] + "/" for file in files]
         # `commonpath` would make one slash of the two after a scheme
         common = os.path.commonprefix(folders)  # noqa: RUF071
         base = common[: common.rfind("/") + 1]
         names = (file.removeprefix(base) for file in files)
-        kept = tuple(sorted(filterfalse(is_ignored, names), key=natural_sort_key))
+        kept = _sorted(filterfalse(is_ignored, names))
         return Listing(base, kept, whole=base == self.name.rstrip("/") + "/")
 
     def _local_listing(self) -> Listing:
-        folder = Path(self.name)
-        whole = os.path.isdir(folder)  # noqa: PTH112 - no error where the name is too long
-        parts = folder.parts
-        if not whole:  # names begin with the first part that is a pattern
-            folder = Path(
-                *itertools.takewhile(lambda part: not _PATTERN.search(part), parts)
-            )
+        parts = Path(self.name).parts
+        whole = os.path.isdir(self.name)  # noqa: PTH112 - no error where the name is too long
+        # names begin with the first part that is a pattern
+        fixed = itertools.takewhile(lambda part: not _PATTERN.search(part), parts)
+        folder = Path(*parts if whole else fixed)
         parts = parts[len(folder.parts) :]
         base = "" if folder == Path() else f"{str(folder).rstrip('/')}/"
         root = os.path.realpath(folder)
@@ -219,11 +211,11 @@ class Location:
                     if entry.is_symlink():  # a link to a folder may lead in circles
                         to = os.path.realpath(entry.path)
                         inside = os.path.commonpath((root, to)) == root
-                        if not (inside and os.path.isfile(to)):  # noqa: PTH113 - a loop is none
-                            if not rest or (os.path.isdir(to) and not deep):  # noqa: PTH112
-                                links.add(name)
-                        elif not rest:
-                            names.add(name)
+                        if inside and os.path.isfile(to):  # noqa: PTH113 - a loop is none
+                            if not rest:
+                                names.add(name)
+                        elif not rest or os.path.isdir(to):  # noqa: PTH112
+                            links.add(name)
                     elif entry.is_dir():
                         look(f"{name}/", parts if deep else rest)
                     elif entry.is_file() and not rest:
@@ -231,22 +223,10 @@ class Location:
 
         if os.path.isdir(folder):  # noqa: PTH112
             look("", parts)
-        return Listing(
-            base,
-            tuple(sorted(names, key=natural_sort_key)),
-            whole,
-            tuple(sorted(links, key=natural_sort_key)),
-        )
-
-    def _expanded(self) -> list[str]:
-        """Return the addresses of the objects that an address stands for."""
-        # servers list nothing; `?` begins a query
-        if self.name.lower().startswith(("http://", "https://")):
-            return [self.name]
-        return self.store().expand()
+        return Listing(base, _sorted(names), whole, _sorted(links))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Listing:
     """Files below a directory: their names relative to it.
 
@@ -265,15 +245,14 @@ class Listing:
 
     def would_hold(self, file: Location) -> bool:
         """Tell if a file is one of these, or would be one more; an address is only compared as text."""
-        root = Location(self.base)
-        if root.remote or file.remote:
-            address = file.public
-            if self.whole and address.rpartition("/")[0] + "/" == self.base:
+        if self.whole and file.remote:
+            if file.public.rpartition("/")[0] + "/" == self.base:
                 return True
-            return address in {self.at(name).public for name in self.names}
-        if self.whole and root.real in file.real.parents:
-            return not is_ignored(str(file.real.relative_to(root.real)))
-        return file.real in {self.at(name).real for name in self.names}
+        elif self.whole:
+            root = Location(self.base).real
+            if root in file.real.parents:
+                return not is_ignored(str(file.real.relative_to(root)))
+        return any(self.at(name).same(file.name) for name in self.names)
 
 
 def is_ignored(name: str) -> bool:
@@ -282,14 +261,16 @@ def is_ignored(name: str) -> bool:
     return hidden or name.endswith(_OWN_FILES)
 
 
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(names, key=natural_sort_key))
+
+
 def natural_sort_key(name: str) -> tuple[list[list[int | str]], str]:
     """Make a key that sorts names as people do, folder by folder, with numbers as numbers."""
 
     def pieces(folder: str) -> list[int | str]:
         # text and numbers take turns, so that equal places compare
-        return [
-            int(part) if at % 2 else part
-            for at, part in enumerate(_NUMBER.split(folder))
-        ]
+        parts = enumerate(_NUMBER.split(folder))
+        return [int(part) if at % 2 else part for at, part in parts]
 
     return list(map(pieces, name.split("/"))), name

@@ -1,40 +1,37 @@
 """Annotated records → OUTPUT, of the container that its name asks for; unreadable lines → the failed file.
 
 OUTPUT appears whole or not at all: on this machine by rename, until then it is NAME.partial, which holds
-whole records only; at an address by an upload's end (see `remote`). No file of a run destroys another.
+whole records only; at an address by an upload's end (see `RemoteFile`). No file of a run destroys another.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import gzip
-import itertools
 import mmap
 import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from hashlib import blake2b
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 from ruler_cli.errors import OutputError, Sentence, UsageError
 from ruler_cli.files.containers import Container, Writer, kinds
 from ruler_cli.files.containers.lines import JsonLines
-from ruler_cli.files.error_map import creating, writing, zstd
+from ruler_cli.files.error_map import DENIED, creating, explain, writing, zstd
 from ruler_cli.files.location import Location
-from ruler_cli.files.scratch import Index, Place
+from ruler_cli.files.scratch import Index
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import Problem
 
 if TYPE_CHECKING:
     from ruler_cli.files.containers.inspect_log import InspectLogWriter
-    from ruler_cli.files.remote import RemoteFile
+    from ruler_cli.files.remote import RemoteStore
 
 _BUFFER = 1 << 16
 """Bytes collected before a write: with a mebibyte, which no cache holds, a record took four times as long."""
@@ -42,14 +39,19 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL
 """Flags that create a file, and fail where any file or link stands."""
 _OLD = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
 """Flags that open a file of an earlier run, and never wait for a pipe."""
+_PART = 32 << 20
+"""Bytes of one part of an upload; S3 takes 10,000, which is 320 GB."""
+_HELD_BACK = frozenset({"s3", "s3a", "gs", "gcs"})
+"""Stores whose uploads can be completed or given up after all bytes are sent."""
 _OTHER_ENDINGS = (
-    ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".yml", ".db", ".sqlite", ".arrow", ".pkl", ".pt",
-    ".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".lz4",
+    ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".sqlite", ".arrow", ".zip", ".tar", ".tgz", ".bz2", ".xz",
 )  # fmt: skip
 """Endings of names that promise what is never written."""
+_Records = Iterable[tuple[int, bytes]]
+"""Numbers of lines and the records for them."""
 
 
-def _compressed(name: str, stream: BinaryIO) -> BinaryIO:
+def compressed(name: str, stream: BinaryIO) -> BinaryIO:
     """Wrap a stream for writing by the ending of the name: .gz, .zst, anything else plain."""
     if name.endswith(".gz"):
         file = gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename="")
@@ -77,7 +79,7 @@ class PassThrough:
         self.may_block = name == "-"
         file: Any = sys.stdout.buffer if self.may_block else Path(name).open("wb")  # noqa: SIM115 - `close`
         self.file: BinaryIO = file
-        self.stream = self.file if self.may_block else _compressed(name, self.file)
+        self.stream = compressed(name, self.file)
 
     def flush(self) -> None:
         """Write what is still buffered."""
@@ -112,7 +114,7 @@ class LocalFile(PassThrough):
         self.file = _open_locked(self.partial)
         if self._target.exists():  # its permissions stay
             os.fchmod(self.file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
-        self.stream = _compressed(name, self.file)
+        self.stream = compressed(name, self.file)
 
     @property
     def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
@@ -135,11 +137,20 @@ class LocalFile(PassThrough):
         self.partial.replace(self._target)
         self.file.close()
 
+    def drop_torn_line(self) -> None:
+        """Cut off a last line that has no end: the disk may have filled up within it."""
+        if self.stream is not self.file:
+            return  # nobody can cut what is compressed
+        with open(os.open(self.partial, _OLD), "r+b") as file:  # noqa: PTH123 - a descriptor
+            if size := file.seek(0, os.SEEK_END):
+                with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as text:
+                    size = text.rfind(b"\n") + 1
+                file.truncate(size)
+
     def discard(self) -> None:
         """Remove what was written."""
-        with contextlib.suppress(
-            OSError
-        ):  # the rest, that cannot be written, is given up too
+        # the rest, that cannot be written, is given up too
+        with contextlib.suppress(OSError):
             self.close()
         self.partial.unlink(missing_ok=True)
 
@@ -189,15 +200,86 @@ def _lock(file: BinaryIO, path: Path) -> None:
         ) from None
 
 
-def create_file(location: Location) -> PassThrough | RemoteFile:
+class RemoteFile(PassThrough):
+    """A remote file open for writing. `commit` makes it appear; closing it without that discards it.
+
+    Object stores (S3, Cloud Storage, the Hugging Face hub) make an object visible when its upload is completed,
+    so that waits for `commit`. Any other file system gets NAME.partial, which `commit` renames. A process that
+    is killed leaves at most parts of an upload, which the store's own rules remove.
+    """
+
+    def __init__(self, store: RemoteStore) -> None:
+        """Open it; an error if it cannot be written, as far as that shows beforehand.
+
+        The name's ending decides on compression.
+        """
+        self._system = store.system
+        self._path = store.path
+        protocols = self._system.protocol
+        protocols = {protocols} if isinstance(protocols, str) else set(protocols)
+        self._held_back = bool(protocols & _HELD_BACK)
+        self._on_close = "hf" in protocols
+        at_once = self._held_back or self._on_close
+        self._staged = self._path if at_once else f"{self._path}.partial"
+        if self._held_back:
+            # no bucket, no credentials, no network: known now, and not at the end. A user who may not look
+            # at a bucket may be allowed to write to it
+            try:
+                self._system.info(self._path.partition("/")[0])
+            except Exception as error:
+                if explain(error)[0] != DENIED:
+                    raise
+        self.file: Any = self._system.open(
+            self._staged, "wb", block_size=_PART, autocommit=not self._held_back
+        )
+        self._done = False
+        self.may_block = True
+        self.stream = compressed(store.public, self.file)
+
+    @property
+    def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
+        """Tell if there is an object of this name."""
+        return bool(self._system.exists(self._path))
+
+    def commit(self) -> None:
+        """Send the rest and make the object appear."""
+        if self.stream is not self.file:
+            self.stream.close()
+        self.file.close()
+        if self._held_back:
+            self.file.commit()
+        elif self._staged != self._path:
+            self._system.mv(self._staged, self._path)
+        self._done = True
+
+    def discard(self) -> None:
+        """Give up what was sent, as far as the storage allows; never raises."""
+        if self._done:
+            return
+        self._done = True
+        file = self.file
+        with contextlib.suppress(Exception):
+            if self._on_close:
+                file.closed = True  # its own `close` would upload
+                file.temp_file.close()
+                Path(file.temp_file.name).unlink(missing_ok=True)
+            elif self._held_back:
+                file.closed = True
+                file.discard()
+            else:
+                file.close()
+                self._system.rm_file(self._staged)
+
+    close = discard
+
+
+def create_file(location: Location) -> PassThrough:
     """Open a location for writing; UsageError if it cannot be written."""
     name = location.name
     path = Path(location.name)
     with creating(location.public, location.real):
         if location.remote:
-            from ruler_cli.files.remote import RemoteFile
-
-            return RemoteFile(location.store(), _compressed)
+            return RemoteFile(location.store())
         special = location.stream or (path.exists() and not path.is_file())
         return PassThrough(name) if special else LocalFile(name)
 
@@ -263,8 +345,7 @@ class Output:
         self._empty = True
         self._done = False
         self._ended = False
-        self._index: Index | None = None
-        self._order: Iterator[Place] = iter(())
+        self._in_turn: Callable[[_Records], _Records] = iter
 
     def write_as(self, container: Container, *, scored: bool = True) -> None:
         """Take the container of INPUT; UsageError if OUTPUT cannot be written from it.
@@ -281,7 +362,7 @@ class Output:
         keeps_form = container.rewritable and isinstance(container, self._kind)
         if not name.stream and not keeps_form and name.same(container.name):
             raise UsageError(
-                f"is INPUT, and would become {self._kind.form}",
+                "is INPUT, and would not keep its form",
                 "give another OUTPUT",
                 place=name.public,
             )
@@ -293,22 +374,16 @@ class Output:
 
     def keep_order(self, index: Index) -> None:
         """Write records in the order of `index`, which keeps those that wait for their turn."""
-        # a columnar line, which is several groups, is written once
-        lines = itertools.groupby(index.lines(), key=itemgetter(0))
-        self._index = index
-        self._order = (next(same) for _, same in lines)
-        self._next = next(self._order, None)
+        self._in_turn = index.in_turn
 
-    def write(self, records: Iterable[tuple[int, bytes]]) -> int:
+    def write(self, records: _Records) -> int:
         """Take the records of one group; return the number of records that reached OUTPUT.
 
         An empty body is a record that is left out. A pipe gets all of them at once.
         """
         written = 0
-        if self._index is not None:
-            records = self._in_turn(self._index, records)
         with self._errors():
-            for number, record in records:
+            for number, record in self._in_turn(records):
                 if record:
                     self._empty = False
                     self.writer.put(number, record)
@@ -316,20 +391,6 @@ class Output:
             if type(self._target) is PassThrough:
                 self._target.stream.flush()
         return written
-
-    def _in_turn(
-        self, index: Index, records: Iterable[tuple[int, bytes]]
-    ) -> Iterator[tuple[int, bytes]]:
-        """Keep the records on disk, and yield what has its turn."""
-        for number, record in records:
-            index.keep(number, record)
-        while self._next is not None:
-            number = self._next[0]
-            ready = index.take(number)
-            if ready is None:
-                return
-            yield number, ready
-            self._next = next(self._order, None)
 
     @property
     def replaces(self) -> bool:
@@ -364,15 +425,8 @@ class Output:
                     if not self._ended:
                         self.writer.end()
             finally:
-                plain = isinstance(target, LocalFile) and target.stream is target.file
-                if plain and target.partial and self._kind is JsonLines:
-                    # a last record that has no end: the disk may have filled up within it
-                    fd = os.open(target.partial, os.O_RDWR | os.O_NOFOLLOW)
-                    with os.fdopen(fd, "r+b") as file:
-                        if size := file.seek(0, os.SEEK_END):
-                            with mmap.mmap(fd, size, access=mmap.ACCESS_READ) as text:
-                                size = text.rfind(b"\n") + 1
-                            file.truncate(size)
+                if isinstance(target, LocalFile) and self._kind is JsonLines:
+                    target.drop_torn_line()
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         kept = self._keep and self._kind is JsonLines
@@ -389,7 +443,6 @@ class FailedFile:
     def __init__(self, path: Path | None) -> None:
         """Collect into `path`, which appears with the first line; None collects nothing."""
         self.path = path
-        self.written = 0
         self._earlier: Counter[bytes] = Counter()
 
     def add(self, problem: Problem) -> None:
@@ -400,12 +453,11 @@ class FailedFile:
             # a record of a document may lie over several lines
             raw = problem.raw.replace(b"\n", b" ")
             file = self._file
-            digest = _digest(raw)
+            digest = blake2b(raw).digest()
             if self._earlier[digest]:
                 self._earlier[digest] -= 1
                 return
             file.write(raw + b"\n")
-            self.written += 1
 
     def close(self) -> None:
         """Bring the lines to disk; call it before OUTPUT appears, so that every line is in one of them."""
@@ -424,21 +476,12 @@ class FailedFile:
             # verbatim: a line may begin as if it were compressed
             with path.open("rb") as stream:
                 for last in stream:
-                    self._earlier[_digest(last.removesuffix(b"\n"))] += 1
-        no_link = 0 if _is_device(path) else os.O_NOFOLLOW
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link
+                    digest = blake2b(last.removesuffix(b"\n")).digest()
+                    self._earlier[digest] += 1
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         file = os.fdopen(os.open(path, flags, 0o666), "ab")
         file.write(b"" if last.endswith(b"\n") else b"\n")
         return file
-
-
-def _is_device(path: Path) -> bool:
-    """Tell if a path is one of the system's, where links such as /dev/stderr stand."""
-    return path.parts[:2] in (("/", "dev"), ("/", "proc"))
-
-
-def _digest(raw: bytes) -> bytes:
-    return blake2b(raw, digest_size=16).digest()
 
 
 def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:
@@ -454,19 +497,23 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
         )
     places = [out]
     if failed is not None:
-        if Location.of(failed).remote:  # it may hold a key
+        place = Location.of(failed)
+        other_kind = failed.name.endswith((".gz", ".zst", ".json", *_OTHER_ENDINGS))
+        if place.remote or failed.is_dir() or other_kind:
             raise UsageError(
-                "is an address", "give a file of this machine", option="failed"
+                "give the name of a plain file of this machine",
+                option="failed",
+                value=place.public,
             )
-        places.append(Location(str(failed)))
-        wrong = functools.partial(UsageError, option="failed", value=failed)
         others = (Location(other) for other in (source, output, partial))
-        if any(not other.stream and other.same(str(failed)) for other in others):
-            raise wrong("is INPUT or OUTPUT", "give it a file of its own")
-        if failed.is_dir() or failed.name.endswith(
-            (".gz", ".zst", ".json", *_OTHER_ENDINGS)
-        ):
-            raise wrong("give the name of a plain file")
+        if any(not other.stream and other.same(place.name) for other in others):
+            raise UsageError(
+                "is INPUT or OUTPUT",
+                "give it a file of its own",
+                option="failed",
+                value=failed,
+            )
+        places.append(place)
     if not given.many:
         return
     listing = given.listed()
@@ -486,11 +533,10 @@ def refuse_settings(settings: ScoreSettings) -> None:
     shard = settings.input.shard
     limit = settings.input.limit
     failed = failed_path(settings)
-    if failed is None:
-        if settings.on_failure == "drop":
-            remedy = Sentence("say where dropped records go, with {failed:FILE}")
-            raise UsageError(remedy, option="on_failure", value="drop")
-    elif failed.is_symlink() and not _is_device(failed):
+    if failed is None and settings.on_failure == "drop":
+        remedy = Sentence("say where dropped records go, with {failed:FILE}")
+        raise UsageError(remedy, option="on_failure", value="drop")
+    if failed is not None and failed.is_symlink():
         raise UsageError(
             "is a link, and a run adds lines to it",
             Sentence("remove it, or give {failed:FILE}"),
@@ -498,13 +544,10 @@ def refuse_settings(settings: ScoreSettings) -> None:
         )
     part = shard is not None or limit is not None
     if part and not output.stream and output.same(source.name):
-        option = "limit" if shard is None else "shard"
-        first = "the first group" if limit == 1 else f"the first {limit} groups"
-        left = first if shard is None else str(shard)
         raise UsageError(
-            f"OUTPUT {output.public} is INPUT, of which only {left} would be left",
+            f"OUTPUT {output.public} is INPUT, of which only a part would be left",
             "give another OUTPUT",
-            option=option,
+            option="limit" if shard is None else "shard",
         )
 
 

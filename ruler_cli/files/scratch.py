@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import blake2b
 from operator import itemgetter
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from ruler_cli.files.error_map import temporary
 from ruler_cli.types import Record
@@ -29,6 +29,11 @@ _TABLES = (
 )
 PARTS = 20
 """Bits of a record's number that tell the parts of one line."""
+_NEXT = (
+    f"SELECT number, body FROM mark WHERE number = (SELECT id >> {PARTS} FROM line "  # noqa: S608 - a number
+    "WHERE mine AND id >= ? ORDER BY id LIMIT 1)"
+)
+_PLACE = f"id >> {PARTS}, start, size, hash"
 
 
 class Scratch(AbstractContextManager["Scratch"]):
@@ -82,9 +87,8 @@ class Scratch(AbstractContextManager["Scratch"]):
 
     def close(self) -> None:
         """Close the file, which frees the disk."""
-        with suppress(
-            OSError
-        ):  # of bytes still buffered; a full disk was reported already
+        # of bytes still buffered; a full disk was reported already
+        with suppress(OSError):
             self.file.close()
 
     def __exit__(self, *_: object) -> None:
@@ -115,12 +119,16 @@ class Index:
         """With a `seed` the groups of `places` are in an order that only it and their contents decide."""
         self._lock = threading.Lock()
         self.seed = seed
+        self.by: Literal["key", "id"] = "key"
+        """Tells if records of one key are a group, or each record is."""
         # pages beyond the cache go to the file, and sorting keeps to the same bounds: memory stays flat
         limit = "PRAGMA soft_heap_limit = 1500000"
         self._db = temporary_database(limit, *_TABLES, cache=500)
         self._rows: list[tuple[object, ...]] = []
         self._sources: dict[str, int] = {}
         self._asked_about = 0
+        self._next = 0
+        """The first line that `in_turn` has not taken."""
 
     @contextmanager
     def _statement(self) -> Iterator[None]:
@@ -149,19 +157,18 @@ class Index:
         self,
         record: Record,
         key: str,
-        opening: int | None = None,
+        opening: int | None,
         *,
-        whole: bool = False,
-        mine: bool = True,
+        mine: bool,
     ) -> tuple[bytes, int]:
-        """Note one record, which may be a `whole` group: the digest of its key, and its rollouts.
+        """Note one record; return the digest of its key, and the number of its rollouts.
 
         `opening` is a number that rollouts of one task share. One that is not `mine` is counted, and
         nothing else.
         """
         line = record.line
         short = digest(key)
-        rollouts = self.rollouts(record, b"" if whole else short)
+        rollouts = self.rollouts(record, short if self.by == "key" else b"")
         source = self._sources.setdefault(line.source, len(self._sources))
         drawn = None
         if self.seed is not None:  # only the seed, of any size, and the bytes decide
@@ -217,15 +224,11 @@ class Index:
             return True
         return bool(self._all("SELECT 1 FROM seen WHERE key = ?", (key,)))
 
-    def sizes(self, *, each_line: bool = False) -> list[int]:
-        """Count groups: all, smallest, largest, those of one rollout, and the run's own.
-
-        A line may be a group of its own.
-        """
-        by = "id" if each_line else "key"
+    def sizes(self) -> list[int]:
+        """Count groups: all, smallest, largest, those of one rollout, and the run's own."""
         (row,) = self._all(
             "SELECT count(*), min(n), max(n), sum(n = 1), sum(own) FROM "  # noqa: S608 - one of two names
-            f"(SELECT sum(rollouts) n, max(mine) own FROM line GROUP BY {by})"
+            f"(SELECT sum(rollouts) n, max(mine) own FROM line GROUP BY {self.by})"
         )
         return [int(x or 0) for x in row]
 
@@ -250,26 +253,22 @@ class Index:
         )
         return int(row[0]), int(row[1] or 0) >> PARTS
 
-    def groups(self, *, each_line: bool = False) -> Iterator[tuple[int, int, int]]:
+    def groups(self) -> Iterator[tuple[int, int, int]]:
         """Yield the first record, the rollouts and the bytes of own groups, in the order of digests of keys."""
-        by = "key, id" if each_line else "key"
         yield from self._found(
             "SELECT min(id), sum(rollouts), sum(size) FROM line "  # noqa: S608 - the same
-            f"WHERE mine GROUP BY {by} HAVING sum(rollouts)"
+            f"WHERE mine GROUP BY {self.by} HAVING sum(rollouts) ORDER BY key, id"
         )
 
-    def chosen(
-        self, firsts: Iterable[int], *, each_line: bool = False
-    ) -> Iterator[tuple[int, list[Place]]]:
+    def chosen(self, firsts: Iterable[int]) -> Iterator[tuple[int, list[Place]]]:
         """Yield some groups, each given by its first record: that one, and the places of all."""
-        by = "id" if each_line else "key"
         self._all("CREATE INDEX IF NOT EXISTS by_key ON line (key)")
         query = (
-            f"SELECT id, start, size, hash FROM line WHERE {by} = "  # noqa: S608 - one of two names
-            f"(SELECT {by} FROM line WHERE id = ?) ORDER BY id"
+            f"SELECT {_PLACE} FROM line WHERE {self.by} = "  # noqa: S608 - the same
+            f"(SELECT {self.by} FROM line WHERE id = ?) ORDER BY id"
         )
         for first in sorted(firsts):
-            yield first, [_place(*row) for row in self._all(query, (first,))]
+            yield first, self._all(query, (first,))
 
     def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
         """Return the first line whose key was there before, after the line that had it.
@@ -292,43 +291,34 @@ class Index:
         with self._lock:
             self._db.close()
 
-    def places(self, *, each_line: bool = False) -> Iterator[list[Place]]:
-        """Yield the places of each own group's lines, groups in the order of their first line, or as drawn.
-
-        A line may be a group of its own, or several: then it comes once for each.
-        """
-        by = f"id >> {PARTS}" if each_line else "key"
-        self._all(f"CREATE INDEX IF NOT EXISTS by_group ON line ({by}, id)")
+    def places(self) -> Iterator[tuple[int, list[Place]]]:
+        """Yield the first record of each own group and the places of all, in the order of these, or as drawn."""
+        self._all(f"CREATE INDEX IF NOT EXISTS by_group ON line ({self.by}, id)")
         rows = self._found(
-            "SELECT l.id, l.start, l.size, l.hash, g.first FROM "  # noqa: S608 - one of two
-            f"(SELECT {by} own, min(id) first FROM line WHERE mine GROUP BY {by}) g "
-            f"JOIN line l ON l.{by} = g.own JOIN line f ON f.id = g.first ORDER BY f.draw, g.first, l.id"
+            f"SELECT first, {_PLACE} FROM "  # noqa: S608 - the same
+            # beside min(id) SQLite returns the draw of that row
+            f"(SELECT {self.by} own, min(id) first, draw drawn FROM line WHERE mine GROUP BY {self.by}) "
+            f"JOIN line ON {self.by} = own ORDER BY drawn, first, id"
         )
-        for _, members in itertools.groupby(rows, key=itemgetter(4)):
-            yield [_place(*row[:4]) for row in members]
+        for first, members in itertools.groupby(rows, key=itemgetter(0)):
+            yield first, [member[1:] for member in members]
 
     def lines(self) -> Iterator[Place]:
-        """Yield the lines of the own groups, in input order; once for each group of a columnar line."""
-        query = "SELECT id, start, size, hash FROM line WHERE mine ORDER BY id"
-        return (_place(*row) for row in self._found(query))
+        """Yield the lines of the own groups, in input order."""
+        own = f"mine AND NOT id & {(1 << PARTS) - 1}"
+        yield from self._found(f"SELECT {_PLACE} FROM line WHERE {own} ORDER BY id")  # noqa: S608 - a number
 
-    def keep(self, number: int, body: bytes) -> None:
-        """Keep the body of a line until it can be written in its order."""
-        with self._statement():
-            self._db.execute("INSERT INTO mark VALUES (?, ?)", (number, body))
-
-    def take(self, number: int) -> bytes | None:
-        """Take the body of a line, if its group is done; it is removed here."""
-        rows = self._all("SELECT body FROM mark WHERE number = ?", (number,))
-        if not rows:
-            return None
-        self._all("DELETE FROM mark WHERE number = ?", (number,))
-        return bytes(rows[0][0])
-
-
-def _place(at: int, start: int, size: int, hashed: int) -> Place:
-    """Return the place of a record, which has the number `at` among the parts of all lines."""
-    return at >> PARTS, start, size, hashed
+    def in_turn(
+        self, bodies: Iterable[tuple[int, bytes]]
+    ) -> Iterator[tuple[int, bytes]]:
+        """Keep the bodies of lines, and take those that have their turn, in the order of `lines`."""
+        for body in bodies:
+            self._all("INSERT INTO mark VALUES (?, ?)", body)
+        while found := self._all(_NEXT, (self._next << PARTS,)):
+            ((number, ready),) = found
+            self._all("DELETE FROM mark WHERE number = ?", (number,))
+            yield number, ready
+            self._next = number + 1
 
 
 def place(record: Record) -> int:

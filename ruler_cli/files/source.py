@@ -87,7 +87,7 @@ class Source:
 
     `listing` has the files of a directory or a pattern, of which no byte is read here. `once`: it is a pipe.
     `fd` is the descriptor of a regular file of the text, uncompressed; None if there is none. `keep`: the
-    text of a pipe is kept on disk. `file` is the name of the file for records.
+    text of a pipe is kept on disk.
     """
 
     def __init__(
@@ -96,8 +96,7 @@ class Source:
         stack: ExitStack,
         most: int,
         *,
-        file: str | None = None,
-        keep: bool = False,
+        keep: bool,
     ) -> None:
         """Open it until `stack` ends; UsageError if it cannot be read."""
         self.location = location
@@ -105,8 +104,6 @@ class Source:
         self.keep = keep
         self.name = location.shown
         self.stack = stack
-        own = "" if location.stream else location.public.rpartition("/")[2]
-        self.file = own if file is None else file
         self.listing: Listing | None = location.listed() if location.many else None
         self.head = b""
         self.once = False
@@ -119,10 +116,7 @@ class Source:
             if location.local:
                 status = os.fstat(self.stream.fileno())
                 self._regular = stat.S_ISREG(status.st_mode)
-            if self._regular:
-                self.head = os.pread(self.stream.fileno(), 8, 0)
-            else:
-                self.head = self.stream.peek(8)[:8]
+            self.head = self.stream.peek(8)[:8]
         self.once = not (self._regular or location.remote)
 
     def seekable(self) -> BinaryIO:
@@ -150,21 +144,14 @@ class Source:
         if not self._regular or self.head.removeprefix(BOM)[:1] != b"{":
             return False
         line = self.first_line.removeprefix(BOM)
-        fd = self.fd
-        if fd is None or not line.endswith(b"\n") or end_of(line, 0) is None:
+        if not line.endswith(b"\n") or end_of(line, 0) is None:
             return False
-        with reading(self.name):
-            return bool(os.pread(fd, 1 << 16, len(self.first_line)).strip())
+        return bool(self.read(len(self.first_line), 1 << 16).strip())
 
     @property
     def first_line(self) -> bytes:
         """The first line of the text that is not blank."""
         return self.first[-1] if self.first else b""
-
-    @property
-    def is_long(self) -> bool:
-        """Tell if the end of the first line is not known."""
-        return len(self.first_line) == _MAX_FIRST_LINE
 
     def read(self, at: int, size: int) -> bytes:
         """Read bytes of the text by their offset; of a stream only those of its first line."""
@@ -187,8 +174,8 @@ class Source:
             yield decompressed(self.name, from_file(self.stream.fileno()))
         elif self.once:
             yield self._text
-        else:  # two cached blocks: the text is read from end to end, and no block twice
-            with self.location.open(2) as stream:
+        else:
+            with self.location.open() as stream:
                 yield decompressed(self.name, stream)
 
     def _spooled(self, stream: BinaryIO, head: list[bytes]) -> BinaryIO:

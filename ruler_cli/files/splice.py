@@ -95,22 +95,19 @@ class Patches:
         removed = set()
         for key, value in values.items():
             member = obj.members.get(key)
-            if member is None:
-                if value is not None:
-                    added[key] = _encode_value(value)
-            elif value is None:
+            if value is None:
                 removed.add(key)
-            elif isinstance(value, bytes):
-                self.replace(member[1], member[2], value)
+            elif member is None:
+                added[key] = _encode_value(value)
             else:
-                self._put_inside(member[1:], value)
+                self._set(member[1:], value)
         if removed:
             self.drop(
                 [span for _, span in obj.every],
                 [key in removed for key, _ in obj.every],
             )
         if added:
-            new = _encode_members(added)
+            new = encode_members(added)
             end = obj.start + 1
             if obj.every:
                 _, (_, end) = obj.every[-1]
@@ -118,24 +115,21 @@ class Patches:
                 new = b", " + new
             self.replace(end, end, new)
 
-    def _put_inside(self, span: Span, values: NewMembers) -> None:
-        """Set members of the object, or items of the list, at a span."""
+    def _set(self, span: Span, value: NewMembers | bytes) -> None:
+        """Replace the value at a span, or set members of the object, or items of the list, that is there."""
         start = span[0]
         opens = self.raw[start]
-        if opens == ord("{"):
-            self.put(read_object(self.raw, start), values)
-        elif opens == ord("[") and all(key.isdecimal() for key in values):
+        if isinstance(value, bytes):
+            self.replace(*span, value)
+        elif opens == ord("{"):
+            self.put(read_object(self.raw, start), value)
+        elif opens == ord("[") and all(key.isdecimal() for key in value):
             items = read_array(self.raw, start)
-            for key, value in values.items():
-                at = int(key)
-                if at >= len(items) or value is None:
-                    continue
-                if isinstance(value, bytes):
-                    self.replace(*items[at], value)
-                else:
-                    self._put_inside(items[at], value)
+            for key, item in value.items():
+                if item is not None and int(key) < len(items):
+                    self._set(items[int(key)], item)
         else:
-            self.replace(*span, _encode_value(values))
+            self.replace(*span, _encode_value(value))
 
     def drop(self, spans: list[Span], dropped: list[bool]) -> None:
         """Remove some of the items between commas, each with one comma as long as another item is left."""
@@ -169,7 +163,7 @@ def _encode_value(value: NewMembers | bytes) -> bytes:
         for key, member in value.items()
         if member is not None
     }
-    return b"{" + _encode_members(members) + b"}"
+    return b"{%s}" % encode_members(members)
 
 
 def span_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | None:
@@ -194,15 +188,13 @@ def span_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | Non
     return at, _value_end(raw, at) if end is None else end
 
 
-def _encode_members(values: Mapping[str, bytes]) -> bytes:
+def encode_members(values: Mapping[str, bytes]) -> bytes:
     """Write members as they stand between braces; the values are JSON already."""
     return b", ".join([dump(key) + b": " + value for key, value in values.items()])
 
 
 def _value_end(raw: bytes, at: int) -> int:
     """Return the index behind the value that starts at `at`."""
-    if match := _value(_QUOTED).match(raw, at):
-        return match.end()
     end = end_of(raw, at)
     assert end is not None  # noqa: S101 - text is valid JSON, so brackets balance
     return end
@@ -231,8 +223,8 @@ def read_object(
     The keys of `lists` are members whose items are found in the same pass; they become its values.
     """
     start = _skip(raw, at)
-    members: dict[str, tuple[int, int, int]] = {}
-    every: list[tuple[str, Span]] = []
+    members = dict[str, tuple[int, int, int]]()
+    every = list[tuple[str, Span]]()
     end = start + 1
     quick = _value(_QUOTED).match
     while name := _MEMBER.match(raw, end):

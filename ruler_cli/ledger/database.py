@@ -32,8 +32,9 @@ TABLES = (
     "CREATE INDEX replies_key ON replies (key)",
 )
 _COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
+INSERT = f"INSERT INTO replies ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
 ReplyRecord = tuple[Any, ...]
-"""A row of `replies` without its id."""
+"""A row of `replies` without its id, in the order of its columns."""
 _TOGETHER = 1000
 """Rows that are sent to another node together."""
 
@@ -57,32 +58,39 @@ def open_ledger(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def open_to_read(path: Path) -> sqlite3.Connection | None:
-    """Open a ledger to read it, without creating or changing any file; None if it is empty.
+def empty_ledger() -> sqlite3.Connection:
+    """Return a ledger in memory, without rows."""
+    connection = sqlite3.connect(
+        ":memory:", isolation_level=None, check_same_thread=False
+    )
+    for statement in TABLES:
+        connection.execute(statement)
+    return connection
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Open a ledger to read it, without creating or changing any file; an empty file is a ledger without rows.
 
     It may belong to another user, and stand in a read-only directory. Use it within `file_errors`.
     """
     real = Path(os.path.realpath(path))
-    if not stat.S_ISREG((status := real.stat()).st_mode):
+    status = real.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise UsageError(f"{path}: is not a regular file")
-    log, shared = files_of(real)[1:]
-    if not status.st_size and not log.exists():
-        return None
-    mine = (
-        status.st_uid == os.geteuid()
-        and os.access(real, os.W_OK)
-        and os.access(real.parent, os.W_OK)
-    )
-    # another user's run refuses an index of the log that this user created; without a log nobody writes
-    mode = (
-        "rw"
-        if mine
-        else "ro&readonly_shm=1"
-        if log.exists() and shared.exists()
-        else "ro&immutable=1"
-    )
-    if not mine and log.exists() and not shared.exists() and log.stat().st_size:
+    _, log, shared = files_of(real)
+    logged = log.exists()
+    if not status.st_size and not logged:
+        return empty_ledger()
+    owned = status.st_uid == os.geteuid()
+    if owned and os.access(real, os.W_OK) and os.access(real.parent, os.W_OK):
+        mode = "rw"
+    elif logged and shared.exists():
+        # another user's run refuses an index of the log that this user created
+        mode = "ro&readonly_shm=1"
+    elif logged and log.stat().st_size:
         raise UsageError(f"{path}: has a write-ahead log that only its owner can read")
+    else:
+        mode = "ro&immutable=1"  # without a log nobody writes
     connection = sqlite3.connect(
         f"{real.as_uri()}?mode={mode}",
         uri=True,
@@ -93,7 +101,7 @@ def open_to_read(path: Path) -> sqlite3.Connection | None:
     with _closed_on_error(connection):
         if _one(connection, "PRAGMA schema_version") == 0:
             connection.close()
-            return None
+            return empty_ledger()
         _refuse_foreign(path, connection)
     return connection
 
@@ -168,13 +176,13 @@ def rows_of(
         return
     own = f" AND model IN ({', '.join('?' * len(models))})" if models else ""
     query = f"SELECT {_COLUMNS} FROM replies WHERE id > ?{own} ORDER BY id"  # noqa: S608
-    with file_errors(f"{path}: cannot be read as a ledger", "leave it out"):
-        if (ledger := open_to_read(path)) is None:
-            return
-        with contextlib.closing(ledger):
-            rows = ledger.execute(query, (after, *models))
-            while part := rows.fetchmany(_TOGETHER):
-                yield part
+    with (
+        file_errors(f"{path}: cannot be read as a ledger", "leave it out"),
+        contextlib.closing(open_to_read(path)) as ledger,
+    ):
+        rows = ledger.execute(query, (after, *models))
+        while part := rows.fetchmany(_TOGETHER):
+            yield part
 
 
 def rows_since(
@@ -202,12 +210,10 @@ def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
 
     The file is created if nobody has used it yet.
     """
-    placeholders = ", ".join("?" * len(_COLUMNS.split(",")))
     try:
         with contextlib.closing(open_ledger(path)) as ledger, ledger:
             ledger.execute("BEGIN IMMEDIATE")
-            insert = f"INSERT INTO replies ({_COLUMNS}) VALUES ({placeholders})"  # noqa: S608
-            ledger.executemany(insert, rows)
+            ledger.executemany(INSERT, rows)
     except (UsageError, OSError, sqlite3.Error) as error:
         raise OutputError(
             f"{path}: a worker's replies cannot be stored there: {error}"
@@ -221,9 +227,7 @@ def _create_private(path: Path) -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         # an existing file is not opened here: closing it would drop the locks that this process has on it
-        os.close(
-            os.open(real, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        )
+        real.touch(0o600, exist_ok=False)
     for file in files_of(real):
         if not os.path.lexists(file):
             continue
@@ -234,9 +238,7 @@ def _create_private(path: Path) -> Path:
             raise UsageError(
                 f"{file}: belongs to another user, who could change its replies"
             )
-        if not os.access(file, os.R_OK | os.W_OK) or not os.access(
-            real.parent, os.W_OK | os.X_OK
-        ):
+        if not all(os.access(one, os.R_OK | os.W_OK) for one in (file, real.parent)):
             raise UsageError(f"{file}: cannot be written")
     return real
 
@@ -279,20 +281,17 @@ def _set_journal_mode(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
             break
-        except (
-            sqlite3.OperationalError
-        ) as error:  # SQLite does not let one of two processes wait here
+        except sqlite3.OperationalError as error:
+            # SQLite does not let one of two processes wait here
             if not busy(error) or time.monotonic() > until:
                 raise
             time.sleep(0.01)
     connection.execute("PRAGMA synchronous = NORMAL")
 
 
-_TEXTS = "CREATE TABLE IF NOT EXISTS texts (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, text TEXT NOT NULL)"
-_INSERT_TEXT = "INSERT OR IGNORE INTO texts (digest, kind, text) VALUES (?, ?, ?)"
-_BATCH, _MOST, _LONGEST = 32, 1024, 1 << 20
-"""Texts that are written together; the most that wait while another process writes; characters of one."""
-
+TEXTS = "CREATE TABLE IF NOT EXISTS texts (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, text TEXT NOT NULL)"
+_FIND_TEXT = "SELECT text FROM texts WHERE digest = ?"
+INSERT_TEXT = "INSERT OR IGNORE INTO texts (digest, kind, text) VALUES (?, ?, ?)"
 params_text = json.JSONEncoder(
     sort_keys=True,
     ensure_ascii=False,
@@ -309,49 +308,15 @@ def digest_of(text: str) -> str:
 
 def texts(paths: Iterable[Path], digests: Iterable[str]) -> dict[str, str]:
     """Return the kept texts of these digests; a ledger that is absent or cannot be read has none."""
-    wanted = dict.fromkeys(digests)
+    wanted = set(digests)
     found = dict[str, str]()
     for path in paths:
-        with contextlib.suppress(UsageError, OSError, ValueError, sqlite3.Error):
-            if (ledger := open_to_read(path)) is None:
-                continue
-            with contextlib.closing(ledger):
-                for digest in wanted.keys() - found.keys():
-                    for (text,) in ledger.execute(
-                        "SELECT text FROM texts WHERE digest = ?", (digest,)
-                    ):
-                        if isinstance(text, str) and digest_of(text) == digest:
-                            found[digest] = text
+        with (
+            contextlib.suppress(UsageError, OSError, ValueError, sqlite3.Error),
+            contextlib.closing(open_to_read(path)) as ledger,
+        ):
+            for digest in wanted - found.keys():
+                for (text,) in ledger.execute(_FIND_TEXT, (digest,)):
+                    if isinstance(text, str) and digest_of(text) == digest:
+                        found[digest] = text
     return found
-
-
-class TextWriter:
-    """Writes texts into a ledger; they explain scores, so a failure is no error: nothing paid for is lost."""
-
-    def __init__(self, quick: sqlite3.Connection, patient: sqlite3.Connection) -> None:
-        """`quick` never waits for other processes, `patient` does."""
-        self._quick = quick
-        self._patient = patient
-        self._rows = list[tuple[str, str, str]]()
-
-    def add(self, digest: str, kind: str, text: str) -> None:
-        """Write a text, at the latest when the ledger is closed."""
-        if len(text) <= _LONGEST:
-            self._rows.append((digest, kind, text))
-        if len(self._rows) >= _BATCH:
-            self._write(self._quick)
-
-    def close(self) -> None:
-        """Write the texts that wait."""
-        if self._rows:
-            self._write(self._patient)
-
-    def _write(self, connection: sqlite3.Connection) -> None:
-        rows = self._rows
-        self._rows = []
-        with contextlib.suppress(sqlite3.Error), connection:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(_TEXTS)
-            connection.executemany(_INSERT_TEXT, rows)
-            return
-        self._rows = rows[-_MOST:]

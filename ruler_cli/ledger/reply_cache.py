@@ -12,6 +12,7 @@ one file after another, some 6 microseconds each, up to the first reply.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -27,8 +28,9 @@ from contextlib import (
     contextmanager,
     suppress,
 )
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 from hashlib import blake2b
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -43,10 +45,13 @@ from ruler_cli.errors import (
     system_errors,
 )
 from ruler_cli.ledger.database import (
-    WAIT,
-    TextWriter,
+    INSERT,
+    INSERT_TEXT,
+    TEXTS,
+    ReplyRecord,
     append_rows,
     busy,
+    empty_ledger,
     file_errors,
     files_of,
     identity_of,
@@ -57,41 +62,35 @@ from ruler_cli.ledger.database import (
     rows_since,
 )
 from ruler_cli.settings.suggestions import other_file
-from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of
+from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of, value
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
-_Row = tuple[Any, ...]
-"""Key, Unix time, seconds, model, status, prompt, completion and cached tokens, body."""
-
-_INSERT = (
-    "INSERT INTO replies (key, at, seconds, model, status, prompt, completion, cached, body) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
 _NEWEST = "SELECT status FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 _FIND = (
     "SELECT seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 )
 _STATS = (
-    "SELECT model, status, count(*), sum(prompt), sum(completion), sum(cached), min(at), max(at) "
-    "FROM replies GROUP BY model, status ORDER BY model, status"
+    "SELECT model, status, min(at), max(at), count(*), sum(ifnull(prompt, 0)), sum(ifnull(completion, 0)), "
+    "sum(ifnull(cached, 0)) FROM replies GROUP BY model, status ORDER BY model, status"
 )
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
 _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
 """Rank of each status that is no reply's: a higher one stands over a lower one."""
 _REPLY = 3
 """Rank of a reply."""
+_TEXTS_TOGETHER, _MOST_TEXTS, _LONGEST_TEXT = 32, 1024, 1 << 20
+"""Texts that are written together; the most that wait while another process writes; characters of one."""
 _ANOTHER = Sentence(
     "give another file with {ledger:PATH}; a run can keep no replies: {ledger:none}"
 )
 _CORRECT = Sentence("correct the {ledger}, or leave it out")
-_CREATED = "of several ledgers only the first is created"
 _canonical = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":")
 ).encode
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ModelRows:
     """Number of one model's rows by status, and the tokens of its replies."""
 
@@ -100,14 +99,14 @@ class ModelRows:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LedgerStats:
     """Rows of a ledger by model, the first and last Unix time, the bytes on disk."""
 
-    models: tuple[ModelRows, ...] = ()
-    first: float | None = None
-    last: float | None = None
-    size: int = 0
+    models: tuple[ModelRows, ...]
+    first: float | None
+    last: float | None
+    size: int
 
     @property
     def rows(self) -> dict[RowStatus, int]:
@@ -138,7 +137,7 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
     return digest.digest()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _File:
     """A ledger's file: `quick` never waits for other processes, `patient` does.
 
@@ -152,11 +151,44 @@ class _File:
     identity: tuple[int, int] | None = None
     last: int = 0
     opened: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while `patient` is used."""
 
     @property
     def in_place(self) -> bool:
         """Tell if its path still leads to it."""
         return identity_of(self.path) == self.identity
+
+    @contextmanager
+    def errors(self, verb: str) -> Iterator[None]:
+        """Turn an error of SQLite into an OutputError."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            problem = f"the ledger cannot be {verb}: {error}"
+            way_out = remedy(error, _ANOTHER, room=True)
+            raise OutputError(problem, way_out, place=str(self.path)) from None
+
+    def at_once(self, verb: str, query: str, values: Sequence[Any]) -> list[Any] | None:
+        """Run a statement and return its rows; None if another process is writing."""
+        with self.errors(verb):
+            try:
+                return self.quick.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                if not busy(error):
+                    raise
+        return None
+
+    def patiently(self, verb: str, query: str, values: Sequence[Any]) -> list[Any]:
+        """Run a statement as soon as no other process is writing, and return its rows."""
+        with self.lock, self.errors(verb):
+            return self.patient.execute(query, values).fetchall()
+
+    def read(self, query: str, *values: bytes | float) -> list[Any]:
+        """Return the rows of a query."""
+        rows = self.at_once("read", query, values)
+        # readers wait for one thing: the recovery after a process was killed
+        return self.patiently("read", query, values) if rows is None else rows
 
 
 class Ledger(AbstractContextManager["Ledger"]):
@@ -172,11 +204,8 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         A file named twice is opened once. UsageError if another one is missing, or one cannot be used.
         """
-        self._lock = threading.Lock()
+        self._texts = list[tuple[str, str, str]]()
         self._threads: anyio.CapacityLimiter | None = None
-        self._files = list[_File]()
-        self._first: _File | None = None
-        self.texts: TextWriter | None = None
         if others:
             open_files()
         # before the first is created: a mistyped name would be an empty ledger
@@ -185,26 +214,29 @@ class Ledger(AbstractContextManager["Ledger"]):
             with file_errors(problem, _CORRECT):
                 absent = not other.exists()
             if absent:
-                advice = other_file(str(other), "check the path")
-                missing = f"no such file, and {_CREATED}"
-                raise UsageError(missing, advice, option="ledger", value=other)
+                raise UsageError(
+                    "no such file, and of several ledgers only the first is created",
+                    other_file(str(other), "check the path"),
+                    option="ledger",
+                    value=other,
+                )
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):
-                first = self._first = _open_to_write(path, stack)
-                self._files.append(first)
-                texts = closing(TextWriter(first.quick, first.patient))
-                self.texts = stack.enter_context(texts)
-            known = set() if path is None else {os.path.realpath(path)}
-            for other in others:
-                real = os.path.realpath(other)
-                if real in known:
-                    continue
-                known.add(real)
+                self._own = _open_to_write(path, stack)
+            else:
+                none = stack.enter_context(closing(empty_ledger()))
+                nowhere = Path(os.devnull)
+                self._own = _File(nowhere, none, none, identity_of(nowhere))
+            self._files = [self._own]
+            stack.callback(lambda: self._write_texts(self._own.patient))
+            files = {os.path.realpath(other): other for other in others}
+            if path is not None:
+                files.pop(os.path.realpath(path), None)
+            for other in files.values():
                 with file_errors(f"{other}: cannot be read as a ledger", _CORRECT):
                     only = open_to_read(other)
-                if only is not None:
-                    stack.callback(only.close)
-                    self._files.append(_File(other, only, only))
+                stack.callback(only.close)
+                self._files.append(_File(other, only, only))
             self._open = stack.pop_all()
             self.close = self._open.close
 
@@ -216,7 +248,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
         failed: CallError | None = None
         for file in self._files:
-            for seconds, status, body in self._read(_FIND, key, file=file):
+            for seconds, status, body in file.read(_FIND, key):
                 answer = _failed_call(body) if status == "fault" else reply_of(body)
                 if isinstance(answer, Reply):
                     return replace(answer, seconds=seconds or 0.0, cached=True)
@@ -224,29 +256,21 @@ class Ledger(AbstractContextManager["Ledger"]):
                     failed = replace(answer, cached=True)
         return failed
 
-    async def store(
-        self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0
-    ) -> None:
+    async def store(self, key: bytes, model: str, answer: Reply | CallError) -> None:
         """Store an answer as `keep` does, in a thread only if another process is writing."""
-        row = _row_of(key, model, answer, seconds)
+        row = _row_of(key, model, answer)
         if not self._own.in_place:
             await self._in_thread(self._move, row)
-        if not self._insert(self._own.quick, row):
-            await self._in_thread(self.keep, key, model, answer, seconds)
+        if self._own.at_once("written", INSERT, row) is None:
+            await self._in_thread(self.keep, key, model, answer)
 
-    def keep(
-        self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0
-    ) -> None:
+    def keep(self, key: bytes, model: str, answer: Reply | CallError) -> None:
         """Store a reply, an unreadable body (CallError of scope "call") or a failed call (scope "group").
 
-        `seconds` is the time of the call. The row is committed when this returns, else OutputError. Any
-        other CallError is a ValueError: the next run has to ask again.
+        The row is committed when this returns, else OutputError. Any other CallError is a ValueError: the
+        next run has to ask again.
         """
-        row = _row_of(key, model, answer, seconds)
-        with self._lock:
-            if not self._insert(self._own.patient, row):
-                why = f"another process has been writing it for {WAIT:.0f} s"
-                raise self._error("written", why)
+        self._own.patiently("written", INSERT, _row_of(key, model, answer))
 
     def keep_all(
         self, answers: Sequence[tuple[bytes, str, Reply | CallError | None]]
@@ -261,81 +285,97 @@ class Ledger(AbstractContextManager["Ledger"]):
         if not self._own.in_place:
             self._move()
         rows = [
-            (key, answer and _row_of(key, model, answer, 0.0))
+            (key, answer and _row_of(key, model, answer))
             for key, model, answer in answers
         ]
-        patient = self._own.patient
+        own = self._own
+        patient = own.patient
         earlier = list[RowStatus | None]()
-        with self._lock, self._output_errors("written"), patient:
+        with own.lock, own.errors("written"), patient:
             patient.execute("BEGIN IMMEDIATE")
             for key, row in rows:
                 newest = patient.execute(_NEWEST, (key,)).fetchone()
                 earlier.append(newest[0] if newest else None)
                 if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(earlier[-1], _REPLY):
-                    patient.execute(_INSERT, row)
+                    patient.execute(INSERT, row)
         return earlier
 
-    def _move(self, *more: _Row) -> None:
+    def add_text(self, digest: str, kind: str, text: str) -> None:
+        """Write a text that makes scores into the first file, at the latest when that is closed."""
+        if len(text) <= _LONGEST_TEXT:
+            self._texts.append((digest, kind, text))
+        if len(self._texts) >= _TEXTS_TOGETHER:
+            self._write_texts(self._own.quick)
+
+    def _write_texts(self, connection: sqlite3.Connection) -> None:
+        """Write the texts that wait; they explain scores, so a failure is no error: nothing paid for is lost."""
+        rows = self._texts
+        if not rows:
+            return
+        self._texts = []
+        with suppress(sqlite3.Error), connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(TEXTS)
+            connection.executemany(INSERT_TEXT, rows)
+            return
+        self._texts = rows[-_MOST_TEXTS:]
+
+    def _move(self, *more: ReplyRecord) -> None:
         """Bring the replies of this run, and `more`, into another file, and raise OutputError.
 
         The file that was deleted stays readable while it is open. Its place is taken if that is free or holds
         a ledger, else a file beside it. What is stored afterwards goes there too.
         """
-        with self._lock:
-            old = self._own
-            if old.in_place:  # another thread has moved them
+        old = self._own
+        with old.lock:
+            if self._own is not old:  # another thread has moved them
                 return
-            with self._output_errors("read"):
+            with old.errors("read"):
                 rows = [*rows_since(old.patient, old.last, old.opened), *more]
-            with suppress(
-                sqlite3.Error
-            ):  # else another file would be taken for the owner of its log
+            # else another file would be taken for the owner of its log
+            with suppress(sqlite3.Error):
                 old.patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             lost = f"{old.path}: the ledger was deleted or replaced during the run"
             beside = old.path.with_name(f"{old.path.name}.saved")
             for path in (old.path, beside):
                 with suppress(RulerError):
                     append_rows(path, rows)
-                    self._first = self._files[0] = _open_to_write(path, self._open)
+                    self._own = self._files[0] = _open_to_write(path, self._open)
                     break
             else:
                 none = f"{lost}, and no file can be created in its place"
                 raise OutputError(none, _ANOTHER)
             if rows:
                 # the same command would name another program's file
-                resumable = path == old.path
-                others = (
-                    ""
-                    if resumable
-                    else Sentence("go on with {ledger:{path}}", path=path)
-                )
-                error = OutputError(f"{lost}; what this run kept is in {path}", others)
-                error.resumable = resumable
+                error = OutputError(f"{lost}; what this run kept is in {path}")
+                if path != old.path:
+                    error.set(remedy=Sentence("go on with {ledger:{path}}", path=path))
+                    error.resumable = False
                 raise error
 
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
-        if self._first is None:
-            return LedgerStats()
-        rows = self._read(_STATS)
-        models: dict[str, ModelRows] = {}
-        for model, status, number, prompt, completion, cached, _, _ in rows:
-            calls = 0 if status == "fault" else number
-            more = Usage(prompt or 0, completion or 0, cached or 0, calls)
-            old = models.get(model, ModelRows(model, {}, Usage()))
-            counts = {**old.rows, status: number}
-            models[model] = ModelRows(model, counts, old.usage + more)
+        models = []
+        rows = self._own.read(_STATS)
+        for model, each in itertools.groupby(rows, itemgetter(0)):
+            counts = {}
+            usage = Usage()
+            for _, status, _, _, number, prompt, completion, cached in each:
+                counts[status] = number
+                calls = 0 if status == "fault" else number
+                usage += Usage(prompt, completion, cached, calls)
+            models.append(ModelRows(model, counts, usage))
         files = files_of(Path(os.path.realpath(self._own.path)))
         return LedgerStats(
-            tuple(models.values()),
-            min((row[-2] for row in rows), default=None),
-            max((row[-1] for row in rows), default=None),
+            tuple(models),
+            min((row[2] for row in rows), default=None),
+            max((row[3] for row in rows), default=None),
             sum(file.stat().st_size for file in files if file.exists()),
         )
 
     def measure(self, older_than: float | None = None) -> tuple[int, int]:
         """Return the number of rows that `clear` would remove, and the bytes of their answers."""
-        number, used = self._read(_MEASURE, _before(older_than))[0]
+        number, used = self._own.read(_MEASURE, _before(older_than))[0]
         return number, used or 0
 
     def clear(self, older_than: float | None = None) -> int:
@@ -345,10 +385,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
         before = _before(older_than)
         patient = self._own.patient
-        with self._lock, self._output_errors("cleared"):
-            number = patient.execute(
-                "DELETE FROM replies WHERE at < ?", (before,)
-            ).rowcount
+        with self._own.lock, self._own.errors("cleared"):
+            gone = patient.execute("DELETE FROM replies WHERE at < ?", (before,))
+            number = gone.rowcount
             if older_than is None:
                 patient.execute("DROP TABLE IF EXISTS texts")
             patient.execute("VACUUM")
@@ -358,58 +397,16 @@ class Ledger(AbstractContextManager["Ledger"]):
     def __exit__(self, kind: object, *_: object) -> None:
         """Close the files; OutputError if the one that is written was deleted or replaced meanwhile."""
         try:
-            if kind is None and self._first is not None and not self._first.in_place:
+            if kind is None and not self._own.in_place:
                 self._move()
         finally:
             self.close()
 
-    @property
-    def _own(self) -> _File:
-        if self._first is None:
-            raise ValueError("there is no ledger to write")
-        return self._first
-
-    def _read(
-        self, query: str, *values: bytes | float, file: _File | None = None
-    ) -> list[Any]:
-        file = file or self._own
-        try:
-            return file.quick.execute(query, values).fetchall()
-        except sqlite3.Error as error:
-            if not busy(error):
-                raise self._error("read", error, file) from None
-        with self._lock, self._output_errors("read", file):
-            # readers wait for one thing: the recovery after a process was killed
-            return file.patient.execute(query, values).fetchall()
-
     async def _in_thread(self, work: Callable[..., None], *args: object) -> None:
         self._threads = self._threads or anyio.CapacityLimiter(1)
-        with anyio.CancelScope(
-            shield=True
-        ):  # the reply is paid for, whatever stops the run
+        # the reply is paid for, whatever stops the run
+        with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(work, *args, limiter=self._threads)
-
-    def _insert(self, connection: sqlite3.Connection, row: _Row) -> bool:
-        """Add a row. Return False if another process is writing."""
-        try:
-            connection.execute(_INSERT, row)
-        except sqlite3.Error as error:
-            if busy(error):
-                return False
-            raise self._error("written", error) from None
-        return True
-
-    @contextmanager
-    def _output_errors(self, verb: str, file: _File | None = None) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._error(verb, error, file) from None
-
-    def _error(self, verb: str, why: object, file: _File | None = None) -> OutputError:
-        path = (file or self._own).path
-        problem = f"the ledger cannot be {verb}: {why}"
-        return OutputError(problem, remedy(why, _ANOTHER, room=True), place=str(path))
 
 
 def _open_to_write(path: Path, stack: ExitStack) -> _File:
@@ -420,20 +417,16 @@ def _open_to_write(path: Path, stack: ExitStack) -> _File:
             stack.enter_context(closing(open_ledger(path))) for _ in range(2)
         )
         quick.execute("PRAGMA busy_timeout = 0")
-        patient.execute(
-            "PRAGMA cache_size = -32768"
-        )  # for many at once: the index of a million
-        for connection in (
-            patient,
-            quick,
-        ):  # opens all files: what is deleted later can still be read
-            last = (
-                connection.execute("SELECT max(id) FROM replies").fetchall()[0][0] or 0
-            )
+        # for many at once: the index of a million
+        patient.execute("PRAGMA cache_size = -32768")
+        for connection in (patient, quick):
+            # opens all files: what is deleted later can still be read
+            rows = connection.execute("SELECT ifnull(max(id), 0) FROM replies")
+            ((last,),) = rows.fetchall()
     return _File(path, quick, patient, identity_of(path), last, time.time())
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplyCache:
     """One judge's part of a ledger. `model` and `params`, as the user gave them, are part of every key.
 
@@ -456,12 +449,7 @@ class ReplyCache:
         """Store an answer; it is committed when this returns. OutputError if it cannot be written."""
         if self.ledger is None:
             raise ValueError("there is no ledger to write")
-        await self.ledger.store(
-            key,
-            self.model,
-            answer,
-            answer.seconds if isinstance(answer, Reply) else 0.0,
-        )
+        await self.ledger.store(key, self.model, answer)
 
 
 def _before(older_than: float | None) -> float:
@@ -469,22 +457,25 @@ def _before(older_than: float | None) -> float:
     return math.inf if older_than is None else time.time() - older_than
 
 
-def _row_of(key: bytes, model: str, answer: Reply | CallError, seconds: float) -> _Row:
+def _row_of(key: bytes, model: str, answer: Reply | CallError) -> ReplyRecord:
     """Return the row of an answer that came now; ValueError if the request has to be asked again."""
     # a name from a command line may hold bytes that are no text
     name = model.encode("utf-8", "backslashreplace").decode()
     status: RowStatus
     counts: tuple[int | None, ...] = (None, None, None)
+    seconds = 0.0
     body = answer.body
     if isinstance(answer, Reply):
         if not body:
             raise ValueError(
                 "a reply of an embedded judge has no body and is not stored"
             )
-        whole: RowStatus = "truncated" if answer.truncated else "answer"
-        status = "refusal" if answer.refusal else whole
+        status = "truncated" if answer.truncated else "answer"
+        if answer.refusal:
+            status = "refusal"
         used = answer.usage
         counts = (used.prompt, used.completion, used.cached)
+        seconds = answer.seconds
     elif answer.scope == "call" and body:
         status = "odd"
     else:
@@ -502,16 +493,13 @@ def _failed_call(body: bytes) -> CallError | None:
     try:
         fields = json.loads(body)
         kind = fields["kind"]
-        reason = fields["reason"]
+        reason = str(fields["reason"])
         context = fields["context"]
-        sizes = None if context is None else (int(context[0]), int(context[1]))
+        sizes = context and (int(context[0]), int(context[1]))
     except (ValueError, LookupError, TypeError):
         return None
-    return (
-        CallError(kind, str(reason), "group", context=sizes)
-        if kind in get_args(Kind)
-        else None
-    )
+    known = kind in get_args(Kind)
+    return CallError(kind, reason, "group", context=sizes) if known else None
 
 
 def is_there(path: Path) -> bool:

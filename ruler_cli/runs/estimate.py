@@ -476,13 +476,12 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
         yield from ((group, SampleWeight()) for group in source.groups)
         return
     size = max(1, size * survey.mine // survey.groups)
-    group_records = survey.reader.format.shape != "trajectory"
     samples = _SAMPLE_BYTES * survey.groups // size
     samples = min(_MOST_SAMPLED, max(_LEAST_SAMPLED, samples))
     bytes_per_sample = size / samples
     weights: dict[int, SampleWeight] = {}
     last: dict[tuple[int, int], SampleWeight] = {}
-    for record, rollouts, length in index.groups(each_line=group_records):
+    for record, rollouts, length in index.groups():
         kind = leading_bits(rollouts, 6), leading_bits(length, 3)
         weight = last.get(kind)
         if weight is None or weight.bytes + length > bytes_per_sample:

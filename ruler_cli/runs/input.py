@@ -32,7 +32,6 @@ from ruler_cli.files.grouping import (
     fetched,
     first_groups,
     grouped,
-    part_of,
     records,
     surveyed,
     unchanged,
@@ -343,11 +342,11 @@ class Input:
                 if place(group.records[0]) in firsts:
                     yield group
             return
-        whole = self.reader.format.shape != "trajectory"
-        for first, places in self.index.chosen(firsts, each_line=whole):
+        for first, places in self.index.chosen(firsts):
             with unchanged(self.container.name):
-                group = fetched(self.fd, self.reader.read, places, self.container.line)
-            yield part_of(group, first)
+                read = self.reader.read
+                group = fetched(self.fd, read, first, places, self.container.line)
+            yield group
 
     def again(self) -> Iterator[Group]:
         """Yield the groups from the first on once more; none of a stream.
@@ -365,10 +364,8 @@ class Input:
                 each = (record for line in own for record in read(line))
                 yield from grouped(each, alone=alone)
                 return
-            for places in self.index.places(each_line=alone):
-                own_places = places[:1] if alone else places
-                group = fetched(self.fd, read, own_places, self.container.line)
-                yield from grouped(group.records, alone=True) if alone else [group]
+            for first, places in self.index.places():
+                yield fetched(self.fd, read, first, places, self.container.line)
 
     def found(self) -> str:
         """Describe the input in one line."""
@@ -500,8 +497,11 @@ def survey(
     grouping, shard, limit = settings.grouping, settings.shard, settings.limit
     form, whole = reader.format, reader.format.shape != "trajectory"
     if whole and grouping in ("consecutive", "scattered"):
-        problem = "every record of this file already is a group"
-        raise UsageError(problem, option="grouping", value=grouping)
+        raise UsageError(
+            "every record of this file already is a group",
+            option="grouping",
+            value=grouping,
+        )
     openings = Openings.of(reader)
     result = Survey(reader, openings, where)
     # else rollouts of one group begin alike, or are meant not to
@@ -517,6 +517,7 @@ def survey(
     cut, among = (limit, None) if alone else (None, limit)
     if cut is not None:
         read = first_groups(read, cut)
+    index.by = "id" if alone else "key"
     last, runs = b"", 0
     for record in read:
         result.records += 1
@@ -526,15 +527,15 @@ def survey(
         mine = within and (shard is None or shard.holds(digest(str(record.key))))
         begins = openings.look(record.rollouts, record.line.where)
         openings.compare(begins, record.line.where)
-        opening = _number(begins[0]) if begins and compare else None
-        short, rollouts = index.add(record, key, opening, whole=whole, mine=mine)
+        opening = _number(begins[0]) if begins and compare and not whole else None
+        short, rollouts = index.add(record, key, opening, mine=mine)
         result.rollouts += rollouts
         runs += short != last
         last = short
         if within:
             on_record(record, rollouts)
     index.flush()
-    sizes = index.sizes(each_line=whole)
+    sizes = index.sizes()
     result.groups, result.smallest, result.largest, result.singles, result.mine = sizes
     if cut is not None and result.groups >= cut:
         result.cut, result.end = True, (record.line.number, record.line.end)

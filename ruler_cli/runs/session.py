@@ -480,8 +480,8 @@ class RunTexts:
             text = without_secrets(text, self._secrets)
         text = readable_text(text)
         digest = digest_of(text)
-        if self._ledger is not None and self._ledger.texts is not None:
-            self._ledger.texts.add(digest, kind, text)
+        if self._ledger is not None:
+            self._ledger.add_text(digest, kind, text)
         return digest, text
 
 

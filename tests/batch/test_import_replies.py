@@ -83,7 +83,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def stored(ledger: Ledger) -> dict[str, str]:
     """Return the text of each request's answer, or the kind of its error."""
     result = {}
-    for (one,) in ledger._read("SELECT DISTINCT key FROM replies"):
+    for (one,) in ledger._own.read("SELECT DISTINCT key FROM replies"):
         reply = ledger.find(one)
         if reply is not None:
             result[one.hex()] = reply.text if isinstance(reply, Reply) else reply.kind
@@ -172,7 +172,7 @@ def test_no_overwriting(ledger: Ledger) -> None:
     for name, finish in enumerate(("stop", "length", "content_filter")):
         output = body("first")
         output["choices"][0]["finish_reason"] = finish
-        ledger.keep(key(name), "m", reply_of(json.dumps(output).encode()), 1.0)
+        ledger.keep(key(name), "m", reply_of(json.dumps(output).encode()))
         result = import_lines(
             [good(name, "second"), long(name), expired(name), broken(name)], ledger
         )
@@ -182,7 +182,7 @@ def test_no_overwriting(ledger: Ledger) -> None:
 
 def test_earlier_failure(ledger: Ledger) -> None:
     """A request that failed for good earlier is not sent again, so it is not counted as such."""
-    ledger.keep(key(1), "m", FAILURE, 0.0)
+    ledger.keep(key(1), "m", FAILURE)
     assert import_lines([expired(1), broken(1)], ledger) == ImportResult(
         2, open={key(1): (True, "before")}
     )

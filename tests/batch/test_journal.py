@@ -110,7 +110,6 @@ def test_answered_meanwhile(ledger_path: Path) -> None:
             key,
             "openai/m",
             Reply("{}", body=b'{"choices":[{"message":{"content":"{}"}}]}'),
-            1.0,
         )
         assert not journal.free(key, before)
         assert journal.free(key, journal.newest())

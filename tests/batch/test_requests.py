@@ -57,9 +57,8 @@ def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
             for judge_index, key, request in missing:
                 judge = judges[judge_index]
                 assert key == key_of(judge.model, judge.params, request)
-                ledger.keep(
-                    key, judge.model, stage.judges[judge.model].say(request), 1.0
-                )
+                said = stage.judges[judge.model].say(request)
+                ledger.keep(key, judge.model, said)
     return rounds
 
 

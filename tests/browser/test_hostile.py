@@ -156,8 +156,7 @@ def test_what_made_the_scores(show: Show, tmp_path: Path) -> None:
         "served": [RUNNING[1]],
     }
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert ledger.texts is not None
-        ledger.texts.add(digest, "rubric", rubric)
+        ledger.add_text(digest, "rubric", rubric)
     scored = write(tmp_path / "scored.jsonl", [record])
     view = show(
         report_of(scored, tmp_path, "--ledger", str(tmp_path / "ledger.sqlite"))

@@ -141,13 +141,13 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("memory://in/*", "memory://in/a", {}, "lies in INPUT"),
     ("memory://in/a", "memory://out/", {}, "is a directory"),
     ("memory://in/none", "memory://b", {}, "no such object"),
-    ("memory://none/*", "memory://b", {}, "no such file"),
+    ("memory://none/*", "memory://b", {}, "holds no file to read"),
     ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with failed=FILE"),
     (
         "memory://in/a",
         "memory://b",
         {"failed": Path("s3://u:secret@b/x")},
-        "a file of this machine",
+        "plain file of this machine",
     ),
     ("what://in/a", "b", {}, "no addresses of this kind"),
 ]

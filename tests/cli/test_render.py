@@ -43,14 +43,13 @@ def answer(path: Path, server: JudgeServer, ledger: Path, model: str) -> int:
             key = bytes.fromhex(row["custom_id"])
             try:
                 with server.opener.open(post, timeout=10) as reply:
-                    database.keep(key, model, reply_of(reply.read()), 0.5)
+                    database.keep(key, model, reply_of(reply.read()))
             except urllib.error.HTTPError as error:
                 code, message = error_of(error.read())
                 database.keep(
                     key,
                     model,
                     classify(error.code, code, message, dict(error.headers)),
-                    0.5,
                 )
     return len(lines)
 

@@ -148,7 +148,7 @@ def test_output_names(tmp_path: Path) -> None:
                 lines,
                 "only the scores of an Inspect log are written as .eval; name OUTPUT .jsonl",
             ),
-            ("log", plain, "is INPUT, and would become JSON lines; give another"),
+            ("log", plain, "is INPUT, and would not keep its form; give another"),
         ]:
             with (
                 Output(str(tmp_path / name)) as output,
@@ -167,7 +167,7 @@ def test_output_names(tmp_path: Path) -> None:
                 output.commit()
             head = (tmp_path / name).read_bytes()[:2]
             assert head == (b"\x28\xb5" if name.endswith(".zst") else b"{}")
-    for name in ["eval.gz", "parquet.zst", "zip", "tar.gz", "tgz", "7z", "zip.gz"]:
+    for name in ["eval.gz", "parquet.zst", "zip", "tar.gz", "tgz", "zip.gz"]:
         message = rf"no \.{name} file is written; name it .*o\.jsonl"
         with pytest.raises(UsageError, match=message):
             Output(str(tmp_path / f"o.{name}"))

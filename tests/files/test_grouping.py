@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.grouping import part_of, records
+from ruler_cli.files.grouping import fetched, records
 from ruler_cli.files.scratch import Index, place
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, Format, RecordLayout
@@ -24,7 +25,7 @@ from ruler_cli.runs.input import (
     survey,
 )
 from ruler_cli.settings.models import Grouping, InputSettings
-from ruler_cli.types import Group, Line, Problem, Rollout
+from ruler_cli.types import Line, Problem, Rollout
 from tests.values import reader, talk
 
 
@@ -70,7 +71,7 @@ def test_places(keys: str) -> None:
     """Scattered groups come in the order of their first line, their lines in input order."""
     index = Index()
     result = surveyed(keys, "scattered", index)
-    places = [[number for number, *_ in group] for group in index.places()]
+    places = [[number for number, *_ in group] for _, group in index.places()]
     letters = list(dict.fromkeys(keys.replace(".", "")))
     assert places == [
         [i for i, k in enumerate(keys, 1) if k == letter] for letter in letters
@@ -133,7 +134,7 @@ def test_group_lines() -> None:
     ):
         with closing(Index()) as index:
             result = survey(lines, WHOLE, InputSettings(), index, lambda p: None)
-            assert len(list(index.groups(each_line=True))) == len(lines)
+            assert len(list(index.groups())) == len(lines)
         assert (result.grouping, result.groups) == ("line", len(lines))
         assert result.warnings() == [message]
     again: tuple[Grouping, ...] = ("consecutive", "scattered")
@@ -231,15 +232,16 @@ def test_parts(index: Index) -> None:
     assert (result.smallest, result.largest, result.singles) == (1, 2, 1)
 
 
-def test_part_of_a_columnar_line() -> None:
+def test_part_of_a_columnar_line(tmp_path: Path) -> None:
     """The number of a record selects one group of a columnar line."""
-    read = Reader(COLUMNS, PROMPT_HASH).read(
-        Line(7, 0, b'{"id": ["a", "b", "a"], "text": ["x", "y", "z"]}')
-    )
-    picked = part_of(Group("all", read), place(read[1]))
-    assert (picked.key, len(picked.rollouts)) == (read[1].key, 1)
-    plain = Group("a", READER.read(rows("a")[0]))
-    assert part_of(plain, 1 << 20) is plain
+    raw = b'{"id": ["a", "b", "a"], "text": ["x", "y", "z"]}'
+    read = Reader(COLUMNS, PROMPT_HASH).read
+    records = read(Line(7, 0, raw))
+    (tmp_path / "in").write_bytes(raw)
+    with (tmp_path / "in").open("rb") as file:
+        places = [(7, 0, len(raw), hash(raw))]
+        group = fetched(file.fileno(), read, place(records[1]), places, Line)
+    assert (group.key, len(group.rollouts)) == (records[1].key, 1)
 
 
 def test_on_record(index: Index) -> None:
@@ -267,4 +269,4 @@ def test_full_disk(index: Index) -> None:
     index._db.execute("PRAGMA max_page_count = 20")
     with pytest.raises(OutputError, match="TMPDIR"):
         for number in range(100_000):
-            index.keep(number, bytes(1000))
+            list(index.in_turn([(number, bytes(1000))]))

@@ -121,7 +121,7 @@ def test_link_to_nothing(tmp_path: Path) -> None:
     """A link to nothing is named as one, and never suggested in place of itself."""
     link = tmp_path / "train.jsonl"
     link.symlink_to("gone")
-    with pytest.raises(UsageError, match="is a link to no file; check the path"):
+    with pytest.raises(UsageError, match="no such file; check the path"):
         Location(str(link)).open().__enter__()
     with pytest.raises(
         UsageError,

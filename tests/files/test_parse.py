@@ -15,11 +15,11 @@ from ruler_cli.files.parse import dump, parse, parse_text
 from tests.values import layouts, same, text_of, texts, values
 
 UNREADABLE = (
-    (b"[1]", "is JSON but not an object (it is a list)"),
-    (b"null", "it is null"),
-    (b'"x"', "it is a string"),
-    (b"12345678901234567890123", "it is a number"),
-    (b"true", "it is a boolean"),
+    (b"[1]", "is JSON but not an object; every record"),
+    (b"null", "not an object"),
+    (b'"x"', "not an object"),
+    (b"12345678901234567890123", "not an object"),
+    (b"true", "not an object"),
     (b'{"a": 1} x', "is not JSON"),
     (b'{"a": 123456789012345678901234 x', "is not JSON"),
     (b"{'a': 1}", "is not JSON"),

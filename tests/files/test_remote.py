@@ -17,10 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, RulerError, UsageError
-from ruler_cli.files import error_map, remote
+from ruler_cli.files import error_map, output
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import PassThrough, create_file
-from ruler_cli.files.remote import RemoteFile
 from tests.files.object_store import Store
 
 SECRET = "wJalr/XUtn+FEMI"
@@ -66,12 +65,17 @@ def message_of(error: pytest.ExceptionInfo[RulerError]) -> str:
 
 def reading(name: str) -> Any:
     """Open an object for reading."""
-    return Location(name).store().open(32)
+    return Location(name).store().open()
 
 
-def writing(name: str) -> closing[PassThrough | RemoteFile]:
+def writing(name: str) -> closing[PassThrough]:
     """Open an object for writing; the context discards what is not committed."""
     return closing(create_file(Location(name)))
+
+
+def listed(name: str) -> Any:
+    """Return the listing of the objects that an address matches."""
+    return Location(name).listed()
 
 
 def expanded(name: str) -> list[str]:
@@ -162,7 +166,7 @@ def test_http(store: Store) -> None:
 @pytest.mark.parametrize("size", [0, 20_000_000], ids=["empty", "several parts"])
 def test_atomic(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """An object appears with `commit`, whole; without it the old object stays, and no part remains."""
-    monkeypatch.setattr(remote, "_PART", 6 << 20)
+    monkeypatch.setattr(output, "_PART", 6 << 20)
     data = random.Random(1).randbytes(size)
     store.objects["/bucket/out"] = b"old"
     with pytest.raises(ZeroDivisionError), writing("s3://bucket/out") as out:
@@ -183,7 +187,7 @@ def test_refused_part(
     store: Store, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """A store that stops accepting parts is an error with advice, and no object remains there."""
-    monkeypatch.setattr(remote, "_PART", 6 << 20)
+    monkeypatch.setattr(output, "_PART", 6 << 20)
     store.refuse_puts_after = after
 
     def write() -> None:
@@ -217,9 +221,8 @@ def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         "s3://nobucket/y",
         r"s3://nobucket/y: cannot be written: no such object",
     )
-    refuses(reading, "s3://bucket/d", r"s3://bucket/d: is a directory")
-    refuses(expanded, "s3://bucket/*.none", r"s3://bucket/\*.none: no such file")
-    refuses(expanded, "s3://bucket/**.jsonl", "is not a pattern")
+    refuses(listed, "s3://bucket/*.none", r"s3://bucket/\*.none: holds no file to read")
+    refuses(expanded, "s3://bucket/**.jsonl", "cannot be read")
     refuses(reading, f"s3://AKIA:{SECRET}@bucket/x", r"^s3://bucket/x: holds a key")
     refuses(reading, "foo://x/y", "fsspec knows no addresses of this kind")
     with reading("s3://bucket/long") as file:
@@ -288,7 +291,7 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setattr(HfApi, "upload_file", upload)
     monkeypatch.setattr(HfFileSystem, "resolve_path", resolve)
-    monkeypatch.setattr(remote, "_PART", 1 << 20)
+    monkeypatch.setattr(output, "_PART", 1 << 20)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with writing("hf://datasets/a/b/x.jsonl") as out:
         out.stream.write(bytes(size))

@@ -50,7 +50,7 @@ def test_cached_only(tmp_path: Path) -> None:
     anyio.run(main)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Memory(ReplyCache):
     """Replies in memory, under the user message."""
 

@@ -74,8 +74,6 @@ class Container(ABC):
     """Endings of the names of OUTPUT that this kind writes."""
     packed: ClassVar[tuple[str, ...]] = ()
     """Endings of files that are compressed inside: .gz and .zst do not stand behind them."""
-    form: ClassVar[str] = ""
-    """The noun for an OUTPUT of this kind."""
     keeps_all: ClassVar[bool] = False
     """Tells if OUTPUT of this kind keeps all of INPUT, and takes annotations only."""
     writes: ClassVar[type[Writer]]
@@ -141,19 +139,15 @@ class Container(ABC):
         """Return the name of a record's place in sentences, if it is not the number of its line."""
         return "" if self.unit == "line" else f"{self.unit} {number}"
 
-    def line(self, number: int, offset: int, raw: bytes, skipped: int = 0) -> Line:
-        """Make the Line of a record, also of one whose bytes were read again from its offset.
+    def line(self, number: int, offset: int, raw: bytes, size: int = 0) -> Line:
+        """Make the Line of a record of `size` bytes, also of one that was read again from its offset.
 
-        `skipped` is the size of a record that is not held.
+        One that has more bytes than allowed is not held; `raw` may be anything then.
         """
-        return Line(number, offset, raw, self.place(number), skipped=skipped)
-
-    def bounded(self, number: int, offset: int, raw: bytes) -> Line:
-        """Make the Line of a record, which is not held if it has more bytes than allowed."""
-        size = len(raw)
+        size = size or len(raw)
         if size > self.most:
-            return self.line(number, offset, b"{", size)
-        return self.line(number, offset, raw)
+            return Line(number, offset, b"{", self.place(number), skipped=size)
+        return Line(number, offset, raw, self.place(number))
 
     def where(self, number: int) -> str:
         """Return a sentence's name for the record with this number."""

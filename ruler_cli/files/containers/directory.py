@@ -18,7 +18,7 @@ from typing import Self
 from ruler_cli.errors import ForeignError, InputChanged, UsageError
 from ruler_cli.files import open_container
 from ruler_cli.files.containers import Container, Fits, task_of
-from ruler_cli.files.error_map import reading, without_place
+from ruler_cli.files.error_map import reading
 from ruler_cli.files.location import Listing
 from ruler_cli.files.source import Source
 from ruler_cli.types import Line, Problem
@@ -75,9 +75,9 @@ class Directory(MultiFileContainer):
     def __init__(self, source: Source, listing: Listing) -> None:
         """Take the files of a listing."""
         super().__init__(source, listing)
-        self._left_out: set[str] = set()
-        self._damaged: set[str] = set()
-        self._scans: list[_FileScan] = []
+        self._left_out = set[str]()
+        self._damaged = set[str]()
+        self._scans = list[_FileScan]()
         self._on_problem: Callable[[Problem], None] | None = None
 
     @classmethod
@@ -98,15 +98,11 @@ class Directory(MultiFileContainer):
             # `check_files` reports what cannot be read
             with suppress(UsageError), ExitStack() as stack:
                 file = self._open_file(name, stack)
-                for line in file.sample(max(2, count // len(some))):
-                    if _begins_object(line):
-                        found = replace(
-                            line,
-                            number=0,
-                            place=f"{name} {line.where}",
-                            source=name,
-                        )
-                        lines.append(found)
+                lines += [
+                    replace(line, number=0, place=f"{name} {line.where}", source=name)
+                    for line in file.sample(max(2, count // len(some)))
+                    if _begins_object(line)
+                ]
         return lines
 
     def check_files(
@@ -149,7 +145,8 @@ class Directory(MultiFileContainer):
     def _report(self, name: str, number: int, error: UsageError) -> None:
         """Report a damaged file once."""
         if name not in self._damaged and self._on_problem is not None:
-            self._on_problem(Problem(number, without_place(error), b"", name))
+            error.set(place="")  # the problem has it
+            self._on_problem(Problem(number, str(error), b"", name))
         self._damaged.add(name)
 
     def records(self) -> Iterator[Line]:
@@ -189,21 +186,17 @@ class Directory(MultiFileContainer):
                     return
                 scan.last = line.number
                 scan.end = line.end
-                yield Line(
-                    scan.start + line.number,
-                    line.offset,
-                    line.raw,
-                    f"{scan.name} {line.where}",
-                    scan.name,
-                    line.skipped,
-                )
+                place = f"{scan.name} {line.where}"
+                number = scan.start + line.number
+                offset = line.offset
+                yield Line(number, offset, line.raw, place, scan.name, line.skipped)
 
-    def line(self, number: int, offset: int, raw: bytes, skipped: int = 0) -> Line:
+    def line(self, number: int, offset: int, raw: bytes, size: int = 0) -> Line:
         """Make the Line of a record, with the name of its file and its place there."""
         behind = bisect_right(self._scans, number - 1, key=lambda scan: scan.start)
         scan = self._scans[behind - 1]
         place = f"{scan.name} {scan.unit} {number - scan.start}"
-        return Line(number, offset, raw, place, scan.name, skipped)
+        return Line(number, offset, raw, place, scan.name)
 
     def tasks(self) -> dict[str, str]:
         """Return file name → the task in its head, or in the `metadata.json` beside it."""

@@ -23,7 +23,7 @@ from ruler_cli.files.containers import MAX_BYTES, Container, Writer, task_of
 from ruler_cli.files.parse import parse
 from ruler_cli.files.source import BOM, Source
 from ruler_cli.files.splice import BARE, SPACE, end_of
-from ruler_cli.types import Line
+from ruler_cli.types import Line, value
 
 Read = Callable[[int, int], bytes]
 """Bytes of the text: offset and size; fewer at its end."""
@@ -115,7 +115,7 @@ class _TextWindow:
         return bool(new)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DocumentShape:
     """The part of a document that holds its records: the list, or the first object, begins at `start`.
 
@@ -214,7 +214,6 @@ class Document(Container):
 
     rank = 8
     endings = (".json",)
-    form = "a JSON list"
     writes = ListWriter
     fd: int
 
@@ -225,7 +224,6 @@ class Document(Container):
         self.fd = source.fd
         self._read = source.read
         self._shape = shape
-        self._checked = False
         self.unit = "item" if shape.listed else "object"
         self.rewritable = shape.listed and not shape.name
         self.may_hold_events = not shape.name
@@ -237,7 +235,7 @@ class Document(Container):
         """Open text that is a document; one from a stream is kept in a file."""
         line = source.first_line.removeprefix(BOM).strip(_BLANK)
         torn = end_of(line, 0) is None
-        if source.is_long or torn or shape_of(source.read) is not None:
+        if torn or shape_of(source.read) is not None:
             source.keep_text()
         if source.fd is None:
             return None
@@ -263,10 +261,7 @@ class Document(Container):
             if end is None:
                 raise self._damaged(f"at {self.unit} {number + 1}")
             number += 1
-            if end - at > self.most:
-                yield self.line(number, at, b"{", end - at)
-            else:
-                yield self.line(number, at, text.slice(at, end))
+            yield self.line(number, at, text.slice(at, end), end - at)
             at, byte = text.skip(end)
             if not listed:
                 continue
@@ -276,9 +271,8 @@ class Document(Container):
                     byte = b","
             elif byte != b"]":
                 raise self._damaged(f"at {self.unit} {number + 1}")
-        if listed and not self._checked:
+        if listed:
             self._check(at + 1, number)
-        self._checked = True
 
     def _check(self, end: int, number: int) -> None:
         """Raise UsageError if the text around the list of records is damaged; `end` is behind the list."""

@@ -20,6 +20,7 @@ from ruler_cli.files.error_map import reading
 from ruler_cli.files.location import Listing
 from ruler_cli.files.parse import parse, too_large
 from ruler_cli.files.source import Source
+from ruler_cli.files.splice import encode_members
 from ruler_cli.types import Line, Problem
 
 _RESULT = "result.json"
@@ -51,20 +52,20 @@ class HarborJob(MultiFileContainer):
         self, fits: Fits, on_problem: Callable[[Problem], None]
     ) -> list[str]:
         """Report the trials that cannot be read; none is left out."""
-        for number, trial in enumerate(self._trials, 1):
-            try:
-                self._record(trial)
-            except UnreadableError as error:
-                on_problem(Problem(number, str(error), b"", self.where(number)))
+        for _ in self._read(on_problem):
+            pass
         return []
 
     def records(self) -> Iterator[Line]:
-        """Yield every trial that can be read."""
+        """Yield every trial that can be read; `check_files` reports the others."""
+        return self._read(lambda _: None)
+
+    def _read(self, on_problem: Callable[[Problem], None]) -> Iterator[Line]:
         for number, trial in enumerate(self._trials, 1):
             try:
                 yield self.line(number, 0, self._record(trial))
-            except UnreadableError:
-                continue  # `check_files` has reported it
+            except UnreadableError as error:
+                on_problem(Problem(number, str(error), b"", self.where(number)))
 
     def place(self, number: int) -> str:
         """Return the trial's directory."""
@@ -82,8 +83,7 @@ class HarborJob(MultiFileContainer):
                 if _NUMBER.fullmatch(text):
                     members["reward_file"] = b'{"reward": %s}' % text
                 members["reward_file"] = self._object(trial, "verifier/reward.json")
-        named = (b'"%s": %s' % (k.encode(), v) for k, v in members.items())
-        return b"{" + b", ".join(named) + b"}"
+        return b"{%s}" % encode_members(members)
 
     def _object(self, trial: str, file: str) -> bytes:
         """Return the bytes of a file that is one JSON object; UnreadableError if it is not."""
@@ -114,23 +114,18 @@ def find_trials(names: Sequence[str]) -> list[str]:
 
     A trial whose environment failed has no file of an agent: the trials beside it show that it is one.
     """
-    agents = {
-        parent.parent
-        for name in names
-        for parent in PurePath(name).parents
-        if parent.name == "agent"
-    }
-    folders = [
-        PurePath(name).parent for name in names if PurePath(name).name == _RESULT
-    ]
-    jobs = {folder.parent for folder in folders if folder in agents and folder.parts}
-    trials = [
+    paths = list(map(PurePath, names))
+    if not any(path.match(_TRAJECTORY) for path in paths):
+        return []
+    parents = {parent for path in paths for parent in path.parents}
+    agents = {parent.parent for parent in parents if parent.name == "agent"}
+    folders = [path.parent for path in paths if path.name == _RESULT]
+    jobs = {folder.parent for folder in agents.intersection(folders) if folder.parts}
+    return [
         str(folder)
         for folder in folders
         if folder in agents or (folder.parts and folder.parent in jobs)
     ]
-    known = set(names)
-    return trials if any(_path(trial, _TRAJECTORY) in known for trial in trials) else []
 
 
 def _path(trial: str, file: str) -> str:

@@ -119,8 +119,8 @@ class InspectLogWriter(Writer):
             annotation = annotation[part]
         self._annotations[key] = annotation
 
-    def make(self) -> BinaryIO:
-        """Have inspect_ai make the log, as a file without a name; OutputError if it cannot.
+    def make(self) -> None:
+        """Have inspect_ai make the log, and copy it into OUTPUT; OutputError if it cannot.
 
         Not where an event loop runs, for inspect_ai needs one of its own.
         """
@@ -137,13 +137,8 @@ class InspectLogWriter(Writer):
                     _USE_LINES,
                     place=self.name,
                 ) from error
-            self._made = path.open("rb")
-        return self._made
-
-    def end(self) -> None:
-        """Copy the log that was made into OUTPUT."""
-        with self._made as made:
-            shutil.copyfileobj(made, self.stream, 1 << 20)
+            with path.open("rb") as made:
+                shutil.copyfileobj(made, self.stream, 1 << 20)
 
     async def _write(self, path: Path) -> None:
         from inspect_ai import score_async
@@ -198,7 +193,6 @@ class InspectLog(Container):
     rank = 4
     endings = (".eval", ".json")
     packed = (".eval",)
-    form = "an Inspect log"
     writes = InspectLogWriter
     keeps_all = True
     unit = "sample"
@@ -215,10 +209,11 @@ class InspectLog(Container):
         self._damage = (zipfile.BadZipFile, *_DAMAGE)
         with reading(self.name, *self._damage):
             self._archive = source.stack.enter_context(zipfile.ZipFile(self.log))
-        every = self._archive.infolist()
-        self._members = last = {info.filename: info for info in every}
-        samples = (info for info in every if _SAMPLE.fullmatch(info.filename))
-        self._samples = [info for info in samples if last[info.filename] is info]
+        # of members with one name the last counts
+        self._members = {info.filename: info for info in self._archive.infolist()}
+        self._samples = [
+            info for name, info in self._members.items() if _SAMPLE.fullmatch(name)
+        ]
         if not self._samples:
             raise ForeignError(
                 "is a zip archive without samples/*.json",
@@ -240,10 +235,8 @@ class InspectLog(Container):
     def records(self) -> Iterator[Line]:
         """Yield every sample."""
         for number, info in enumerate(self._samples, 1):
-            if info.file_size > self.most:
-                yield self.line(number, 0, b"{", info.file_size)
-            else:
-                yield self.line(number, 0, self._content(info))
+            raw = b"" if info.file_size > self.most else self._content(info)
+            yield self.line(number, 0, raw, info.file_size)
 
     def _content(self, info: Any) -> bytes:
         """Return the content of a member, decompressed; no more than the size that the archive states."""

@@ -30,7 +30,6 @@ class JsonLines(Container):
 
     rank = 9  # any text that is nothing else
     endings = (".jsonl",)
-    form = "JSON lines"
     writes = LinesWriter
     rewritable = may_hold_events = True
 
@@ -44,13 +43,12 @@ class JsonLines(Container):
     @classmethod
     def open(cls, source: Source) -> Self:
         """Open any text; what may be events of a pipe is kept, since a rollout ends with its last event."""
-        keep = source.is_long or (source.once and source.keep)
-        if source.once and not keep:
+        if source.once:
             from ruler_cli.files.events import may_be_event
 
-            keep = may_be_event(source.first_line.removeprefix(BOM))
-        if keep:
-            source.keep_text()
+            first = source.first_line.removeprefix(BOM)
+            if source.keep or may_be_event(first):
+                source.keep_text()
         return cls(source)
 
     @classmethod

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, BinaryIO, Self
 
-import orjson
-
 from ruler_cli.errors import UsageError
 from ruler_cli.files.containers import MAX_BYTES, Container, Writer
 from ruler_cli.files.error_map import reading
@@ -30,7 +28,6 @@ class Parquet(Container):
     rank = 3
     endings = (".parquet",)
     packed = (".parquet",)
-    form = "Parquet"
     unit = "row"
     rewritable = True
 
@@ -82,9 +79,8 @@ class Parquet(Container):
 
     def records(self) -> Iterator[Line]:
         """Yield every row as the JSON text of one object, its keys in the order of the columns."""
-        from ruler_cli.files.arrow import cells
+        from ruler_cli.files.arrow import objects
 
-        keys = [orjson.dumps(name) + b":" for name in self.schema.names]
         number = 0
         for batch in self.batches():
             large = batch.nbytes > self.most  # text is made of one row at a time
@@ -95,11 +91,10 @@ class Parquet(Container):
                     yield self.line(number, number - 1, b"{", piece.nbytes)
                     continue
                 with reading(self.name, *self._errors):
-                    columns = list(map(cells, piece.columns))
-                for row in zip(*columns, strict=True):
+                    raws = objects(piece)
+                for raw in raws:
                     number += 1
-                    raw = b"{" + b",".join(map(bytes.__add__, keys, row)) + b"}"
-                    yield self.bounded(number, number - 1, raw)
+                    yield self.line(number, number - 1, raw)
 
     def batches(self) -> Iterator[Any]:
         """Yield the rows as Arrow record batches."""

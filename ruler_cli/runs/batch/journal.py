@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ruler_cli.errors import OutputError, Sentence, system_errors
-from ruler_cli.ledger.database import file_errors, open_ledger, remedy
+from ruler_cli.ledger.database import empty_ledger, file_errors, open_ledger, remedy
 from ruler_cli.ledger.reply_cache import is_there
 
 BatchState = Literal["creating", "submitted", "collected", "failed", "abandoned"]
@@ -94,10 +94,8 @@ class Journal(AbstractContextManager["Journal"]):
         """
         self.path = ledger
         with file_errors(f"{ledger}: cannot be used as a ledger", _ANOTHER):
-            if make or is_there(ledger):
-                self._db = open_ledger(ledger)
-            else:
-                self._db = sqlite3.connect(":memory:", isolation_level=None)
+            memory = not make and not is_there(ledger)
+            self._db = empty_ledger() if memory else open_ledger(ledger)
             # a batch that is paid for must survive a power cut
             self._db.execute("PRAGMA synchronous = FULL")
             for statement in _TABLES:
