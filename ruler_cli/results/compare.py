@@ -22,7 +22,7 @@ import orjson
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
 from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout, deviation
-from ruler_cli.results.figures import ScoredFile, TextLookup, Wanted, cells, quantile
+from ruler_cli.results.figures import ScoredFile, TextLookup, Wanted, cells
 from ruler_cli.results.highlights import (
     DISPUTED,
     JUDGES_APART,
@@ -31,7 +31,7 @@ from ruler_cli.results.highlights import (
     Keep,
     Rank,
 )
-from ruler_cli.scoring.statistics import Concordance, concordance
+from ruler_cli.scoring.statistics import Concordance, concordance, quantile
 from ruler_cli.types import Group
 
 ComparisonFigures = Json

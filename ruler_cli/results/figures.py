@@ -32,7 +32,7 @@ from ruler_cli.results.annotations import (
     refuse_unannotated,
 )
 from ruler_cli.runs.input import open_input
-from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias
+from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias, quantile
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Usage, iso
 
@@ -576,11 +576,3 @@ def _bars_along(points: Sequence[tuple[float, str]]) -> list[Json]:
     for (i, kind), n in sorted(failed.items()):
         bars[i]["failed"][kind] = n
     return bars
-
-
-def quantile(values: Sequence[float], share: float) -> float | None:
-    """Return the least value that is at or above this share of all; None without values."""
-    rank = max(1, math.ceil(share * len(values)))
-    if values:
-        return sorted(values)[rank - 1]
-    return None

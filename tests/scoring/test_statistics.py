@@ -41,8 +41,7 @@ def sums(groups: list[Group]) -> Counter[str]:
     """All groups' products of two judges' scores and labels."""
     result: Counter[str] = Counter()
     for group in groups:
-        one, other, labels = (list(column) for column in zip(*group, strict=True))
-        result.update(products(a=one, b=other, y=labels))
+        result.update(products("aby", group))
     return result
 
 
@@ -191,8 +190,10 @@ def test_rewards_beyond_all_scales_are_not_known() -> None:
 )
 def test_quantile(lengths: list[int], share: float) -> None:
     """The share of lengths at or below the quantile is the one asked for, to one part in 128."""
-    result = quantile(Counter(leading_bits(length, 8) for length in lengths), share)
-    exact = quantile(Counter(lengths), share)
+    result = quantile((leading_bits(length, 8) for length in lengths), share)
+    exact = quantile(lengths, share)
+    assert result is not None
+    assert exact is not None
     assert sum(n <= exact for n in lengths) >= share * len(lengths)
     assert exact in lengths
     assert exact * 127 / 128 <= result <= exact
