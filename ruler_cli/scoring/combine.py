@@ -237,9 +237,11 @@ class BatchStatistics:
             if i < len(result.outcomes):
                 self._add_outcome(result.outcomes[i], score, key, i + 1)
         if len(judged) > 1:
-            numbers, known = zip(*judged.values(), strict=True)
-            self._length.add([result.sizes[distinct] for distinct in judged], known)
-            self._add_pairs(result, scores, numbers)
+            self._length.add(
+                (result.sizes[distinct], score)
+                for distinct, (_, score) in judged.items()
+            )
+            self._add_pairs(result, scores, [number for number, _ in judged.values()])
 
     def _add_outcome(
         self, passed: bool | None, score: float, key: str, number: int

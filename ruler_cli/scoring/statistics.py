@@ -99,6 +99,11 @@ class Concordance:
         return self.pairs - self.won - self.tied
 
     @property
+    def against(self) -> float:
+        """Pairs that scores put in another order than labels, a tied one as a half."""
+        return self.lost + self.tied / 2
+
+    @property
     def tau_b(self) -> float | None:
         """Kendall's τ_b; None if all labels or all scores are equal."""
         if not self.pairs or not self.spread:
@@ -106,23 +111,25 @@ class Concordance:
         return (self.won - self.lost) / sqrt(self.pairs * self.spread)
 
 
-def concordance(scores: Sequence[float], labels: Sequence[float]) -> Concordance:
-    """Count the pairs by the sorted scores of the rollouts with lower labels, in O(n log n)."""
+def concordance(rows: Sequence[tuple[float, float]]) -> Concordance:
+    """Count pairs of rollouts, a row each with its score and its label, in O(n log n).
+
+    Each score is compared with the sorted scores of the rollouts with lower labels.
+    """
     lower: list[float] = []
     pairs = won = tied = 0
-    by_label = sorted(zip(labels, scores, strict=True))
-    for _, same in groupby(by_label, key=itemgetter(0)):
-        level = [score for _, score in same]
+    by_label = sorted(rows, key=itemgetter(1))
+    for _, same in groupby(by_label, key=itemgetter(1)):
+        level = [score for score, _ in same]
         for score in level:
             below = bisect_left(lower, score)
-            upto = bisect_right(lower, score)
             won += below
-            tied += upto - below
+            tied += bisect_right(lower, score) - below
         pairs += len(level) * len(lower)
         for score in level:
             insort(lower, score)
-    spread = comb(len(scores), 2)
-    spread -= sum(comb(n, 2) for n in Counter(scores).values())
+    alike = Counter(score for score, _ in rows).values()
+    spread = comb(len(rows), 2) - sum(comb(n, 2) for n in alike)
     return Concordance(pairs, won, tied, spread)
 
 
@@ -211,10 +218,9 @@ class LengthSums:
         self._slope = RatioSums()
         self._yy = 0.0
 
-    def add(self, sizes: Iterable[int], scores: Iterable[float]) -> None:
-        """Add the distinct rollouts of one group: their sizes in bytes and their scores, aligned."""
-        lengths = [log2(max(size, 1)) for size in sizes]
-        own = products("ab", zip(lengths, scores, strict=True))
+    def add(self, rows: Iterable[tuple[int, float]]) -> None:
+        """Add one group: a row for each distinct rollout, with its size in bytes and its score."""
+        own = products("ab", [(log2(max(size, 1)), score) for size, score in rows])
         if own["aa"] > 0:
             self._slope.add(own["aa"], own["ab"])
             self._yy += own["bb"]

@@ -106,11 +106,11 @@ def test_counts_are_those_over_each_pair(result: list[tuple[float, float]]) -> N
             pairs += 1
             tied += score == other
             won += (score - other) * (label - other_label) > 0
-    scores, labels = zip(*result, strict=True)
-    assert concordance(scores, labels) == Concordance(pairs, won, tied, spread)
+    assert concordance(result) == Concordance(pairs, won, tied, spread)
+    labels = [label for _, label in result]
     assert (
-        concordance(labels, labels).won
-        == concordance([-y for y in labels], labels).lost
+        concordance([(label, label) for label in labels]).won
+        == concordance([(-label, label) for label in labels]).lost
         == pairs
     )
 
@@ -152,8 +152,8 @@ def test_length_is_the_regression_within_groups() -> None:
     sums = LengthSums()
     assert sums.trend() is None
     for row, output in zip(sizes, given, strict=True):
-        sums.add(row, output)
-        sums.add([100, 100], [0.1, 0.9])  # equally long: it says nothing
+        sums.add(zip(row, output, strict=True))
+        sums.add([(100, 0.1), (100, 0.9)])  # equally long: it says nothing
     result = sums.trend()
     assert result is not None
     x, y = centred([[log2(s) for s in row] for row in sizes]), centred(given)
