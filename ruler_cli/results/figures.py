@@ -23,7 +23,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.formats.annotate import usage_fields
 from ruler_cli.formats.fields import printable
 from ruler_cli.judges.providers import EMBEDDED
-from ruler_cli.ledger.database import digest_of
+from ruler_cli.ledger.database import digest_of, params_text
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC
 from ruler_cli.results.annotations import (
     AnnotationReader,
@@ -343,14 +343,21 @@ class FiguresBuilder:
         return {"bins": histogram(numbers, edges), "median": quantile(numbers, 0.5)}
 
     def _made_by(self, lookup: TextLookup) -> Json:
-        """Return what made the scores, the most frequent first, with the texts that are known."""
+        """Return what made the scores, the most frequent first, with the texts that are known.
+
+        Without a ledger the built-in rubric is known too, and the parameters of a judge without any.
+        """
+        known = {BUILT_IN: DEFAULT_RUBRIC}
+        for name in self.words["judges"].listed():
+            text = params_text([{"judge": name, "model": name, "params": {}}])
+            known[digest_of(text)] = text
         made: Json = {
             name: self.words[name].listed() for name in ("served", "versions")
         }
         for name in ("rubrics", "params"):
             listed = self.words[name].listed()
             listed.pop(OTHER, None)
-            texts = {BUILT_IN: DEFAULT_RUBRIC, **lookup(listed)}
+            texts = known | dict(lookup(listed))
             made[name] = [
                 {
                     "digest": digest,
