@@ -63,9 +63,7 @@ _OF_JUDGES = {
 _KINDS = {
     "gap": "by score gap",
     "slot": "by position: the better one is",
-    "place": "by position of the better one",
     "length": "by length: the better one is",
-    "size": "by bytes of the longer one",
 }
 _NAME = 24
 """Characters of a judge's name."""
@@ -151,7 +149,6 @@ def _input(head: _Json, file: ScoredFile) -> dict[str, Any]:
         "groups": groups["all"],
         "rollouts": rollouts["all"],
         **{name: rollouts[name] for name in _COUNTS},
-        "odd_costs": groups["odd_costs"],
     }
 
 

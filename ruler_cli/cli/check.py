@@ -310,12 +310,12 @@ def _figures(
         "rollouts": notes.rollouts,
         "group_sizes": {
             "min": min(sizes, default=None),
-            "median": quantile(sizes, 0.5),
+            "median": quantile(sizes.elements(), 0.5) or 0,
             "max": max(sizes, default=None),
             "commonest": [{"size": size, "groups": number} for size, number in common],
         },
         "tokens_per_rollout": {
-            name: quantile(estimate.lengths, share)
+            name: quantile(estimate.lengths.elements(), share) or 0
             for name, share in _QUANTILES.items()
         },
         "shown_to_the_judge": {

@@ -53,7 +53,7 @@ SCHEMA = 2
 _NO_SCORES = GroupScores((), passes=0, weight=0.0)
 _NO_REPLIES = GroupResult((), (), ())
 """Quality and counts of a group that failed."""
-_INSTANT = "%Y-%m-%dT%H:%M:%SZ"
+INSTANT = "%Y-%m-%dT%H:%M:%SZ"
 """RFC 3339 in UTC, to the second."""
 
 
@@ -233,7 +233,7 @@ def group_fields(
         "served": list(result.served),
         "usage": usage_fields(result.usage),
         "cost_usd": None if cost_usd is None else round(cost_usd, 8),
-        "judged_at": time.strftime(_INSTANT, time.gmtime(result.ended)),
+        "judged_at": time.strftime(INSTANT, time.gmtime(result.ended)),
         "latency_s": round(result.seconds, 3),
         "cached": result.cached,
         "schema": SCHEMA,

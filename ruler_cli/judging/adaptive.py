@@ -315,11 +315,11 @@ class _Block:
     @cached_property
     def prior(self) -> NoisePrior:
         """The noise of the whole block at its end."""
-        noise = BatchStatistics()
+        batch = BatchStatistics()
         for member in self.members:
             if member.standing is not None:
-                noise.add(member.standing.result)
-        return noise.prior
+                batch.add(member.standing.result)
+        return batch.noise.prior()
 
 
 class BlockMember:

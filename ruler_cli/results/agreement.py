@@ -38,31 +38,25 @@ FEWEST = 5
 PAIR_BINS = {
     "gap": ("to 0.05", "to 0.1", "to 0.2", "to 0.4", "above 0.4"),
     "slot": ("earlier", "later", "alike"),
-    "place": ("first third", "middle", "last third"),
     "length": ("shorter", "longer", "alike"),
-    "size": ("to 1,000", "to 4,000", "to 16,000", "to 64,000", "above 64,000"),
 }
 """The kinds by which pairs of rollouts are divided, and the bins of each."""
 _GAPS = (0.05, 0.1, 0.2, 0.4)
-_SIZES = (1_000, 4_000, 16_000, 64_000)
 _ALIKE = 0.05
 """Two rollouts are alike in length if the longer one is longer by at most this share."""
 _AT_ONCE = 128
 """Rollouts of a group whose pairs are counted by kind; of more, a sample."""
-_POINTS = 0.6
-"""Half an interval's width times the root of the number of mixed groups, about, for groups of 8."""
 _CORRELATION = (-1.0, 1.0)
 _SHARE = (0.0, 1.0)
 _UNBOUND = (-math.inf, math.inf)
 
-Totals = Mapping[Hashable, float]
+Totals = Mapping[Any, float]
 Agreement = Json
 """The object that `ruler agree` prints as JSON.
 
 The first of `scorers` is the file's own score; the judges of a panel follow. `mixed_groups` have rollouts
 with different labels. `two` holds the worse and the better label if there are only two. `differences` are
-those of two files, the first less the second. `ranked` are pairs of a panel's judges whose intervals of the
-accuracy do not overlap. `expected_half_width` is about half the width of an interval of the accuracy.
+those of two files, the first less the second.
 """
 Measured = Json
 """The `value` of a statistic over so many `groups`, and the ends of its 95 % interval, `low` and `high`.
@@ -91,13 +85,16 @@ class Statistic:
         def value(sums: Totals) -> float | None:
             a = self.value(sums)
             b = other.value(sums)
-            if a is None or b is None:
-                return None
-            return a - b
+            return None if a is None or b is None else a - b
 
         least, most = self.bounds
         width = most - least
         return Statistic(value, self.basis, (-width, width))
+
+    def of(self, sums: Totals) -> float | None:
+        """Return its value if that is a finite number."""
+        value = self.value(sums)
+        return value if value is not None and math.isfinite(value) else None
 
 
 def ratio(
@@ -110,9 +107,7 @@ def ratio(
 
     def value(sums: Totals) -> float | None:
         below = sums.get(bottom, 0.0)
-        if below:
-            return scale * sums.get(top, 0.0) / below
-        return None
+        return scale * sums.get(top, 0.0) / below if below else None
 
     return Statistic(value, bottom, bounds)
 
@@ -159,9 +154,9 @@ class BootstrapUnits:
         columns = {key: self._column(key) for key in self.groups}
         totals = {key: math.fsum(column) for key, column in columns.items()}
         measured: dict[Any, Measured] = {}
-        drawn: dict[Any, list[float]] = {}
+        drawn: dict[Any, list[float | None]] = {}
         for name, statistic in statistics.items():
-            value = _defined(statistic.value(totals))
+            value = statistic.of(totals)
             groups = self.groups[statistic.basis]
             measured[name] = {
                 "value": value,
@@ -171,23 +166,20 @@ class BootstrapUnits:
             }
             if value is not None and groups >= FEWEST:
                 drawn[name] = []
-        if not drawn:
-            return measured
         random_ = random.Random(0)
         numbers = range(len(self._units))
-        for _ in range(resamples):
+        for _ in range(resamples if drawn else 0):
             drawn_units = random_.choices(numbers, k=len(numbers))
             pick = itemgetter(*drawn_units)
             sums = {key: sum(pick(column)) for key, column in columns.items()}
             for name, values in drawn.items():
-                value = _defined(statistics[name].value(sums))
-                if value is not None:
-                    values.append(value)
+                values.append(statistics[name].of(sums))
         for name, values in drawn.items():
+            ordered = sorted(value for value in values if value is not None)
             # a statistic that most resamples do not define has no interval
-            if values and len(values) * 2 >= resamples:
+            if len(ordered) * 2 >= resamples:
                 bounds = statistics[name].bounds
-                measured[name] |= _interval(measured[name], sorted(values), bounds)
+                measured[name] |= _interval(measured[name], ordered, bounds)
         return measured
 
 
@@ -225,12 +217,6 @@ def _interval(
     }
 
 
-def _defined(value: float | None) -> float | None:
-    if value is not None and math.isfinite(value):
-        return value
-    return None
-
-
 class AgreementBuilder:
     """The judges of one file or of two; they share the units of one bootstrap, and so their resamples."""
 
@@ -244,20 +230,29 @@ class AgreementBuilder:
 
     def add(self, *groups: ScoredGroup) -> None:
         """Add one group as each file has it; only rollouts that are scored in all files count."""
-        rollouts = groups[0].rollouts
+        first = groups[0]
+        rollouts = first.rollouts
         self._groups += 1
         self._rollouts += len(rollouts)
         unit = self._units.next()
         every = [[r.judge_score for r in group.rollouts] for group in groups]
-        common = list(zip(*every, strict=True))
+        common = [None not in scores for scores in zip(*every, strict=True)]
         rows: dict[_JudgeSums, _Scores] = {}
-        for side, judge in enumerate(self._judges):
+        for judge, group, scores in zip(self._judges, groups, every, strict=True):
             rows[judge] = [
-                None if None in scores else scores[side] for scores in common
+                score if both else None
+                for score, both in zip(scores, common, strict=True)
             ]
-            judge.add(unit, groups[side], rows[judge])
+            judge.add(unit, group, rows[judge])
         if len(groups) == 1:
-            rows = self._add_panel(unit, groups[0])
+            rows = {}
+            # in the order of the file
+            for name in dict.fromkeys(name for r in rollouts for name in r.judges):
+                judge = self._panel.setdefault(
+                    name, _JudgeSums(name, self._units, details=False)
+                )
+                rows[judge] = [r.judges.get(name) for r in rollouts]
+                judge.add(unit, first, rows[judge])
         labels = [r.label for r in rollouts]
         for one, other in combinations(rows, 2):
             both = [
@@ -266,34 +261,19 @@ class AgreementBuilder:
                 if a is not None and b is not None
             ]
             for kind, products in pair_products(both).items():
-                amounts: dict[Hashable, float] = {}
-                for name, amount in products.items():
-                    amounts[one, other, kind, name] = amount
+                pair = (one, other, kind)
+                amounts = {(*pair, name): amount for name, amount in products.items()}
                 self._units.add(unit, amounts)
-
-    def _add_panel(self, unit: int, group: ScoredGroup) -> dict[_JudgeSums, _Scores]:
-        """Add a group for each judge of its panel, and return the judges' scores."""
-        rows: dict[_JudgeSums, _Scores] = {}
-        # in the order of the file
-        names = dict.fromkeys(name for r in group.rollouts for name in r.judges)
-        for name in names:
-            if name not in self._panel:
-                self._panel[name] = _JudgeSums(name, self._units, details=False)
-            judge = self._panel[name]
-            rows[judge] = [r.judges.get(name) for r in group.rollouts]
-            judge.add(unit, group, rows[judge])
-        return rows
 
     def agreement(self, paired: Json | None = None) -> Agreement:
         """Measure all groups so far; `paired` counts the groups of two files."""
-        panel = []
-        if len(self._panel) > 1:
-            panel = list(self._panel.values())
+        panel = list(self._panel.values()) if len(self._panel) > 1 else []
         each = {judge: judge.statistics() for judge in (*self._judges, *panel)}
-        wanted: dict[Hashable, Statistic] = {}
-        for judge, own in each.items():
-            for name, statistic in own.items():
-                wanted[judge, name] = statistic
+        wanted: dict[Any, Statistic] = {
+            (judge, name): statistic
+            for judge, own in each.items()
+            for name, statistic in own.items()
+        }
         # either side is empty: one file has one score, two files have no panel
         pairs = [*combinations(self._judges, 2), *combinations(panel, 2)]
         for pair in pairs:
@@ -310,22 +290,14 @@ class AgreementBuilder:
             low = values[name]["low"]
             high = values[name]["high"]
             values[name]["told_apart"] = low is not None and not low <= 0 <= high
-        scorers = []
-        for judge, own in each.items():
-            measured = {name: values[judge, name] for name in own}
-            scorers.append(judge.as_json(measured))
         main = self._judges[0]
-        mixed = self._units.groups[main, "pairs"]
-        half_width = None
-        if mixed:
-            half_width = min(0.5, _POINTS / math.sqrt(mixed))
         return {
             "labels": {
                 "path": None,
                 "two": main.labels and list(main.labels),
             },
             "groups": self._groups,
-            "mixed_groups": mixed,
+            "mixed_groups": self._units.groups[main, "pairs"],
             "rollouts": self._rollouts,
             "paired": paired,
             "bootstrap": {
@@ -334,10 +306,11 @@ class AgreementBuilder:
                 "seed": 0,
                 "units": min(self._groups, MOST_UNITS),
             },
-            "expected_half_width": half_width,
-            "scorers": scorers,
+            "scorers": [
+                judge.as_json({name: values[judge, name] for name in own})
+                for judge, own in each.items()
+            ],
             "differences": {name: values[name] for name in compared},
-            "ranked": list(_ranked(scorers[len(self._judges) :])),
             "correlations": [
                 {
                     "judges": [judge.name for judge in pair],
@@ -349,29 +322,15 @@ class AgreementBuilder:
         }
 
 
-def _ranked(scorers: Sequence[Json]) -> Iterator[dict[str, str]]:
-    for pair in combinations(scorers, 2):
-        for better, worse in (pair, pair[::-1]):
-            low = better["pairwise_accuracy"]["low"]
-            high = worse["pairwise_accuracy"]["high"]
-            if low is not None and high is not None and low > high:
-                yield {
-                    "better": better["name"],
-                    "worse": worse["name"],
-                }
-
-
 def _within(one: _JudgeSums, other: _JudgeSums, kind: str) -> Statistic:
     """Make a correlation of two judges within groups from their `pair_products`."""
 
     def value(totals: Totals) -> float | None:
-        sums = {}
-        for name in PRODUCTS:
-            sums[name] = totals.get((one, other, kind, name), 0.0)
+        keys = {name: (one, other, kind, name) for name in PRODUCTS}
+        sums = {name: totals.get(key, 0.0) for name, key in keys.items()}
         return CORRELATIONS[kind](sums)
 
-    basis = (one, other, kind, "aa")
-    return Statistic(value, basis, _CORRELATION)
+    return Statistic(value, (one, other, kind, "aa"), _CORRELATION)
 
 
 class _JudgeSums:
@@ -391,9 +350,7 @@ class _JudgeSums:
     @property
     def labels(self) -> tuple[float, float] | None:
         """The worse and the better label; None unless there are exactly two."""
-        if len(self._labels) == 2:
-            return self._range
-        return None
+        return self._range if len(self._labels) == 2 else None
 
     def add(self, unit: int, group: ScoredGroup, scores: _Scores) -> None:
         """Add one group to its unit of the bootstrap.
@@ -406,15 +363,12 @@ class _JudgeSums:
             for score, rollout in zip(scores, group.rollouts, strict=True)
             if score is not None and rollout.label is not None
         ]
-        sums: dict[str, float] = {}
-        if rated:
-            sums["compared"] = len(rated)
-        judged = [score for score, _, _ in rated]
-        given = [label for _, label, _ in rated]
-        pairs = concordance(judged, given)
+        sums: dict[str, float] = {"compared": len(rated)} if rated else {}
+        pairs = concordance([(score, label) for score, label, _ in rated])
         if pairs.pairs:
+            given = [label for _, label, _ in rated]
             best = max(given)
-            top = max(judged)
+            top = max(score for score, _, _ in rated)
             picked = [label for score, label, _ in rated if score == top]
             sums |= {
                 "pairs": pairs.pairs,
@@ -430,8 +384,7 @@ class _JudgeSums:
             if self._details:
                 sums |= by_kind(rated)
         if self._details and group.cost_usd is not None and group.rollouts:
-            sums["cost"] = group.cost_usd
-            sums["costed"] = len(group.rollouts)
+            sums |= {"cost": group.cost_usd, "costed": len(group.rollouts)}
         self._units.add(unit, {(self, name): amount for name, amount in sums.items()})
         for score, label, _ in rated:
             least, most = self._range
@@ -449,26 +402,24 @@ class _JudgeSums:
         def share(top: str, of: str, *more: Any) -> Statistic:
             return ratio((self, top), (self, of), *more)
 
+        least, most = self._range
+        worst = (0.0, max(0.0, most - least))
         statistics = {
             "pairwise_accuracy": share("won", "pairs"),
             "tied_share": share("tied", "pairs"),
             "kendall_tau_b": share("tau", "taus", _CORRELATION),
+            "top1_regret": share("top1_regret", "tops", worst),
+            "chance_regret": share("chance_regret", "tops", worst),
         }
-        if self.labels is not None:  # then the pairs are those of the AUC
-            statistics["auc_within_groups"] = statistics["pairwise_accuracy"]
+        if self.labels is not None:
             statistics["auc"] = self._auc(*self.labels)
-        least, most = self._range
-        worst = (0.0, max(0.0, most - least))
-        for name in ("top1_regret", "chance_regret"):
-            statistics[name] = share(name, "tops", worst)
-        if not self._details:
-            return statistics
-        statistics["cost_per_1000_usd"] = share("cost", "costed", _UNBOUND, 1000.0)
-        for kind, names in PAIR_BINS.items():
-            for i in range(len(names)):
-                name = f"{kind}.{i}"
-                if self._units.groups[self, name]:
-                    statistics[name] = share(f"{name}.won", name)
+        if self._details:
+            statistics["cost_per_1000_usd"] = share("cost", "costed", _UNBOUND, 1000.0)
+            for kind, names in PAIR_BINS.items():
+                for i in range(len(names)):
+                    name = f"{kind}.{i}"
+                    if self._units.groups[self, name]:
+                        statistics[name] = share(f"{name}.won", name)
         return statistics
 
     def _auc(self, worse: float, better: float) -> Statistic:
@@ -504,26 +455,24 @@ class _JudgeSums:
 
         pairs = total("pairs")
         tied = total("tied")
-        in_order = total("won") - tied / 2
         scorer: Json = {
             "name": self.name,
             "compared": round(total("compared")),
             "pairs": round(pairs),
-            "in_order": round(in_order),
-            "against": round(pairs - in_order - tied),
+            "against": round(pairs - total("won") - tied / 2),
             "tied": round(tied),
         }
         for name, value in values.items():
             kind, _, number = name.partition(".")
-            if not number:
+            if number:
+                bin_ = {
+                    "bin": PAIR_BINS[kind][int(number)],
+                    "pairs": round(total(name)),
+                    "accuracy": value,
+                }
+                scorer.setdefault(f"by_{kind}", []).append(bin_)
+            else:
                 scorer[name] = value
-                continue
-            bin_ = {
-                "bin": PAIR_BINS[kind][int(number)],
-                "pairs": round(total(name)),
-                "accuracy": value,
-            }
-            scorer.setdefault(f"by_{kind}", []).append(bin_)
         return scorer
 
 
@@ -537,14 +486,11 @@ def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
         rated = random.Random(len(rated)).sample(rated, _AT_ONCE)
     by_label = sorted(rated, key=itemgetter(1))
     for (low, least, worse), (high, most, better) in combinations(by_label, 2):
-        if least == most:
-            continue
-        won = 0.5
-        if high != low:
-            won = float(high > low)
-        for bin_ in _bins(round(abs(high - low), 9), better, worse):
-            counts[bin_] += 1
-            counts[f"{bin_}.won"] += won
+        if least != most:
+            won = 0.5 if high == low else float(high > low)
+            for bin_ in _bins(round(abs(high - low), 9), better, worse):
+                counts[bin_] += 1
+                counts[f"{bin_}.won"] += won
     return counts
 
 
@@ -556,12 +502,9 @@ def _bins(gap: float, better: ScoredRollout, worse: ScoredRollout) -> Iterator[s
     if at is not None and other is not None:
         later = round(at - other, 9)
         yield f"slot.{int(later > 0) if later else 2}"
-        third = min(2, int(at * 3))
-        yield f"place.{third}"
     longer = max(better.size, worse.size)
     alike = abs(better.size - worse.size) <= _ALIKE * longer
     yield f"length.{2 if alike else int(better.size == longer)}"
-    yield f"size.{bisect_left(_SIZES, longer)}"
 
 
 def _below(ordered: Sequence[float], score: float) -> float:

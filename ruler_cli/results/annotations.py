@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import count
 from statistics import fmean
 from typing import Any, Literal, get_args
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.formats.annotate import usage_fields
+from ruler_cli.formats.annotate import INSTANT, usage_fields
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.fields import number, passed
 from ruler_cli.formats.reader import Reader
@@ -112,9 +112,7 @@ class ScoredRollout:
     @property
     def mean_position(self) -> float | None:
         """The mean position over passes, from 0 to 1."""
-        if self.positions:
-            return fmean(self.positions)
-        return None
+        return fmean(self.positions) if self.positions else None
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,7 @@ class ScoredGroup:
     """One group, its rollouts in input order, and the group's part of the annotations.
 
     `judged_at` is in seconds since 1970; None: the file does not say.
-    `odd_cost`: the file has a cost that is impossible. `flags` are words: suspect, degraded, escalated,
+    `flags` are words: suspect, degraded, escalated,
     windows, shortened, alone, cached. `kind` and `reason` say why a group failed. `rubric` and `params` are
     digests, `version` is that of ruler, `served` names the models that answered; empty in files of older
     versions.
@@ -140,7 +138,6 @@ class ScoredGroup:
     weight: float | None = None
     usage: Usage = Usage()  # noqa: RUF009 - it is frozen
     cost_usd: float | None = None
-    odd_cost: bool = False
     latency_s: float | None = None
     judged_at: float | None = None
     rubric: str = ""
@@ -174,16 +171,12 @@ class ScoredGroup:
     @property
     def mean(self) -> float | None:
         """The mean score; None without any."""
-        if self.scores:
-            return fmean(self.scores)
-        return None
+        return fmean(self.scores) if self.scores else None
 
     @cached_property
     def sd(self) -> float | None:
         """The standard deviation of the scores; None with fewer than two."""
-        if len(self.scores) > 1:
-            return deviation(self.scores)
-        return None
+        return Moments().add(self.scores).spread if len(self.scores) > 1 else None
 
     @property
     def failed(self) -> bool:
@@ -218,33 +211,19 @@ class ScoredGroup:
     @cached_property
     def pairs(self) -> Concordance:
         """Pairs of rollouts with different labels, by the judge's order of them."""
-        both = [
-            (r.judge_score, r.label)
-            for r in self.rollouts
-            if r.judge_score is not None and r.label is not None
-        ]
-        scores = [score for score, _ in both]
-        labels = [label for _, label in both]
-        return concordance(scores, labels)
-
-    @property
-    def against(self) -> float:
-        """The pairs that the judge orders against their labels, a tie as one half."""
-        return self.pairs.lost + self.pairs.tied / 2
+        return concordance(
+            [
+                (r.judge_score, r.label)
+                for r in self.rollouts
+                if r.judge_score is not None and r.label is not None
+            ]
+        )
 
     @property
     def disagreement(self) -> float | None:
         """The share of pairs ordered against their labels, from 0 to 1; None if no two labels differ."""
-        if self.pairs.pairs:
-            return self.against / self.pairs.pairs
-        return None
-
-
-def deviation(scores: Sequence[float]) -> float:
-    """Return the standard deviation by which GRPO divides: exactly 0 for equal scores."""
-    moments = Moments()
-    moments.add(scores)
-    return math.sqrt(moments.square / moments.number)
+        pairs = self.pairs
+        return pairs.against / pairs.pairs if pairs.pairs else None
 
 
 class AnnotationReader:
@@ -282,16 +261,15 @@ class AnnotationReader:
         parts: dict[object, list[_Part]] = {}
         part = _NOTHING  # the group's own annotation
         judge = ""
-        index = 0
+        indices = count()
         for record in group.records:
             value = self.value(record)
-            for rollout in record.rollouts:
+            for rollout, index in zip(record.rollouts, indices, strict=False):
                 annotation = self.reader.previous_annotation(value, rollout) or _NOTHING
-                name = index if rollout.member is None else ("member", rollout.member)
+                name = index if rollout.member is None else rollout.member
                 parts.setdefault(name, []).append((index, rollout, annotation))
                 part = part or _object(annotation.get("group"))
                 judge = judge or _text(annotation.get("judge"))
-                index += 1
             if self.reader.format.group_in_record:
                 part = part or _object(value.get("ruler"))
         rollouts = tuple(map(self._rollout, parts.values()))
@@ -299,17 +277,19 @@ class AnnotationReader:
         status: AnnotationStatus = "unmarked"
         kind = reason = ""
         quality = _NOTHING  # of scores
-        if len(failures) < len([r for r in rollouts if r.status != "unmarked"]):
+        if any(r.status == "scored" for r in rollouts):
             status = "scored"
             quality = part
-        elif failures and not part.get("kind"):
-            status = "failed"
-            kind = failures[0].kind
-            reason = failures[0].reason
         elif failures or part.get("status") == "failed":
             status = "failed"
             kind = _kind(part)
             reason = _text(part.get("reason"))
+            if failures and not part.get("kind"):
+                kind = failures[0].kind
+                reason = failures[0].reason
+        else:
+            part = _NOTHING
+            judge = ""
         fields = _read(part, _OF_GROUP) | _read(quality, _OF_SCORED)
         if fields["reliability"] is None and fields["weight"] == 1:
             fields["weight"] = None  # then it says nothing
@@ -327,7 +307,6 @@ class AnnotationReader:
             reason=reason,
             judge=_text(part.get("judge")) or judge,
             annotated_tied=quality.get("tied") is True,
-            odd_cost=fields["cost_usd"] is None and part.get("cost_usd") is not None,
             flags=tuple([name for name, holds in flags.items() if holds]),
             **fields,
         )
@@ -345,9 +324,9 @@ class AnnotationReader:
             status = "unmarked"
         elif score is None:
             status = "failed"
-            reason = (
-                "its score is not a number" if odd_score else annotation.get("reason")
-            )
+            reason = annotation.get("reason")
+            if odd_score:
+                reason = "its score is not a number"
             fields |= {"kind": _kind(annotation), "reason": _text(reason)}
         positions = _numbers(annotation.get("slots"))
         if not all(0 <= position <= 1 for position in positions):
@@ -426,12 +405,8 @@ def label_of(value: Any) -> float | None:
     label = number(value)
     if label is None:
         good = passed(value)
-        if good is None:
-            return None
-        return float(good)
-    if abs(label) > LARGEST:
-        return None
-    return label
+        return None if good is None else float(good)
+    return label if abs(label) <= LARGEST else None
 
 
 def _read(part: Json, fields: _Readers) -> Json:
@@ -439,22 +414,16 @@ def _read(part: Json, fields: _Readers) -> Json:
 
 
 def _object(value: Any) -> Json:
-    if isinstance(value, dict):
-        return value
-    return _NOTHING
+    return value if isinstance(value, dict) else _NOTHING
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return ""
+    return value if isinstance(value, str) else ""
 
 
 def _digest(value: Any) -> str:
     text = _text(value)
-    if _DIGEST.fullmatch(text):
-        return text
-    return ""
+    return text if _DIGEST.fullmatch(text) else ""
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -473,35 +442,25 @@ def _finite(value: Any, least: float = -LARGEST, most: float = LARGEST) -> float
     if type(value) not in (float, int) or not -LARGEST <= value <= LARGEST:
         return None  # NaN is within no bounds
     rounded = round(float(value), _DIGITS)
-    if least <= rounded <= most:
-        return rounded
-    return None
+    return rounded if least <= rounded <= most else None
 
 
-def _amount(value: Any) -> float | None:
-    return _finite(value, 0)
+_amount = partial(_finite, least=0)
 
 
-def _share(value: Any) -> float | None:
-    return _finite(value, 0, 1)
+_share = partial(_finite, least=0, most=1)
 
 
 def _whole(value: Any) -> int | None:
     amount = _amount(value)
-    if amount is None:
-        return None
-    return int(amount)
+    return None if amount is None else int(amount)
 
 
 def _numbers(value: Any) -> tuple[float, ...]:
     """Return the numbers of a list; none if it holds anything else."""
-    numbers: list[float] = []
-    for item in value if type(value) is list else ():
-        number = _finite(item)
-        if number is None:
-            return ()
-        numbers.append(number)
-    return tuple(numbers)
+    listed = value if type(value) is list else ()
+    numbers = [number for number in map(_finite, listed) if number is not None]
+    return tuple(numbers) if len(numbers) == len(listed) else ()
 
 
 def _usage(value: Any) -> Usage:
@@ -510,17 +469,12 @@ def _usage(value: Any) -> Usage:
 
 
 def _time(value: Any) -> float | None:
-    """Read `2026-11-21T02:14:05Z` as seconds since 1970; a time without a zone is UTC.
-
-    None if it has no date in UTC: a zone can lead out of the calendar.
-    """
+    """Read a time as ruler writes it, `2026-11-21T02:14:05Z`, as seconds since 1970."""
     try:
-        time = datetime.fromisoformat(value)
-        seconds = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-        datetime.fromtimestamp(seconds, UTC)
-    except (TypeError, ValueError, OverflowError, OSError):
+        time = datetime.strptime(value, INSTANT).replace(tzinfo=UTC)
+    except (TypeError, ValueError):
         return None
-    return seconds
+    return time.timestamp()
 
 
 def _size(rollout: Rollout) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -21,8 +21,8 @@ import orjson
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
-from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout, deviation
-from ruler_cli.results.figures import ScoredFile, TextLookup, Wanted, cells, quantile
+from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
+from ruler_cli.results.figures import ScoredFile, TextLookup, Wanted, cells
 from ruler_cli.results.highlights import (
     DISPUTED,
     JUDGES_APART,
@@ -31,7 +31,7 @@ from ruler_cli.results.highlights import (
     Keep,
     Rank,
 )
-from ruler_cli.scoring.statistics import Concordance, concordance
+from ruler_cli.scoring.statistics import Concordance, Moments, concordance, quantile
 from ruler_cli.types import Group
 
 ComparisonFigures = Json
@@ -67,17 +67,13 @@ class ComparedGroup:
     @cached_property
     def common_scores(self) -> list[tuple[float, float]]:
         """Both scores of each rollout that has them."""
-        common = []
-        for a, b in zip(self.one.rollouts, self.other.rollouts, strict=True):
-            if a.score is not None and b.score is not None:
-                common.append((a.score, b.score))
-        return common
+        both = zip(self.one.rollouts, self.other.rollouts, strict=True)
+        scores = [(a.score, b.score) for a, b in both]
+        return [(a, b) for a, b in scores if a is not None and b is not None]
 
     @cached_property
     def _order(self) -> Concordance:
-        one = [a for a, _ in self.common_scores]
-        other = [b for _, b in self.common_scores]
-        return concordance(one, other)
+        return concordance(self.common_scores)
 
     @property
     def tied(self) -> int:
@@ -99,16 +95,12 @@ class ComparedGroup:
     def distance(self) -> float | None:
         """The mean distance between both scores of a rollout; None if no rollout has both."""
         distances = [abs(a - b) for a, b in self.common_scores]
-        if distances:
-            return fmean(distances)
-        return None
+        return fmean(distances) if distances else None
 
     @property
     def rank(self) -> Rank:
         """Order of groups by difference: pairs in another order, then the distance of scores."""
-        if self.distance is None:
-            return (-1.0, 0.0)
-        return (self.against, self.distance)
+        return (-1.0,) if self.distance is None else (self.against, self.distance)
 
     @property
     def reasons(self) -> list[str]:
@@ -149,6 +141,10 @@ class LeftOutGroup(NamedTuple):
         return f"group {self.key!r} left out: {self.reason}"
 
 
+_LEFT_OUT = {None: "unlike", 0: "only in A", 1: "only in B"}
+"""Names of the counts of groups that are not compared, by their `side`."""
+
+
 OnLeftOut = Callable[[LeftOutGroup], object]
 _Waiting = dict[str, dict[tuple[bytes, ...], deque[DigestedGroup]]]
 """Groups of a file that have not found their like, by key and digests."""
@@ -173,13 +169,12 @@ def digests_of(group: Group, scored_group: ScoredGroup) -> list[bytes]:
 
 def _canonical(messages: list[Any]) -> bytes:
     """Encode messages alike, in any order of keys; a null member of a message is as good as none."""
-    shown = []
-    for message in messages:
-        if isinstance(message, dict):
-            known = {k: v for k, v in message.items() if v is not None}
-            shown.append(known)
-        else:
-            shown.append(message)
+    shown = [
+        {k: v for k, v in one.items() if v is not None}
+        if isinstance(one, dict)
+        else one
+        for one in messages
+    ]
     try:
         return orjson.dumps(shown, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # a lone surrogate, a huge integer
@@ -271,9 +266,6 @@ class Comparison:
         self._unlike = ""
         self._differing = Best[ComparedGroup](LISTED)
         self._counts = Counter[str]()
-        self._alone = [0, 0]
-        self._one_scored = [0, 0]
-        self._tied = [0, 0]
         self._against = 0.0
         # of each judge a score of each rollout, and the spread of each group
         self._scores = array("d"), array("d")
@@ -297,10 +289,8 @@ class Comparison:
                 yield group
                 continue
             if group.side is None:
-                self._counts["unlike"] += 1
                 self._unlike = self._unlike or f"; {group.sentence}"
-            else:
-                self._alone[group.side] += 1
+            self._counts[_LEFT_OUT[group.side]] += 1
             self._on_left_out(group)
 
     def _add(self, group: ComparedGroup) -> None:
@@ -309,32 +299,29 @@ class Comparison:
         self._agreement.add(*judges)
         if group.against > 0 or "distance" in reasons:
             self._differing.add(group.rank, group)
-        self._one_scored[0] += "only_a" in reasons
-        self._one_scored[1] += "only_b" in reasons
-        self._counts["groups"] += 1
-        self._counts["tied"] += group.tied
-        self._counts["pairs"] += group.pairs
-        if all(judge.rubric for judge in judges):
-            same = group.one.rubric == group.other.rubric
-            self._counts["same" if same else "other"] += 1
+        self._counts.update(["groups", *reasons])
+        self._counts.update(tied=group.tied, pairs=group.pairs)
         self._against += group.against
-        if not group.common_scores:
-            return
-        for side, scores in enumerate(zip(*group.common_scores, strict=True)):
-            self._scores[side].extend(scores)
-            self._spreads[side].append(deviation(scores))
-            self._tied[side] += judges[side].tied
+        if group.common_scores:
+            self._counts.update(a=group.one.tied, b=group.other.tied)
+            for side, scores in enumerate(zip(*group.common_scores, strict=True)):
+                self._scores[side].extend(scores)
+                self._spreads[side].append(Moments().add(scores).spread)
 
     @property
     def differing(self) -> list[ComparedGroup]:
         """The groups on which the judges differ most."""
         return self._differing.ranked()
 
+    def _sides(self, *names: str) -> list[int]:
+        return [self._counts[name] for name in names]
+
     @cached_property
     def agreement(self) -> Agreement:
         """The figures of `ruler agree`, after the last group."""
-        counts = {name: self._counts[name] for name in ("groups", "unlike")}
-        return self._agreement.agreement({**counts, "alone": self._alone})
+        groups, unlike, *alone = self._sides("groups", *_LEFT_OUT.values())
+        paired = {"groups": groups, "unlike": unlike, "alone": alone}
+        return self._agreement.agreement(paired)
 
     def figures(self, lookup: TextLookup) -> ComparisonFigures:
         """Return the figures of `ruler report`; UsageError if no rollout has a score in both files."""
@@ -342,50 +329,35 @@ class Comparison:
         pairs = self._counts["pairs"]
         if not one:
             names = " and ".join(file.name for file in self.files)
+            problem = f"{names}: no group in common{self._unlike}"
+            remedy = "give two scored files of the same input"
             if self._counts["groups"]:
                 problem = f"{names}: no rollout has a score in both files"
                 remedy = f"see why with `ruler report {self.files[1].name}`"
-            else:
-                problem = f"{names}: no group in common{self._unlike}"
-                remedy = "give two scored files of the same input"
             raise UsageError(problem, remedy)
         agreement = self.agreement
-        labels = None
-        labelled = agreement["scorers"][0]["pairs"]
-        if labelled:
-            labels = {
-                "pairs": labelled,
-                "accuracy": [one["pairwise_accuracy"] for one in agreement["scorers"]],
-                "difference": agreement["differences"].get("pairwise_accuracy"),
-            }
-        distances = [abs(a - b) for a, b in zip(one, other, strict=True)]
+        both = list(zip(one, other, strict=True))
+        distances = [abs(a - b) for a, b in both]
         files = [file.figures.figures(lookup) for file in self.files]
-        rubrics = {name: self._counts[name] for name in ("same", "other")}
-        points = zip(one, other, strict=True)
         return {
             "files": [{"figures": figures} for figures in files],
             "paired": agreement["paired"],
-            "one_scored": self._one_scored,
+            "one_scored": self._sides("only_a", "only_b"),
             "groups": len(self._spreads[0]),
             "rollouts": len(one),
             "means": [fmean(scores) for scores in self._scores],
             "spreads": [quantile(spreads, 0.5) for spreads in self._spreads],
-            "tied": self._tied,
-            "rubric_groups": rubrics,
-            "distance": {
-                "mean": fmean(distances),
-                "max": max(distances),
-            },
+            "tied": self._sides("a", "b"),
+            "distance": {"mean": fmean(distances), "max": max(distances)},
             "order": {
                 "pairs": pairs,
                 "against": self._against,
                 "tied": self._counts["tied"],
                 "agreement": 1 - self._against / pairs if pairs else None,
             },
-            "cells": cells(points, a=_TWENTIETHS, b=_TWENTIETHS),
+            "cells": cells(both, a=_TWENTIETHS, b=_TWENTIETHS),
             "correlation": agreement["correlations"][0]["scores"],
-            "labels": labels,
-            "differs": _differences(files, rubrics),
+            "differs": _differences(*files),
         }
 
     def as_json(self, heads: Sequence[Json], figures: ComparisonFigures) -> Json:
@@ -397,29 +369,22 @@ class Comparison:
         }
 
 
-def _differences(
-    files: Sequence[Json], rubrics: Mapping[str, int]
-) -> dict[str, bool | None]:
+def _differences(one: Json, other: Json) -> dict[str, bool | None]:
     """Tell for each thing that makes scores if two files differ in it; None: at least one does not say it."""
     ways = []
-    for figures in files:
+    for figures in (one, other):
         made = figures["made_by"]
         way = {
-            "judge": {*figures["judges"]},
-            "served": {*made["served"]},
-            "rubric": set[str](),
-            "parameters": {one["digest"] for one in made["params"]},
-            "version": {*made["versions"]},
-            "passes": {*figures["passes"]},
+            "judge": figures["judges"].keys(),
+            "served": made["served"].keys(),
+            "rubric": {each["digest"] for each in made["rubrics"]},
+            "parameters": {each["digest"] for each in made["params"]},
+            "version": made["versions"].keys(),
+            "passes": figures["passes"].keys(),
         }
         ways.append(way)
-    one, two = ways
-    if one["judge"] != two["judge"]:
-        one["parameters"] = set()  # their digest is of the judges' names, too
-    found: dict[str, bool | None] = {}
-    for name, own in one.items():
-        known = own and two[name]
-        found[name] = own != two[name] if known else None
-    if any(rubrics.values()):
-        found["rubric"] = rubrics["other"] > 0
+    a, b = ways
+    found = {name: a[name] != b[name] if a[name] and b[name] else None for name in a}
+    if found["judge"]:
+        found["parameters"] = None  # their digest is of the judges' names, too
     return found

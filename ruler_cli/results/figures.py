@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from itertools import pairwise
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.files.grouping import OnProblem
@@ -32,7 +33,7 @@ from ruler_cli.results.annotations import (
     refuse_unannotated,
 )
 from ruler_cli.runs.input import open_input
-from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias
+from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias, quantile
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Usage, iso
 
@@ -56,8 +57,6 @@ _COMMONEST = 6
 """Reasons that are listed."""
 _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
 _IDS = re.compile(r"(?=[\w-]*\d)[A-Za-z0-9_-]{16,}")
-_MOST_RUBRICS = 24
-"""Rubrics of records whose texts are kept."""
 _MOST_LABELS = 12
 """Different labels up to which each has a cell; more are in as many bins."""
 _BARS = 60
@@ -77,6 +76,7 @@ _GROUPS = (
     "same_explanations",
 )
 _ROLLOUTS = ("all", "scored", "failed", "labelled", "suspect", "moved")
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 _TENTHS = [i / 10 for i in range(11)]
 _TWENTIETHS = [i / 20 for i in range(21)]
 _HALVED = [i / 40 for i in range(21)]
@@ -111,15 +111,14 @@ class ScoredFile:
         for number, group in enumerate(self.input.groups, 1):
             if wanted is None or wanted(group.key):
                 scored = self._reader.group(group)
-                self.figures.add(scored, group.rubric)
+                self.figures.add(scored)
                 yield number, group, scored
         if wanted is not None:
             return
         groups = self.figures.groups
         rollouts = self.figures.rollouts
         refuse_unannotated(self.name, groups["all"], groups["unmarked"])
-        unusable = rollouts["unlabelled"] + rollouts["odd_labels"]
-        if self._labels is not None and unusable == rollouts["all"]:
+        if self._labels is not None and not rollouts["labelled"]:
             raise UsageError(
                 f"no rollout of {self.name} has a usable label there",
                 "a label is a number, true or false, or a word such as passed",
@@ -163,7 +162,7 @@ class FiguresBuilder:
     """Builds the figures of a run, group by group; it stores some numbers of a group and of a rollout.
 
     `groups` and `rollouts` are counts by name: those of the figures, and of values that cannot be used:
-    `odd_costs`; `odd_scores`, `odd_labels`, `unlabelled`, `more_judges` (scores of a panel beyond the first
+    `odd_scores`, `odd_labels`, `unlabelled`, `more_judges` (scores of a panel beyond the first
     few); `outcomes` counts labels that a verifier gave instead of a reward, `own_labels` labels at the user's
     path that equal the score.
     """
@@ -173,7 +172,6 @@ class FiguresBuilder:
         self.rollouts = Counter[str]()
         self.words: defaultdict[str, WordCounts] = defaultdict(WordCounts)
         """Words of groups, by what they name."""
-        self._rubrics: dict[str, str] = {}
         # by kind and pattern
         self._reasons: dict[tuple[str, str], Json] = {}
         self._usage = Usage()
@@ -184,83 +182,77 @@ class FiguresBuilder:
         # the time of each judged group, and the kind of its failure
         self._timed: list[tuple[float, str]] = []
 
-    def add(self, group: ScoredGroup, own_rubric: str | None = None) -> None:
-        """Count the next group of the file; its record may have a rubric of its own."""
+    def add(self, group: ScoredGroup) -> None:
+        """Count the next group of the file."""
         self.groups.update(["all", group.status])
-        self.groups["odd_costs"] += group.odd_cost
         for rollout in group.rollouts:
             self._add_rollout(rollout)
-        words = {"flags": group.flags}
-        if group.status != "unmarked":
-            passes = "" if group.passes is None else str(group.passes)
-            words |= {
-                "kinds": (group.kind,),
-                "judges": (group.judge,),
-                "passes": (passes,),
-                "served": group.served,
-                "versions": (group.version,),
-                "rubrics": (group.rubric,),
-                "params": (group.params,),
-            }
-            self._usage += group.usage
-            self._add_number("cost", group.cost_usd)
-            self._add_number("latency", group.latency_s)
-            if group.judged_at is not None:
-                self._timed.append((group.judged_at, group.kind))
+        words = {
+            "flags": group.flags,
+            "kinds": (group.kind,),
+            "judges": (group.judge,),
+            "passes": () if group.passes is None else (str(group.passes),),
+            "served": group.served,
+            "versions": (group.version,),
+            "rubrics": (group.rubric,),
+            "params": (group.params,),
+        }
         for name, each in words.items():
             for word in filter(None, each):
                 self.words[name].count(word)
+        self._add_numbers(cost=group.cost_usd, latency=group.latency_s)
+        self._usage += group.usage
+        if group.judged_at is not None:
+            self._timed.append((group.judged_at, group.kind))
         if group.failed:
             self._add_reason(group)
-        few = len(self._rubrics) < _MOST_RUBRICS
-        if own_rubric and few and group.rubric == digest_of(own_rubric):
-            self._rubrics[group.rubric] = own_rubric
         if group.scores:
             self._add_scored(group)
 
-    def _add_number(self, name: str, value: float | None) -> None:
-        if value is not None:
-            self._numbers[name].append(value)
+    def _add_numbers(self, **numbers: float | None) -> None:
+        for name, number in numbers.items():
+            if number is not None:
+                self._numbers[name].append(number)
 
     def _add_reason(self, group: ScoredGroup) -> None:
         """Count the reason of a failure; two are alike if they differ in numbers and ids only."""
         reason = group.reason
         if len(reason) > _LONGEST_REASON:
             reason = f"{reason[:_LONGEST_REASON]}…"
-        kind = group.kind
-        pattern = (kind, _NUMBERS.sub("0", _IDS.sub("0", reason)))
-        if pattern not in self._reasons:
-            if len(self._reasons) == _PATTERNS:
-                return
-            self._reasons[pattern] = {
-                "kind": kind,
+        pattern = (group.kind, _NUMBERS.sub("0", _IDS.sub("0", reason)))
+        if pattern in self._reasons or len(self._reasons) < _PATTERNS:
+            first = {
+                "kind": group.kind,
                 "reason": reason,
                 "groups": 0,
                 "first": group.key[:_LONGEST_KEY],
             }
-        self._reasons[pattern]["groups"] += 1
+            self._reasons.setdefault(pattern, first)["groups"] += 1
 
     def _add_rollout(self, rollout: ScoredRollout) -> None:
         own = rollout.judge_score
         label = rollout.label
+        source = rollout.label_source
         counts = {
             "all": True,
             rollout.status: not rollout.odd_score,
             "odd_scores": rollout.odd_score,
             "suspect": rollout.suspect,
-            "moved": own is not None and own != rollout.score,
+            "moved": own not in (None, rollout.score),
             "labelled": label is not None,
-            "unlabelled": not rollout.label_source,
-            "odd_labels": label is None and bool(rollout.label_source),
-            "outcomes": rollout.label_source == "outcome",
-            "own_labels": rollout.label_source == "given" and label == rollout.score,
+            "unlabelled": not source,
+            "odd_labels": label is None and source != "",
+            "outcomes": source == "outcome",
+            "own_labels": source == "given" and label == rollout.score,
             "more_judges": rollout.more_judges,
         }
         self.rollouts.update(counts)
         if rollout.score is not None:
-            self._numbers["score"].append(rollout.score)
-            self._numbers["label"].append(math.nan if label is None else label)
-            self._numbers["bytes"].append(rollout.size)
+            self._add_numbers(
+                score=rollout.score,
+                label=math.nan if label is None else label,
+                bytes=rollout.size,
+            )
 
     def _add_scored(self, group: ScoredGroup) -> None:
         scored = [r for r in group.rollouts if r.score is not None]
@@ -282,16 +274,12 @@ class FiguresBuilder:
             "pairs_lost": pairs.lost,
             "pairs_tied": pairs.tied,
         }
-        if group.sd is not None:
-            # as in the table, to which a bin links
-            self._add_number("sd", round(group.sd, 9))
-        self._add_number("reliability", group.reliability)
-        judged = [r for r in scored if r.judge_score is not None]
+        # as in the table, to which a bin links
+        sd = group.sd and round(group.sd, 9)
+        self._add_numbers(sd=sd, reliability=group.reliability)
+        judged = [(r.size, r.judge_score) for r in scored if r.judge_score is not None]
         if len(judged) > 1:
-            self._lengths.add(
-                [r.size for r in judged],
-                [r.judge_score or 0.0 for r in judged],
-            )
+            self._lengths.add(judged)
         by_position = scores_by_position(group)
         self._positions.add(*by_position)
         if by_position and len(by_position[0]) > 1:
@@ -309,11 +297,8 @@ class FiguresBuilder:
         rollouts = {name: self.rollouts[name] for name in _ROLLOUTS}
         rollouts["failed"] += self.rollouts["odd_scores"]
         reasons = sorted(self._reasons.values(), key=lambda one: -one["groups"])
-        scores = numbers["score"]
+        scores = Moments().add(numbers["score"])
         costs = numbers["cost"]
-        waits = numbers["latency"]
-        sds = numbers["sd"]
-        reliabilities = numbers["reliability"]
         times = [at for at, _ in self._timed]
         return {
             "groups": {name: groups[name] for name in _GROUPS},
@@ -328,25 +313,23 @@ class FiguresBuilder:
             "cost_groups": len(costs),
             "usage": usage_fields(self._usage),
             "latency_s": {
-                "p50": quantile(waits, 0.5),
-                "p90": quantile(waits, 0.9),
-                "p99": quantile(waits, 0.99),
-                "max": quantile(waits, 1.0),
+                name: quantile(numbers["latency"], share)
+                for name, share in _QUANTILES.items()
             },
             "started_at": iso(min(times, default=None)),
             "ended_at": iso(max(times, default=None)),
-            "scores": _distribution(scores),
-            "spread": {
-                "bins": histogram(sds, _HALVED),
-                "median": quantile(sds, 0.5),
+            "scores": {
+                "bins": histogram(numbers["score"], _TWENTIETHS),
+                "mean": scores.mean if scores.number else None,
+                "sd": scores.spread if scores.number else None,
             },
+            "spread": self._middle("sd", _HALVED),
             "against_label": self._against_label(),
             "slots": self._position_bias(),
             "lengths": self._length_bias(),
             "reliability": {
-                "bins": histogram(reliabilities, _TENTHS),
-                "median": quantile(reliabilities, 0.5),
-                "groups": len(reliabilities),
+                **self._middle("reliability", _TENTHS),
+                "groups": len(numbers["reliability"]),
             },
             "over_time": {
                 "unit": "time",
@@ -355,18 +338,21 @@ class FiguresBuilder:
             },
         }
 
+    def _middle(self, name: str, edges: Sequence[float]) -> Json:
+        numbers = self._numbers[name]
+        return {"bins": histogram(numbers, edges), "median": quantile(numbers, 0.5)}
+
     def _made_by(self, lookup: TextLookup) -> Json:
         """Return what made the scores, the most frequent first, with the texts that are known.
 
         Without a ledger the built-in rubric is known too, and the parameters of a judge without any.
         """
-        known = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC}
+        known = {BUILT_IN: DEFAULT_RUBRIC}
         for name in self.words["judges"].listed():
             text = params_text([{"judge": name, "model": name, "params": {}}])
             known[digest_of(text)] = text
         made: Json = {
-            "served": self.words["served"].listed(),
-            "versions": self.words["versions"].listed(),
+            name: self.words[name].listed() for name in ("served", "versions")
         }
         for name in ("rubrics", "params"):
             listed = self.words[name].listed()
@@ -384,23 +370,18 @@ class FiguresBuilder:
         return made
 
     def _against_label(self) -> Json:
-        points = zip(
-            self._numbers["score"],
-            self._numbers["label"],
-            strict=True,
-        )
+        points = zip(self._numbers["score"], self._numbers["label"], strict=True)
         known = [(score, label) for score, label in points if math.isfinite(label)]
         labels = sorted({label for _, label in known})
-        exact = len(labels) <= _MOST_LABELS
         edges = labels
+        exact = len(labels) <= _MOST_LABELS
         if not exact:
             least = labels[0]
             step = (labels[-1] - least) / _MOST_LABELS
             edges = [least + step * i for i in range(_MOST_LABELS)]
         found = cells(known, score=_TENTHS, label=[*edges, *labels[-1:]])
-        if exact:
-            for cell in found:
-                cell["label"] = cell["values"]["label"]
+        for cell in found if exact else ():
+            cell["label"] = cell["values"]["label"]
         pairs = self.groups["pairs"]
         tied = self.groups["pairs_tied"]
         against = self.groups["pairs_lost"] + tied / 2
@@ -414,19 +395,12 @@ class FiguresBuilder:
         }
 
     def _length_bias(self) -> Json:
-        sizes = zip(
-            self._numbers["score"],
-            self._numbers["bytes"],
-            strict=True,
-        )
-        trend: Json = dict.fromkeys(("slope", "error", "correlation"))
-        trend["groups"] = 0
-        length = self._lengths.trend()
-        if length is not None:
-            trend = asdict(length)
+        points = zip(self._numbers["score"], self._numbers["bytes"], strict=True)
+        trend = self._lengths.trend()
+        none = {"slope": None, "error": None, "correlation": None, "groups": 0}
         return {
-            "cells": cells(sizes, score=_TENTHS, bytes=_POWERS),
-            **trend,
+            "cells": cells(points, score=_TENTHS, bytes=_POWERS),
+            **(asdict(trend) if trend else none),
         }
 
     def _position_bias(self) -> Json:
@@ -435,18 +409,17 @@ class FiguresBuilder:
         if in_order >= ENOUGH and positions.groups == in_order:
             # a position says what the rollout is, not how the judge is biased; few may be so by chance
             positions = PositionBias()
-        bins = [
-            {
-                "from": b.start,
-                "to": b.stop,
-                "mean": b.mean,
-                "error": b.error,
-                "n": b.scores,
-            }
-            for b in positions.bins()
-        ]
         return {
-            "bins": bins,
+            "bins": [
+                {
+                    "from": b.start,
+                    "to": b.stop,
+                    "mean": b.mean,
+                    "error": b.error,
+                    "n": b.scores,
+                }
+                for b in positions.bins()
+            ],
             "groups": positions.groups,
             "corrected": self.groups["corrected"],
         }
@@ -463,8 +436,8 @@ def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
     distinct: dict[tuple[float, ...], tuple[float, ...]] = {}
     for rollout in group.rollouts:
         if rollout.status == "scored":
-            score = rollout.judge_score
             scores = rollout.pass_scores
+            score = rollout.judge_score
             if not scores and score is not None and len(rollout.positions) == 1:
                 scores = (score,)
             distinct.setdefault(rollout.positions, scores)
@@ -472,12 +445,11 @@ def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
         return []
     last = len(distinct) - 1
     rows = []
-    for positions, scores in zip(
-        zip(*distinct, strict=True),
-        zip(*distinct.values(), strict=True),
-        strict=True,
+    # the position and the score of each rollout in one pass
+    for shown in zip(
+        *(zip(*row, strict=True) for row in distinct.items()), strict=True
     ):
-        seen = sorted(zip(positions, scores, strict=True))
+        seen = sorted(shown)
         if [round(at * last) for at, _ in seen] != [*range(last + 1)]:
             return []
         rows.append(tuple(score for _, score in seen))
@@ -486,14 +458,12 @@ def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
 
 def _is_corrected(rollout: ScoredRollout) -> bool:
     """Tell if a score or its spread is not that of the passes, as with `debias` or `standardize`."""
-    passes = Moments()
-    passes.add(rollout.pass_scores)
-    if rollout.judge_score is None or not passes.number:
+    passes = Moments().add(rollout.pass_scores)
+    score = rollout.judge_score
+    spread = passes.deviation if rollout.spread is None else rollout.spread
+    if score is None or not passes.number:
         return False
-    off = abs(rollout.judge_score - passes.mean)
-    if rollout.spread is not None:
-        off = max(off, abs(rollout.spread - passes.deviation))
-    return off > _CORRECTED
+    return max(abs(score - passes.mean), abs(spread - passes.deviation)) > _CORRECTED
 
 
 def _bin(edges: Sequence[float], value: float) -> int:
@@ -511,13 +481,8 @@ def histogram(
     if not any(held):
         return []
     return [
-        {
-            "from": edges[i],
-            "to": edges[i + 1],
-            count: len(own),
-            "values": _range(own),
-        }
-        for i, own in enumerate(held)
+        {"from": start, "to": stop, count: len(own), "values": _range(own)}
+        for own, (start, stop) in zip(held, pairwise(edges), strict=True)
     ]
 
 
@@ -527,38 +492,21 @@ def cells(points: Iterable[tuple[float, float]], **axes: Sequence[float]) -> lis
     held: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for one, other in points:
         held[_bin(first, one), _bin(second, other)].append((one, other))
-    return [
-        {
+    found = []
+    for (i, j), own in sorted(held.items()):
+        ones, others = zip(*own, strict=True)
+        cell = {
             x: [*first[i : i + 2]],
             y: [*second[j : j + 2]],
             "n": len(own),
-            "values": {
-                x: _range([one for one, _ in own]),
-                y: _range([other for _, other in own]),
-            },
+            "values": {x: _range(ones), y: _range(others)},
         }
-        for (i, j), own in sorted(held.items())
-    ]
-
-
-def _distribution(scores: Sequence[float]) -> Json:
-    mean = sd = None
-    if scores:
-        moments = Moments()
-        moments.add(scores)
-        mean = moments.mean
-        sd = math.sqrt(moments.square / moments.number)
-    return {
-        "bins": histogram(scores, _TWENTIETHS),
-        "mean": mean,
-        "sd": sd,
-    }
+        found.append(cell)
+    return found
 
 
 def _range(values: Sequence[float]) -> list[float] | None:
-    if values:
-        return [min(values), max(values)]
-    return None
+    return [min(values), max(values)] if values else None
 
 
 def _bars_along(points: Sequence[tuple[float, str]]) -> list[Json]:
@@ -570,17 +518,9 @@ def _bars_along(points: Sequence[tuple[float, str]]) -> list[Json]:
     width = (high - low) // _BARS + 1
     edges = range(low, high + width + 1, width)
     bars = histogram([at for at, _ in points], edges, "groups")
-    failed = Counter([(_bin(edges, at), kind) for at, kind in points if kind])
     for bar in bars:
         bar["failed"] = {}
+    failed = Counter([(_bin(edges, at), kind) for at, kind in points if kind])
     for (i, kind), n in sorted(failed.items()):
         bars[i]["failed"][kind] = n
     return bars
-
-
-def quantile(values: Sequence[float], share: float) -> float | None:
-    """Return the least value that is at or above this share of all; None without values."""
-    rank = max(1, math.ceil(share * len(values)))
-    if values:
-        return sorted(values)[rank - 1]
-    return None

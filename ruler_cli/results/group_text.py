@@ -41,13 +41,14 @@ class GroupText:
         identical: list[int] = []
         first: dict[int, int] = {}
         for number, rollout in enumerate(scored_group.rollouts):
-            owners = [layout.owner[index] for index in rollout.indices]
+            owners = (layout.owner[index] for index in rollout.indices)
             owner = next((one for one in owners if one is not None), None)
-            text = "" if owner is None else layout.distinct[owner]
-            rollouts.append(_lines(text))
-            identical.append(
-                number if owner is None else first.setdefault(owner, number)
-            )
+            if owner is None:
+                rollouts.append([])
+                identical.append(number)
+            else:
+                rollouts.append(_lines(layout.distinct[owner]))
+                identical.append(first.setdefault(owner, number))
         return cls(
             context=_lines(layout.context),
             tools=layout.tools,
@@ -59,9 +60,7 @@ class GroupText:
 
 
 def _lines(text: str) -> list[str]:
-    if text:
-        return text.split("\n")
-    return []
+    return text.split("\n") if text else []
 
 
 def _task(group: Group) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappush, heappushpop
+from operator import itemgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from ruler_cli.results.annotations import Json, ScoredGroup
@@ -47,7 +48,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """A group worth a look, its number in the file, and the reason; the degree is larger for more.
+    """A group worth a look, its number in the file, and the reason.
 
     `why` is the reason in a few words; the kind of a failure in it is text of the input.
     """
@@ -55,14 +56,12 @@ class Highlight:
     group: ScoredGroup
     ordinal: int
     because: HighlightReason
-    degree: float
     why: str
 
     def as_json(self) -> Json:
         """Return the highlight as JSON, without the rollouts."""
         return {
             "because": self.because,
-            "much": self.degree,
             "why": self.why,
             "ordinal": self.ordinal,
             "group": self.group.as_json(),
@@ -89,11 +88,7 @@ class Best(Generic[_Item]):
 
     def ranked(self) -> list[_Item]:
         """Return them, the highest rank first."""
-        ordered = sorted(
-            self._heap,
-            key=lambda one: one[:2],
-            reverse=True,
-        )
+        ordered = sorted(self._heap, key=itemgetter(0, 1), reverse=True)
         return [item for *_, item in ordered]
 
 
@@ -107,20 +102,16 @@ def _doubt(group: ScoredGroup) -> float:
 def reasons(group: ScoredGroup) -> list[HighlightReason]:
     """Return all reasons to look at a group."""
     if not group.scores:
-        if group.failed:
-            return ["failed"]
-        return []
+        return ["failed"] if group.failed else []
     pairs = group.pairs
     doubt = _doubt(group)
-    noise = doubt >= UNSTEADY
-    if group.reliability is not None:
-        noise = doubt > 1 - UNRELIABLE
+    known = group.reliability is not None
     wide = max(group.scores) - min(group.scores) >= FAR_APART
     found: dict[HighlightReason, bool] = {
         # ties alone are no dispute
-        "disagrees": pairs.lost > 0 and group.against >= DISPUTED * pairs.pairs,
+        "disagrees": pairs.lost > 0 and pairs.against >= DISPUTED * pairs.pairs,
         "suspect": any(r.suspect for r in group.rollouts),
-        "unsure": noise,
+        "unsure": doubt > 1 - UNRELIABLE if known else doubt >= UNSTEADY,
         "spread": wide and not group.tied,
         "tied": group.tied,
     }
@@ -169,9 +160,10 @@ class Shortlist:
         self._number += 1
         found = reasons(group)
         doubt = _doubt(group)
+        against = group.pairs.against
         asked = group.failed and group.kind not in _NOT_ASKED
         new_kind = asked and group.kind not in self._kinds
-        if new_kind:
+        if asked:
             self._kinds.add(group.kind)
         suspects = sum(r.suspect for r in group.rollouts) if group.scores else 0
         tied = group.tied and group.pairs.pairs > 0
@@ -182,60 +174,45 @@ class Shortlist:
         elif tied:
             doubt = 1.0
         doubted = doubt if tied or unsure else 0.0
-        rank = (
-            new_kind,
-            suspects,
-            tied,
-            doubted,
-            asked,
-            group.against,
-            len(found),
-        )
-        # the first that holds
-        why: tuple[tuple[bool, HighlightReason, float, str], ...] = (
-            (asked, "failed", 1.0, f"failed: {group.kind}"),
-            (suspects > 0, "suspect", suspects, "suspect"),
-            (tied, "tied", doubt, "tied, rewards differ"),
-            (unsure, "unsure", doubt, words),
-        )
-        for holds, because, degree, words in why:
-            if holds:
-                one = Highlight(group, self._number, because, degree, words)
-                self._worst.add(rank, one)
+        rank = (new_kind, suspects, tied, doubted, asked, against, len(found))
+        worst: dict[HighlightReason, str] = {
+            "failed": f"failed: {group.kind}" if asked else "",
+            "suspect": "suspect" if suspects else "",
+            "tied": "tied, rewards differ" if tied else "",
+            "unsure": words if unsure else "",
+        }
+        for because, why in worst.items():
+            if why:
+                self._worst.add(rank, Highlight(group, self._number, because, why))
                 break
-        if group.scores:
-            self._add_disputed(group, disputed="disagrees" in found)
+        if "disagrees" in found:
+            why = f"{against:,.10g} of {group.pairs.pairs:,} pairs"
+            one = Highlight(group, self._number, "disagrees", why)
+            self._by_labels.add((against,), one)
+        self._labelled |= bool(group.scores) and group.pairs.pairs > 0
+        if group.scores and not self._labelled:
+            self._add_disputed(group)
         if self._number < ENOUGH:
             state = "not judged" if group.status == "unmarked" else ""
             state = "tied" if group.tied else state
-            self._first.append(Highlight(group, self._number, "rest", 0.0, state))
+            self._first.append(Highlight(group, self._number, "rest", state))
         return rank
 
-    def _add_disputed(self, group: ScoredGroup, *, disputed: bool) -> None:
-        against = group.against
-        pairs = group.pairs.pairs
-        if disputed:
-            why = f"{against:,.10g} of {pairs:,} pairs"
-            one = Highlight(group, self._number, "disagrees", against, why)
-            self._by_labels.add((against,), one)
-        self._labelled = self._labelled or pairs > 0
-        if self._labelled:
-            return
+    def _add_disputed(self, group: ScoredGroup) -> None:
         distance = 0.0
         for rollout in group.rollouts:
             judges = rollout.judges.values()
-            if len(judges) < 2:
-                apart = rollout.spread or 0.0
-                least = UNSTEADY
-            else:
+            apart = rollout.spread or 0.0
+            least = UNSTEADY
+            if len(judges) > 1:
                 apart = max(judges) - min(judges)
                 least = JUDGES_APART
             if apart >= max(least, distance):
                 distance = apart
-                self._panel = self._panel or len(judges) > 1
+                self._panel |= len(judges) > 1
         if distance:
             why = f"apart by {distance:.2f}"
-            one = Highlight(group, self._number, "unsure", distance, why)
+            one = Highlight(group, self._number, "unsure", why)
             self._by_judges.add((distance,), one)
 
     def lists(self) -> dict[str, list[Highlight]]:
@@ -247,9 +224,8 @@ class Shortlist:
         disputed = self._by_labels if self._labelled else self._by_judges
         lists = {"worst": self._worst.ranked(), "disputed": disputed.ranked()}
         named = {one.ordinal for each in lists.values() for one in each}
-        small = self._number < ENOUGH
-        others = [one for one in self._first if small and one.ordinal not in named]
-        return lists | {"others": others}
+        others = [one for one in self._first if one.ordinal not in named]
+        return lists | {"others": others if self._number < ENOUGH else []}
 
     @property
     def dispute(self) -> str:

@@ -30,6 +30,8 @@ from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Path, Problem
 
 By = Literal["variance", "score", "majority"]
+_NOISE = 1e-12
+"""Rounding of a variance, as a share of the greatest square: a smaller gain is none."""
 _NEEDS = {
     "reliability": Sentence("score with {passes:2} or more"),
     "disagreement": Sentence(
@@ -37,8 +39,6 @@ _NEEDS = {
     ),
 }
 """Ways out if no group has a figure."""
-_NOISE = 1e-12
-"""Rounding of a variance, as a share of the greatest square: a smaller gain is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,8 @@ def select(
                 sized=False,
             )
             selector = _Selector(annotations, conditions, keep, counts)
-            paths = [source.outcome]
-            if keep:
-                paths.append(keep.answer)
-            named = [path for path in paths if path]
-            cutter = Cutter(opened.reader.format, named)
+            paths = (source.outcome, keep and keep.answer)
+            cutter = Cutter(opened.reader.format, [path for path in paths if path])
             for group in opened.groups:
                 selected = selector.select(group)
                 on_group()
@@ -177,8 +174,8 @@ class _Selector:
                 found.append(comparable(value))
         answers = []
         for rollout in rollouts:
-            known = [found[i] for i in rollout.indices if found[i] is not None]
-            answers.append(known[-1] if known else None)
+            known = filter(None, (found[i] for i in reversed(rollout.indices)))
+            answers.append(next(known, None))
         best = majority(answers, scores, keep.most)
         self.counts.update(answers=1, unanswered=not best)
         return best
@@ -206,8 +203,7 @@ class _Selector:
 
 def highest(scores: Sequence[float], most: int) -> list[int]:
     """Return the indices of the highest scores; of equal ones the first."""
-    ranked = sorted(range(len(scores)), key=lambda i: -scores[i])
-    return ranked[:most]
+    return sorted(range(len(scores)), key=lambda i: -scores[i])[:most]
 
 
 def widest(scores: Sequence[float], most: int) -> list[int]:
@@ -217,15 +213,16 @@ def widest(scores: Sequence[float], most: int) -> list[int]:
     the lowest and the rest of the highest, so there are only `most` + 1 to compare. Of equal choices the
     one with more high scores wins, of equal scores the first.
     """
-    if most >= len(scores):
-        return list(range(len(scores)))
+    size = len(scores)
+    if most >= size:
+        return list(range(size))
     middle = fmean(scores)
     deviations = sorted(score - middle for score in scores)
     sums = [0.0, *accumulate(deviations)]
     squares = [0.0, *accumulate(x * x for x in deviations)]
 
     def variance(low: int) -> float:
-        high = len(scores) - (most - low)
+        high = size - (most - low)
         total = sums[low] + sums[-1] - sums[high]
         square = squares[low] + squares[-1] - squares[high]
         return square / most - (total / most) ** 2
@@ -233,7 +230,7 @@ def widest(scores: Sequence[float], most: int) -> list[int]:
     variances = [variance(low) for low in range(most + 1)]
     enough = max(variances) - _NOISE * max(x * x for x in deviations)
     lows = next(low for low, one in enumerate(variances) if one >= enough)
-    by_score = sorted(range(len(scores)), key=scores.__getitem__)
+    by_score = sorted(range(size), key=scores.__getitem__)
     # none twice: else there were fewer low ones
     return sorted([*by_score[:lows], *highest(scores, most - lows)])
 
@@ -251,12 +248,10 @@ def majority(
             by_answer.setdefault(answer, []).append(i)
 
     def weight(voters: list[int]) -> tuple[int, float]:
-        mean = fmean(scores[i] for i in voters)
-        return len(voters), round(mean, 9)
+        return len(voters), round(fmean(scores[i] for i in voters), 9)
 
     voters = max(by_answer.values(), key=weight, default=[])
-    given = [scores[i] for i in voters]
-    return [voters[i] for i in highest(given, most)]
+    return sorted(voters, key=lambda i: -scores[i])[:most]
 
 
 def comparable(value: Any) -> str | None:
@@ -268,9 +263,7 @@ def comparable(value: Any) -> str | None:
         text = json.dumps(_plain(value), sort_keys=True)
     except RecursionError:
         return None
-    if text in ("null", '""', "NaN"):
-        return None
-    return text
+    return None if text in ("null", '""', "NaN") else text
 
 
 def _plain(value: Any) -> Any:
@@ -309,31 +302,29 @@ class Cutter:
         records = []
         numbers = count()
         for record in group.records:
-            remaining, removed = self._open.pop(record.line.number, ([], []))
-            for rollout in record.rollouts:
-                if selected is not None and next(numbers) in selected:
-                    remaining.append(rollout.path)
-                else:
-                    removed.append(rollout.path)
+            line = record.line
+            remaining, removed = self._open.pop(line.number, ([], []))
+            for rollout, i in zip(record.rollouts, numbers, strict=False):
+                stays = selected is not None and i in selected
+                (remaining if stays else removed).append(rollout.path)
             if record.part + 1 < record.parts:
-                self._open[record.line.number] = (remaining, removed)
+                self._open[line.number] = (remaining, removed)
                 continue
-            body = record.line.raw
-            size = len(remaining) + len(removed)
+            body = line.raw
             if not remaining and (removed or selected is None):
                 body = b""
             elif removed:
+                size = len(remaining) + len(removed)
                 try:
                     body = cut(body, self._form, removed, size, self._named)
                 except (UnreadableError, RecursionError) as error:
-                    reason = str(error)
-                    if isinstance(error, RecursionError):
-                        reason = "is nested too deeply"
+                    deep = isinstance(error, RecursionError)
+                    reason = "is nested too deeply" if deep else error
                     raise UsageError(
-                        f"{record.line.where} cannot lose a rollout exactly: it {reason}",
+                        f"{line.where} cannot lose a rollout exactly: it {reason}",
                         "use conditions about groups, which leave out whole records",
                     ) from None
-            records.append((record.line.number, body))
+            records.append((line.number, body))
         return records
 
 
@@ -358,10 +349,8 @@ def cut(
             paths += _take_out(value, named, size)
         paths += parallel_lists(layout, value, size)
     if layout.listed:
-        ours: Path = ("ruler", "rollouts")
-        if form.shape == "columns":
-            ours = ("ruler",)
-        paths.append(ours)
+        columns = form.shape == "columns"
+        paths.append(("ruler",) if columns else ("ruler", "rollouts"))
         if layout.reward:
             paths.append(layout.reward)
     patches = Patches(raw)
@@ -375,8 +364,7 @@ def cut(
             raise UnreadableError(
                 f"has {len(items)} items at `{where}` for {size} rollouts"
             )
-        gone = [i in dropped for i in range(len(items))]
-        patches.drop(items, gone)
+        patches.drop(items, [i in dropped for i in range(len(items))])
     return patches.apply()
 
 

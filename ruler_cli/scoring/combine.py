@@ -14,7 +14,7 @@ from functools import partial
 from itertools import combinations
 from math import ceil, fsum, sqrt
 from operator import attrgetter, sub
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ruler_cli.formats.fields import PASSING, printable
 from ruler_cli.scoring.statistics import (
@@ -23,7 +23,6 @@ from ruler_cli.scoring.statistics import (
     LengthSums,
     Moments,
     NoiseEstimator,
-    NoisePrior,
     PositionBias,
     one_score,
     pair_products,
@@ -31,6 +30,7 @@ from ruler_cli.scoring.statistics import (
     quantile,
     rate,
 )
+from ruler_cli.scoring.window_shifts import WindowFit, fit
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import (
     BatchFigures,
@@ -43,9 +43,6 @@ from ruler_cli.types import (
     PassScores,
     RolloutScore,
 )
-
-if TYPE_CHECKING:  # few groups are shown in windows
-    from ruler_cli.scoring.window_shifts import WindowFit
 
 _EXACT = 12
 _DIGITS = 9
@@ -96,57 +93,37 @@ def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[Score
     made = []
     for judge, own in by_judge.items():
         windows = [(one.distinct, correct(one)) for one in own]
-        cells: Sequence[Sequence[float]]
+        fitted = None
         scores: list[float | None]
-        fit = None
+        cells: Sequence[Sequence[float]]
         if result.windows > 1:
-            fit = _fit(windows, result)
-            cells = fit.adjusted
-            scores = [None if x is None else round(x, _DIGITS) for x in fit.scores]
+            fitted = fit(windows, len(result.sizes))
+            cells = fitted.adjusted
+            scores = [None if x is None else round(x, _DIGITS) for x in fitted.scores]
         else:
-            rows: list[list[float]] = [[] for _ in result.sizes]
+            cells = rows = [list[float]() for _ in result.sizes]
             for distinct, given in windows:
                 for rollout, score in zip(distinct, given, strict=True):
                     rows[rollout].append(score)
-            cells = rows
             scores = [mean(row) if row else None for row in rows]
-        table = ScoreTable(
-            judge,
-            pass_scores=own,
-            windows=windows,
-            cells=cells,
-            scores=[None if x is None else min(1.0, max(0.0, x)) for x in scores],
-            passes=min(map(len, cells)),
-            fit=fit,
-        )
-        made.append(table)
+        scores = [None if x is None else min(1.0, max(0.0, x)) for x in scores]
+        passes = min(map(len, cells))
+        made.append(ScoreTable(judge, own, windows, cells, scores, passes, fitted))
     return made
-
-
-def _fit(
-    windows: Sequence[tuple[Sequence[int], Sequence[float]]], result: GroupResult
-) -> WindowFit:
-    from ruler_cli.scoring.window_shifts import fit
-
-    return fit(windows, len(result.sizes))
 
 
 def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
     """The analysis of variance of rollout × (judge, pass); None if there is only one of either."""
     if result.alone or len(result.pass_scores) < 2:
         return None
-    if result.windows > 1:  # the fit subtracts the level of every window of every judge
-        whole = used[0].fit
-        if whole is None or len(used) > 1:
+    whole = used[0].fit
+    if whole:  # it subtracts the level of every window of every judge
+        if len(used) > 1:
             windows = [one for table in used for one in table.windows]
-            whole = _fit(windows, result)
-        if whole.anova.k > 1:
-            return whole.anova
-        return None
+            whole = fit(windows, len(result.sizes))
+        return whole.anova if whole.anova.k > 1 else None
     columns = [column for table in used for column in zip(*table.cells, strict=True)]
-    if len(columns) > 1:
-        return Anova.of(columns)
-    return None
+    return Anova.of(columns) if len(columns) > 1 else None
 
 
 _ENOUGH = 30
@@ -212,13 +189,12 @@ class BatchStatistics:
                 self._add_noise(result, partial(self.corrected, how))
 
     def _add_noise(self, result: GroupResult, correct: Correction) -> None:
-        if len(result.pass_scores) < 2 or result.alone:
-            return
-        every = tables(result, correct)
-        stronger = [table for table in every if table.judge == result.escalated_to]
-        variance = anova(result, stronger or every)
-        if variance is not None:
-            self.noise.add(variance.ms_res, variance.df_res)
+        if len(result.pass_scores) > 1 and not result.alone:
+            every = tables(result, correct)
+            stronger = [table for table in every if table.judge == result.escalated_to]
+            variance = anova(result, stronger or every)
+            if variance is not None:
+                self.noise.add(variance.ms_res, variance.df_res)
 
     def corrected(self, how: CombineSettings, one: PassScores) -> Sequence[float]:
         """The scores of a request in its order, without position bias and on one scale, as `how` says.
@@ -235,18 +211,12 @@ class BatchStatistics:
         if not how.standardize or own.number < 2 or len(self._moments) < 2:
             return scores
         # in the order of the judges, since sums of floats depend on it
-        pooled = Moments()
-        for judge in sorted(self._moments):
-            pooled += self._moments[judge]
+        each = [moments for _, moments in sorted(self._moments.items())]
+        pooled = sum(each, Moments())
         stretch = 1.0
         if own.deviation > _FLAT:
             stretch = pooled.deviation / own.deviation
         return [pooled.mean + (score - own.mean) * stretch for score in scores]
-
-    @property
-    def prior(self) -> NoisePrior:
-        """The noise of any group, as estimated from the groups so far."""
-        return self.noise.prior()
 
     def add_scores(self, key: str, result: GroupResult, scores: GroupScores) -> None:
         """Count a group's scores; `key` names the group if one of its rollouts is listed."""
@@ -255,25 +225,23 @@ class BatchStatistics:
         self._degraded += scores.degraded
         self._scores.add(score for score in scores.scores if score is not None)
         if scores.reliability is not None:
-            step = round(scores.reliability * _STEPS)
-            self._reliability[step] += 1
-        # the first number in the group of each distinct rollout with a score
-        numbers: dict[int, int] = {}
-        judged: list[float] = []
+            self._reliability[round(scores.reliability * _STEPS)] += 1
+        # the first number in the group of each distinct rollout with a score, and this score
+        judged: dict[int, tuple[int, float]] = {}
         for i, rollout in enumerate(scores.rollouts):
             distinct = result.owner[i]
             score = rollout.judge_score
-            if score is None:
+            if score is None or distinct is None:
                 continue
-            if distinct is not None and distinct not in numbers:
-                numbers[distinct] = i
-                judged.append(score)
+            judged.setdefault(distinct, (i, score))
             if i < len(result.outcomes):
                 self._add_outcome(result.outcomes[i], score, key, i + 1)
-        if len(numbers) > 1:
-            sizes = [result.sizes[distinct] for distinct in numbers]
-            self._length.add(sizes, judged)
-            self._add_pairs(result, scores, list(numbers.values()))
+        if len(judged) > 1:
+            self._length.add(
+                (result.sizes[distinct], score)
+                for distinct, (_, score) in judged.items()
+            )
+            self._add_pairs(result, scores, [number for number, _ in judged.values()])
 
     def _add_outcome(
         self, passed: bool | None, score: float, key: str, number: int
@@ -293,7 +261,7 @@ class BatchStatistics:
         del listed[_LISTED:]
 
     def _add_pairs(
-        self, result: GroupResult, scores: GroupScores, numbers: Sequence[int]
+        self, result: GroupResult, scores: GroupScores, numbers: Iterable[int]
     ) -> None:
         """Count every two judges on the distinct rollouts of a group, by their numbers in the group."""
         judges = sorted({one.judge for one in result.pass_scores})
@@ -305,12 +273,12 @@ class BatchStatistics:
                 if one in own and other in own:
                     reward = result.rewards[i] if result.rewards else None
                     rows.append((own[one], own[other], reward))
-            if not rows:
-                continue
-            if pair not in self._pairs:
-                self._pairs[pair] = {kind: Counter() for kind in CORRELATIONS}
-            for kind, products in pair_products(rows).items():
-                self._pairs[pair][kind].update(products)
+            if rows:
+                sums = self._pairs.setdefault(
+                    pair, {kind: Counter() for kind in CORRELATIONS}
+                )
+                for kind, products in pair_products(rows).items():
+                    sums[kind].update(products)
 
     def figures(self, *, debias: bool = False, checked: bool = False) -> BatchFigures:
         """The figures of the batch.
@@ -318,16 +286,13 @@ class BatchStatistics:
         `debias`: the position bias was to be corrected. `checked`: outcomes were asked for, so rollouts
         without one are counted even if none has one.
         """
-        prior = self.prior
+        prior = self.noise.prior()
         outcomes = self._outcomes
         checked |= bool(outcomes[True] or outcomes[False])
         tenths = [0] * 10
         for step, groups in self._reliability.items():
-            tenth = step * 10 // _STEPS
-            tenths[min(9, tenth)] += groups
-        median = None
-        if self._reliability:
-            median = quantile(self._reliability, 0.5) / _STEPS
+            tenths[min(9, step * 10 // _STEPS)] += groups
+        median = quantile(self._reliability.elements(), 0.5)
         return BatchFigures(
             groups=self._groups,
             mean_score=self._scores.mean if self._scores.number else None,
@@ -337,9 +302,9 @@ class BatchStatistics:
             slot_groups=self.position_bias.groups,
             debiased=debias and self.position_bias.enough,
             length=self._length.trend(),
-            judges=tuple(self._pair(pair) for pair in sorted(self._pairs)),
+            judges=tuple(self._pair(*pair) for pair in sorted(self._pairs)),
             reliability=tuple(tenths),
-            reliability_median=median,
+            reliability_median=None if median is None else median / _STEPS,
             noise=sqrt(prior.variance) if prior.df > 0 else None,
             flawed=self._contradictions[True],
             flawed_listed=tuple(self._listed[True]),
@@ -348,14 +313,13 @@ class BatchStatistics:
             without_outcome=outcomes[None] if checked else 0,
         )
 
-    def _pair(self, pair: tuple[int, int]) -> Pair:
+    def _pair(self, one: int, other: int) -> Pair:
         """The figures of two judges; their errors need enough rewards."""
-        one, other = (self._names[number] for number in pair)
-        sums = self._pairs[pair]
+        sums = self._pairs[one, other]
         scores, errors = (of(sums[kind]) for kind, of in CORRELATIONS.items())
         rewarded = sums["errors"]["n"]
         return Pair(
-            (one, other),
+            (self._names[one], self._names[other]),
             scores,
             sums["scores"]["n"],
             errors if rewarded >= _ENOUGH else None,
@@ -401,40 +365,32 @@ def combine(
     degraded |= result.escalated_to not in (None, *judges)
     rollouts = _rollouts(result, used, counted)
 
-    weight = 0.0 if one_pass else None
-    value: float | None = None
+    reliability = more = None
     tied = one_pass
     level = False
-    more = None
     if not result.alone:
         variance = anova(result, used)
-        if variance is not None:
-            rated = rate(variance, batch.prior)
-            if rated is not None:
-                value, tied = rated
-                weight = value
-                more = passes_for(value, variance.k)
+        rated = rate(variance, batch.noise.prior()) if variance else None
+        if variance and rated:
+            reliability, tied = rated
+            more = passes_for(reliability, variance.k)
         # in every single request too: what is subtracted from equal scores for position bias differs
         requests = [one.scores for table in used for one in table.pass_scores]
         level = one_score([one.score for one in rollouts])
         level = level or all(map(one_score, requests))
         if level:  # no signal
             tied = True
-            weight = 0.0
             more = None
-            if value is not None:
-                value = 0.0
-    if more is not None:
-        more = ceil(more / len(used))
+            reliability = reliability and 0.0
     scores = GroupScores(
         rollouts,
         used=tuple([table.judge for table in used]),
         passes=max([table.passes for table in used]),
         tied=tied,
         one_score=level,
-        reliability=value,
-        weight=weight,
-        passes_for=more,
+        reliability=reliability,
+        weight=0.0 if one_pass or level else reliability,
+        passes_for=more and ceil(more / len(used)),
         degraded=degraded,
     )
     return _by_rewards(scores, result, how)
@@ -463,28 +419,19 @@ def _rollouts(
         for one in table.pass_scores:
             last = max(1, len(one.distinct) - 1)
             order = one.pass_index, table.judge
-            in_order = zip(
-                one.distinct,
-                one.scores,
-                one.explanations,
-                strict=True,
-            )
-            for position, (distinct, score, text) in enumerate(in_order):
+            for position, distinct in enumerate(one.distinct):
                 made = _Shown(
                     position / last,
-                    given=score,
-                    corrected=next(cells[distinct]),
-                    order=order,
-                    explanation=text,
+                    one.scores[position],
+                    next(cells[distinct]),
+                    order,
+                    one.explanations[position],
                 )
                 shown[distinct].append(made)
     scores = []
     for distinct, own in enumerate(shown):
-        by_judge = {}
-        for table in counted:
-            known = table.scores[distinct]
-            if known is not None:
-                by_judge[table.judge] = known
+        every = [(table.judge, table.scores[distinct]) for table in counted]
+        by_judge = {judge: known for judge, known in every if known is not None}
         score = mean([by_judge[t.judge] for t in used if t.judge in by_judge])
         nearest = own[0]
         spread = None
@@ -509,13 +456,10 @@ def _rollouts(
             distinct in result.suspects,
         )
         scores.append(made_score)
-    every = []
-    for i, owner in enumerate(result.owner):
-        if owner is None:
-            every.append(RolloutScore(None, result.faults[i]))
-        else:
-            every.append(scores[owner])
-    return tuple(every)
+    return tuple(
+        RolloutScore(None, fault) if owner is None else scores[owner]
+        for owner, fault in zip(result.owner, result.faults, strict=True)
+    )
 
 
 def _by_rewards(
@@ -525,34 +469,28 @@ def _by_rewards(
 
     Scores that become equal by that are no signal; equal ones that then differ are no signal of the judges.
     """
-    if how.blend is None and not how.order_by_outcome:
-        return scores
-    values: Sequence[float | None] = scores.scores
-    if how.blend is not None:
-        blended: list[float | None] = []
-        rewards = result.rewards or (None,) * len(values)
-        for i, (value, reward) in enumerate(zip(values, rewards, strict=True), 1):
-            if value is None:
-                blended.append(None)
-                continue
-            if reward is None or not 0 <= reward <= 1:
-                has = "no reward" if reward is None else f"the reward {reward:g}"
-                return GroupError(
-                    "input",
-                    f"rollout {i} has {has}, and scores are blended with rewards from 0 to 1; name the path of "
-                    "such a reward",
-                )
-            blended.append(how.blend * value + (1 - how.blend) * reward)
-        values = tuple(blended)
+    values = list(scores.scores)
+    blend = how.blend
+    for i, value in enumerate(values):
+        if blend is None or value is None:
+            continue
+        reward = result.rewards[i] if result.rewards else None
+        if reward is None or not 0 <= reward <= 1:
+            has = "no reward" if reward is None else f"the reward {reward:g}"
+            return GroupError(
+                "input",
+                f"rollout {i + 1} has {has}, and scores are blended with rewards from 0 to 1; name the path "
+                "of such a reward",
+            )
+        values[i] = blend * value + (1 - blend) * reward
     if how.order_by_outcome and result.outcomes:
         values = ordered(values, result.outcomes)
-    if values == scores.scores:
+    if tuple(values) == scores.scores:
         return scores
     changed = zip(scores.rollouts, values, strict=True)
     rollouts = tuple(replace(rollout, score=value) for rollout, value in changed)
     scores = replace(scores, rollouts=rollouts)
-    level = not result.alone and one_score(values)
-    if level:
+    if not result.alone and one_score(values):
         return replace(scores, tied=True, weight=0.0)
     return scores
 
@@ -585,7 +523,7 @@ def _error(
 
 def ordered(
     scores: Sequence[float | None], outcomes: Sequence[bool | None]
-) -> tuple[float | None, ...]:
+) -> list[float | None]:
     """Scores of a group in which none that failed is above one that passed; they may be equal.
 
     Of all such scores they are the nearest, by the sum of squared changes: isotonic regression on an order
@@ -593,13 +531,14 @@ def ordered(
     failed one above it is lowered to it. Nothing changes if nothing contradicts. A rollout without a score
     or an outcome stays as it is.
     """
+    result = list(scores)
     up: list[float] = []
     down: list[float] = []
     for score, passed in zip(scores, outcomes, strict=True):
         if score is not None and passed is not None:
             (up if passed else down).append(score)
     if not up or not down or max(down) <= min(up):
-        return tuple(scores)
+        return result
     # The balance of the sums of both changes grows with the line, and is linear between two scores. So the
     # line is the mean of the scores that move, once it is known between which scores it lies.
     levels = sorted({*up, *down})
@@ -615,9 +554,8 @@ def ordered(
     moved += [score for score in down if score >= above]
     line = fsum(moved) / len(moved)
     line = min(max(line, levels[0]), above)
-    result = list(scores)
     for i, passed in enumerate(outcomes):
         score = scores[i]
         if score is not None and passed is not None:
             result[i] = max(score, line) if passed else min(score, line)
-    return tuple(result)
+    return result

@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations_with_replacement, groupby
+from itertools import combinations_with_replacement, groupby, pairwise
 from math import ceil, comb, exp, fsum, inf, lgamma, log, log1p, log2, sqrt
 from operator import itemgetter, mul
-from typing import Any
+from typing import Any, Self
 
 from ruler_cli.types import Length, PositionBin
 
@@ -33,10 +33,11 @@ PRODUCTS = ("aa", "ab", "ay", "bb", "by", "yy")
 """Keys of the sums of products of two columns a and b and a third column y."""
 
 
-def products(**columns: Sequence[float]) -> dict[str, float]:
-    """Sum the products of every two centred columns; the keys are the columns' names: `aa`, `ab`, `bb`."""
+def products(names: str, rows: Iterable[Sequence[Any]]) -> dict[str, float]:
+    """Sum the products of every two centred columns; each has a letter: the keys are `aa`, `ab`, `bb`."""
     centred: dict[str, list[float]] = {}
-    for name, column in columns.items():
+    # rows may have further columns
+    for name, column in zip(names, zip(*rows, strict=True), strict=False):
         mean = fsum(column) / len(column)
         flat = max(column) - min(column) < _FLAT
         centred[name] = [0.0 if flat else value - mean for value in column]
@@ -98,6 +99,11 @@ class Concordance:
         return self.pairs - self.won - self.tied
 
     @property
+    def against(self) -> float:
+        """Pairs that scores put in another order than labels, a tied one as a half."""
+        return self.lost + self.tied / 2
+
+    @property
     def tau_b(self) -> float | None:
         """Kendall's τ_b; None if all labels or all scores are equal."""
         if not self.pairs or not self.spread:
@@ -105,23 +111,25 @@ class Concordance:
         return (self.won - self.lost) / sqrt(self.pairs * self.spread)
 
 
-def concordance(scores: Sequence[float], labels: Sequence[float]) -> Concordance:
-    """Count the pairs by the sorted scores of the rollouts with lower labels, in O(n log n)."""
+def concordance(rows: Sequence[tuple[float, float]]) -> Concordance:
+    """Count pairs of rollouts, a row each with its score and its label, in O(n log n).
+
+    Each score is compared with the sorted scores of the rollouts with lower labels.
+    """
     lower: list[float] = []
     pairs = won = tied = 0
-    by_label = sorted(zip(labels, scores, strict=True))
-    for _, same in groupby(by_label, key=itemgetter(0)):
-        level = [score for _, score in same]
+    by_label = sorted(rows, key=itemgetter(1))
+    for _, same in groupby(by_label, key=itemgetter(1)):
+        level = [score for score, _ in same]
         for score in level:
             below = bisect_left(lower, score)
-            upto = bisect_right(lower, score)
             won += below
-            tied += upto - below
+            tied += bisect_right(lower, score) - below
         pairs += len(level) * len(lower)
         for score in level:
             insort(lower, score)
-    spread = comb(len(scores), 2)
-    spread -= sum(comb(n, 2) for n in Counter(scores).values())
+    alike = Counter(score for score, _ in rows).values()
+    spread = comb(len(rows), 2) - sum(comb(n, 2) for n in alike)
     return Concordance(pairs, won, tied, spread)
 
 
@@ -133,13 +141,14 @@ class Moments:
     mean: float = 0.0
     square: float = 0.0
 
-    def add(self, values: Iterable[float]) -> None:
+    def add(self, values: Iterable[float]) -> Self:
         """Add values."""
         for value in values:
             self.number += 1
             off = value - self.mean
             self.mean += off / self.number
             self.square += off * (value - self.mean)
+        return self
 
     def __add__(self, other: Moments) -> Moments:
         """Combine the moments of two samples (Chan, Golub & LeVeque 1983)."""
@@ -154,10 +163,15 @@ class Moments:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation; 0 for fewer than two values."""
+        """The standard deviation of what the values are a sample of; 0 for fewer than two."""
         if self.number > 1:
             return sqrt(self.square / (self.number - 1))
         return 0.0
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the values themselves, by which GRPO divides: exactly 0 for equal ones."""
+        return sqrt(self.square / self.number)
 
 
 @dataclass(slots=True)
@@ -204,10 +218,9 @@ class LengthSums:
         self._slope = RatioSums()
         self._yy = 0.0
 
-    def add(self, sizes: Sequence[int], scores: Sequence[float]) -> None:
-        """Add the distinct rollouts of one group: their sizes in bytes and their scores, aligned."""
-        lengths = [log2(max(size, 1)) for size in sizes]
-        own = products(a=lengths, b=scores)
+    def add(self, rows: Iterable[tuple[int, float]]) -> None:
+        """Add one group: a row for each distinct rollout, with its size in bytes and its score."""
+        own = products("ab", [(log2(max(size, 1)), score) for size, score in rows])
         if own["aa"] > 0:
             self._slope.add(own["aa"], own["ab"])
             self._yy += own["bb"]
@@ -236,27 +249,20 @@ def pair_products(
     is left out with fewer than two.
     """
     labelled = [row for row in rows if row[2] is not None and abs(row[2]) <= _LARGEST]
-    found = {}
-    for kind, columns, chosen in (
-        ("scores", "ab", rows),
-        ("errors", "aby", labelled),
-    ):
-        if len(chosen) > 1:
-            by_name: Any = {}
-            for i, name in enumerate(columns):
-                by_name[name] = [row[i] for row in chosen]
-            found[kind] = {"n": len(chosen), **products(**by_name)}
-    return found
+    kinds = {"scores": ("ab", rows), "errors": ("aby", labelled)}
+    return {
+        kind: {"n": len(chosen), **products(names, chosen)}
+        for kind, (names, chosen) in kinds.items()
+        if len(chosen) > 1
+    }
 
 
-def quantile(lengths: Counter[int], share: float) -> int:
-    """The length at or below which a share of all rollouts is; 0 if there are none."""
-    left = share * lengths.total()
-    for length, count in sorted(lengths.items()):
-        left -= count
-        if left <= 0:
-            return length
-    return 0
+def quantile(values: Iterable[float], share: float) -> float | None:
+    """The least value that is at or above this share of all; None without values."""
+    ordered = sorted(values)
+    if ordered:
+        return ordered[max(1, ceil(share * len(ordered))) - 1]
+    return None
 
 
 _INNER = 6
@@ -326,19 +332,17 @@ class PositionBias:
     def bins(self) -> tuple[PositionBin, ...]:
         """The bins with any score, from the first position to the last."""
         edges = [0.0, *(i / _INNER for i in range(_INNER + 1)), 1.0]
-        bins = []
-        for i, own in enumerate(self._bins):
-            if own.groups:
-                error = sqrt(_square_error(own)) if own.groups > 1 else None
-                shown = PositionBin(
-                    edges[i],
-                    edges[i + 1],
-                    own.ratio,
-                    error,
-                    round(own.x),
-                )
-                bins.append(shown)
-        return tuple(bins)
+        return tuple(
+            PositionBin(
+                start,
+                stop,
+                own.ratio,
+                sqrt(_square_error(own)) if own.groups > 1 else None,
+                round(own.x),
+            )
+            for own, (start, stop) in zip(self._bins, pairwise(edges), strict=True)
+            if own.groups
+        )
 
     def corrections(self, size: int) -> tuple[float, ...]:
         """Amounts to subtract from the scores of a request of `size` rollouts, by position; they sum to 0.
@@ -357,11 +361,10 @@ class PositionBias:
         variance = square * len(used) / (len(used) - 1)
         true = max(0.0, variance - errors)
         # the means of all bins drawn towards 0; 0 for a bin with fewer than two groups
-        shrunk = [0.0] * _BINS
-        for i, b in enumerate(self._bins):
-            if true > 0 and b.groups > 1:
-                whole = true + _square_error(b)
-                shrunk[i] = b.ratio * true / whole
+        shrunk = [
+            b.ratio * true / (true + _square_error(b)) if true and b.groups > 1 else 0.0
+            for b in self._bins
+        ]
         amounts = [shrunk[number] for number in _bins_of(size)]
         middle = fsum(amounts) / size
         return tuple(amount - middle for amount in amounts)
@@ -383,17 +386,17 @@ _MOST_PASSES = 1_000_000
 class Anova:
     """The two-way analysis of variance of a table rollout × pass, without interaction.
 
-    `ms_item` is the mean square between rollouts, `ms_res` that of the residuals; `df_item` and `df_res`
-    are their degrees of freedom. If `df_res` is 0, `ms_res` is 0 and has no meaning. Each rollout was scored
-    `k` times, on average if the table has holes. `efficiency` is the average precision of the rollouts'
-    scores relative to the one that `ms_item` assumes; 1 for a complete table.
+    `between` is the sum of squares between rollouts, adjusted for passes, `rest` that of the residuals;
+    `df_item` and `df_res` are their degrees of freedom. Each rollout was scored `k` times, on average if
+    the table has holes. `efficiency` is the average precision of the rollouts' scores relative to the one
+    that `ms_item` assumes; 1 for a complete table.
     """
 
-    ms_item: float
-    ms_res: float
-    k: float
+    between: float
     df_item: int
+    rest: float
     df_res: int
+    k: float
     efficiency: float = 1.0
 
     @classmethod
@@ -413,38 +416,22 @@ class Anova:
         for column, mean in zip(columns, passes, strict=True):
             for y, item in zip(column, items, strict=True):
                 squares.append((y - item - mean + grand) ** 2)
-        return cls.of_squares(
-            between,
-            df_item=n - 1,
-            rest=fsum(squares),
-            df_res=(n - 1) * (k - 1),
-            k=k,
-        )
+        return cls(between, n - 1, fsum(squares), (n - 1) * (k - 1), k)
 
-    @classmethod
-    def of_squares(
-        cls,
-        between: float,
-        df_item: int,
-        rest: float,
-        df_res: int,
-        k: float,
-        efficiency: float = 1.0,
-    ) -> Anova:
-        """Make it of sums of squares: `between` rollouts, adjusted for passes, and `rest` of residuals."""
+    @property
+    def ms_item(self) -> float:
+        """The mean square between rollouts."""
+        return _mean_square(self.between, self.df_item)
 
-        def mean_square(square: float, df: int) -> float:
-            mean = square / df if df > 0 else 0.0
-            return mean if mean > _ZERO else 0.0
+    @property
+    def ms_res(self) -> float:
+        """The mean square of the residuals; 0 without any meaning if they have no degrees of freedom."""
+        return _mean_square(self.rest, self.df_res)
 
-        return cls(
-            mean_square(between, df_item),
-            mean_square(rest, df_res),
-            k,
-            df_item,
-            df_res,
-            efficiency,
-        )
+
+def _mean_square(square: float, df: int) -> float:
+    mean = square / df if df > 0 else 0.0
+    return mean if mean > _ZERO else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,9 +455,7 @@ class NoisePrior:
         if self.df == inf:
             return self.variance, max(self.pooled, df)
         if self.df <= 0:
-            if df > 0:
-                return (ms_res, df)
-            return (0.0, 0.0)
+            return (ms_res, df) if df > 0 else (0.0, 0.0)
         total = self.df + df
         variance = (self.df * self.variance + df * ms_res) / total
         return variance, max(df, min(total, self.pooled))

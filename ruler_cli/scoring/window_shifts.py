@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from math import fsum
-from operator import mul
+from operator import mul, sub
 
 from ruler_cli.scoring.statistics import Anova
 
@@ -50,23 +50,29 @@ class WindowFit:
 class _Design:
     """The rollouts of each window. Rollouts are eliminated, so the equations have one unknown per window.
 
-    `inverse[i]` is one over the number of windows that show rollout i, 0 if none does.
+    `ridge` is added to the number of rollouts of each window. `inverse[i]` is one over the number of windows
+    that show rollout i, 0 if none does.
     """
 
-    def __init__(self, windows: Sequence[Sequence[int]], rollouts: int) -> None:
+    def __init__(
+        self, windows: Sequence[Sequence[int]], rollouts: int, ridge: float = RIDGE
+    ) -> None:
         self.windows = windows
+        self._weights = [len(window) + ridge for window in windows]
         seen = Counter(chain.from_iterable(windows))
         self.observations = seen.total()
-        self.inverse = [0.0] * rollouts
-        for rollout, times in seen.items():
-            self.inverse[rollout] = 1 / times
+        self.inverse = [1 / seen[i] if i in seen else 0.0 for i in range(rollouts)]
+
+    def pairs(self, ys: Iterable[Iterable[float]]) -> Iterator[tuple[int, float]]:
+        """Yield each observation with its rollout, given by window."""
+        for window, scores in zip(self.windows, ys, strict=True):
+            yield from zip(window, scores, strict=False)
 
     def means(self, ys: Iterable[Iterable[float]]) -> list[float]:
         """The mean of each rollout's observations, given by window; 0 without any."""
         total = [0.0 for _ in self.inverse]
-        for window, scores in zip(self.windows, ys, strict=True):
-            for rollout, y in zip(window, scores, strict=False):
-                total[rollout] += y
+        for rollout, y in self.pairs(ys):
+            total[rollout] += y
         return list(map(mul, total, self.inverse))
 
     def by_rollout(self, levels: Sequence[float]) -> list[float]:
@@ -77,27 +83,17 @@ class _Design:
         """The sum over each window of its rollouts' values."""
         return [fsum(map(values.__getitem__, window)) for window in self.windows]
 
-    def times(self, levels: Sequence[float], ridge: float) -> list[float]:
+    def times(self, levels: Sequence[float]) -> list[float]:
         """(D + λ − Nᵀ K⁻¹ N) levels: the normal equations after the rollouts are eliminated."""
         shared = self.by_window(self.by_rollout(levels))
-        products = []
-        for window, level, less in zip(
-            self.windows,
-            levels,
-            shared,
-            strict=True,
-        ):
-            weight = len(window) + ridge
-            products.append(weight * level - less)
-        return products
+        return list(map(sub, map(mul, self._weights, levels), shared))
 
-    def levels(self, ys: Sequence[Sequence[float]], ridge: float) -> list[float]:
-        """The windows' effects that minimise the squared residuals plus `ridge` times their own squares."""
-        sums = self.by_window(self.means(ys))
-        right = [fsum(window) - s for window, s in zip(ys, sums, strict=True)]
-        return self.solve(right, ridge)
+    def levels(self, ys: Sequence[Sequence[float]]) -> list[float]:
+        """The windows' effects that minimise the squared residuals plus λ times their own squares."""
+        shared = self.by_window(self.means(ys))
+        return self.solve(list(map(sub, map(fsum, ys), shared)))
 
-    def solve(self, right: Sequence[float], ridge: float) -> list[float]:
+    def solve(self, right: Sequence[float]) -> list[float]:
         """Solve by conjugate gradients (Hestenes & Stiefel 1952); without ridge, the least-norm solution."""
         x = [0.0] * len(right)
         r = p = list(right)
@@ -106,7 +102,7 @@ class _Design:
         for _ in range(2 * len(right) + 20):
             if rr <= enough:
                 break
-            ap = self.times(p, ridge)
+            ap = self.times(p)
             curvature = _dot(p, ap)
             if curvature <= 0:
                 break
@@ -136,7 +132,7 @@ class _Design:
             parts.append(part)
         return parts
 
-    def efficiency(self, parts: Sequence[set[int]], ridge: float) -> float:
+    def efficiency(self, parts: Sequence[set[int]]) -> float:
         """The average precision of the scores relative to the one that the rollouts' mean square assumes.
 
         C = K − N D⁻¹ Nᵀ is the information on rollouts within windows (John & Williams 1995);
@@ -151,34 +147,25 @@ class _Design:
         if df < 1 or information < 1:
             return 1.0
         affordable = max(-(-_FEWEST // size), _PROBED // self.observations)
+        share = 1.0
         if size <= affordable:
-            share = 1.0
-            probes = []
-            for i in range(size):
-                probe = [0.0] * size
-                probe[i] = 1.0
-                probes.append(probe)
+            probes = [[float(i == j) for j in range(size)] for i in range(size)]
         else:
             share = 1 / affordable
-            signs = (-1.0, 1.0)
             rng = random.Random(0)  # the same table has the same efficiency
             probes = [
-                [rng.choice(signs) for _ in range(size)] for _ in range(affordable)
+                [rng.choice((-1.0, 1.0)) for _ in range(size)]
+                for _ in range(affordable)
             ]
         inverse = self.inverse
-        terms = []
-        for part in parts:
-            free = 1 - 1 / len(part)
-            terms += [inverse[i] * free for i in part]
-        trace = fsum(terms)
+        trace = fsum(inverse[i] * (1 - 1 / len(part)) for part in parts for i in part)
         for probe in probes:
             spread = self.by_rollout(probe)
             for part in parts:
                 centre = fsum(spread[i] for i in part) / len(part)
                 for i in part:
                     spread[i] = (spread[i] - centre) * inverse[i]
-            solved = self.solve(self.by_window(spread), ridge)
-            trace += share * _dot(probe, solved)
+            trace += share * _dot(probe, self.solve(self.by_window(spread)))
         return df**2 / (trace * information)
 
 
@@ -200,16 +187,15 @@ def fit(
     of all observations. If a score would leave the range of the observations, all are drawn towards the
     mean by one factor, which keeps their order and the ratios of their gaps.
     """
-    design = _Design([shown for shown, _ in windows], rollouts)
+    shown = [window for window, _ in windows]
+    design = _Design(shown, rollouts)
     everything = [y for _, scores in windows for y in scores]
     mean = fsum(everything) / len(everything)
     ys = [[y - mean for y in scores] for _, scores in windows]
     # observations less their windows' levels, about the centre of the rollouts' means
-    net = _less(ys, design.levels(ys, RIDGE))
     by_rollout: list[list[float]] = [[] for _ in design.inverse]
-    for window, scores in zip(design.windows, net, strict=True):
-        for rollout, y in zip(window, scores, strict=True):
-            by_rollout[rollout].append(y)
+    for rollout, y in design.pairs(_less(ys, design.levels(ys))):
+        by_rollout[rollout].append(y)
     means = [fsum(own) / len(own) for own in by_rollout if own]
     centre = fsum(means) / len(means)
     low = min(everything)
@@ -233,34 +219,28 @@ def fit(
         adjusted.append(tuple([mean + scale * (y - centre) for y in own]))
     parts = design.parts()
     df_item = len(means) - len(parts)
-    rest, between = _squares(design, ys)
-    variance = Anova.of_squares(
+    rest, between = _squares(_Design(shown, rollouts, ridge=0.0), ys)
+    variance = Anova(
         between,
         df_item,
         rest,
         len(everything) - df_item - len(windows),
         len(everything) / len(means),
-        design.efficiency(parts, RIDGE),
+        design.efficiency(parts),
     )
     return WindowFit(tuple(fitted), tuple(adjusted), variance)
 
 
 def _squares(design: _Design, ys: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Sums of squares without ridge: that of the residuals, and the one between rollouts.
+    """Sums of squares of a design without ridge: that of the residuals, and the one between rollouts.
 
     The latter is the decrease of the residuals' if rollouts are added to windows alone (type II), so that the
     ratio of the mean squares is F if all rollouts are alike.
     """
-    levels = design.levels(ys, 0.0)
-    free = _less(ys, levels)
+    free = _less(ys, design.levels(ys))
     items = design.means(free)
-    residuals = []
-    for window, scores in zip(design.windows, free, strict=True):
-        for rollout, y in zip(window, scores, strict=True):
-            residuals.append((y - items[rollout]) ** 2)
-    rest = fsum(residuals)
-    means = [fsum(window) / len(window) for window in ys]
-    alone = _less(ys, means)
+    rest = fsum((y - items[rollout]) ** 2 for rollout, y in design.pairs(free))
+    alone = _less(ys, [fsum(window) / len(window) for window in ys])
     whole = fsum(y * y for y in chain.from_iterable(alone))
     return rest, max(0.0, whole - rest)
 

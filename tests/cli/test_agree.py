@@ -69,14 +69,13 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     result = json.loads(done.stdout)
     assert list(result) == [
         "version", "inputs", "labels", "groups", "mixed_groups", "rollouts", "paired", "bootstrap",
-        "expected_half_width", "scorers", "differences", "ranked", "correlations", "problems",
-        "first_problems",
+        "scorers", "differences", "correlations", "problems", "first_problems",
     ]  # fmt: skip
     (scorer,) = result["scorers"]
     assert list(scorer) == [
-        "name", "compared", "pairs", "in_order", "against", "tied", "pairwise_accuracy", "tied_share",
-        "kendall_tau_b", "auc_within_groups", "auc", "top1_regret", "chance_regret", "cost_per_1000_usd",
-        "by_gap", "by_slot", "by_place", "by_length", "by_size",
+        "name", "compared", "pairs", "against", "tied", "pairwise_accuracy", "tied_share",
+        "kendall_tau_b", "top1_regret", "chance_regret", "auc", "cost_per_1000_usd",
+        "by_gap", "by_slot", "by_length",
     ]  # fmt: skip
     assert scorer["pairwise_accuracy"] == {
         "value": 5 / 6,
@@ -251,7 +250,6 @@ def test_hostile_annotations(ruler: Ruler, tmp_path: Path) -> None:
     counted = json.loads(ruler("agree", "s.jsonl", "--json").stdout)["inputs"][0]
     assert counted["rollouts"] == 12 + len(hostile)
     assert counted["odd_scores"] == len(odd) + 1
-    assert counted["odd_costs"] > 1
 
 
 def test_foreign_field(ruler: Ruler, tmp_path: Path) -> None:
@@ -280,7 +278,7 @@ def test_hostile_names(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_panel(ruler: Ruler, tmp_path: Path) -> None:
-    """Each judge of a panel has its row, and judges are ranked only if their intervals do not overlap."""
+    """Each judge of a panel has its row."""
     records = dump()
     for r in records:
         r["ruler"]["judges"] = {"openai/one": r["ruler"]["score"], "other": 0.5}

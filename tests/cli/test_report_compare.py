@@ -69,7 +69,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     result = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
     assert list(result) == [
         "version", "files", "paired", "one_scored", "groups", "rollouts", "means", "spreads", "tied",
-        "rubric_groups", "distance", "order", "cells", "correlation", "labels", "differs", "differ",
+        "distance", "order", "cells", "correlation", "differs", "differ",
         "problems", "first_problems",
     ]  # fmt: skip
     assert [list(file) for file in result["files"]] == [
@@ -99,7 +99,6 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
         "max": pytest.approx(0.6),
     }
     assert sum(cell["n"] for cell in result["cells"]) == 16
-    assert [value["value"] for value in result["labels"]["accuracy"]] == [1.0, 0.0]
     first = result["differ"][0]
     assert list(first) == ["ordinal", "key", "pairs", "against", "distance", "a", "b"]
     assert (first["key"], first["ordinal"], first["pairs"], first["against"]) == (
@@ -201,7 +200,7 @@ def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
     lines = (tmp_path / "a.jsonl").read_text()
     for name in ("rows.jsonl", "turned.jsonl"):
         got = json.loads(ruler("report", "-", name, "--json", stdin=lines).stdout)
-        for field in ("paired", "rollouts", "order", "cells", "labels"):
+        for field in ("paired", "rollouts", "order", "cells"):
             assert got[field] == want[field], field
         assert [one["b"]["scores"] for one in got["differ"]] == [
             one["b"]["scores"] for one in want["differ"]

@@ -92,9 +92,9 @@ def test_mixed_rubrics(ruler: Ruler, score: Score) -> None:
         page.index(text) for text in ("2 groups: ", "(built-in)", "rule 0", "rule 1")
     ]
     assert places == sorted(places)
-    assert (
-        "by rule 1" in ruler("report", "a.jsonl", "--ledger", "none").stdout
-    )  # from the records
+    bare = ruler("report", "a.jsonl", "--ledger", "none").stdout
+    assert "by rule 1" not in bare
+    assert "(text not found)" in bare
 
 
 def test_older_files(ruler: Ruler, score: Score, tmp_path: Path) -> None:
@@ -145,7 +145,6 @@ def test_two_files_that_differ(ruler: Ruler, score: Score, tmp_path: Path) -> No
     result = json.loads(ruler(*run, "--json").stdout)
     unlike = [name for name, differs in result["differs"].items() if differs]
     assert unlike == ["rubric", "parameters", "passes"]
-    assert result["rubric_groups"] == {"same": 0, "other": 4}
     texts = [
         file["figures"]["made_by"]["rubrics"][0]["text"] for file in result["files"]
     ]

@@ -52,11 +52,7 @@ def test_by_hand() -> None:
     assert (result["groups"], result["mixed_groups"], result["rollouts"]) == (3, 2, 7)
     assert result["labels"]["two"] == [0.0, 1.0]
     assert (result["scorers"][0]["pairs"], result["scorers"][0]["compared"]) == (3, 7)
-    assert (
-        value(result, "pairwise_accuracy")
-        == value(result, "auc_within_groups")
-        == pytest.approx(0.5)
-    )
+    assert value(result, "pairwise_accuracy") == pytest.approx(0.5)
     assert value(result, "tied_share") == pytest.approx(1 / 3)
     assert value(result, "kendall_tau_b") == -0.25
     assert value(result, "top1_regret") == 0.5
@@ -64,7 +60,6 @@ def test_by_hand() -> None:
     assert value(result, COST) == pytest.approx(1000 * 0.4 / 5)
     assert value(result, "auc") == pytest.approx(4.5 / 10)
     assert result["scorers"][0]["pairwise_accuracy"]["groups"] == 2
-    assert result["expected_half_width"] == pytest.approx(0.6 / 2**0.5)
     assert measure(groups, "score") == result
 
 
@@ -72,7 +67,7 @@ def test_by_hand() -> None:
 def test_pooled_pairs(groups: list[list[tuple[float, float]]]) -> None:
     """The accuracy is that of all pairs of all groups, with ties as halves; regret lies within the labels."""
     result = measure([scored(*zip(*group, strict=True)) for group in groups], "score")
-    each = [concordance(*zip(*group, strict=True)) for group in groups]
+    each = [concordance(group) for group in groups]
     pairs = sum(c.pairs for c in each)
     won = sum(c.won + c.tied / 2 for c in each)
     assert value(result, "pairwise_accuracy") == (
@@ -127,16 +122,11 @@ def test_pairs_by_kind() -> None:
         scored_rollout(0.9, 1, 0.1, size=500),
         scored_rollout(0.8, 0, 0.9, size=5_000),
     )
-    bins = ("gap.1", "slot.0", "place.0", "length.0", "size.2")
+    bins = ("gap.1", "slot.0", "length.0")
     once = {name: 1.0 for bin_ in bins for name in (bin_, f"{bin_}.won")}
     assert by_kind([(0.8, 0, worse), (0.9, 1, better)]) == once
     tied = [(0.5, label, scored_rollout(0.5, label, size=100)) for label in (1.0, 0.0)]
-    assert by_kind(tied) == {
-        "length.2": 1,
-        "length.2.won": 0.5,
-        "size.0": 1,
-        "size.0.won": 0.5,
-    }
+    assert by_kind(tied) == {"length.2": 1, "length.2.won": 0.5}
 
 
 items = st.builds(scored_rollout, grades, grades, grades, size=st.integers(0, 10**6))
@@ -146,9 +136,7 @@ items = st.builds(scored_rollout, grades, grades, grades, size=st.integers(0, 10
 def test_bins(result: list[ScoredRollout]) -> None:
     """The bins of a kind hold every pair once with its result; without gaps there is no bin of gaps."""
     rated = [(i.judge_score or 0.0, i.label or 0.0, i) for i in result]
-    whole = concordance(
-        [score for score, _, _ in rated], [label for _, label, _ in rated]
-    )
+    whole = concordance([(score, label) for score, label, _ in rated])
     sums: Counter[str] = Counter()
     for name, amount in by_kind(rated).items():
         kind, _, won = name.partition(".")
@@ -189,14 +177,11 @@ def panel(count: int, *, same: bool) -> list[ScoredGroup]:
 
 
 def test_panel() -> None:
-    """Judges are ranked if their intervals do not overlap, and otherwise not."""
+    """The interval of a good judge lies above that of one that guesses."""
     result = measure(panel(150, same=False), "score")
     assert [s["name"] for s in result["scorers"]] == ["score", "good", "other", "guess"]
-    assert {(p["better"], p["worse"]) for p in result["ranked"]} == {
-        ("good", "guess"),
-        ("other", "guess"),
-    }
-    assert measure(panel(12, same=False), "score")["ranked"] == []
+    _, good, _, guess = (s["pairwise_accuracy"] for s in result["scorers"])
+    assert good["low"] > guess["high"]
     one = [scored([0.9, 0.1], [1, 0], judges={"a": (0.9, 0.1)})]
     assert len(measure(one, "score")["scorers"]) == 1  # a single judge is no panel
 

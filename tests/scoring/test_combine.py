@@ -307,13 +307,13 @@ def test_corrected_bias_is_no_noise() -> None:
     how, batch = CombineSettings(debias=True), batch_of(*results)
     batch.refit_noise(results, CombineSettings())
     raw, before = (
-        batch.prior,
+        batch.noise.prior(),
         [scores_of(group, batch).reliability for group in results],
     )
     batch.refit_noise(results, how)
     after = [scores_of(group, batch, debias=True).reliability for group in results]
     assert raw.variance > 0.01
-    assert batch.prior.variance < 0.001
+    assert batch.noise.prior().variance < 0.001
     assert all(
         a is not None and b is not None and a > b
         for a, b in zip(after, before, strict=True)

@@ -41,8 +41,7 @@ def sums(groups: list[Group]) -> Counter[str]:
     """All groups' products of two judges' scores and labels."""
     result: Counter[str] = Counter()
     for group in groups:
-        one, other, labels = (list(column) for column in zip(*group, strict=True))
-        result.update(products(a=one, b=other, y=labels))
+        result.update(products("aby", group))
     return result
 
 
@@ -107,11 +106,11 @@ def test_counts_are_those_over_each_pair(result: list[tuple[float, float]]) -> N
             pairs += 1
             tied += score == other
             won += (score - other) * (label - other_label) > 0
-    scores, labels = zip(*result, strict=True)
-    assert concordance(scores, labels) == Concordance(pairs, won, tied, spread)
+    assert concordance(result) == Concordance(pairs, won, tied, spread)
+    labels = [label for _, label in result]
     assert (
-        concordance(labels, labels).won
-        == concordance([-y for y in labels], labels).lost
+        concordance([(label, label) for label in labels]).won
+        == concordance([(-label, label) for label in labels]).lost
         == pairs
     )
 
@@ -153,8 +152,8 @@ def test_length_is_the_regression_within_groups() -> None:
     sums = LengthSums()
     assert sums.trend() is None
     for row, output in zip(sizes, given, strict=True):
-        sums.add(row, output)
-        sums.add([100, 100], [0.1, 0.9])  # equally long: it says nothing
+        sums.add(zip(row, output, strict=True))
+        sums.add([(100, 0.1), (100, 0.9)])  # equally long: it says nothing
     result = sums.trend()
     assert result is not None
     x, y = centred([[log2(s) for s in row] for row in sizes]), centred(given)
@@ -191,8 +190,10 @@ def test_rewards_beyond_all_scales_are_not_known() -> None:
 )
 def test_quantile(lengths: list[int], share: float) -> None:
     """The share of lengths at or below the quantile is the one asked for, to one part in 128."""
-    result = quantile(Counter(leading_bits(length, 8) for length in lengths), share)
-    exact = quantile(Counter(lengths), share)
+    result = quantile((leading_bits(length, 8) for length in lengths), share)
+    exact = quantile(lengths, share)
+    assert result is not None
+    assert exact is not None
     assert sum(n <= exact for n in lengths) >= share * len(lengths)
     assert exact in lengths
     assert exact * 127 / 128 <= result <= exact

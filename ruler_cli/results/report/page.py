@@ -173,7 +173,7 @@ class ReportPage:
         self._asked: list[int] = []
         self._groups = 0
         # by number: the row, the explanations, and the annotations with the text
-        self._stored: dict[int, tuple[_Span, _Span, _Span]] = {}
+        self._stored: dict[int, list[_Span]] = {}
         self._chosen: list[int] = []
         self._texts: dict[int, _Span] = {}
 
@@ -205,16 +205,14 @@ class ReportPage:
             text, task = _text(*shown.kept)
         text["rollouts"] = rollouts = [r.as_json() for r in shown.one.rollouts]
         said = [one["explanation"] for one in rollouts]
-        if isinstance(shown, ComparedGroup):
+        if shown.other:
             for one, other in zip(rollouts, shown.other.rollouts, strict=True):
                 one["second"] = other.as_json()
                 said.append(other.explanation)
         explanations = [shorter(one, _EXPLANATION) or None for one in said]
-        self._stored[shown.number] = (
-            self._store(as_json(compact(_row(shown, task)))),
-            self._store(as_json(explanations)),
-            self._store(as_json(text)),
-        )
+        row = compact(_row(shown, task))
+        blocks = map(as_json, (row, explanations, text))
+        self._stored[shown.number] = list(map(self._store, blocks))
 
     def choose(self) -> LeftOut:
         """Choose the groups and the texts of the page, after the last group."""
@@ -223,26 +221,21 @@ class ReportPage:
         left = MOST_TEXTS
         for number in self._chosen:
             text = self._stored[number][2]
-            if text[0] > MOST_TEXT:
-                continue
-            block = packed([self._spool.read(*text)])
-            left -= len(block) + 1
-            if left < 0:
-                break
-            self._texts[number] = self._store(block)
-        return LeftOut(
-            self._groups,
-            len(self._chosen),
-            len(self._texts),
-        )
+            if text[0] <= MOST_TEXT:
+                block = packed([self._spool.read(*text)])
+                left -= len(block) + 1
+                if left < 0:
+                    break
+                self._texts[number] = self._store(block)
+        return LeftOut(self._groups, len(self._chosen), len(self._texts))
 
     def write(self, data: Json, left_out: str) -> int:
         """Write the page, let it appear, and return its size; OutputError if it cannot be written to its end.
 
         `data` are those of a page of one file, or of two; `left_out` says in sentences what the page lacks.
         """
-        numbers = sorted(self._chosen)
-        texts = [self._texts.get(number) for number in numbers]
+        # a text that is not in the page is empty
+        texts = [self._texts.get(number, (0, 0)) for number in sorted(self._chosen)]
         # the same input can give the same page
         epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
         fixed = epoch.isdecimal() and len(epoch) < 12
@@ -253,7 +246,7 @@ class ReportPage:
             "ruler": __version__,
             "left_out": left_out,
             "ranked": self._chosen,
-            "texts": [text[0] if text else 0 for text in texts],
+            "texts": [size for size, _ in texts],
         }
         scripts = web_files(COMPARE_SCRIPTS if self.two else SCRIPTS)
         template, licences = web_files(["report.html", "vendor/LICENSES.txt"])
@@ -273,14 +266,16 @@ class ReportPage:
             "data": packed(rows).decode(),
             "said": packed(self._listed(1)).decode(),
         }
-        before, after = template.split("$texts")
+        before, after = (
+            Template(part).substitute(values).encode()
+            for part in template.split("$texts")
+        )
         stream = self._file.stream
         with writing(str(self.target)):
-            size = stream.write(Template(before).substitute(values).encode())
+            size = stream.write(before)
             for text in texts:
-                block = self._spool.read(*text) if text else b""
-                size += stream.write(block + b"\n")
-            size += stream.write(Template(after).substitute(values).encode())
+                size += stream.write(self._spool.read(*text) + b"\n")
+            size += stream.write(after)
             self._file.commit()
         return size
 

@@ -277,7 +277,7 @@ def test_scores_against_labels() -> None:
         ]
         assert cell["n"] == len(inside) > 0
     assert result["pairs"] == sum(g.pairs.pairs for g in ALL)
-    assert result["against"] == sum(g.against for g in ALL)
+    assert result["against"] == sum(g.pairs.against for g in ALL)
     assert result["tied"] == sum(g.pairs.tied for g in ALL)
     assert result["agreement"] == near(1 - result["against"] / result["pairs"])
 

@@ -140,11 +140,10 @@ def test_disputed_by_labels() -> None:
         named("two", [0.1, 0.9, 0.9], [1.0, 0.0, 0.0]),
         named("none", [0.1, 0.9], [0.0, 1.0]),
     )
-    assert [(t.group.key, t.because, t.degree) for t in result.lists()["disputed"]] == [
-        ("two", "disagrees", 2.0),
-        ("one", "disagrees", 1.0),
+    assert [(t.group.key, t.because, t.why) for t in result.lists()["disputed"]] == [
+        ("two", "disagrees", "2 of 2 pairs"),
+        ("one", "disagrees", "1 of 1 pairs"),
     ]
-    assert result.lists()["disputed"][0].why == "2 of 2 pairs"
     assert result.dispute == "scores against the original reward"
 
 
