@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING
 
 from ruler_cli.cli.safe_text import escape, printable_key, visible
+from ruler_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-_Colours = Literal["standard", "256", "truecolor", "windows"]
 _NARROWEST, _WIDEST = 10, 9_999
 _VARIATION = re.compile("[\ufe0e\ufe0f]")
 """Variation selectors: they make a picture of the character before, or text."""
@@ -33,25 +32,25 @@ class Terminal:
     def __init__(self) -> None:
         from rich.console import Console
 
-        console = Console(file=sys.stdout)
+        if sys.stdout is None:
+            raise UsageError("stdout is closed")
+        self.write: Callable[[str], object] = sys.stdout.write
         self.tty = sys.stdout.isatty()
         # what COLUMNS says, else the terminal's, else 80
-        self.width = min(
-            max(shutil.get_terminal_size((80, 24)).columns, _NARROWEST), _WIDEST
-        )
-        self.styled = (
-            console.is_terminal
-            and not console.no_color
-            and console.color_system is not None
-        )
-        colours = cast("_Colours | None", console.color_system if self.styled else None)
+        columns = shutil.get_terminal_size((80, 24)).columns
+        self.width = min(max(columns, _NARROWEST), _WIDEST)
         self.encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         self._console = Console(
-            file=io.StringIO(), width=self.width, height=100, color_system=colours,
-            force_terminal=self.styled, no_color=not self.styled, highlight=False, markup=False, emoji=False,
-            legacy_windows=False, force_jupyter=False,
-        )  # fmt: skip
-        self.write: Callable[[str], object] = sys.stdout.write
+            file=sys.stdout,
+            width=self.width,
+            height=100,  # with both a dumb terminal is measured, too
+            # without it bold text goes, too
+            color_system=None if os.environ.get("NO_COLOR") else "auto",
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
 
     def _has(self, text: str) -> bool:
         try:
@@ -85,13 +84,14 @@ class Terminal:
 
     def show(self, *parts: RenderableType) -> None:
         """Print parts of a page, one below another."""
-        buffer = self._console.file = io.StringIO()
-        for part in parts:
-            self._console.print(part)
+        with self._console.capture() as captured:
+            for part in parts:
+                self._console.print(part)
         # our own bars in a terminal without their characters
-        shown = buffer.getvalue().encode(self.encoding, "replace").decode(self.encoding)
+        shown = captured.get().encode(self.encoding, "replace").decode(self.encoding)
         for line in shown.splitlines():
-            self.write((line if self.styled else line.rstrip()) + "\n")
+            self.write(line.rstrip() + "\n")
+        sys.stdout.flush()
 
 
 @contextmanager

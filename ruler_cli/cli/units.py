@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from unicodedata import combining, east_asian_width
 
 _PLURALS = {
     "reply": "replies",
@@ -44,36 +43,6 @@ def shorten(text: str, most: int) -> str:
     return text[: most - 1] + "…"
 
 
-def cells(text: str) -> int:
-    """Return the columns that text takes on a terminal: a wide character two, a combining mark none."""
-    if text.isascii():
-        return len(text)
-    return sum(2 if east_asian_width(c) in "WF" else not combining(c) for c in text)
-
-
-def wrap(text: str, width: int) -> Iterator[str]:
-    """Yield text as lines of at most `width` columns: broken at spaces, a longer word anywhere."""
-    line = ""
-    for word in text.split(" "):
-        if line and cells(line) + 1 + cells(word) <= width:
-            line += f" {word}"
-            continue
-        if line:
-            yield line
-        line = word
-        while cells(line) > width:
-            most = next(
-                i
-                for i in range(1, len(line) + 1)
-                if i == len(line) or cells(line[: i + 1]) > width
-            )
-            if most == len(line):  # a wide character alone
-                break
-            yield line[:most]
-            line = line[most:]
-    yield line
-
-
 def short(number: float) -> str:
     """Return a number in three digits, e.g. `1.23k`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -103,12 +72,8 @@ def seconds(number: float) -> str:
 
 
 def usd(amount: float) -> str:
-    """Return an amount with cents, below a dollar with four digits."""
-    if not amount:
-        return "$0"
-    if amount >= 1:
-        return f"${amount:.2f}"
-    return f"${amount:.4f}" if amount >= 0.0001 else f"${amount:.1e}"
+    """Return an amount as `rounded` has it."""
+    return f"${rounded(amount)}"
 
 
 def rounded(usd: float, *, up: bool | None = None) -> str:
