@@ -34,11 +34,10 @@ from ruler_cli.cli.report_sentences import (
     pair_counts,
 )
 from ruler_cli.cli.scored_files import (
-    UnlikeGroups,
     head_of,
     open_files,
     print_facts,
-    print_warnings,
+    report_problems,
     text_lookup,
 )
 from ruler_cli.cli.terminal import Terminal
@@ -48,6 +47,7 @@ from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
     from ruler_cli.results.agreement import Agreement
+    from ruler_cli.results.compare import LeftOutGroup
     from ruler_cli.results.figures import ScoredFile
 
 _Json = Mapping[str, Any]
@@ -103,12 +103,12 @@ def _run(options: Options, source: str, second: str | None) -> int:
     from ruler_cli.results.compare import Comparison
 
     sources = [one for one in (source, second) if one is not None]
-    problems = Problems(quiet=options.as_json)
-    unlike = UnlikeGroups()
+    problems = Problems("problems")
+    left_out: list[LeftOutGroup] = []
     with ExitStack() as stack:
         files = open_files(sources, options, stack, problems)
         if len(files) == 2:
-            comparison = Comparison(files, unlike.add)
+            comparison = Comparison(files, left_out.append)
             for _ in comparison.groups(lambda *_: None):
                 pass
             figures = comparison.figures(text_lookup(options))
@@ -118,10 +118,8 @@ def _run(options: Options, source: str, second: str | None) -> int:
             for _, _, group in files[0].groups():
                 builder.add(group)
             agreement = builder.agreement()
-        unlike.hand_to(problems)
-        print_warnings(files)
         _refuse_empty(agreement, files)
-        problems.close()
+        report_problems(files, left_out, problems)
     agreement["labels"]["path"] = options.labels
     heads = [head_of(file) for file in files]
     if options.as_json:
@@ -135,10 +133,8 @@ def _run(options: Options, source: str, second: str | None) -> int:
     else:
         _show(_input(heads[0], files[0]), agreement, Terminal())
     rollouts = [file.figures.rollouts for file in files]
-    left_out = any(counts[name] for counts in rollouts for name in LEFT_OUT)
-    if problems.number or left_out:
-        return 1
-    return 0
+    unmeasured = any(counts[name] for counts in rollouts for name in LEFT_OUT)
+    return 1 if problems.number or unmeasured else 0
 
 
 def _input(head: _Json, file: ScoredFile) -> dict[str, Any]:

@@ -40,11 +40,10 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.scored_files import (
-    UnlikeGroups,
     head_of,
     open_files,
     print_facts,
-    print_warnings,
+    report_problems,
     text_lookup,
 )
 from ruler_cli.cli.signals import unwind_on_signal
@@ -59,11 +58,6 @@ if TYPE_CHECKING:
     from ruler_cli.results.compare import LeftOutGroup
     from ruler_cli.results.figures import ScoredFile
     from ruler_cli.results.report.page import LeftOut, ReportPage
-
-_PATIENCE = 1.0
-"""Seconds in which a browser that cannot start says so."""
-_OPEN = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
-
 
 def command(
     ctx: typer.Context,
@@ -128,7 +122,7 @@ def _report(options: Options, source: str, second: str | None) -> int:
     page = options.page is not None or options.open_page
     with unwind_on_signal():
         _refuse(options, sources, page=page)
-        problems = Problems(quiet=options.as_json)
+        problems = Problems("problems")
         names = " and ".join(Location(one).shown for one in sources)
         search = KeySearch(names, options.group)
         if options.group is not None and not page:
@@ -150,7 +144,6 @@ def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
         and page
         and not opened,
         "--max-groups is for a page; add -o FILE.html": limited and not page,
-        "stdout is closed": sys.stdout is None and not page,
     }
     for problem, holds in wrong.items():
         if holds:
@@ -184,12 +177,7 @@ def _show(
     from ruler_cli.cli.report_view import view_of
     from ruler_cli.results.report.page import MOST_GROUPS, ReportPage
 
-    unlike = UnlikeGroups()
-
-    def leave_out(group: LeftOutGroup) -> None:
-        unlike.add(group)
-        search.leave_out(group.key, group.sentence)
-
+    left_out: list[LeftOutGroup] = []
     with ExitStack() as stack:
         written: ReportPage | None = None
         if page:
@@ -202,30 +190,27 @@ def _show(
             most = MOST_GROUPS if options.max_groups is None else options.max_groups
             written = ReportPage(stack, target, sources, most)
         files = open_files(sources, options, stack, problems)
-        reading = _reading(files, leave_out)
+        reading = _reading(files, left_out.append)
         with group_counter() as tick:
             for group in reading.groups(written.keep if written else lambda *_: None):
                 tick()
                 if written:
                     written.add(group, asked=search.matches(group.one.key))
-        search.refuse_unknown()
+        search.refuse_unknown(left_out)
         figures = reading.figures(text_lookup(options))
-        unlike.hand_to(problems)
-        print_warnings(files)
-        problems.close()
+        report_problems(files, left_out, problems)
         if written:
             view = view_of(reading, written.names, figures)
             _write(written, view)
     if written:
         if options.open_page:
-            open_page(written.target, search.fragment)
+            _open(written.target, search.fragment)
         return
     heads = [head_of(file) for file in files]
     if options.as_json:
         print_facts(reading.as_json(heads, figures), problems)
     else:
         view_of(reading, [head["source"] for head in heads], figures).show(Terminal())
-        sys.stdout.flush()
 
 
 def _remove_after_error(
@@ -266,29 +251,18 @@ def left_out_sentences(left_out: LeftOut, sources: Sequence[str], rule: str) -> 
     return " ".join(sentences)
 
 
-def open_page(page: str, fragment: str) -> None:
-    """Open the page in the user's browser, and go on at once; if that cannot be, say where it is."""
+def _open(page: str, fragment: str) -> None:
+    """Open the page in the user's browser, in a process of its own: it may stay open, or write to a terminal."""
     address = Path(page).absolute().as_uri() + fragment
-    if not _started(address):
-        print_note(f"no browser here; open {address} in yours")
-
-
-def _started(address: str) -> bool:
-    """Start the browser in a process of its own: it may stay open, or write to the terminal."""
+    print_note(f"opening {address}; if no browser appears, open it in yours")
     child = subprocess.Popen(  # noqa: S603 - our own words and the page's address
-        [sys.executable, "-c", _OPEN, address],
-        # a browser on the terminal would wait for keys there
-        env={name: value for name, value in os.environ.items() if name != "TERM"},
+        [sys.executable, "-Im", "webbrowser", address],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    try:
-        return child.wait(_PATIENCE) == 0
-    except subprocess.TimeoutExpired:  # it stays open without this process
-        child.returncode = 0
-        return True
+    child.returncode = 0  # it goes on without this process
 
 
 def _show_groups(
@@ -305,12 +279,9 @@ def _show_groups(
         shown = list(islice(groups, SAME_KEY))
         more = sum(1 for _ in groups)
         search.refuse_unknown()
-        if not shown:
-            names = " and ".join(file.name for file in files)
-            raise UsageError(f"{names}: {left_out[0].sentence}")
-        for one in left_out:
-            problems.add_sentence(one.sentence)
-        problems.close()
+        if not shown:  # the key is in a file, but the group cannot be compared
+            raise UsageError(f"{search.name}: {left_out[0].sentence}")
+        report_problems((), left_out, problems)
     heads = [head_of(file) for file in files]
     if options.as_json:
         first = shown[0]
@@ -331,6 +302,5 @@ def _show_groups(
                 one.one,
                 one.other,
             )
-    sys.stdout.flush()
     if more:
         print_note(f"{count(more, 'more group')} with this key")

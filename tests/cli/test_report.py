@@ -228,7 +228,7 @@ def test_problems(ruler: Ruler, tmp_path: Path) -> None:
     assert "31 of 32 scored" in done.stdout
     quiet = ruler("report", "s.jsonl", "--json")
     report = json.loads(quiet.stdout)
-    assert (quiet.returncode, quiet.stderr, report["problems"]) == (1, "", 1)
+    assert (quiet.returncode, quiet.stderr, report["problems"]) == (1, done.stderr, 1)
     assert "line 33 " in report["first_problems"][0]
 
 
