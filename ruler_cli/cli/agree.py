@@ -51,21 +51,16 @@ if TYPE_CHECKING:
     from ruler_cli.results.figures import ScoredFile
 
 _Json = Mapping[str, Any]
-_Rows = Sequence[Sequence[str]]
 _COUNTS = ("scored", "moved", "outcomes", *LEFT_OUT)
 """Counts of rollouts in the JSON; a value that cannot be used never counts as a zero."""
-_OF_JUDGES = {
-    "accuracy": "pairwise_accuracy",
-    "tau-b": "kendall_tau_b",
-    "AUC": "auc",
-    "regret": "top1_regret",
-}
+_TITLES = {**STATISTICS, "chance_regret": "regret by chance"}
+_OF_JUDGES = ("pairwise_accuracy", "kendall_tau_b", "auc", "top1_regret")
 _KINDS = {
-    "gap": "by score gap",
-    "slot": "by position: the better one is",
-    "place": "by position of the better one",
-    "length": "by length: the better one is",
-    "size": "by bytes of the longer one",
+    "gap": "accuracy by score gap:",
+    "slot": "accuracy by position, the better one is",
+    "place": "accuracy by position of the better one:",
+    "length": "accuracy by length, the better one is",
+    "size": "accuracy by bytes of the longer one:",
 }
 _NAME = 24
 """Characters of a judge's name."""
@@ -175,14 +170,13 @@ def _show(file: _Json, page: Agreement, terminal: Terminal) -> None:
 
     from ruler_cli.cli.tables import facts, table
 
-    terminal.show(facts(_head(file, page), terminal))
-    for first, *rows in _tables(page):
-        heads = [
-            Column(head, justify="right" if i else "left", overflow="fold")
-            for i, head in enumerate(first)
-        ]
-        if rows:
-            terminal.show("", table(heads, rows, terminal))
+    terminal.show(facts(_head(file, page), terminal), "")
+    right = [Column(head, justify="right") for head in ("value", "95 % interval", "n")]
+    rows = [
+        (name, measured(value), interval(value), str(n))
+        for name, value, n in _values(page)
+    ]
+    terminal.show(table((Column("", overflow="fold"), *right), rows, terminal))
 
 
 def _head(file: _Json, page: Agreement) -> Iterator[Fact]:
@@ -212,40 +206,23 @@ def _head(file: _Json, page: Agreement) -> Iterator[Fact]:
     yield "pairs", pairs
 
 
-def _tables(page: Agreement) -> Iterator[_Rows]:
-    """Yield tables of the file's score and of the judges of its panel, with their heads first."""
+def _values(page: Agreement) -> Iterator[tuple[str, _Json, int]]:
+    """Yield the measured values, each with a name and the number of its groups, or of pairs."""
     main, *judges = page["scorers"]
-    titles = {**STATISTICS, "chance_regret": "regret by chance"}
-    rows = []
-    for name, title in titles.items():
+    for name, title in _TITLES.items():
         if name in main and main[name]["value"] is not None:
-            rows.append(_row(title, main[name]))
-    yield [("", "value", "95 % interval", "groups"), *rows]
-    rows = []
+            yield title, main[name], main[name]["groups"]
     for judge in judges:
-        values = [
-            measured(judge[name]) if name in judge else "-"
-            for name in _OF_JUDGES.values()
-        ]
-        accuracy = interval(judge["pairwise_accuracy"])
-        rows.append((shorten(judge["name"], _NAME), *values, accuracy))
-    yield [("judge", *_OF_JUDGES, "95 % of accuracy"), *rows]
+        for name in _OF_JUDGES:
+            if name in judge:
+                title = f"{shorten(judge['name'], _NAME)}: {_TITLES[name]}"
+                yield title, judge[name], judge[name]["groups"]
     for what in ("errors", "scores"):
-        rows = []
         for pair in page["correlations"]:
+            both = " and ".join(shorten(judge, _NAME) for judge in pair["judges"])
             if pair[what]["value"] is not None:
-                both = ", ".join(shorten(judge, _NAME) for judge in pair["judges"])
-                rows.append(_row(both, pair[what]))
-        yield [(f"correlation of {what}", "r", "95 % interval", "groups"), *rows]
+                title = f"correlation of {what}, {both}"
+                yield title, pair[what], pair[what]["groups"]
     for kind, title in _KINDS.items():
-        rows = [
-            _row(f"  {one['bin']}", one["accuracy"], one["pairs"])
-            for one in main.get(f"by_{kind}", ())
-        ]
-        yield [(title, "accuracy", "95 % interval", "pairs"), *rows]
-
-
-def _row(name: str, value: _Json, n: int | None = None) -> tuple[str, ...]:
-    """Return a row: value, interval, and a number, by default that of groups."""
-    n = value["groups"] if n is None else n
-    return name, measured(value), interval(value), str(n)
+        for one in main.get(f"by_{kind}", ()):
+            yield f"{title} {one['bin']}", one["accuracy"], one["pairs"]

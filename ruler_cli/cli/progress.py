@@ -6,8 +6,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from ruler_cli.cli.messages import (
@@ -208,7 +208,7 @@ class _Terminal:
         return getattr(sys.stderr, name)
 
 
-def _bar(groups: int | None, delay: float = 0) -> tqdm[Any]:
+def _bar(groups: int | None, **settings: Any) -> tqdm[Any]:
     """Return a bar that is removed at its end, as wide as the terminal."""
     from tqdm import tqdm
 
@@ -220,8 +220,8 @@ def _bar(groups: int | None, delay: float = 0) -> tqdm[Any]:
         dynamic_ncols=True,
         smoothing=0,  # the mean rate, without what `initial` counts
         leave=False,
-        delay=delay,
         bar_format=counts if groups is None else None,
+        **settings,
     )
 
 
@@ -244,11 +244,7 @@ def _facts(summary: Summary, status: Status) -> str:
     return ", ".join(fact for fact, known in facts.items() if known)
 
 
-@contextmanager
-def group_counter() -> Iterator[Callable[[], object]]:
-    """Give a function that counts one group on a terminal; the bar is removed at the end."""
-    if not (sys.stderr and sys.stderr.isatty()):
-        yield lambda: None
-        return
-    with _bar(None, _COUNTER_DELAY) as bar:
-        yield bar.update
+def group_counter() -> tqdm[Any]:
+    """Return a bar that counts groups on a terminal, each with `update`; it is removed at the end."""
+    drawn = sys.stderr is not None and sys.stderr.isatty()
+    return _bar(None, delay=_COUNTER_DELAY, disable=not drawn)

@@ -5,7 +5,6 @@ With `-o` they are one page for a browser, which `--open` opens.
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import sys
@@ -191,9 +190,9 @@ def _show(
             written = ReportPage(stack, target, sources, most)
         files = open_files(sources, options, stack, problems)
         reading = _reading(files, left_out.append)
-        with group_counter() as tick:
+        with group_counter() as bar:
             for group in reading.groups(written.keep if written else lambda *_: None):
-                tick()
+                bar.update()
                 if written:
                     written.add(group, asked=search.matches(group.one.key))
         search.refuse_unknown(left_out)

@@ -57,23 +57,15 @@ def show(
     if order:
         terminal.show("", _table(group, other, order, terminal))
     # together, as screens of messages may lie between them below
-    explanations: list[tuple[str, Text]] = []
+    explanations: list[tuple[str, str]] = []
     for i in order:
         for name, one in files.items():
-            title = f"rollout {i + 1}"
-            if other:
-                title += f" {name}"
-            # foreign lines stay in a column of their own
+            title = f"rollout {i + 1} {name}" if other else f"rollout {i + 1}"
             for line in _explanation(one.rollouts[i]):
-                explanations.append((title, terminal.text(line, lines=True)))
+                explanations.append((title, line))
                 title = ""
     if explanations:
-        heads = (
-            Column(style=MUTED, no_wrap=True),
-            Column(overflow="fold"),
-        )
-        lines = table(heads, explanations, terminal)
-        terminal.show("", _rule("explanations"), lines)
+        terminal.show("", _rule("explanations"), facts(explanations, terminal))
     if text.rubric:
         rubric = _indented(terminal.text(text.rubric, lines=True))
         terminal.show("", _rule("rubric"), rubric)
@@ -121,15 +113,7 @@ def _table(
     for i, score in zip(order, scores, strict=True):
         a = group.rollouts[i]
         b = other.rollouts[i] if other else _NOBODY
-        rank = ""
-        if score is not None:
-            rank = str(scores.index(score) + 1)
-        apart = None
-        if score is not None and b.score is not None:
-            apart = score - b.score
-        judged = ""
-        if a.judge_score != score:
-            judged = given(a.judge_score, "{:.2f}")
+        apart = None if score is None or b.score is None else score - b.score
         notes = {
             "suspect": a.suspect,
             f"failed ({a.kind})": a.status == "failed",
@@ -138,12 +122,12 @@ def _table(
         noted = ", ".join(note for note, holds in notes.items() if holds)
         rows.append(
             {
-                "rank": rank,
+                "rank": "" if score is None else str(scores.index(score) + 1),
                 "rollout": str(i + 1),
                 "A" if other else "score": given(score, "{:.2f}"),
                 "B": given(b.score, "{:.2f}"),
                 "A - B": given(apart, "{:+.2f}"),
-                "judged": judged,
+                "judged": given(a.judge_score, "{:.2f}") * (a.judge_score != score),
                 "sd": given(a.spread, "{:.2f}"),
                 "sd of B": given(b.spread, "{:.2f}"),
                 "reward": given(a.label, "{:.4g}"),
@@ -159,16 +143,14 @@ def _table(
 
 
 def _explanation(rollout: ScoredRollout) -> list[str]:
-    """Return the explanation, the scores of a panel, and the reason of a failure, a line each."""
-    lines = []
-    if rollout.explanation:
-        lines.append(rollout.explanation)
+    """Return the lines of the explanation, the scores of a panel, and the reason of a failure."""
+    lines = rollout.explanation.split("\n")
     if rollout.judges:
         judges = [f"{name} {score:.2f}" for name, score in rollout.judges.items()]
         lines.append(f"judges: {', '.join(judges)}")
     if rollout.reason:
         lines.append(f"{rollout.kind}: {rollout.reason}")
-    return lines
+    return [line for line in lines if line]
 
 
 def _show_rollouts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ruler_cli.cli.units import count, seconds, short, shorten, usd
@@ -41,8 +41,6 @@ _DIFFERENCES = {
     "passes": "passes",
 }
 """The ways in which two files may have been made differently, in words."""
-_ALIKE = ("judge", "rubric", "parameters")
-"""Those that are named if they are the same."""
 _TEXTS = 4
 """Texts in a cell of a table."""
 SURE = 2.0
@@ -113,17 +111,14 @@ def findings(figures: ReportFigures) -> Iterator[Fact]:
     if trend["groups"] >= FEW:
         yield "length", length_bias(trend) or "no significant length bias"
     groups = figures["groups"]
-    median = values["median"]
     compared = groups["scored"] - groups["alone"]
     tied = groups["tied"] - groups["alone"]
-    noise = mere_noise(tied, groups["one_score"], compared, median)
-    same = "" if noise else same_scores(groups["one_score"], compared)
-    if median is not None:
+    weak = weakness(tied, groups["one_score"], compared, values["median"])
+    if values["median"] is not None:
         low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= LOW + 1e-9)
-        advise = not (noise or same)
-        yield "reliability", reliability(median, values["groups"], low, advise=advise)
-    yield "noise", noise
-    yield "same score", same
+        words = reliability(values["median"], values["groups"], low, advise=not weak)
+        yield "reliability", words
+    yield "weak judge", weak
     same = same_explanations(groups["same_explanations"], groups["explained"], "group")
     yield "explanations", same
 
@@ -165,83 +160,64 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({count(n, 'group')})" for name, n in counts.items())
 
 
-def made_by(figures: ReportFigures, longest: int) -> dict[str, str]:
-    """Return what made the scores in words, by name; nothing for a file that does not say it.
+def made_by(figures: ReportFigures, longest: int) -> Iterator[Fact]:
+    """Yield what made the scores in words, each with a name; nothing for a file that does not say it.
 
     A text is shown by its beginning, and of several the first few.
     """
     made = figures["made_by"]
-    facts = {"served as": _counted(made["served"])}
-    for name, key, in_words in (
-        ("rubric", "rubrics", _rubric),
-        ("parameters", "params", _params),
-    ):
-        listed = made[key]
-        several = len(listed) > 1
-        texts = []
-        if several:
-            different = len(listed) + made[f"more_{key}"]
-            texts.append(f"{different} different")
-        for one in listed:
-            words = f"{one['digest']} (text not found)"
-            if one["text"]:
-                words = in_words(one)
-            text = shorten(" ".join(words.split()), longest)
-            if several:
-                text = f"{count(one['groups'], 'group')}: {text}"
-            texts.append(text)
-        if len(texts) > _TEXTS:
-            texts[_TEXTS:] = ["…"]
-        facts[name] = "; ".join(texts)
-    facts["ruler"] = _counted(made["versions"])
-    return facts
+    yield "served as", _counted(made["served"])
+    yield "rubric", _texts(made["rubrics"], made["more_rubrics"], _rubric, longest)
+    yield "parameters", _texts(made["params"], made["more_params"], _params, longest)
+    yield "ruler", _counted(made["versions"])
+
+
+def _texts(
+    listed: Sequence[_Json], more: int, in_words: Callable[[_Json], str], longest: int
+) -> str:
+    different = len(listed) + more
+    texts = [f"{different} different"] if different > 1 else []
+    for one in listed[:_TEXTS]:
+        words = f"{one['digest']} (text not found)"
+        if one["text"]:
+            words = in_words(one)
+        text = shorten(" ".join(words.split()), longest)
+        texts.append(f"{count(one['groups'], 'group')}: {text}" if texts else text)
+    return "; ".join(texts)
 
 
 def _rubric(one: _Json) -> str:
     from ruler_cli.results.figures import BUILT_IN
 
-    digest = one["digest"]
-    if digest == BUILT_IN:
-        return f"{digest} (built-in)"
-    return f"{digest}: {one['text']}"
+    if one["digest"] == BUILT_IN:
+        return f"{BUILT_IN} (built-in)"
+    return f"{one['digest']}: {one['text']}"
 
 
 def _params(one: _Json) -> str:
-    """Write the parameters of each judge, of one without its name."""
-    each: dict[str, str] = {}
+    """Write the parameters of each judge."""
+    each = []
     try:
         for judge in json.loads(one["text"]):
             given = [f"{k}={json.dumps(v)}" for k, v in judge["params"].items()]
-            each[str(judge["judge"])] = ", ".join(given) or "none given"
+            each.append(f"{judge['judge']}: {', '.join(given) or 'none given'}")
     except (ValueError, TypeError, LookupError, AttributeError):
         return str(one["text"])
-    different = {*each.values()}
-    if len(different) == 1:
-        return different.pop()
-    return "; ".join(f"{name}: {words}" for name, words in each.items())
+    return "; ".join(each)
 
 
 def opening(figures: _Json) -> str:
-    """Say in which ways two files were made differently, and in which alike."""
+    """Say in which ways two files were made differently."""
     differ = figures["differs"]
     unlike = [words for name, words in _DIFFERENCES.items() if differ[name]]
-    same = [_DIFFERENCES[name] for name in _ALIKE if differ[name] is False]
-    parts = []
-    if unlike:
-        parts.append(f"A and B differ in {', '.join(unlike)}")
-    if same:
-        parts.append(f"the same {', '.join(same)}")
-    return "; ".join(parts)
+    return f"A and B differ in {', '.join(unlike)}" if unlike else ""
 
 
 def money(figures: _Json) -> str:
     """Name the cost, of a group too; of some groups only if that of others is not known."""
-    spent = figures["cost_usd"]
-    known = figures["cost_groups"]
+    spent, known = figures["cost_usd"], figures["cost_groups"]
     if not spent:
-        if spent is None:
-            return ""
-        return usd(spent)
+        return "" if spent is None else usd(spent)
     groups = figures["groups"]
     some = ""
     if known != groups["scored"] + groups["failed"]:
@@ -252,8 +228,7 @@ def money(figures: _Json) -> str:
 def cost(figures: ReportFigures) -> str:
     """Name money and tokens."""
     usage = figures["usage"]
-    prompt = usage["prompt_tokens"]
-    completion = usage["completion_tokens"]
+    prompt, completion = usage["prompt_tokens"], usage["completion_tokens"]
     cached = usage["cached_tokens"]
     parts = [money(figures)]
     if usage["calls"]:
@@ -292,10 +267,9 @@ def ordered_pairs(figures: _Json, what: str = "") -> str:
     """Count the `pairs` that are in order, `against` it (with a half of those `tied`), and tied."""
     tied = figures["tied"]
     against = round(figures["against"] - tied / 2)
-    share = percent(figures["agreement"])
     half = ", ties count half" if tied else ""
     words = pair_counts(figures["pairs"], against, tied, what)
-    return f"{words} ({share}{half}; chance: 50%)"
+    return f"{words} ({figures['agreement']:.1%}{half}; chance: 50%)"
 
 
 def pair_counts(pairs: int, against: int, tied: int, what: str = "") -> str:
@@ -329,28 +303,24 @@ def position_bias(bars: Sequence[_Json], *, corrected: bool, several: bool) -> s
     return f"{', '.join(moved)} (± {max(errors):.3f}); {done}"
 
 
-def same_scores(one_score: int, compared: int) -> str:
-    """Say that the judge does not tell rollouts apart, if `one_score` is over a third of the groups."""
-    if 3 * one_score <= compared:
-        return ""
-    return (
-        f"{one_score} of {count(compared, 'group')} got one score for all rollouts: the judge does not tell "
-        "them apart; try another judge or rubric; more passes are unlikely to help"
-    )
+def weakness(tied: int, one_score: int, compared: int, median: float | None) -> str:
+    """Say that the judge tells few rollouts apart, if that is so.
 
-
-def mere_noise(tied: int, one_score: int, compared: int, median: float | None) -> str:
-    """Say that a judge's differences are its noise, if nearly all groups are tied with a reliability of 0.
-
-    Of `compared` groups `tied` are, `one_score` because each got one score, which is no noise.
+    Of `compared` groups `tied` are, `one_score` because each got one score: more than a third of them, or nearly
+    all tied with a median reliability of 0.
     """
+    number = count(compared, "group")
+    words = ""
+    if 3 * one_score > compared:
+        words = f"{one_score} of {number} got one score for all rollouts: the judge does not tell them apart"
     nearly = _NEARLY * compared
-    if median is None or median >= _NONE or not one_score < nearly <= tied:
-        return ""
-    return (
-        f"{tied} of {count(compared, 'group')} tied, with a median reliability of 0: the judge's differences "
-        "are no larger than its noise; try another judge or rubric"
-    )
+    if median is not None and median < _NONE and one_score < nearly <= tied:
+        words = (
+            f"{tied} of {number} tied, with a median reliability of 0: the judge's differences are no larger "
+            "than its noise"
+        )
+    advice = "; try another judge or rubric; more passes are unlikely to help"
+    return words and words + advice
 
 
 def same_explanations(same: int, explained: int, what: str) -> str:
@@ -378,15 +348,6 @@ def reliability(median: float, groups: int, low: int, *, advise: bool) -> str:
     if median < LOW and advise:
         words += "; more --passes raise it"
     return words
-
-
-def percent(share: float) -> str:
-    """Write a share as a whole percentage, with a decimal if it would else seem to be none or all."""
-    text = f"{share:.0%}"
-    if text in ("0%", "100%") and 0 < share < 1:
-        inner = min(max(share, 0.001), 0.999)
-        return f"{inner:.1%}"
-    return text
 
 
 def given(number: float | None, form: str) -> str:

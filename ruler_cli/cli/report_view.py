@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.table import Column
 from rich.text import Text
@@ -26,13 +27,11 @@ from ruler_cli.cli.tables import (
     facts,
     groups,
     in_short,
-    show_next,
     table,
 )
 from ruler_cli.cli.units import count, shorten
 from ruler_cli.results.compare import Comparison
 from ruler_cli.results.figures import BUILT_IN, ENOUGH
-from ruler_cli.results.group_text import page_key
 from ruler_cli.results.highlights import WORST, Highlight, Run
 from ruler_cli.results.report.page import compact
 
@@ -41,80 +40,57 @@ if TYPE_CHECKING:
 
     from ruler_cli.cli.terminal import Terminal
 
-_STREAM = ("-", "stdin")
-"""Names of stdin, which cannot be read again."""
-_NAMES = ("A", "B")
-"""Names of two files."""
 _REASONS = 3
 _LONGEST, _IN_CELL, _TEXT = 120, 1000, 20_000
 """Characters of a reason or a rubric on a terminal, of one beside that of another file, and in a page."""
 _MADE_BY = ("served as", "rubric", "parameters", "ruler")
 """Rows on what made the scores."""
-_DISTRIBUTIONS = {
-    "scores": ("rollouts by score", "mean"),
-    "spread": ("groups by spread (sd)", "median"),
-    "reliability": ("groups by reliability", "median"),
-}
-_BARS = "▁▂▃▄▅▆▇█"
 
-
+@dataclass(frozen=True)
 class RunView:
     """The figures of one scored file."""
 
-    rule = "the worst ones"
+    reading: Run
+    sources: Sequence[str]
+    figures: Any
+    rule: ClassVar = "the worst ones"
     """The rule that chooses groups for a page that cannot hold all of them."""
-
-    def __init__(self, reading: Run, sources: Sequence[str], figures: Any) -> None:
-        self._run = reading
-        self._sources = sources
-        self._figures = figures
-        self._lists = reading.shortlist.lists()
 
     def data(self) -> dict[str, Any]:
         """Return the data of the page for a browser."""
-        figures = self._figures
+        figures = self.figures
         return {
-            "found": self._run.file.input.found(),
+            "found": self.reading.file.input.found(),
             "figures": compact({**figures, "made_by": None}),
             "made_by": compact(figures["made_by"], _TEXT) | {"built_in": BUILT_IN},
             "facts": sentences.facts(figures),
-            "lists": compact(self._run.lists_as_json()),
-            "dispute": self._run.shortlist.dispute,
-            "next": self._next(),
+            "lists": compact(self.reading.lists_as_json()),
+            "dispute": self.reading.shortlist.dispute,
         }
 
     def show(self, terminal: Terminal) -> None:
         """Write the page to the terminal."""
-        figures = self._figures
-        lists = self._lists
-        head = facts(self._head(), terminal, scored=TITLE, failed=BAD)
-        terminal.show(head)
-        found = [*sentences.findings(figures)]
-        lines = [Text(line, "cyan") for line in self._histograms()]
-        if lines:
-            terminal.show("", *lines)
-        else:
-            found = [*sentences.averages(figures), *found]
+        terminal.show(facts(self._head(), terminal, scored=TITLE, failed=BAD))
+        found = (*sentences.averages(self.figures), *sentences.findings(self.figures))
         findings = facts(found, terminal)
         if findings.row_count:
             terminal.show("", findings)
-        named = lists["worst"] or lists["disputed"]
+        worst, disputed, others = self.reading.shortlist.lists().values()
         titles = {
-            f"worst groups ({WORST})": lists["worst"],
-            f"most disputed groups ({self._run.shortlist.dispute})": lists["disputed"],
-            "other groups" if named else "groups": lists["others"],
+            f"worst groups ({WORST})": worst,
+            f"most disputed groups ({self.reading.shortlist.dispute})": disputed,
+            "other groups" if worst or disputed else "groups": others,
         }
         for title, listed in titles.items():
             if listed:
                 terminal.show("", Text(title, TITLE), _groups(listed, terminal))
-        show_next(self._next(), terminal)
 
     def _head(self) -> Iterator[Fact]:
-        figures = self._figures
-        yield "scored", self._sources[0]
-        yield "found", self._run.file.input.found()
+        figures = self.figures
+        yield "scored", self.sources[0]
+        yield "found", self.reading.file.input.found()
         yield "judge", sentences.judges(figures)
-        yield from sentences.made_by(figures, _LONGEST).items()
+        yield from sentences.made_by(figures, _LONGEST)
         for name, sentence in sentences.counts(figures):
             yield name, sentence
             if name == "failed":
@@ -122,147 +98,105 @@ class RunView:
                     times = f"{one['groups']} x " if one["groups"] > 1 else ""
                     yield "", times + shorten(one["reason"], _LONGEST)
 
-    def _histograms(self) -> Iterator[str]:
-        """Yield a histogram in a line for each distribution of enough groups."""
-        for name, (title, middle) in _DISTRIBUTIONS.items():
-            bins = self._figures[name]["bins"]
-            numbers = [bar["n"] for bar in bins]
-            if min(sum(numbers), self._figures["groups"]["scored"]) >= ENOUGH:
-                highest = max(numbers)
-                # rounded up: only no rollout has the lowest bar
-                bars = "".join(_BARS[-(-7 * n // highest)] for n in numbers)
-                value = f"{middle} {self._figures[name][middle]:.2f}"
-                yield f"{title:<22} 0 {bars} {bins[-1]['to']:g}, {value}"
 
-    def _next(self) -> list[list[str]]:
-        shown = [*self._lists["disputed"], *self._lists["worst"]]
-        keys = [one.group.key for one in shown]
-        commands = next_commands(self._sources, keys, "report.html")
-        if commands and self._figures["groups"]["live"]:
-            name = commands[-1][1]
-            commands.append(["select", name, "train.jsonl", "--where", "live"])
-        return commands
-
-
+@dataclass(frozen=True)
 class ComparisonView:
     """The figures of two scored files."""
 
-    rule = "those the judges disagree on most"
+    reading: Comparison
+    sources: Sequence[str]
+    figures: Any
+    rule: ClassVar = "those the judges disagree on most"
     """The rule that chooses groups for a page that cannot hold all of them."""
-
-    def __init__(
-        self, reading: Comparison, sources: Sequence[str], figures: Any
-    ) -> None:
-        self._comparison = reading
-        self._sources = sources
-        self._figures = figures
-        self._opening = sentences.opening(figures)
 
     def data(self) -> dict[str, Any]:
         """Return the data of the page for a browser."""
-        figures = self._figures
+        figures = self.figures
         findings = [one for one in self._findings() if one[1]]
-        rows = [*self._of_files(), *self._of_scores()]
-        # for a page whose scripts do not run, without text of the input
-        foreign = ("file", "judge", *_MADE_BY)
-        facts = []
-        for what, a, b, more in rows:
-            if (a or b) and what not in foreign:
-                facts.append((what, f"A {a}; B {b}; {more}"))
+        scores = [*self._of_scores()]
         comparison = {
             "groups": figures["groups"],
             "rollouts": figures["rollouts"],
-            "opening": self._opening,
-            "rows": rows,
+            "opening": sentences.opening(figures),
+            "rows": [*self._of_files(), *scores],
             "findings": findings,
-            "differ": [one.as_json() for one in self._comparison.differing],
+            "differ": [one.as_json() for one in self.reading.differing],
             "cells": figures["cells"] if figures["groups"] >= ENOUGH else [],
         }
+        # for a page whose scripts do not run, without text of the input
+        both = [(name, f"A {a}; B {b}; {more}") for name, a, b, more in scores]
         return {
-            "found": self._comparison.files[0].input.found(),
-            "sources": self._sources,
-            "facts": facts + findings,
-            "next": self._next(),
+            "found": self.reading.files[0].input.found(),
+            "sources": self.sources,
+            "facts": both + findings,
             "comparison": compact(comparison, _IN_CELL),
         }
 
     def show(self, terminal: Terminal) -> None:
         """Write the page to the terminal."""
-        figures = self._figures
-        if self._opening:
-            terminal.show(Text(self._opening, TITLE), "")
-        _show_sides([("", *_NAMES, ""), *self._of_files()], terminal)
+        figures = self.figures
+        if opening := sentences.opening(figures):
+            terminal.show(Text(opening, TITLE), "")
+        _show_sides([("", "A", "B", ""), *self._of_files()], terminal)
         both = f"{count(figures['rollouts'], 'rollout')} scored by both"
         compared = f"compared: {count(figures['groups'], 'group')}, {both}"
         terminal.show("", Text(compared, TITLE))
-        _show_sides([("", *_NAMES, "A - B"), *self._of_scores()], terminal)
+        _show_sides([("", "A", "B", "A - B"), *self._of_scores()], terminal)
         terminal.show("", facts(self._findings(), terminal))
-        if self._comparison.differing:
-            terminal.show("", Text("groups they disagree on most", TITLE))
+        rows = []
+        for group in self.reading.differing:
+            order = group.one.best_first
+            one = [group.one.rollouts[i] for i in order]
+            other = [group.other.rollouts[i] for i in order]
+            pairs = f"{group.against:g} of {count(group.pairs, 'pair')}"
+            cells = (
+                Text(pairs, NOTE),
+                in_short([r.score for r in one]),
+                in_short([r.score for r in other]),
+                in_short([r.label for r in one], ".3g"),
+            )
+            rows.append((group.one.key, cells))
+        if rows:
             heads = ("in another order", "A, best first", "B", "reward")
-            rows = []
-            for group in self._comparison.differing:
-                order = group.one.best_first
-                one = [group.one.rollouts[i] for i in order]
-                other = [group.other.rollouts[i] for i in order]
-                pairs = f"{group.against:g} of {count(group.pairs, 'pair')}"
-                cells = (
-                    Text(pairs, NOTE),
-                    in_short([r.score for r in one]),
-                    in_short([r.score for r in other]),
-                    in_short([r.label for r in one], ".3g"),
-                )
-                rows.append((group.one.key, cells))
+            terminal.show("", Text("groups they disagree on most", TITLE))
             terminal.show(groups(heads, rows, terminal))
-        show_next(self._next(), terminal)
-
-    def _next(self) -> list[list[str]]:
-        keys = [group.one.key for group in self._comparison.differing]
-        return next_commands(self._sources, keys, "compare.html")
 
     def _of_files(self) -> Iterator[_Sides]:
         """Yield rows about each file as a whole; on what made the scores only if the files differ in it."""
         each: list[dict[str, str]] = []
-        for source, own, file in zip(
-            self._sources,
-            self._figures["files"],
-            self._comparison.files,
-            strict=True,
-        ):
-            figures = own["figures"]
+        for source, file in zip(self.sources, self.reading.files, strict=True):
+            figures = self.figures["files"][len(each)]["figures"]
             n = figures["groups"]
             calls = figures["usage"]["calls"]
             each.append(
                 {
                     "file": source,
                     "judge": ", ".join(figures["judges"]),
-                    **sentences.made_by(figures, _IN_CELL),
+                    **dict(sentences.made_by(figures, _IN_CELL)),
                     "passes": ", ".join(figures["passes"]),
                     "groups": f"{n['scored']} of {n['all']} scored",
                     "failed": sentences.kinds(figures),
                     "left out": left_out_words(file.figures.rollouts),
                     "cost": sentences.money(figures),
-                    "calls": str(calls) if calls else "",
+                    "calls": str(calls or ""),
                     "reliability": given(figures["reliability"]["median"], "{:.2f}"),
                 }
             )
         one, two = each
-        for name in {**one, **two}:
-            a = one.get(name, "")
-            b = two.get(name, "")
-            if a != b or name not in _MADE_BY:
-                yield name, a, b, ""
+        for name, a in one.items():
+            if a != two[name] or name not in _MADE_BY:
+                yield name, a, two[name], ""
 
     def _of_scores(self) -> Iterator[_Sides]:
         """Yield rows about the scores that can be compared."""
         for name, key in (("mean score", "means"), ("spread (sd)", "spreads")):
-            a, b = (given(value, "{:.3f}") for value in self._figures[key])
+            a, b = (given(value, "{:.3f}") for value in self.figures[key])
             yield name, a, b, ""
-        tied = self._figures["tied"]
+        tied = self.figures["tied"]
         if any(tied):
             a, b = map(str, tied)
             yield "tied groups", a, b, ""
-        agreement = self._comparison.agreement
+        agreement = self.reading.agreement
         for name, title in STATISTICS.items():
             difference = agreement["differences"].get(name)
             if not difference or difference["value"] is None:
@@ -275,7 +209,7 @@ class ComparisonView:
 
     def _findings(self) -> Iterator[Fact]:
         """Yield sentences about the two judges, each with a name."""
-        figures = self._figures
+        figures = self.figures
         order = figures["order"]
         distance = figures["distance"]
         paired = figures["paired"]
@@ -284,9 +218,8 @@ class ComparisonView:
         own = ""
         if any(file["figures"]["rollouts"]["moved"] for file in figures["files"]):
             own = f" ({OWN_SCORES})"
-        mean = distance["mean"]
-        most = distance["max"]
-        yield "scores", f"differ by {mean:.2f} on average, {most:.2f} at most{own}"
+        apart = "differ by {mean:.2f} on average, {max:.2f} at most".format(**distance)
+        yield "scores", apart + own
         correlation = figures["correlation"]
         if correlation["value"] is not None:
             ends = interval(correlation)
@@ -317,26 +250,6 @@ def view_of(reading: Any, sources: Sequence[str], figures: Any) -> View:
     if isinstance(reading, Comparison):
         return ComparisonView(reading, sources, figures)
     return RunView(reading, sources, figures)
-
-
-def next_commands(
-    sources: Sequence[str], keys: Sequence[str], page: str
-) -> list[list[str]]:
-    """Return the commands to type next, as words without quotes; none after stdin, which is gone.
-
-    A name of a file or a key of a group may begin with a dash.
-    """
-    if {*_STREAM} & {*sources}:
-        return []
-    names = [f"./{one}" if one.startswith("-") else one for one in sources]
-    commands = []
-    for key in map(page_key, keys[:1]):
-        option = ["--group", key]
-        if key.startswith("-"):
-            option = [f"--group={key}"]
-        commands.append(["report", *names, *option])
-    commands.append(["report", *names, "-o", page])
-    return commands
 
 
 def _groups(listed: Sequence[Highlight], terminal: Terminal) -> RenderableType:

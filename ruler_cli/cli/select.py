@@ -110,12 +110,12 @@ def _run(options: Options, source: str, output: str) -> int:
             for sentence in (opened.found(), *opened.notes):
                 console.note(sentence)
 
-        with group_counter() as tick:
+        with group_counter() as bar:
             selected = select(
                 *(settings, output, conditions, rule),
                 on_open=describe,
                 on_problem=console.problem,
-                on_group=tick,
+                on_group=bar.update,
             )
         console.close()
         kept = [

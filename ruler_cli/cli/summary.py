@@ -9,11 +9,10 @@ from ruler_cli.cli.report_sentences import (
     FEW,
     given,
     length_bias,
-    mere_noise,
     position_bias,
     reliability,
     same_explanations,
-    same_scores,
+    weakness,
 )
 from ruler_cli.cli.units import count, counts, seconds, short, usd
 from ruler_cli.types import BatchFigures, Summary
@@ -37,14 +36,11 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
 
     With `debug` no line names --debug: the run has shown each reply, or no reply is kept to be shown.
     """
-    # a judge whose differences are noise, else one that often gives none
-    compared = summary.scored - summary.alone
     median = summary.figures.reliability_median if summary.figures else None
-    noise = mere_noise(
-        summary.tied - summary.alone, summary.one_score, compared, median
+    tied, compared = (
+        number - summary.alone for number in (summary.tied, summary.scored)
     )
-    same = "" if noise else same_scores(summary.one_score, compared)
-    tied = summary.tied if summary.tied > summary.one_score and not noise else 0
+    weak = weakness(tied, summary.one_score, compared, median)
     explanations = same_explanations(
         summary.same_explanations, summary.explained, "reply"
     )
@@ -67,7 +63,6 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
             "group",
             "answered from the ledger, without a call",
         ),
-        (tied, "group", "tied: equal scores, or no further apart than chance"),
         (summary.windowed, "group", "shown in windows"),
         (summary.escalated, "group", "scored by the stronger judge"),
         (summary.suspect, "rollout", "with text that addresses a judge (suspect)"),
@@ -85,9 +80,9 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
             reason += "; --debug shows them"
         out.append(f"{count(number, 'group')} not scored: {reason}")
     out += [*counts(action), *counts(notes)]
-    out += filter(None, (noise, same, explanations))
+    out += filter(None, (weak, explanations))
     if summary.figures is not None:
-        out += figure_lines(summary.figures, weak=bool(noise or same))
+        out += figure_lines(summary.figures, weak=bool(weak))
     if summary.retried:
         tried = ", ".join(
             f"{number} {_TRIED.get(kind, kind)}"

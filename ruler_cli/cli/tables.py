@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -89,23 +88,3 @@ def in_short(numbers: Sequence[float | None], form: str = ".2f") -> str:
     if any(n is not None for n in numbers):
         return " ".join(short)
     return ""
-
-
-def show_next(commands: Sequence[Sequence[str]], terminal: Terminal) -> None:
-    """Show commands of ruler to type next, folded between words if they are too long for a line."""
-    if not commands:
-        return
-    terminal.show("", Text("next", TITLE))
-    for words in commands:
-        line = "  ruler"
-        for word in words:
-            # with escapes for all that cannot be seen
-            option = "--group=" if word.startswith("--group=") else ""
-            visible = terminal.key(word.removeprefix(option))
-            quoted = visible if visible.startswith("$'") else shlex.quote(visible)
-            argument = option + quoted
-            if len(line) + len(argument) + 3 > terminal.width:
-                terminal.show(Text(f"{line} \\"))
-                line = "   "
-            line += f" {argument}"
-        terminal.show(Text(line))

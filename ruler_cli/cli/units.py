@@ -72,8 +72,12 @@ def seconds(number: float) -> str:
 
 
 def usd(amount: float) -> str:
-    """Return an amount as `rounded` has it."""
-    return f"${rounded(amount)}"
+    """Return an amount with cents, below a dollar with four digits."""
+    if not amount:
+        return "$0"
+    if amount >= 1:
+        return f"${amount:.2f}"
+    return f"${amount:.4f}" if amount >= 0.0001 else f"${amount:.1e}"
 
 
 def rounded(usd: float, *, up: bool | None = None) -> str:

@@ -79,14 +79,14 @@ def test_agreement() -> None:
     ]
     result = {"cells": cells, "pairs": 10, "against": 2.5, "tied": 1, "agreement": 0.75}
     assert list(sentences.agreement(O | {"against_label": result})) == [
-        "7 of 10 pairs with different rewards in order, 2 reversed, 1 tied (75%, ties count half; "
+        "7 of 10 pairs with different rewards in order, 2 reversed, 1 tied (75.0%, ties count half; "
         "chance: 50%)",
         "6 of 13 rollouts with reward 0 score 0.5 or more",
         "2 of 2 rollouts with reward 1 score below 0.5",
     ]
     all_tied = result | {"pairs": 57, "against": 22.0, "tied": 44, "agreement": 35 / 57}
     assert next(sentences.agreement(O | {"against_label": all_tied})) == (
-        "13 of 57 pairs with different rewards in order, 0 reversed, 44 tied (61%, ties count half; "
+        "13 of 57 pairs with different rewards in order, 0 reversed, 44 tied (61.4%, ties count half; "
         "chance: 50%)"
     )
     assert list(sentences.agreement(O)) == []

@@ -83,7 +83,7 @@ def test_clean_run() -> None:
         == "40 of 40 groups scored in 12.3 s: mean 0.56, 11 tied, $1.20 (160 calls)"
     )
     assert [line.partition(":")[0] for line in lines[1:]] == [
-        "11 groups tied", "reliability", "position bias", "length",
+        "reliability", "position bias", "length",
     ]  # fmt: skip
     assert max(len(f"ruler: {line}") for line in lines) <= 80
     plain = Summary(groups=3, scored=3, usage=Usage(calls=3), seconds=0.25)

@@ -127,7 +127,6 @@ def test_without_scripts(tmp_path: Path) -> None:
     )
     words = " ".join(" ".join(page.words).split())
     for figure in (
-        "groups A 1 of 1 scored; B 1 of 1 scored;",
         "mean score A 0.500; B 0.500;",
         "same order 0 of 1 pair in order, 1 reversed",
     ):
