@@ -23,7 +23,14 @@ from ruler_cli.cli.options import (
     Second,
 )
 from ruler_cli.cli.progress import Problems
-from ruler_cli.cli.report_sentences import (
+from ruler_cli.cli.scored_files import (
+    head_of,
+    open_files,
+    print_facts,
+    report_problems,
+    text_lookup,
+)
+from ruler_cli.cli.sentences import (
     LEFT_OUT,
     OWN_SCORES,
     STATISTICS,
@@ -32,13 +39,6 @@ from ruler_cli.cli.report_sentences import (
     left_out_words,
     measured,
     pair_counts,
-)
-from ruler_cli.cli.scored_files import (
-    head_of,
-    open_files,
-    print_facts,
-    report_problems,
-    text_lookup,
 )
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, shorten
@@ -168,15 +168,13 @@ def _show(file: _Json, page: Agreement, terminal: Terminal) -> None:
     """Show the agreement of one file to a person."""
     from rich.table import Column
 
-    from ruler_cli.cli.tables import facts, table
-
-    terminal.show(facts(_head(file, page), terminal), "")
+    terminal.show(terminal.facts(_head(file, page)), "")
     right = [Column(head, justify="right") for head in ("value", "95 % interval", "n")]
     rows = [
         (name, measured(value), interval(value), str(n))
         for name, value, n in _values(page)
     ]
-    terminal.show(table((Column("", overflow="fold"), *right), rows, terminal))
+    terminal.show(terminal.table((Column("", overflow="fold"), *right), rows))
 
 
 def _head(file: _Json, page: Agreement) -> Iterator[Fact]:

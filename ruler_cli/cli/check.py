@@ -51,8 +51,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import print_json
-from ruler_cli.cli.tables import TITLE, table
-from ruler_cli.cli.terminal import Terminal
+from ruler_cli.cli.terminal import TITLE, Terminal
 from ruler_cli.cli.units import count, rounded, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
@@ -508,7 +507,7 @@ def _print_page(facts: Facts, source: Input, estimate: Estimate) -> None:
             lines += [("", ""), (Text(title, TITLE), "")]
             lines += [(f"  {name}", value) for name, value in values]
     heads = (Column(no_wrap=True, min_width=_NAMES), Column(overflow="fold"))
-    terminal.show(table(heads, lines, terminal))
+    terminal.show(terminal.table(heads, lines))
 
 
 def _size(facts: Facts, about: str) -> str:

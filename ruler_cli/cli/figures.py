@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ruler_cli.cli.messages import print_note
@@ -43,25 +43,36 @@ _FIGURES = _Figures()
 
 
 def rows(template: str, figures: Mapping[str, Any], *objects: Any) -> Iterator[Row]:
+    """Fill the lines of a template, and divide them into name and value."""
+    for line in _known(template, figures, objects):
+        name, _, value = line.partition(": ")
+        yield (
+            _FIGURES.vformat(name, objects, figures),
+            _FIGURES.vformat(value, objects, figures),
+        )
+
+
+def lines(template: str, figures: Mapping[str, Any], *objects: Any) -> Iterator[str]:
     """Fill the lines of a template; `{0.name}` is an attribute of the first object.
 
     A line is left out if one of its figures is absent, 0, or empty, unless it stands as `{figure!s}`.
     """
+    for line in _known(template, figures, objects):
+        yield _FIGURES.vformat(line, objects, figures)
+
+
+def _known(
+    template: str, figures: Mapping[str, Any], objects: Sequence[Any]
+) -> Iterator[str]:
     for line in template.strip().splitlines():
         parsed = _FIGURES.parse(line)
         fields = [field for _, field, _, empty in parsed if field and not empty]
         try:
-            values = [
-                _FIGURES.get_field(field, objects, figures)[0] for field in fields
-            ]
+            values = [_FIGURES.get_field(name, objects, figures)[0] for name in fields]
         except (AttributeError, KeyError, TypeError):
             continue
         if all(value or isinstance(value, float) for value in values):
-            name, _, value = line.partition(": ")
-            yield (
-                _FIGURES.vformat(name, objects, figures),
-                _FIGURES.vformat(value, objects, figures),
-            )
+            yield line
 
 
 def number_of(number: int, noun: str) -> str:
@@ -71,4 +82,4 @@ def number_of(number: int, noun: str) -> str:
 
 def print_figures(template: str, *objects: Any) -> None:
     """Print the lines of a template on stderr."""
-    print_note(*map(": ".join, rows(template, {}, *objects)))
+    print_note(*lines(template, {}, *objects))

@@ -44,9 +44,7 @@ _UNIT = "group"
 class Problems:
     """Problems in sentences: the `first` are printed at once, the rest is counted."""
 
-    def __init__(
-        self, what: str, print_: Callable[[str], object] = print_note
-    ) -> None:
+    def __init__(self, what: str, print_: Callable[[str], object] = print_note) -> None:
         """`what` names many of them."""
         self._what = what
         self._print = print_

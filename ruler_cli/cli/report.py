@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from ruler_cli.results.figures import ScoredFile
     from ruler_cli.results.report.page import LeftOut, ReportPage
 
+
 def command(
     ctx: typer.Context,
     source: Scored,

@@ -17,8 +17,8 @@ from rich.rule import Rule
 from rich.table import Column
 from rich.text import Text
 
-from ruler_cli.cli.report_sentences import FAST, given, minute
-from ruler_cli.cli.tables import BAD, MUTED, NOTE, TITLE, facts, table
+from ruler_cli.cli.sentences import FAST, given, minute
+from ruler_cli.cli.terminal import BAD, MUTED, NOTE, TITLE, Terminal
 from ruler_cli.cli.units import short
 from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.group_text import GroupText
@@ -26,7 +26,6 @@ from ruler_cli.results.group_text import GroupText
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ruler_cli.cli.terminal import Terminal
 
 _NOBODY = ScoredRollout((), "unmarked")
 """A rollout that no second judge scored."""
@@ -53,7 +52,7 @@ def show(
         terminal.show(_indented(Text(key)))
     for (name, one), origin in zip(files.items(), origins, strict=True):
         rows = [(name, origin), ("figures", _figures(one))]
-        terminal.show(facts(rows, terminal, figures=BAD if one.failed else ""))
+        terminal.show(terminal.facts(rows, figures=BAD if one.failed else ""))
     if order:
         terminal.show("", _table(group, other, order, terminal))
     # together, as screens of messages may lie between them below
@@ -65,7 +64,7 @@ def show(
                 explanations.append((title, line))
                 title = ""
     if explanations:
-        terminal.show("", _rule("explanations"), facts(explanations, terminal))
+        terminal.show("", _rule("explanations"), terminal.facts(explanations))
     if text.rubric:
         rubric = _indented(terminal.text(text.rubric, lines=True))
         terminal.show("", _rule("rubric"), rubric)
@@ -139,7 +138,7 @@ def _table(
     heads = [Column(name, justify="right", no_wrap=True) for name in rows[0]]
     heads[-1] = Column("of note", overflow="fold")
     cells = [list(row.values()) for row in rows]
-    return table(heads, cells, terminal)
+    return terminal.table(heads, cells)
 
 
 def _explanation(rollout: ScoredRollout) -> list[str]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rich.table import Column
 from rich.text import Text
 
-from ruler_cli.cli import report_sentences as sentences
-from ruler_cli.cli.report_sentences import (
+from ruler_cli.cli import sentences
+from ruler_cli.cli.sentences import (
     OWN_SCORES,
     STATISTICS,
     Fact,
@@ -19,16 +19,7 @@ from ruler_cli.cli.report_sentences import (
     left_out_words,
     measured,
 )
-from ruler_cli.cli.tables import (
-    BAD,
-    MUTED,
-    NOTE,
-    TITLE,
-    facts,
-    groups,
-    in_short,
-    table,
-)
+from ruler_cli.cli.terminal import BAD, MUTED, NOTE, TITLE, Terminal, in_short
 from ruler_cli.cli.units import count, shorten
 from ruler_cli.results.compare import Comparison
 from ruler_cli.results.figures import BUILT_IN, ENOUGH
@@ -38,13 +29,13 @@ from ruler_cli.results.report.page import compact
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ruler_cli.cli.terminal import Terminal
 
 _REASONS = 3
 _LONGEST, _IN_CELL, _TEXT = 120, 1000, 20_000
 """Characters of a reason or a rubric on a terminal, of one beside that of another file, and in a page."""
 _MADE_BY = ("served as", "rubric", "parameters", "ruler")
 """Rows on what made the scores."""
+
 
 @dataclass(frozen=True)
 class RunView:
@@ -70,9 +61,9 @@ class RunView:
 
     def show(self, terminal: Terminal) -> None:
         """Write the page to the terminal."""
-        terminal.show(facts(self._head(), terminal, scored=TITLE, failed=BAD))
+        terminal.show(terminal.facts(self._head(), scored=TITLE, failed=BAD))
         found = (*sentences.averages(self.figures), *sentences.findings(self.figures))
-        findings = facts(found, terminal)
+        findings = terminal.facts(found)
         if findings.row_count:
             terminal.show("", findings)
         worst, disputed, others = self.reading.shortlist.lists().values()
@@ -142,7 +133,7 @@ class ComparisonView:
         compared = f"compared: {count(figures['groups'], 'group')}, {both}"
         terminal.show("", Text(compared, TITLE))
         _show_sides([("", "A", "B", "A - B"), *self._of_scores()], terminal)
-        terminal.show("", facts(self._findings(), terminal))
+        terminal.show("", terminal.facts(self._findings()))
         rows = []
         for group in self.reading.differing:
             order = group.one.best_first
@@ -159,7 +150,7 @@ class ComparisonView:
         if rows:
             heads = ("in another order", "A, best first", "B", "reward")
             terminal.show("", Text("groups they disagree on most", TITLE))
-            terminal.show(groups(heads, rows, terminal))
+            terminal.show(terminal.groups(heads, rows))
 
     def _of_files(self) -> Iterator[_Sides]:
         """Yield rows about each file as a whole; on what made the scores only if the files differ in it."""
@@ -272,7 +263,7 @@ def _groups(listed: Sequence[Highlight], terminal: Terminal) -> RenderableType:
             scores.overflow = "ellipsis"
         rewards = in_short([r.label for r in rollouts], ".3g")
         cells.append((group.key, (why, scores, rewards)))
-    return groups(heads, cells, terminal)
+    return terminal.groups(heads, cells)
 
 
 def _show_sides(rows: Sequence[_Sides], terminal: Terminal) -> None:
@@ -287,4 +278,4 @@ def _show_sides(rows: Sequence[_Sides], terminal: Terminal) -> None:
             style = "" if name else TITLE
             both = [terminal.text(value or "-", style) for value in (a, b)]
             cells.append((name, *both, more))
-    terminal.show(table(heads, cells, terminal))
+    terminal.show(terminal.table(heads, cells))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ruler_cli.results.compare import LeftOutGroup
     from ruler_cli.results.figures import ScoredFile
 
+
 def open_files(
     sources: Sequence[str], options: Options, stack: ExitStack, problems: Problems
 ) -> list[ScoredFile]:

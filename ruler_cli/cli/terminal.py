@@ -1,4 +1,4 @@
-"""Print pages with tables and bars on stdout, in its width, colours and characters."""
+"""Print pages with tables on stdout, in its width, colours and characters; each cell is safe to print."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
 
 from ruler_cli.cli.safe_text import escape, printable_key, visible
 from ruler_cli.errors import UsageError
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
+BAD = "red"
+MUTED = "dim"
+TITLE = "bold"
+NOTE = "yellow"
+_SCORES = 8
+"""Scores of a group in a list; of more, the ends."""
+_KEY = 0.3
+"""The share of the terminal's width that the key of a group may have."""
 _NARROWEST, _WIDEST = 10, 9_999
 _VARIATION = re.compile("[\ufe0e\ufe0f]")
 """Variation selectors: they make a picture of the character before, or text."""
@@ -30,8 +38,6 @@ class Terminal:
     """
 
     def __init__(self) -> None:
-        from rich.console import Console
-
         if sys.stdout is None:
             raise UsageError("stdout is closed")
         self.write: Callable[[str], object] = sys.stdout.write
@@ -74,8 +80,6 @@ class Terminal:
 
     def text(self, text: str, style: str = "", *, lines: bool = False) -> Text:
         """Return the same as a text of rich."""
-        from rich.text import Text
-
         return Text(self.foreign(text, lines=lines), style)
 
     def key(self, key: str) -> str:
@@ -92,6 +96,53 @@ class Terminal:
         for line in shown.splitlines():
             self.write(line.rstrip() + "\n")
         sys.stdout.flush()
+
+    def table(
+        self, heads: Sequence[Column | str], rows: Iterable[Sequence[RenderableType]]
+    ) -> Table:
+        """Make a table; a cell that is a string may be foreign text. Columns without any text are left out."""
+        cells = [
+            [self.text(cell) if isinstance(cell, str) else cell for cell in row]
+            for row in rows
+        ]
+        shown = [i for i in range(len(heads)) if any(row[i] for row in cells)]
+        columns = [heads[i] for i in shown]
+        result = Table(
+            *columns,
+            box=None,
+            padding=(0, 2, 0, 0),
+            pad_edge=False,
+            show_header=any(isinstance(one, str) or one.header for one in columns),
+            header_style=MUTED,
+        )
+        for row in cells:
+            result.add_row(*[row[i] for i in shown])
+        return result
+
+    def facts(self, rows: Iterable[tuple[str, str]], **styles: str) -> Table:
+        """Make a table of names and sentences, without empty ones; `styles` are by name."""
+        heads = (
+            Column(style=MUTED, no_wrap=True),
+            Column(overflow="fold"),
+        )
+        cells = []
+        for name, sentence in rows:
+            if sentence:
+                style = styles.get(name, "")
+                cells.append((name, self.text(sentence, style)))
+        return self.table(heads, cells)
+
+    def groups(
+        self, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[RenderableType]]]
+    ) -> RenderableType:
+        """Make a table of groups: of each its key, a reason that is not folded, and more."""
+        width = max(8, int(self.width * _KEY))
+        key = Column("group", no_wrap=True, max_width=width, overflow="ellipsis")
+        columns = [key]
+        for i, head in enumerate(heads):
+            columns.append(Column(head, no_wrap=not i, overflow="fold"))
+        cells = [(Text(self.key(key)), *row) for key, row in rows]
+        return Padding(self.table(columns, cells), (0, 0, 0, 2))
 
 
 @contextmanager
@@ -124,3 +175,15 @@ def paged(terminal: Terminal) -> Iterator[None]:
     while paging.poll() is None:
         with suppress(KeyboardInterrupt):  # Ctrl-C is the pager's
             paging.wait()
+
+
+def in_short(numbers: Sequence[float | None], form: str = ".2f") -> str:
+    """Write numbers in a line: none as a dash, and of many the ends; empty if all are None."""
+    short = ["-" if n is None else f"{n:{form}}" for n in numbers]
+    if form == ".2f":
+        short = [text.removeprefix("0") for text in short]
+    if len(short) > _SCORES:
+        short[_SCORES // 2 : -_SCORES // 2] = ["…"]
+    if any(n is not None for n in numbers):
+        return " ".join(short)
+    return ""

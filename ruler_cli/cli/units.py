@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 _PLURALS = {
     "reply": "replies",
@@ -18,13 +18,6 @@ _MINUTE, _HOUR = 60, 3600
 def count(number: int, what: str) -> str:
     """Return a number with its noun, e.g. `1 group`, `2 groups`."""
     return f"1 {what}" if number == 1 else f"{number} {_PLURALS.get(what, what + 's')}"
-
-
-def counts(rows: Iterable[tuple[int, str, str]]) -> Iterator[str]:
-    """Yield each number that is not 0 with its noun and a note."""
-    for number, what, note in rows:
-        if number:
-            yield f"{count(number, what)} {note}"
 
 
 def columns(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli.summary import summary_lines
+from ruler_cli.cli.sentences import summary_lines
 from ruler_cli.judges.offline import blocks
 from ruler_cli.types import (
     BatchFigures,

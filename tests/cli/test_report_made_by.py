@@ -72,7 +72,10 @@ def test_without_a_ledger(ruler: Ruler, score: Score, tmp_path: Path) -> None:
         assert page.stdout.count("(text not found)") == 2
         assert not (tmp_path / "no.sqlite").exists()
     built_in = ruler("report", "b.jsonl", "--ledger", "none").stdout
-    assert ("(built-in)\n" in built_in, "parameters  openai/good: none given\n" in built_in) == (
+    assert (
+        "(built-in)\n" in built_in,
+        "parameters  openai/good: none given\n" in built_in,
+    ) == (
         True,
         True,
     )

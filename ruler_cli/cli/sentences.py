@@ -1,12 +1,15 @@
-"""The figures of a run, and measured values → sentences; empty if the file does not have the figures."""
+"""The figures of a run, and measured values → sentences; empty if a figure is not known."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ruler_cli.cli.figures import lines
 from ruler_cli.cli.units import count, seconds, short, shorten, usd
+from ruler_cli.types import BatchFigures, Summary
 
 if TYPE_CHECKING:
     from ruler_cli.results.figures import ReportFigures
@@ -55,6 +58,37 @@ _BIASED = 0.01
 """A mean shift of scores that is worth an option."""
 FAST = 0.05
 """Seconds below which the latency is not that of a judge."""
+
+_NOTES = """
+{0.failed_before:group} failed in an earlier run, not asked again; --retry-failed does
+{0.unanswered:request} not in the ledger: send them with `ruler batch submit` or `ruler render`
+{0.unreadable:line or trajectory} not readable
+{cached:group} answered from the ledger, without a call
+{0.windowed:group} shown in windows
+{0.escalated:group} scored by the stronger judge
+{0.suspect:rollout} with text that addresses a judge (suspect)
+{0.rescaled:reply} on a scale to 10, rescaled
+{0.unknown_ids:unknown id} in replies, ignored
+{0.shortened:group} shortened to fit the judge
+{0.hedged:slow call} asked a second time
+{0.figures.degraded:group} without the scores of some pass or judge (degraded)
+{0.figures.flawed:rollout} passed with a score below 0.5 (flawed positives)
+{0.figures.near_misses:rollout} failed with a score from 0.5 on (near misses)
+{0.figures.without_outcome:rollout} without an outcome
+"""
+"""Lines on a run that is done, from its summary."""
+_TRIED = {"rate": "rate limit", "transport": "no answer"}
+"""Reasons to try a call again, by the kind that `--summary` has."""
+_REASONS = {
+    "reply": "the judge's answers cannot be used (reply)",
+    "transport": "no answer came (transport)",
+    "refused": "the judge refused (refused)",
+    "too_long": "longer than the judge's context (too_long); --group-size N shows fewer at once",
+    "input": "nothing in the group can be judged (input)",
+    "budget": "--max-cost is reached (budget)",
+    "interrupted": "the run was stopped before (interrupted)",
+}
+"""Reasons why groups are not scored, by the kind that OUTPUT and `--summary` have."""
 
 
 def counts(figures: ReportFigures) -> Iterator[Fact]:
@@ -381,3 +415,77 @@ def interval(value: _Json, sign: str = "") -> str:
             return "too few groups"
         return ""
     return f"{measured(value, sign, 'low')} to {measured(value, sign, 'high')}"
+
+
+def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
+    """Return the lines on a run that is done: how it went, what needs action, how good the scores are.
+
+    With `debug` no line names --debug: the run has shown each reply, or no reply is kept to be shown.
+    """
+    out = [_first_line(summary)]
+    for kind, number in sorted(summary.failed.items()):
+        reason = _REASONS[kind]
+        if kind == "transport" and summary.unanswered:
+            reason = "no reply in the ledger (transport)"
+        if kind == "reply" and not debug:
+            reason += "; --debug shows them"
+        out.append(f"{count(number, 'group')} not scored: {reason}")
+    cached = summary.kept - summary.failed_before
+    out += lines(_NOTES, {"cached": cached}, summary)
+    tied, scored = (n - summary.alone for n in (summary.tied, summary.scored))
+    median = summary.figures.reliability_median if summary.figures else None
+    weak = weakness(tied, summary.one_score, scored, median)
+    same = same_explanations(summary.same_explanations, summary.explained, "reply")
+    out += filter(None, (weak, same))
+    if summary.figures is not None:
+        out += figure_lines(summary.figures, weak=bool(weak))
+    if summary.retried:
+        kinds = summary.retried.items()
+        tried = ", ".join(f"{n} {_TRIED.get(kind, kind)}" for kind, n in kinds)
+        out.append(f"calls tried again: {tried}")
+    if summary.unsure_usd:
+        more = usd(summary.unsure_usd)
+        out.append(f"calls without a stated usage may have cost up to {more} more")
+    return out
+
+
+def _first_line(summary: Summary) -> str:
+    """Return groups, time, mean score, ties, failures and cost in one line."""
+    groups = max(summary.total or 0, summary.groups)
+    failed = sum(summary.failed.values())
+    mean = summary.figures.mean_score if summary.figures is not None else None
+    tokens = summary.usage.prompt + summary.usage.completion
+    cost = calls = count(summary.usage.calls, "call")
+    if summary.cost_usd is not None:
+        cost = f"{usd(summary.cost_usd)} ({calls})"
+    elif summary.asked or summary.usage.calls:
+        cost = f"cost unknown ({calls}{f', {short(tokens)} tokens' if tokens else ''})"
+    parts = (
+        given(mean, "mean {:.2f}"),
+        f"{summary.tied} tied" if summary.tied else "",
+        f"{failed} failed" if failed else "",
+        cost,
+    )
+    scored = f"{summary.scored} of {count(groups, 'group')} scored in {seconds(summary.seconds)}"
+    return f"{scored}: {', '.join(filter(None, parts))}"
+
+
+def figure_lines(figures: BatchFigures, *, weak: bool = False) -> Iterator[str]:
+    """Yield a line for the reliability, the position bias and the length bias, if they are known.
+
+    `weak`: a sentence says that the judge tells few rollouts apart, so that more passes are no advice.
+    """
+    median = figures.reliability_median
+    if median is not None and not (weak and not round(median, 2)):
+        groups, low = sum(figures.reliability), sum(figures.reliability[:5])
+        yield f"reliability: {reliability(median, groups, low, advise=not weak)}"
+    if figures.slot_groups >= FEW and figures.slot_curve:
+        bias = position_bias(
+            [asdict(bar) for bar in figures.slot_curve],
+            corrected=figures.debiased,
+            several=median is not None,  # known from two passes on
+        )
+        if bias:
+            yield f"position bias: {bias}"
+    if figures.length is not None and (bias := length_bias(asdict(figures.length))):
+        yield f"length: {bias}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ruler_cli.cli import report_sentences as sentences
+from ruler_cli.cli import sentences
 from ruler_cli.results.figures import FiguresBuilder
 
 O: dict[str, Any] = {**FiguresBuilder().figures(lambda _: {})}  # noqa: E741 - figures are o throughout
