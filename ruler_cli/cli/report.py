@@ -5,7 +5,6 @@ With `-o` they are one page for a browser, which `--open` opens.
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -223,7 +222,7 @@ def _remove_after_error(
 def _write(page: ReportPage, view: View) -> None:
     """Write the page, and a sentence on stderr."""
     left_out = page.choose()
-    sentences = left_out_sentences(left_out, page.names, view.rule)
+    sentences = left_out_sentences(left_out, view.rule)
     size = page.write(view.data(), sentences)
     part = f"{left_out.rows} of " if left_out.rows < left_out.groups else ""
     to = "stdout" if page.target == "-" else page.target
@@ -233,21 +232,19 @@ def _write(page: ReportPage, view: View) -> None:
         print_note(sentences)
 
 
-def left_out_sentences(left_out: LeftOut, sources: Sequence[str], rule: str) -> str:
-    """Name what the page lacks, the rule that chose, and commands that show it; empty if it lacks nothing."""
-    names = [shlex.quote("SCORED" if one == "stdin" else one) for one in sources]
-    command = " ".join(["ruler report", *names])
+def left_out_sentences(left_out: LeftOut, rule: str) -> str:
+    """Name what the page lacks, the rule that chose, and options that show it; empty if it lacks nothing."""
     groups, rows, texts = left_out
     sentences = []
     if rows < groups:
         sentences.append(
             f"The table has {rows:,} of {groups:,} groups, {rule}; the figures count all. "
-            f"For all of them: `{command} -o report.html --max-groups {groups}`."
+            f"With --max-groups {groups} it has all."
         )
     if texts < rows:
-        sentences.append(f"The page holds the texts of {texts:,} of {rows:,} groups.")
-    if sentences:
-        sentences.append(f"`{command} --group KEY` shows any group in full.")
+        sentences.append(
+            f"The page holds the texts of {texts:,} of {rows:,} groups; --group KEY shows any group in full."
+        )
     return " ".join(sentences)
 
 
@@ -295,12 +292,6 @@ def _show_groups(
         for one in shown:
             origins = [head["source"] for head in heads]
             origins[0] += f", number {one.number} in the file"
-            report_group.show(
-                one.kept,
-                origins,
-                terminal,
-                one.one,
-                one.other,
-            )
+            report_group.show(one, origins, terminal)
     if more:
         print_note(f"{count(more, 'more group')} with this key")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,11 @@ from rich.text import Text
 
 from ruler_cli.cli.sentences import FAST, given, minute
 from ruler_cli.cli.terminal import BAD, MUTED, NOTE, TITLE, Terminal
-from ruler_cli.cli.units import short
+from ruler_cli.cli.units import short, shorten
 from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.group_text import GroupText
+from ruler_cli.results.highlights import RunGroup
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,16 +37,14 @@ _HEAD = re.compile(f"({_NAME}(?: {_NAME})*): ")
 
 
 def show(
-    text: GroupText,
-    origins: Sequence[str],
-    terminal: Terminal,
-    group: ScoredGroup,
-    other: ScoredGroup | None = None,
+    shown: RunGroup | ComparedGroup, origins: Sequence[str], terminal: Terminal
 ) -> None:
-    """Write the group, its rollouts the best first; `other` is the same group of another judge.
+    """Write the group, its rollouts the best first.
 
     `origins` name each file, the first with the group's number in it.
     """
+    text: GroupText = shown.kept
+    group, other = shown.one, shown.other
     files = {"in": group} if other is None else {"A": group, "B": other}
     order = group.best_first
     key = terminal.key(group.key)
@@ -74,7 +75,7 @@ def show(
     if text.context:
         terminal.show("", _rule("shared by all rollouts"))
         _show_lines(text.context, terminal)
-    _show_rollouts(group, text, order, terminal)
+    _show_rollouts(text, order, terminal)
 
 
 def _rule(title: str, style: str = TITLE) -> Rule:
@@ -152,39 +153,22 @@ def _explanation(rollout: ScoredRollout) -> list[str]:
     return [line for line in lines if line]
 
 
-def _show_rollouts(
-    group: ScoredGroup, text: GroupText, order: Sequence[int], terminal: Terminal
-) -> None:
+def _show_rollouts(text: GroupText, order: Sequence[int], terminal: Terminal) -> None:
     """Show the lines of each rollout, with a rule at the first unlike the best one's."""
-    best: int | None = None
     shown = dict[int, int]()
     for i in order:
-        rollout = group.rollouts[i]
         lines = text.rollouts[i]
-        score = "not scored"
-        if rollout.score is not None:
-            score = f"score {rollout.score:.2f}"
-            score += given(rollout.spread, " ± {:.2f}")
-            if best is None:
-                best = i
-        reward = given(rollout.label, ", reward {:.4g}")
-        title = f"rollout {i + 1}: {score}{reward}"
-        terminal.show("", _rule(terminal.foreign(title)))
+        terminal.show("", _rule(f"rollout {i + 1}"))
         same_as = shown.setdefault(text.identical[i], i)
-        if not lines:
-            terminal.show(Text("(no text to show)", MUTED))
-            continue
         if same_as != i:
             terminal.show(Text(f"(same text as rollout {same_as + 1})", TITLE))
             continue
         common = 0
-        if best is not None and best != i:
-            for a, b in zip(text.rollouts[best], lines, strict=False):
-                if a != b:
-                    break
-                common += 1
+        if i != order[0]:
+            pairs = zip(text.rollouts[order[0]], lines, strict=False)
+            common = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
             _show_lines(lines[:common], terminal)
-            here = f"differs from rollout {best + 1} (the best) from here"
+            here = f"differs from rollout {order[0] + 1} from here"
             terminal.show(_rule(here, NOTE))
         _show_lines(lines[common:], terminal)
 
@@ -195,11 +179,8 @@ def _show_lines(lines: Sequence[str], terminal: Terminal) -> None:
         head = _HEAD.match(line)
         content = line
         if head:
-            title = terminal.text(head[1], TITLE)
-            if title.cell_len <= terminal.width:
-                terminal.show(title)
-            else:
-                terminal.show(_indented(title))
+            name = shorten(head[1], terminal.width // 2)
+            terminal.show(terminal.text(name, TITLE))
             content = line[head.end() :]
         if head or line[:1] == "{":
             content = _readable(content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,6 @@ from ruler_cli.cli.messages import (
     long_name,
     print_note,
 )
-from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.errors import (
     InterruptedRun,
     OutputError,
@@ -56,7 +55,6 @@ class RunRecord:
         """UsageError if no summary can have the name of the file."""
         self._options = options
         self._output = Location(output)
-        self._stack = ExitStack()
         self._path = None if options.dry_run else options.summary
         if options.summary is not None:
             _refuse_summary(options.summary, source, output, options)
@@ -111,8 +109,6 @@ class RunRecord:
             self.end(code, _INTERRUPTED)
 
     def __enter__(self) -> Self:
-        if self._path is not None:
-            self._stack.enter_context(unwind_on_signal())
         return self
 
     def __exit__(
@@ -121,13 +117,12 @@ class RunRecord:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        with self._stack:
-            try:
-                self.end(0 if error is None else exit_code_of(error), _reason(error))
-            except OutputError as problem:
-                if error is None or isinstance(error, typer.Exit):
-                    raise
-                print_note(problem)  # the exit code is that of the error
+        try:
+            self.end(0 if error is None else exit_code_of(error), _reason(error))
+        except OutputError as problem:
+            if error is None or isinstance(error, typer.Exit):
+                raise
+            print_note(problem)  # the exit code is that of the error
 
     def _write(self, path: Path, summary: Summary) -> None:
         import orjson

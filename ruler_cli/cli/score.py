@@ -60,7 +60,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.run_record import RunRecord, record_refusal
-from ruler_cli.cli.signals import run_interruptible
+from ruler_cli.cli.signals import run_interruptible, unwind_on_signal
 from ruler_cli.cli.units import count
 from ruler_cli.errors import (
     NoUsableReply,
@@ -259,7 +259,7 @@ def command(
 
 
 def _run(options: Options, source: str, output: str) -> int:
-    with RunRecord(options, source, output) as record:
+    with unwind_on_signal(), RunRecord(options, source, output) as record:
         settings = score_settings(options, source, output)
         if options.dry_run:
             return _dry_run(settings, options)
