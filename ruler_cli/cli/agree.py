@@ -152,16 +152,15 @@ def _refuse_empty(agreement: Agreement, files: Sequence[ScoredFile]) -> None:
     both = [pair["scores"]["value"] for pair in agreement["correlations"]]
     if labelled or any(value is not None for value in both):
         return
-    name = files[0].name
     counts = files[0].figures.rollouts
-    remedy: str = Sentence("name labels with {labels:PATH}")
     reason = "all labels within each group are equal"
     if not counts["scored"]:
         reason = "no rollout has a score"
-        remedy = f"see why with `ruler report {name}`"
     elif not counts["labelled"]:
         reason = "no rollout has a usable label"
-    raise UsageError(f"nothing to compare: {reason}", remedy, place=name)
+    remedy = Sentence("name labels with {labels:PATH}")
+    problem = f"nothing to compare: {reason}"
+    raise UsageError(problem, remedy, place=files[0].name)
 
 
 def _show(file: _Json, page: Agreement, terminal: Terminal) -> None:

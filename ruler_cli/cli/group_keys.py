@@ -17,7 +17,6 @@ COMPARED, LONGEST = 10_000, 200
 """Keys compared for a suggestion, and characters of a key that count."""
 SAME_KEY = 20
 """Groups of one key that are shown; of more, the first."""
-_SUGGESTED = 3
 _IN_ADDRESS = "!*'()~"
 """Characters that a page, too, leaves as they are in its address."""
 
@@ -50,15 +49,12 @@ class KeySearch:
             if self._is(group.key):
                 raise UsageError(f"{self.name}: {group.sentence}")
         shortened = {key[:LONGEST]: key for key in self._keys}
-        if near := nearest(self._key, shortened):
-            suggestion = f"the nearest is {_quoted(shortened[near])}"
-        else:
-            first = ", ".join(map(_quoted, self._keys[:_SUGGESTED]))
-            suggestion = (
-                f"its first keys are {first}" if first else see_check(self.name)
-            )
+        near = nearest(self._key, shortened)
+        remedy = see_check(self.name)
+        if near:
+            remedy = f"the nearest is {_quoted(shortened[near])}"
         problem = f"{self.name}: there is no group {_quoted(self._key)}"
-        raise UsageError(problem, suggestion)
+        raise UsageError(problem, remedy)
 
     def _is(self, key: str) -> bool:
         return key in (self._key, self._text) or (

@@ -147,11 +147,6 @@ def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
     for problem, holds in wrong.items():
         if holds:
             raise UsageError(problem)
-    if len(sources) == 2 and sources != ["-", "-"]:
-        first, second = map(Location, sources)
-        if first.same(second.name):
-            problem = f"{second.shown}: is SCORED itself"
-            raise UsageError(problem, "give a file that another judge scored")
 
 
 def _reading(files: Sequence[ScoredFile], on_left_out: Any) -> Any:

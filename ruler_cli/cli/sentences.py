@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -201,42 +201,34 @@ def made_by(figures: ReportFigures, longest: int) -> Iterator[Fact]:
     """
     made = figures["made_by"]
     yield "served as", _counted(made["served"])
-    yield "rubric", _texts(made["rubrics"], made["more_rubrics"], _rubric, longest)
-    yield "parameters", _texts(made["params"], made["more_params"], _params, longest)
+    yield "rubric", _texts(made["rubrics"], made["more_rubrics"], longest)
+    yield "parameters", _texts(made["params"], made["more_params"], longest)
     yield "ruler", _counted(made["versions"])
 
 
-def _texts(
-    listed: Sequence[_Json], more: int, in_words: Callable[[_Json], str], longest: int
-) -> str:
+def _texts(listed: Sequence[_Json], more: int, longest: int) -> str:
+    from ruler_cli.results.figures import BUILT_IN
+
     different = len(listed) + more
     texts = [f"{different} different"] if different > 1 else []
     for one in listed[:_TEXTS]:
-        words = f"{one['digest']} (text not found)"
-        if one["text"]:
-            words = in_words(one)
-        text = shorten(" ".join(words.split()), longest)
+        text = _plain(one["text"] or "text not found")
+        if one["digest"] == BUILT_IN:
+            text = "built-in"
+        text = shorten(" ".join(f"{one['digest']}: {text}".split()), longest)
         texts.append(f"{count(one['groups'], 'group')}: {text}" if texts else text)
     return "; ".join(texts)
 
 
-def _rubric(one: _Json) -> str:
-    from ruler_cli.results.figures import BUILT_IN
-
-    if one["digest"] == BUILT_IN:
-        return f"{BUILT_IN} (built-in)"
-    return f"{one['digest']}: {one['text']}"
-
-
-def _params(one: _Json) -> str:
-    """Write the parameters of each judge."""
+def _plain(text: str) -> str:
+    """Write the parameters of each judge; any other text is as it was."""
     each = []
     try:
-        for judge in json.loads(one["text"]):
+        for judge in json.loads(text):
             given = [f"{k}={json.dumps(v)}" for k, v in judge["params"].items()]
             each.append(f"{judge['judge']}: {', '.join(given) or 'none given'}")
     except (ValueError, TypeError, LookupError, AttributeError):
-        return str(one["text"])
+        return text
     return "; ".join(each)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import pydoc
 import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -148,33 +149,17 @@ class Terminal:
 @contextmanager
 def paged(terminal: Terminal) -> Iterator[None]:
     """Page what is written inside on a terminal, with `$PAGER`, by default less; an empty one is none."""
-    pager = os.environ.get("PAGER", shutil.which("less"))
-    if not terminal.tty or not pager or os.environ.get("TERM", "dumb") == "dumb":
+    if not terminal.tty or os.environ.get("PAGER") == "":
         yield
         return
-    import subprocess
-
     parts: list[str] = []
     write, terminal.write = terminal.write, parts.append
     try:
         yield
     finally:
         terminal.write = write
-    sys.stdout.flush()
-    # `pydoc` would set options of less of its own, from Python 3.13 on
-    paging = subprocess.Popen(  # noqa: S602 - the user's own command, as man and git run it
-        pager,
-        shell=True,
-        stdin=subprocess.PIPE,
-        text=True,
-        errors="backslashreplace",
-        env={"LESS": "FRX"} | os.environ,
-    )
-    with suppress(KeyboardInterrupt, OSError):  # the pager may be left before the end
-        paging.communicate("".join(parts))
-    while paging.poll() is None:
-        with suppress(KeyboardInterrupt):  # Ctrl-C is the pager's
-            paging.wait()
+    os.environ.setdefault("LESS", "FRX")
+    pydoc.pager("".join(parts))
 
 
 def in_short(numbers: Sequence[float | None], form: str = ".2f") -> str:

@@ -270,8 +270,6 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        ("a.jsonl a.jsonl", "a.jsonl: is SCORED itself; give a file that another judge scored"),
-        ("a.jsonl ./a.jsonl", "./a.jsonl: is SCORED itself; give a file that another judge scored"),
         ("- -", "only one of SCORED and SCORED2 can be stdin"),
         ("a.jsonl b.jsonl a.jsonl", "Got unexpected extra argument(s) (a.jsonl); `ruler report"),
         ("a.jsonl raw.jsonl", "raw.jsonl: no rollout has an annotation of ruler; score it first"),

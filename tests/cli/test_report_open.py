@@ -124,7 +124,10 @@ def test_two_files(ruler: Ruler, tmp_path: Path, browser: str) -> None:
             "other",
             "group 'other' left out: 2 rollouts in the first file, 1 in the second",
         ),
-        ("nowhere", "there is no group `nowhere`; its first keys are `a`"),
+        (
+            "nowhere",
+            "there is no group `nowhere`; `ruler check s.jsonl and t.jsonl` says how groups are found",
+        ),
     ):
         done = ruler(*files, key, BROWSER=browser)
         assert done.returncode == 2
