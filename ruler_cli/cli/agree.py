@@ -22,14 +22,7 @@ from ruler_cli.cli.options import (
     Scored,
     Second,
 )
-from ruler_cli.cli.progress import Problems
-from ruler_cli.cli.scored_files import (
-    head_of,
-    open_files,
-    print_facts,
-    report_problems,
-    text_lookup,
-)
+from ruler_cli.cli.scored_files import ScoredFiles
 from ruler_cli.cli.sentences import (
     LEFT_OUT,
     OWN_SCORES,
@@ -47,7 +40,6 @@ from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
     from ruler_cli.results.agreement import Agreement
-    from ruler_cli.results.compare import LeftOutGroup
     from ruler_cli.results.figures import ScoredFile
 
 _Json = Mapping[str, Any]
@@ -90,46 +82,37 @@ def command(
     only; 2 bad usage, unreadable input, or nothing to compare.
     """
     with running(ctx, source, second) as options:
-        return _run(options, source, second)
+        return _run(options, [one for one in (source, second) if one is not None])
 
 
-def _run(options: Options, source: str, second: str | None) -> int:
+def _run(options: Options, sources: list[str]) -> int:
     from ruler_cli.results.agreement import AgreementBuilder
-    from ruler_cli.results.compare import Comparison
 
-    sources = [one for one in (source, second) if one is not None]
-    problems = Problems("problems")
-    left_out: list[LeftOutGroup] = []
+    builder = AgreementBuilder("score")
     with ExitStack() as stack:
-        files = open_files(sources, options, stack, problems)
-        if len(files) == 2:
-            comparison = Comparison(files, left_out.append)
-            for _ in comparison.groups(lambda *_: None):
-                pass
-            figures = comparison.figures(text_lookup(options))
-            agreement = comparison.agreement
-        else:
-            builder = AgreementBuilder("score")
-            for _, _, group in files[0].groups():
-                builder.add(group)
-            agreement = builder.agreement()
-        _refuse_empty(agreement, files)
-        report_problems(files, left_out, problems)
+        scored = ScoredFiles(sources, options, stack)
+        two = len(scored.files) == 2
+        for group in scored.groups():
+            if not two:
+                builder.add(group.one)
+        figures = scored.figures()
+        agreement = scored.reading.agreement if two else builder.agreement()
+        _refuse_empty(agreement, scored.files)
+        scored.report_problems()
     agreement["labels"]["path"] = options.labels
-    heads = [head_of(file) for file in files]
+    pairs = zip(scored.heads, scored.files, strict=True)
+    inputs = [_input(head, file) for head, file in pairs]
     if options.as_json:
-        inputs = [_input(head, file) for head, file in zip(heads, files, strict=True)]
-        print_facts({"inputs": inputs, **agreement}, problems)
-    elif len(files) == 2:
+        scored.print_json({"inputs": inputs, **agreement})
+    elif two:
         from ruler_cli.cli.report_view import view_of
 
-        names = [head["source"] for head in heads]
-        view_of(comparison, names, figures).show(Terminal())
+        names = [one["source"] for one in inputs]
+        view_of(scored.reading, names, figures).show(Terminal())
     else:
-        _show(_input(heads[0], files[0]), agreement, Terminal())
-    rollouts = [file.figures.rollouts for file in files]
-    unmeasured = any(counts[name] for counts in rollouts for name in LEFT_OUT)
-    return 1 if problems.number or unmeasured else 0
+        _show(inputs[0], agreement, Terminal())
+    unmeasured = any(one[name] for one in inputs for name in LEFT_OUT)
+    return 1 if scored.problems.number or unmeasured else 0
 
 
 def _input(head: _Json, file: ScoredFile) -> dict[str, Any]:

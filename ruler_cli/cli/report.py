@@ -8,13 +8,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -36,26 +35,15 @@ from ruler_cli.cli.options import (
     Second,
     option,
 )
-from ruler_cli.cli.progress import Problems, group_counter
-from ruler_cli.cli.scored_files import (
-    head_of,
-    open_files,
-    print_facts,
-    report_problems,
-    text_lookup,
-)
+from ruler_cli.cli.scored_files import ScoredFiles
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
-from ruler_cli.files.location import Location
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
-    from ruler_cli.cli.report_view import View
-    from ruler_cli.results.compare import LeftOutGroup
-    from ruler_cli.results.figures import ScoredFile
-    from ruler_cli.results.report.page import LeftOut, ReportPage
+    from ruler_cli.results.report.page import LeftOut
 
 
 def command(
@@ -113,26 +101,20 @@ def command(
     unreadable input, no annotations of ruler, or nothing in common.
     """
     with running(ctx, source, second) as options:
-        return _report(options, source, second)
+        return _report(options, [one for one in (source, second) if one is not None])
 
 
-def _report(options: Options, source: str, second: str | None) -> int:
-    sources = [one for one in (source, second) if one is not None]
+def _report(options: Options, sources: list[str]) -> int:
     page = options.page is not None or options.open_page
-    with unwind_on_signal():
-        _refuse(options, sources, page=page)
-        problems = Problems("problems")
-        names = " and ".join(Location(one).shown for one in sources)
-        search = KeySearch(names, options.group)
-        if options.group is not None and not page:
-            _show_groups(sources, options, problems, search)
-        else:
-            _show(sources, options, problems, search, page=page)
-        return 1 if problems.number else 0
+    _refuse(options, page=page)
+    show = _show_figures if options.group is None else _show_groups
+    with unwind_on_signal(), ExitStack() as stack:
+        scored = (_write_page if page else show)(options, sources, stack)
+        return 1 if scored.problems.number else 0
 
 
-def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
-    """Raise UsageError for options that do not go together, and for two files that are one."""
+def _refuse(options: Options, *, page: bool) -> None:
+    """Raise UsageError for options that do not go together."""
     group = options.group is not None
     opened = options.open_page
     limited = options.max_groups is not None
@@ -149,62 +131,57 @@ def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
             raise UsageError(problem)
 
 
-def _reading(files: Sequence[ScoredFile], on_left_out: Any) -> Any:
-    """Return the reading of one file, or of two; `on_left_out` gets groups that are not compared."""
-    from ruler_cli.results.compare import Comparison
-    from ruler_cli.results.highlights import Run
+def _show_figures(
+    options: Options, sources: list[str], stack: ExitStack
+) -> ScoredFiles:
+    """Show one file or two on stdout."""
+    from ruler_cli.cli.report_view import view_of
 
-    if len(files) == 1:
-        return Run(files[0])
-    return Comparison(files, on_left_out)
+    scored = ScoredFiles(sources, options, stack)
+    for _ in scored.groups():
+        pass
+    figures = scored.figures()
+    scored.report_problems()
+    if options.as_json:
+        scored.print_json(scored.reading.as_json(scored.heads, figures))
+    else:
+        names = [head["source"] for head in scored.heads]
+        view_of(scored.reading, names, figures).show(Terminal())
+    return scored
 
 
-def _show(
-    sources: list[str],
-    options: Options,
-    problems: Problems,
-    search: KeySearch,
-    *,
-    page: bool,
-) -> None:
-    """Show one file or two on stdout, or write the page for a browser."""
+def _write_page(options: Options, sources: list[str], stack: ExitStack) -> ScoredFiles:
+    """Write the page for a browser, and open it if asked."""
     from ruler_cli.cli.report_view import view_of
     from ruler_cli.results.report.page import MOST_GROUPS, ReportPage
 
-    left_out: list[LeftOutGroup] = []
-    with ExitStack() as stack:
-        written: ReportPage | None = None
-        if page:
-            target = options.page
-            if target is None:
-                # the user alone can read it; it stays, unless there is an error
-                folder = Path(tempfile.mkdtemp(prefix="ruler-report-"))
-                target = str(folder / "report.html")
-                stack.push(partial(_remove_after_error, folder))
-            most = MOST_GROUPS if options.max_groups is None else options.max_groups
-            written = ReportPage(stack, target, sources, most)
-        files = open_files(sources, options, stack, problems)
-        reading = _reading(files, left_out.append)
-        with group_counter() as bar:
-            for group in reading.groups(written.keep if written else lambda *_: None):
-                bar.update()
-                if written:
-                    written.add(group, asked=search.matches(group.one.key))
-        search.refuse_unknown(left_out)
-        figures = reading.figures(text_lookup(options))
-        report_problems(files, left_out, problems)
-        if written:
-            view = view_of(reading, written.names, figures)
-            _write(written, view)
-    if written:
-        if options.open_page:
-            _open(written.target, search.fragment)
-        return
-    heads = [head_of(file) for file in files]
-    if options.as_json:
-        print_facts(reading.as_json(heads, figures), problems)
-    else:
-        view_of(reading, [head["source"] for head in heads], figures).show(Terminal())
+    target = options.page
+    if target is None:
+        # the user alone can read it; it stays, unless there is an error
+        folder = Path(tempfile.mkdtemp(prefix="ruler-report-"))
+        target = str(folder / "report.html")
+        stack.push(partial(_remove_after_error, folder))
+    most = MOST_GROUPS if options.max_groups is None else options.max_groups
+    page = ReportPage(stack, target, sources, most)
+    scored = ScoredFiles(sources, options, stack)
+    search = KeySearch(scored.names, options.group)
+    for group in scored.groups(page.keep):
+        page.add(group, asked=search.matches(group.one.key))
+    search.refuse_unknown(scored.left_out)
+    view = view_of(scored.reading, page.names, scored.figures())
+    scored.report_problems()
+    left_out = page.choose()
+    sentences = left_out_sentences(left_out, view.rule)
+    size = page.write(view.data(), sentences)
+    part = f"{left_out.rows} of " if left_out.rows < left_out.groups else ""
+    to = "stdout" if target == "-" else target
+    groups = count(left_out.groups, "group")
+    print_note(f"{part}{groups}, {size / 1e6:.1f} MB written to {to}")
+    if sentences:
+        print_note(sentences)
+    if options.open_page:
+        _open(target, search.fragment)
+    return scored
 
 
 def _remove_after_error(
@@ -212,19 +189,6 @@ def _remove_after_error(
 ) -> None:
     if kind is not None:
         rmtree(folder, ignore_errors=True)
-
-
-def _write(page: ReportPage, view: View) -> None:
-    """Write the page, and a sentence on stderr."""
-    left_out = page.choose()
-    sentences = left_out_sentences(left_out, view.rule)
-    size = page.write(view.data(), sentences)
-    part = f"{left_out.rows} of " if left_out.rows < left_out.groups else ""
-    to = "stdout" if page.target == "-" else page.target
-    groups = count(left_out.groups, "group")
-    print_note(f"{part}{groups}, {size / 1e6:.1f} MB written to {to}")
-    if sentences:
-        print_note(sentences)
 
 
 def left_out_sentences(left_out: LeftOut, rule: str) -> str:
@@ -257,31 +221,28 @@ def _open(page: str, fragment: str) -> None:
     child.returncode = 0  # it goes on without this process
 
 
-def _show_groups(
-    sources: list[str], options: Options, problems: Problems, search: KeySearch
-) -> None:
+def _show_groups(options: Options, sources: list[str], stack: ExitStack) -> ScoredFiles:
     """Show the first groups of a key; UsageError if there are none, or none that is the same in both files."""
     from ruler_cli.cli import report_group
     from ruler_cli.results.group_text import GroupText, text_json
 
-    left_out: list[LeftOutGroup] = []
-    with ExitStack() as stack:
-        files = open_files(sources, options, stack, problems)
-        groups = _reading(files, left_out.append).groups(GroupText.of, search.matches)
-        shown = list(islice(groups, SAME_KEY))
-        more = sum(1 for _ in groups)
-        search.refuse_unknown()
-        if not shown:  # the key is in a file, but the group cannot be compared
-            raise UsageError(f"{search.name}: {left_out[0].sentence}")
-        report_problems((), left_out, problems)
-    heads = [head_of(file) for file in files]
+    scored = ScoredFiles(sources, options, stack)
+    search = KeySearch(scored.names, options.group)
+    groups = scored.reading.groups(GroupText.of, search.matches)
+    shown = list(islice(groups, SAME_KEY))
+    more = sum(1 for _ in groups)
+    search.refuse_unknown()
+    if not shown:  # the key is in a file, but the group cannot be compared
+        raise UsageError(f"{scored.names}: {scored.left_out[0].sentence}")
+    scored.report_problems()
+    heads = scored.heads
     if options.as_json:
         first = shown[0]
         page = {"files": heads} if first.other else heads[0]
         page |= {"ordinal": first.number, "same_key": len(shown) + more - 1}
         text = text_json(first.kept, first.one, first.other)
-        print_facts(page | {"group": first.as_json() | text}, problems)
-        return
+        scored.print_json(page | {"group": first.as_json() | text})
+        return scored
     terminal = Terminal()
     with paged(terminal):
         for one in shown:
@@ -290,3 +251,4 @@ def _show_groups(
             report_group.show(one, origins, terminal)
     if more:
         print_note(f"{count(more, 'more group')} with this key")
+    return scored

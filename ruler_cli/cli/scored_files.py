@@ -1,14 +1,14 @@
-"""The scored files of `report` and `agree`: open them, say what is odd about them, print JSON."""
+"""The scored files of `report` and `agree`: read them, say what is odd about them, print JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ruler_cli.cli.messages import command_words, print_note
-from ruler_cli.cli.progress import Problems
+from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.safe_text import print_json
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
@@ -19,62 +19,81 @@ from ruler_cli.types import Problem
 
 if TYPE_CHECKING:
     from ruler_cli.results.compare import LeftOutGroup
-    from ruler_cli.results.figures import ScoredFile
 
 
-def open_files(
-    sources: Sequence[str], options: Options, stack: ExitStack, problems: Problems
-) -> list[ScoredFile]:
-    """Open one file or two; problems of their records are added."""
-    from ruler_cli.results.figures import ScoredFile
+class ScoredFiles:
+    """One scored file, or two of the same input; `reading` has the figures of the groups so far.
 
-    if len(sources) == 2 and {*sources} == {"-"}:
-        raise UsageError("only one of SCORED and SCORED2 can be stdin")
+    `problems` are records that cannot be read, and groups that are `left_out` of a comparison.
+    """
 
-    def add(name: str, problem: Problem) -> None:
-        problems.add(f"{name}: {problem.where} {command_words(problem.reason)}")
+    def __init__(
+        self, sources: Sequence[str], options: Options, stack: ExitStack
+    ) -> None:
+        """UsageError if a file cannot be read."""
+        from ruler_cli.results.compare import Comparison
+        from ruler_cli.results.figures import ScoredFile
+        from ruler_cli.results.highlights import Run
 
-    files = []
-    for source in sources:
-        name = Location(source).shown
-        file = ScoredFile(scored_input(options, source), stack, partial(add, name))
-        print_note(*file.input.notes)
-        files.append(file)
-    return files
+        if [*sources] == ["-", "-"]:
+            raise UsageError("only one of SCORED and SCORED2 can be stdin")
+        self._options = options
+        self.problems = Problems("problems")
+        self.left_out: list[LeftOutGroup] = []
+        self.files: list[ScoredFile] = []
+        for source in sources:
+            add = partial(self._add_problem, Location(source).shown)
+            file = ScoredFile(scored_input(options, source), stack, add)
+            print_note(*file.input.notes)
+            self.files.append(file)
+        self.reading: Any = Run(self.files[0])
+        if self.files[1:]:
+            self.reading = Comparison(self.files, self.left_out.append)
 
+    def _add_problem(self, name: str, problem: Problem) -> None:
+        reason = command_words(problem.reason)
+        self.problems.add(f"{name}: {problem.where} {reason}")
 
-def report_problems(
-    files: Sequence[ScoredFile], left_out: Sequence[LeftOutGroup], problems: Problems
-) -> None:
-    """Print the groups that are not compared, and the warnings on files that were read."""
-    for group in left_out:
-        problems.add(group.sentence)
-    for file in files:
-        if file.warning:
-            print_note(f"warning: {command_words(file.warning)}")
-    problems.close()
+    def groups(self, keep: Any = lambda *_: None) -> Iterator[Any]:
+        """Yield each group, counted on a terminal; what `keep` returns of it is `kept` with it."""
+        with group_counter() as bar:
+            for group in self.reading.groups(keep):
+                bar.update()
+                yield group
 
+    def figures(self) -> Any:
+        """Return the figures of the groups so far, with the texts that the ledger has."""
+        from ruler_cli.ledger.database import texts
 
-def head_of(file: ScoredFile) -> dict[str, Any]:
-    """Return the name of a file, without a password, and a line that describes it."""
-    return {"source": Location(file.source).public, "found": file.input.found()}
+        path = ledger_path(self._options.ledger_name)
+        return self.reading.figures(partial(texts, [] if path is None else [path]))
 
+    def report_problems(self) -> None:
+        """Print the groups that are left out, and the warnings on files that were read."""
+        for group in self.left_out:
+            self.problems.add(group.sentence)
+        for file in self.files:
+            if file.warning:
+                print_note(f"warning: {command_words(file.warning)}")
+        self.problems.close()
 
-def print_facts(page: dict[str, Any], problems: Problems) -> None:
-    """Print one JSON object: a page, and what could not be read."""
-    print_json(
-        {
-            "version": 1,
-            **page,
-            "problems": problems.number,
-            "first_problems": problems.first,
+    @property
+    def names(self) -> str:
+        """The files in a sentence."""
+        return " and ".join(file.name for file in self.files)
+
+    @property
+    def heads(self) -> list[dict[str, Any]]:
+        """The name of each file, without a password, and a line that describes it."""
+        return [
+            {"source": Location(file.source).public, "found": file.input.found()}
+            for file in self.files
+        ]
+
+    def print_json(self, page: dict[str, Any]) -> None:
+        """Print one JSON object: a page, and what could not be read."""
+        problems = {
+            "problems": self.problems.number,
+            "first_problems": self.problems.first,
         }
-    )
-
-
-def text_lookup(options: Options) -> Callable[[Iterable[str]], Mapping[str, str]]:
-    """Return a lookup of texts by their digests in the ledger of a command."""
-    from ruler_cli.ledger.database import texts
-
-    path = ledger_path(options.ledger_name)
-    return partial(texts, [] if path is None else [path])
+        print_json({"version": 1, **page, **problems})
