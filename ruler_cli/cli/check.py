@@ -15,7 +15,6 @@ from rich.table import Column
 from rich.text import Text
 
 from ruler_cli.cli.command import running
-from ruler_cli.cli.figures import Row, number_of, rows
 from ruler_cli.cli.messages import command_words
 from ruler_cli.cli.options import (
     Adaptive,
@@ -52,7 +51,7 @@ from ruler_cli.cli.options import (
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import print_json
 from ruler_cli.cli.terminal import TITLE, Terminal
-from ruler_cli.cli.units import count, rounded, shorten
+from ruler_cli.cli.units import Row, count, number_of, rounded, rows, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse

@@ -18,7 +18,7 @@ from rich.rule import Rule
 from rich.table import Column
 from rich.text import Text
 
-from ruler_cli.cli.sentences import FAST, given, minute
+from ruler_cli.cli.sentences import given
 from ruler_cli.cli.terminal import BAD, MUTED, NOTE, TITLE, Terminal
 from ruler_cli.cli.units import short, shorten
 from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
@@ -47,10 +47,7 @@ def show(
     group, other = shown.one, shown.other
     files = {"in": group} if other is None else {"A": group, "B": other}
     order = group.best_first
-    key = terminal.key(group.key)
-    terminal.show(_rule(f"group {key}"))
-    if len(key) > terminal.width // 2:  # the rule may hold only its beginning
-        terminal.show(_indented(Text(key)))
+    terminal.show(_rule(f"group {terminal.key(group.key)}"))
     for (name, one), origin in zip(files.items(), origins, strict=True):
         rows = [(name, origin), ("figures", _figures(one))]
         terminal.show(terminal.facts(rows, figures=BAD if one.failed else ""))
@@ -66,15 +63,15 @@ def show(
                 title = ""
     if explanations:
         terminal.show("", _rule("explanations"), terminal.facts(explanations))
-    if text.rubric:
-        rubric = _indented(terminal.text(text.rubric, lines=True))
-        terminal.show("", _rule("rubric"), rubric)
-    if text.tools:
-        terminal.show("", _rule("tools"))
-        _show_lines(text.tools.split("\n"), terminal)
-    if text.context:
-        terminal.show("", _rule("shared by all rollouts"))
-        _show_lines(text.context, terminal)
+    sections = {
+        "rubric": text.rubric.split("\n"),
+        "tools": text.tools.split("\n"),
+        "shared by all rollouts": text.context,
+    }
+    for title, lines in sections.items():
+        if any(lines):
+            terminal.show("", _rule(title))
+            _show_lines(lines, terminal)
     _show_rollouts(text, order, terminal)
 
 
@@ -87,10 +84,6 @@ def _figures(group: ScoredGroup) -> str:
     """Write the figures of a group in a line, by their names in JSON; without unknown ones and lists."""
     values = group.as_json()
     values |= values.pop("usage") | {"key": None, "flags": None}
-    if (group.latency_s or 0) < FAST:
-        del values["latency_s"]
-    if values["judged_at"]:
-        values["judged_at"] = f"{minute(values['judged_at'])} UTC"
     words = []
     for name, value in values.items():
         if isinstance(value, float):

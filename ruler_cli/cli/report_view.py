@@ -16,7 +16,6 @@ from ruler_cli.cli.sentences import (
     Fact,
     given,
     interval,
-    left_out_words,
     measured,
 )
 from ruler_cli.cli.terminal import BAD, MUTED, NOTE, TITLE, Terminal, in_short
@@ -154,29 +153,21 @@ class ComparisonView:
 
     def _of_files(self) -> Iterator[_Sides]:
         """Yield rows about each file as a whole; on what made the scores only if the files differ in it."""
-        each: list[dict[str, str]] = []
-        for source, file in zip(self.sources, self.reading.files, strict=True):
-            figures = self.figures["files"][len(each)]["figures"]
-            n = figures["groups"]
-            calls = figures["usage"]["calls"]
-            each.append(
-                {
-                    "file": source,
-                    "judge": ", ".join(figures["judges"]),
-                    **dict(sentences.made_by(figures, _IN_CELL)),
-                    "passes": ", ".join(figures["passes"]),
-                    "groups": f"{n['scored']} of {n['all']} scored",
-                    "failed": sentences.kinds(figures),
-                    "left out": left_out_words(file.figures.rollouts),
-                    "cost": sentences.money(figures),
-                    "calls": str(calls or ""),
-                    "reliability": given(figures["reliability"]["median"], "{:.2f}"),
-                }
+        each = []
+        for source, file in zip(self.sources, self.figures["files"], strict=True):
+            figures = file["figures"]
+            facts = (
+                ("file", source),
+                ("judge", sentences.judges(figures)),
+                *sentences.made_by(figures, _IN_CELL),
+                *sentences.counts(figures),
             )
+            each.append(dict(facts))
         one, two = each
-        for name, a in one.items():
-            if a != two[name] or name not in _MADE_BY:
-                yield name, a, two[name], ""
+        for name in one | two:
+            a, b = one.get(name, ""), two.get(name, "")
+            if a != b or name not in _MADE_BY:
+                yield name, a, b, ""
 
     def _of_scores(self) -> Iterator[_Sides]:
         """Yield rows about the scores that can be compared."""

@@ -63,7 +63,26 @@ class RunRecord:
         """The result of the run, if it came to its end."""
         self._facts: dict[str, Any] = {}
         if self._path is not None:
-            self._facts = _facts(options, Location(source).public, self._output.public)
+            from ruler_cli.cli.config import public_value
+
+            self._facts = {
+                "version": 2,
+                "ruler": __version__,
+                "input": Location(source).public,
+                "output": self._output.public,
+                "output_state": None,
+                "started_at": iso(time.time()),
+                "ended_at": None,
+                "exit_code": None,
+                "settings": {
+                    long_name(name): {
+                        "value": public_value(name, options),
+                        "from": origin.place,
+                    }
+                    for name, origin in options.origins.items()
+                },
+                "judges": [],
+            }
 
     def begin(self, settings: ScoreSettings, console: Console) -> None:
         """Write that the run begins; `console` knows its counts. UsageError if the file cannot be written."""
@@ -136,30 +155,6 @@ class RunRecord:
                 _replace(path, content)
             except BrokenPipeError:
                 sys.stdout = None  # its reader is gone
-
-
-def _facts(options: Options, source: str, output: str) -> dict[str, Any]:
-    """Return what is known of a run before it begins."""
-    from ruler_cli.cli.config import public_value
-
-    return {
-        "version": 2,
-        "ruler": __version__,
-        "input": source,
-        "output": output,
-        "output_state": None,
-        "started_at": iso(time.time()),
-        "ended_at": None,
-        "exit_code": None,
-        "settings": {
-            long_name(name): {
-                "value": public_value(name, options),
-                "from": origin.place,
-            }
-            for name, origin in options.origins.items()
-        },
-        "judges": [],
-    }
 
 
 def _reason(error: BaseException | None) -> str | None:

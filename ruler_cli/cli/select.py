@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli.command import running
-from ruler_cli.cli.figures import lines
 from ruler_cli.cli.options import (
     Config,
     Format,
@@ -22,6 +21,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.progress import Console, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
+from ruler_cli.cli.units import lines
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.options import Options

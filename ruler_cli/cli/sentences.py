@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ruler_cli.cli.figures import lines
-from ruler_cli.cli.units import count, seconds, short, shorten, usd
+from ruler_cli.cli.units import count, lines, seconds, short, shorten, usd
 from ruler_cli.types import BatchFigures, Summary
 
 if TYPE_CHECKING:
