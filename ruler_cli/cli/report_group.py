@@ -83,7 +83,9 @@ def _rule(title: str, style: str = TITLE) -> Rule:
 def _figures(group: ScoredGroup) -> str:
     """Write the figures of a group in a line, by their names in JSON; without unknown ones and lists."""
     values = group.as_json()
-    values |= values.pop("usage") | {"key": None, "flags": None}
+    # the flags come last, and the times of a run are in its report
+    left_out = ("key", "flags", "judged_at", "latency_s")
+    values |= values.pop("usage") | dict.fromkeys(left_out)
     words = []
     for name, value in values.items():
         if isinstance(value, float):

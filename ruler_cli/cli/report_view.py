@@ -80,6 +80,7 @@ class RunView:
         yield "scored", self.sources[0]
         yield "found", self.reading.file.input.found()
         yield "judge", sentences.judges(figures)
+        yield "judged", sentences.times(figures)
         yield from sentences.made_by(figures, _LONGEST)
         for name, sentence in sentences.counts(figures):
             yield name, sentence

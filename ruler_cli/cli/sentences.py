@@ -168,22 +168,21 @@ def averages(figures: ReportFigures) -> Iterator[Fact]:
 
 
 def judges(figures: ReportFigures) -> str:
-    """Name the judges, their passes, and the time."""
+    """Name the judges and their passes."""
     parts = [_counted(figures["judges"])]
     passes = figures["passes"]
     if passes:
         one = [*passes] == ["1"]
         parts.append("1 pass" if one else f"{_counted(passes)} passes")
-    if figures["started_at"] is not None:
-        ends = map(minute, (figures["started_at"], figures["ended_at"]))
-        time = " to ".join(dict.fromkeys(ends))
-        parts.append(f"{time} UTC")
     return "; ".join(filter(None, parts))
 
 
-def minute(at: str) -> str:
-    """Write a time for a person, to the minute."""
-    return at[:16].replace("T", " ")
+def times(figures: ReportFigures) -> str:
+    """Name the times of the first and the last reply, to the minute."""
+    if figures["started_at"] is None:
+        return ""
+    ends = [figures[name][:16].replace("T", " ") for name in ("started_at", "ended_at")]
+    return f"{' to '.join(dict.fromkeys(ends))} UTC"
 
 
 def _counted(counts: Mapping[str, int]) -> str:
