@@ -80,7 +80,6 @@ class RunView:
         yield "scored", self.sources[0]
         yield "found", self.reading.file.input.found()
         yield "judge", sentences.judges(figures)
-        yield "judged", sentences.times(figures)
         yield from sentences.made_by(figures, _LONGEST)
         for name, sentence in sentences.counts(figures):
             yield name, sentence
@@ -88,6 +87,7 @@ class RunView:
                 for one in figures["reasons"][:_REASONS]:
                     times = f"{one['groups']} x " if one["groups"] > 1 else ""
                     yield "", times + shorten(one["reason"], _LONGEST)
+        yield from sentences.times(figures)
 
 
 @dataclass(frozen=True)

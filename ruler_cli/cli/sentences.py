@@ -55,7 +55,7 @@ _NEARLY, _NONE = 0.9, 0.005
 """A share of groups that is nearly all, and a reliability that is printed as 0."""
 _BIASED = 0.01
 """A mean shift of scores that is worth an option."""
-FAST = 0.05
+_FAST = 0.05
 """Seconds below which the latency is not that of a judge."""
 
 _NOTES = """
@@ -91,7 +91,7 @@ _REASONS = {
 
 
 def counts(figures: ReportFigures) -> Iterator[Fact]:
-    """Yield groups, rollouts, failures, cost and time, each with a name; none is text of the input."""
+    """Yield groups, rollouts, failures and cost, each with a name; none is text of the input."""
     n = figures["groups"]
     states = "none tied"
     if n["tied"]:
@@ -111,10 +111,6 @@ def counts(figures: ReportFigures) -> Iterator[Fact]:
     yield "rollouts", f"{n['scored']} of {n['all']} scored{_also(others)}"
     yield "flags", ", ".join(f"{n} {flag}" for flag, n in figures["flags"].items())
     yield "cost", cost(figures)
-    latency = figures["latency_s"]
-    if (latency["max"] or 0.0) >= FAST:
-        median, late, most = (seconds(latency[name]) for name in ("p50", "p90", "max"))
-        yield "a group", f"median {median}, p90 {late}, max {most}"
 
 
 def _also(others: Mapping[str, int]) -> str:
@@ -158,7 +154,12 @@ def findings(figures: ReportFigures) -> Iterator[Fact]:
 
 def facts(figures: ReportFigures) -> list[Fact]:
     """Return all names and sentences, for a page whose charts cannot be drawn."""
-    return [*counts(figures), *averages(figures), *findings(figures)]
+    return [
+        *counts(figures),
+        *times(figures),
+        *averages(figures),
+        *findings(figures),
+    ]
 
 
 def averages(figures: ReportFigures) -> Iterator[Fact]:
@@ -177,12 +178,16 @@ def judges(figures: ReportFigures) -> str:
     return "; ".join(filter(None, parts))
 
 
-def times(figures: ReportFigures) -> str:
-    """Name the times of the first and the last reply, to the minute."""
-    if figures["started_at"] is None:
-        return ""
-    ends = [figures[name][:16].replace("T", " ") for name in ("started_at", "ended_at")]
-    return f"{' to '.join(dict.fromkeys(ends))} UTC"
+def times(figures: ReportFigures) -> Iterator[Fact]:
+    """Yield the times of the first and the last reply, and of a group, each with a name."""
+    if figures["started_at"] is not None:
+        ends = (figures["started_at"], figures["ended_at"])
+        minutes = dict.fromkeys(at[:16].replace("T", " ") for at in ends)
+        yield "judged", f"{' to '.join(minutes)} UTC"
+    latency = figures["latency_s"]
+    if (latency["max"] or 0.0) >= _FAST:
+        median, late, most = (seconds(latency[name]) for name in ("p50", "p90", "max"))
+        yield "a group", f"median {median}, p90 {late}, max {most}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:
