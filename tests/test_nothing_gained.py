@@ -197,7 +197,7 @@ def test_no_call_fits(
     assert kinds == ["input", *["budget"] * len(GROUPS)]
     (tmp_path / "out.jsonl").write_bytes(YESTERDAY)
     result = ruler("score", "in.jsonl", "out.jsonl", *priced, "--max-cost", "0.000001")
-    assert "nothing was scored; out.jsonl is unchanged" in result.stderr
+    assert "out.jsonl is unchanged" in result.stderr
     assert (tmp_path / "out.jsonl").read_bytes() == YESTERDAY
     assert server.requests() == []
 

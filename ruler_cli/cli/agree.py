@@ -22,8 +22,8 @@ from ruler_cli.cli.options import (
     Scored,
     Second,
 )
-from ruler_cli.cli.progress import Problems
-from ruler_cli.cli.report_sentences import (
+from ruler_cli.cli.scored_files import ScoredFiles
+from ruler_cli.cli.sentences import (
     LEFT_OUT,
     OWN_SCORES,
     STATISTICS,
@@ -32,14 +32,6 @@ from ruler_cli.cli.report_sentences import (
     left_out_words,
     measured,
     pair_counts,
-)
-from ruler_cli.cli.scored_files import (
-    UnlikeGroups,
-    head_of,
-    open_files,
-    print_facts,
-    print_warnings,
-    text_lookup,
 )
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, shorten
@@ -51,19 +43,14 @@ if TYPE_CHECKING:
     from ruler_cli.results.figures import ScoredFile
 
 _Json = Mapping[str, Any]
-_Rows = Sequence[Sequence[str]]
 _COUNTS = ("scored", "moved", "outcomes", *LEFT_OUT)
 """Counts of rollouts in the JSON; a value that cannot be used never counts as a zero."""
-_OF_JUDGES = {
-    "accuracy": "pairwise_accuracy",
-    "tau-b": "kendall_tau_b",
-    "AUC": "auc",
-    "regret": "top1_regret",
-}
+_TITLES = {**STATISTICS, "chance_regret": "regret by chance"}
+_OF_JUDGES = ("pairwise_accuracy", "kendall_tau_b", "auc", "top1_regret")
 _KINDS = {
-    "gap": "by score gap",
-    "slot": "by position: the better one is",
-    "length": "by length: the better one is",
+    "gap": "accuracy by score gap:",
+    "slot": "accuracy by position, the better one is",
+    "length": "accuracy by length, the better one is",
 }
 _NAME = 24
 """Characters of a judge's name."""
@@ -93,50 +80,37 @@ def command(
     only; 2 bad usage, unreadable input, or nothing to compare.
     """
     with running(ctx, source, second) as options:
-        return _run(options, source, second)
+        return _run(options, [one for one in (source, second) if one is not None])
 
 
-def _run(options: Options, source: str, second: str | None) -> int:
+def _run(options: Options, sources: list[str]) -> int:
     from ruler_cli.results.agreement import AgreementBuilder
-    from ruler_cli.results.compare import Comparison
 
-    sources = [one for one in (source, second) if one is not None]
-    problems = Problems(quiet=options.as_json)
-    unlike = UnlikeGroups()
+    builder = AgreementBuilder("score")
     with ExitStack() as stack:
-        files = open_files(sources, options, stack, problems)
-        if len(files) == 2:
-            comparison = Comparison(files, unlike.add)
-            for _ in comparison.groups(lambda *_: None):
-                pass
-            figures = comparison.figures(text_lookup(options))
-            agreement = comparison.agreement
-        else:
-            builder = AgreementBuilder("score")
-            for _, _, group in files[0].groups():
-                builder.add(group)
-            agreement = builder.agreement()
-        unlike.hand_to(problems)
-        print_warnings(files)
-        _refuse_empty(agreement, files)
-        problems.close()
+        scored = ScoredFiles(sources, options, stack)
+        two = len(scored.files) == 2
+        for group in scored.groups():
+            if not two:
+                builder.add(group.one)
+        figures = scored.figures()
+        agreement = scored.reading.agreement if two else builder.agreement()
+        _refuse_empty(agreement, scored.files)
+        scored.report_problems()
     agreement["labels"]["path"] = options.labels
-    heads = [head_of(file) for file in files]
+    pairs = zip(scored.heads, scored.files, strict=True)
+    inputs = [_input(head, file) for head, file in pairs]
     if options.as_json:
-        inputs = [_input(head, file) for head, file in zip(heads, files, strict=True)]
-        print_facts({"inputs": inputs, **agreement}, problems)
-    elif len(files) == 2:
+        scored.print_json({"inputs": inputs, **agreement})
+    elif two:
         from ruler_cli.cli.report_view import view_of
 
-        names = [head["source"] for head in heads]
-        view_of(comparison, names, figures).show(Terminal())
+        names = [one["source"] for one in inputs]
+        view_of(scored.reading, names, figures).show(Terminal())
     else:
-        _show(_input(heads[0], files[0]), agreement, Terminal())
-    rollouts = [file.figures.rollouts for file in files]
-    left_out = any(counts[name] for counts in rollouts for name in LEFT_OUT)
-    if problems.number or left_out:
-        return 1
-    return 0
+        _show(inputs[0], agreement, Terminal())
+    unmeasured = any(one[name] for one in inputs for name in LEFT_OUT)
+    return 1 if scored.problems.number or unmeasured else 0
 
 
 def _input(head: _Json, file: ScoredFile) -> dict[str, Any]:
@@ -158,32 +132,28 @@ def _refuse_empty(agreement: Agreement, files: Sequence[ScoredFile]) -> None:
     both = [pair["scores"]["value"] for pair in agreement["correlations"]]
     if labelled or any(value is not None for value in both):
         return
-    name = files[0].name
     counts = files[0].figures.rollouts
-    remedy: str = Sentence("name labels with {labels:PATH}")
     reason = "all labels within each group are equal"
     if not counts["scored"]:
         reason = "no rollout has a score"
-        remedy = f"see why with `ruler report {name}`"
     elif not counts["labelled"]:
         reason = "no rollout has a usable label"
-    raise UsageError(f"nothing to compare: {reason}", remedy, place=name)
+    remedy = Sentence("name labels with {labels:PATH}")
+    problem = f"nothing to compare: {reason}"
+    raise UsageError(problem, remedy, place=files[0].name)
 
 
 def _show(file: _Json, page: Agreement, terminal: Terminal) -> None:
     """Show the agreement of one file to a person."""
     from rich.table import Column
 
-    from ruler_cli.cli.tables import facts, table
-
-    terminal.show(facts(_head(file, page), terminal))
-    for first, *rows in _tables(page):
-        heads = [
-            Column(head, justify="right" if i else "left", overflow="fold")
-            for i, head in enumerate(first)
-        ]
-        if rows:
-            terminal.show("", table(heads, rows, terminal))
+    terminal.show(terminal.facts(_head(file, page)), "")
+    right = [Column(head, justify="right") for head in ("value", "95 % interval", "n")]
+    rows = [
+        (name, measured(value), interval(value), str(n))
+        for name, value, n in _values(page)
+    ]
+    terminal.show(terminal.table((Column("", overflow="fold"), *right), rows))
 
 
 def _head(file: _Json, page: Agreement) -> Iterator[Fact]:
@@ -213,40 +183,23 @@ def _head(file: _Json, page: Agreement) -> Iterator[Fact]:
     yield "pairs", pairs
 
 
-def _tables(page: Agreement) -> Iterator[_Rows]:
-    """Yield tables of the file's score and of the judges of its panel, with their heads first."""
+def _values(page: Agreement) -> Iterator[tuple[str, _Json, int]]:
+    """Yield the measured values, each with a name and the number of its groups, or of pairs."""
     main, *judges = page["scorers"]
-    titles = {**STATISTICS, "chance_regret": "regret by chance"}
-    rows = []
-    for name, title in titles.items():
+    for name, title in _TITLES.items():
         if name in main and main[name]["value"] is not None:
-            rows.append(_row(title, main[name]))
-    yield [("", "value", "95 % interval", "groups"), *rows]
-    rows = []
+            yield title, main[name], main[name]["groups"]
     for judge in judges:
-        values = [
-            measured(judge[name]) if name in judge else "-"
-            for name in _OF_JUDGES.values()
-        ]
-        accuracy = interval(judge["pairwise_accuracy"])
-        rows.append((shorten(judge["name"], _NAME), *values, accuracy))
-    yield [("judge", *_OF_JUDGES, "95 % of accuracy"), *rows]
+        for name in _OF_JUDGES:
+            if name in judge:
+                title = f"{shorten(judge['name'], _NAME)}: {_TITLES[name]}"
+                yield title, judge[name], judge[name]["groups"]
     for what in ("errors", "scores"):
-        rows = []
         for pair in page["correlations"]:
+            both = " and ".join(shorten(judge, _NAME) for judge in pair["judges"])
             if pair[what]["value"] is not None:
-                both = ", ".join(shorten(judge, _NAME) for judge in pair["judges"])
-                rows.append(_row(both, pair[what]))
-        yield [(f"correlation of {what}", "r", "95 % interval", "groups"), *rows]
+                title = f"correlation of {what}, {both}"
+                yield title, pair[what], pair[what]["groups"]
     for kind, title in _KINDS.items():
-        rows = [
-            _row(f"  {one['bin']}", one["accuracy"], one["pairs"])
-            for one in main.get(f"by_{kind}", ())
-        ]
-        yield [(title, "accuracy", "95 % interval", "pairs"), *rows]
-
-
-def _row(name: str, value: _Json, n: int | None = None) -> tuple[str, ...]:
-    """Return a row: value, interval, and a number, by default that of groups."""
-    n = value["groups"] if n is None else n
-    return name, measured(value), interval(value), str(n)
+        for one in main.get(f"by_{kind}", ()):
+            yield f"{title} {one['bin']}", one["accuracy"], one["pairs"]

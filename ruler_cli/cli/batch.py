@@ -14,7 +14,6 @@ from ruler_cli.cli.command import (
     running,
     score_command,
 )
-from ruler_cli.cli.figures import print_figures, rows
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.ledger import required_ledger_path
 from ruler_cli.cli.messages import command_words, print_note
@@ -54,7 +53,7 @@ from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import NOT_RENDERED
 from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.signals import run_cancellable
-from ruler_cli.cli.units import rounded, size
+from ruler_cli.cli.units import print_figures, rounded, rows, size
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.options import COMMAND_LINE, Options

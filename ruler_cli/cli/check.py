@@ -1,22 +1,20 @@
 """`ruler check INPUT`: read and group as `score` would, and estimate its calls, tokens and cost.
 
-The figures are made once, as `--json` prints them; the page is a verdict, then the figures in sections, in the
-width of stdout.
+The figures are made once, as `--json` prints them; the page is a verdict, then the figures in sections.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
+from rich.table import Column
+from rich.text import Text
 
 from ruler_cli.cli.command import running
-from ruler_cli.cli.figures import Row, number_of, rows
 from ruler_cli.cli.messages import command_words
 from ruler_cli.cli.options import (
     Adaptive,
@@ -51,8 +49,9 @@ from ruler_cli.cli.options import (
     option,
 )
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.safe_text import one_line, print_json, visible
-from ruler_cli.cli.units import count, rounded, shorten, wrap
+from ruler_cli.cli.safe_text import print_json
+from ruler_cli.cli.terminal import TITLE, Terminal
+from ruler_cli.cli.units import Row, count, number_of, rounded, rows, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
@@ -90,12 +89,8 @@ _COMMONEST = 5
 """Number of group sizes that are listed, the commonest first."""
 _LONGEST = 60
 """Characters of a value or a key."""
-_NAMES, _INDENT = 19, 2
-"""Columns of the names with the gap behind them, and before them."""
-_NARROW = 50
-"""Columns below which a value stands under its name."""
-_LEAST, _WIDEST = 10, 120
-"""Columns of the narrowest value, and of the page: lines that are longer are hard to read."""
+_NAMES = 19
+"""Columns of the names."""
 
 _PAGE = """
 Input
@@ -117,7 +112,7 @@ shown: {shown}
 shared prefix: {about!s}{shared:%} of the prompts, shown once for a group
 windows: {about!s}{windows[groups]:group} in parts, twice at least: {windows[calls]} of the calls
 suspect: {about!s}{suspect_rollouts:rollout} with text that addresses a judge
-too long: {about!s}{too_long[groups]:group} for {context} tokens ({too_long[first]})
+too long: {about!s}{too_long[groups]:group} for {judge[context_tokens]} tokens ({too_long[first]})
 laid out: {sampled} of {groups:group}, spread over all; figures with `about` are estimated from them
 
 Rewards
@@ -135,7 +130,7 @@ calls: {estimate.calls}
 cached: {about!s}{estimate.kept:call}, not paid again
 failed: {about!s}{estimate.kept_failed:call}; --retry-failed asks again
 prompt tokens: {estimate.prompt_tokens}
-completion tokens: {estimate.completion_tokens}{thought!s}
+completion tokens: {estimate.completion_tokens}
 cost: {cost}
 --max-cost: {cap} or more lets every call go
 batch time: up to {batch[hours]} hours; again as much for requests that follow from answers
@@ -149,13 +144,6 @@ _NO_PRICE = (
     "unknown; give --price IN,OUT, in USD per million prompt and completion tokens"
 )
 _ROLES = {"panel": "", "fallback": " (fallback)", "escalation": " (escalation)"}
-_THOUGHTS = {
-    True: ", thinking included",
-    False: "",
-    None: "; the highest allows for thinking, which is not known of this model",
-}
-
-
 Facts = dict[str, Any]
 """Figures by name, as `--json` prints them."""
 
@@ -419,67 +407,48 @@ def _paths(
 ) -> dict[str, Facts]:
     """Return the paths of messages, key, reward and outcome, each with the value in the first record."""
     layout, rewards, outcomes = reader.format.layout, notes.rewards, notes.outcomes
-    key, first = next(
-        (
-            (record.key, rollout)
-            for record in notes.first
-            for rollout in record.rollouts
-            if rollout.error is None
-        ),
-        (None, None),
+    readable = (
+        (record.key, rollout)
+        for record in notes.first
+        for rollout in record.rollouts
+        if rollout.error is None
     )
-    messages = first.messages if first else []
-    last = messages[-1] if messages else {}
-    content = last.get("content")
-    contents = (
-        message.get("content")
-        for message in messages
-        if message.get("role") not in ("system", "developer")
-    )
-    own_key = "the line" if reader.format.shape == "group" else "hash of the prompt"
-    if reader.key != PROMPT_HASH:
-        own_key = reader.key
-    place = () if layout.elsewhere else layout.reward or ()
-    own_reward = ".".join(map(str, place))
-    rows: list[tuple[str, Any, Any, Any, int]] = [
-        (
-            "messages",
-            settings.messages,
-            _OWN_PATH,
-            last if content is None else content,
-            0,
-        ),
-        ("prompt", settings.prompt, "", next(contents, None), 0),
-        ("group key", settings.group_by, own_key, key, 0),
-        (
-            "reward",
-            settings.reward,
-            own_reward or _OWN_PATH * rewards.seen,
-            first and first.reward,
-            rewards.absent,
-        ),
-        (
-            "outcome",
-            settings.outcome,
-            _OWN_PATH * outcomes.seen,
-            first and first.outcome,
-            outcomes.absent,
-        ),
-    ]
-    result = {}
-    for name, given, own, value, absent in rows:
-        if name == "prompt" and not given:
-            continue
-        example = None
-        if first and (given or own or name == "reward"):
-            text = dump(raw_value(value)).decode("utf-8", "replace")
-            example = shorten(text, _LONGEST)
-        result[name] = {
-            "path": given or own,
-            "given": bool(given),
-            "example": example,
-            "absent": absent,
+    key, first = next(readable, (None, None))
+    examples: Facts = {}
+    if first is not None:
+        opening, last = first.messages[0], first.messages[-1]
+        examples = {
+            "messages": last if last.get("content") is None else last["content"],
+            "prompt": opening.get("content"),
+            "group key": key,
+            "reward": first.reward,
+            "outcome": first.outcome,
         }
+    own_key = reader.key
+    if own_key == PROMPT_HASH:
+        own_key = "the line" if reader.format.shape == "group" else "hash of the prompt"
+    place = () if layout.elsewhere else layout.reward or ()
+    own_reward = ".".join(map(str, place)) or _OWN_PATH * rewards.seen
+    parts = {
+        "messages": (settings.messages, _OWN_PATH, 0),
+        "prompt": (settings.prompt, "", 0),
+        "group key": (settings.group_by, own_key, 0),
+        "reward": (settings.reward, own_reward, rewards.absent),
+        "outcome": (settings.outcome, _OWN_PATH * outcomes.seen, outcomes.absent),
+    }
+    result = {}
+    for name, (given, own, absent) in parts.items():
+        example = None
+        if name in examples and (given or own or name == "reward"):
+            text = dump(raw_value(examples[name])).decode("utf-8", "replace")
+            example = shorten(text, _LONGEST)
+        if given or name != "prompt":
+            result[name] = {
+                "path": given or own,
+                "given": bool(given),
+                "example": example,
+                "absent": absent,
+            }
     return result
 
 
@@ -504,15 +473,9 @@ def _batch_facts(judges: Sequence[JudgeSettings], bills: list[JudgeEstimate]) ->
 
 def _print_page(facts: Facts, source: Input, estimate: Estimate) -> None:
     """Print the verdict and the sections on stdout."""
-    width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
-    word, colour = ("ready: ", "green") if facts["ready"] else ("not ready: ", "red")
     about = "" if facts["exact"] else "about "
     size = [_size(facts, about)] if facts["groups"] else []
-    head = _style(word, colour)
-    for line in (*facts["not_ready"], *size, *facts["missing_keys"]):
-        for text in wrap(visible(one_line(line)), max(_LEAST, width - len(word))):
-            typer.echo((head + text).rstrip())
-            head = " " * len(word)
+    verdict = [*facts["not_ready"], *size, *facts["missing_keys"]]
     figures = {**facts, **_texts(facts, source, estimate), "about": about}
     # without a group there is only the first section
     sections = _PAGE.strip().split("\n\n")[: None if facts["groups"] else 1]
@@ -526,29 +489,19 @@ def _print_page(facts: Facts, source: Input, estimate: Estimate) -> None:
         pages["Cost"] += _each(_JUDGE, judges)
         pages["Cost"] += _each(_BATCH, facts.get("batch", {"judges": ()})["judges"])
     pages["Warnings"] = [("", sentence) for sentence in facts["warnings"]]
-    for title, lines in pages.items():
-        if lines:
-            typer.echo("\n" + _style(title))
-        for name, value in lines:
-            _print_row(name, visible(one_line(value)), width)
-
-
-def _print_row(name: str, value: str, width: int) -> None:
-    """Print a name with its value beside it, below it on a narrow terminal, or a value alone."""
-    head, indent = " " * _INDENT + name, _INDENT + _NAMES * bool(name)
-    if name and (width < _NARROW or len(name) >= _NAMES):
-        typer.echo(head)
-        head, indent = "", 2 * _INDENT if width < _NARROW else indent
-    for row in wrap(value, max(_LEAST, width - indent)):
-        typer.echo((head.ljust(indent) + row).rstrip())
-        head = ""
-
-
-def _style(text: str, colour: str | None = None) -> str:
-    """Return text in bold; typer leaves styles out if stdout is no terminal."""
-    if os.environ.get("NO_COLOR"):
-        return text
-    return typer.style(text, fg=colour, bold=True)
+    terminal = Terminal()
+    word = Text("ready: ", "bold green")
+    if not facts["ready"]:
+        word = Text("not ready: ", "bold red")
+    first, *more = map(terminal.text, verdict)
+    terminal.show(word + first, *more)
+    lines: list[tuple[Text | str, str]] = []
+    for title, values in pages.items():
+        if values:
+            lines += [("", ""), (Text(title, TITLE), "")]
+            lines += [(f"  {name}", value) for name, value in values]
+    heads = (Column(no_wrap=True, min_width=_NAMES), Column(overflow="fold"))
+    terminal.show(terminal.table(heads, lines))
 
 
 def _size(facts: Facts, about: str) -> str:
@@ -566,30 +519,28 @@ def _size(facts: Facts, about: str) -> str:
 
 def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
     """Return texts of the page that are made of several figures."""
-    sizes, judges, passes = facts["group_sizes"], facts["judges"], facts["passes"]
+    judges, passes = facts["judges"], facts["passes"]
     common = [
         f"{number_of(size['groups'], 'group')} of {size['size']}"
-        for size in sizes["commonest"]
+        for size in facts["group_sizes"]["commonest"]
     ]
     if len(estimate.sizes) > _COMMONEST:
         common.append("…")
-    panel = [judge for judge in judges if judge["asked"] == "panel"]
-    share, hidden = estimate.coverage.share, estimate.coverage.not_shown_text()
-    shown = "no text to show" if share is None else f"{share:.0%} of the text"
-    thinking = {judge.model.reasoning for judge in estimate.judges}
+    shown, hidden = "no text to show", estimate.coverage.not_shown_text()
+    if estimate.coverage.share is not None:
+        shown = f"{estimate.coverage.share:.0%} of the text"
+    if hidden:
+        shown += f"; not shown: {hidden}"
+    passed = f"up to {passes} on average"
     cap = facts["estimate"].max_cost_usd
     return {
         "found": source.found(),
-        "shown": f"{shown}; not shown: {hidden}" if hidden else shown,
-        "thought": _THOUGHTS[None if None in thinking else True in thinking],
-        "sizes": ", ".join(common),
+        "shown": shown,
+        "sizes": common,
         "shared": round(facts["shared_prefix"], 2) or None,
-        "context": max(judge["context_tokens"] or 0 for judge in panel),
         "sampled": not facts["exact"] and facts["laid_out"],
-        "asked": ", ".join(judge["model"] + _ROLES[judge["asked"]] for judge in judges),
-        "passed": f"up to {passes} on average"
-        if facts["adaptive"]
-        else passes * (passes > 1),
+        "asked": [judge["model"] + _ROLES[judge["asked"]] for judge in judges],
+        "passed": passed if facts["adaptive"] else passes * (passes > 1),
         "cost": _dollars(facts["estimate"].cost_usd),
         "cap": rounded(cap, up=True) if cap else None,
     }

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ruler_cli.cli.safe_text import parse_key, printable_key
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.suggestions import nearest
 
+if TYPE_CHECKING:
+    from ruler_cli.results.compare import LeftOutGroup
+
 COMPARED, LONGEST = 10_000, 200
 """Keys compared for a suggestion, and characters of a key that count."""
 SAME_KEY = 20
 """Groups of one key that are shown; of more, the first."""
-_SUGGESTED = 3
 _IN_ADDRESS = "!*'()~"
 """Characters that a page, too, leaves as they are in its address."""
 
@@ -21,11 +25,10 @@ class KeySearch:
     """A search in the file `name` for the groups with a key; without a key none matches."""
 
     def __init__(self, name: str, key: str | None) -> None:
-        self._name, self._key = name, key
+        self.name, self._key = name, key
         self._text = "" if key is None else parse_key(key)
         self._keys: list[str] = []
         self._matched: str | None = None
-        self._left_out = ""
 
     def matches(self, key: str) -> bool:
         """True for a group with the key as it is, as ruler prints it, or as a page shortens it."""
@@ -38,27 +41,20 @@ class KeySearch:
             self._keys.append(key)
         return found
 
-    def leave_out(self, key: str, sentence: str) -> None:
-        """Note a group that is left out, and why, in case it is the one that is searched."""
-        if self._key is not None and not self._left_out and self._is(key):
-            self._left_out = sentence
-
-    def refuse_unknown(self) -> None:
-        """Raise UsageError if there is a key and no group matched."""
+    def refuse_unknown(self, left_out: Sequence[LeftOutGroup] = ()) -> None:
+        """Raise UsageError if there is a key and no group matched; it may be one that is `left_out`."""
         if self._key is None or self._matched is not None:
             return
-        if self._left_out:
-            raise UsageError(f"{self._name}: {self._left_out}")
+        for group in left_out:
+            if self._is(group.key):
+                raise UsageError(f"{self.name}: {group.sentence}")
         shortened = {key[:LONGEST]: key for key in self._keys}
-        if near := nearest(self._key, shortened):
-            suggestion = f"the nearest is {_quoted(shortened[near])}"
-        else:
-            first = ", ".join(map(_quoted, self._keys[:_SUGGESTED]))
-            suggestion = (
-                f"its first keys are {first}" if first else see_check(self._name)
-            )
-        problem = f"{self._name}: there is no group {_quoted(self._key)}"
-        raise UsageError(problem, suggestion)
+        near = nearest(self._key, shortened)
+        remedy = see_check(self.name)
+        if near:
+            remedy = f"the nearest is {_quoted(shortened[near])}"
+        problem = f"{self.name}: there is no group {_quoted(self._key)}"
+        raise UsageError(problem, remedy)
 
     def _is(self, key: str) -> bool:
         return key in (self._key, self._text) or (

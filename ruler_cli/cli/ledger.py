@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli.command import running
-from ruler_cli.cli.figures import Row, rows
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import AsJson, Config, JudgeModel, OneLedger, option
 from ruler_cli.cli.safe_text import one_line, print_json, safe
-from ruler_cli.cli.units import columns, count, size
+from ruler_cli.cli.units import Row, columns, count, rows, size
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.models import ledger_path
 from ruler_cli.settings.options import Options
@@ -97,19 +96,22 @@ def stats(
         file = required_ledger_path(options)
         with Ledger(file, make=False) as opened:
             totals = opened.stats()
-        models = []
+        models, lines = [], list[Row]()
         for model in totals.models:
             usage, price = model.usage, model_info(model.model).price
-            models.append(
-                {
-                    "model": model.model,
-                    "rows": dict(model.rows),
-                    "prompt_tokens": usage.prompt,
-                    "completion_tokens": usage.completion,
-                    "cached_tokens": usage.cached,
-                    "cost_usd": price and price.of(usage),
-                }
-            )
+            cost = price and price.of(usage)
+            figures = {
+                "model": model.model,
+                "rows": dict(model.rows),
+                "prompt_tokens": usage.prompt,
+                "completion_tokens": usage.completion,
+                "cached_tokens": usage.cached,
+                "cost_usd": cost,
+            }
+            models.append(figures)
+            worth = "price unknown" if cost is None else f"${cost:.2f} at list price"
+            kinds = {_STATUS[kind]: amount for kind, amount in model.rows.items()}
+            lines += rows(_MODEL, {**figures, "rows": kinds, "price": worth})
         facts = {
             "ledger": str(file),
             "bytes": totals.size,
@@ -122,13 +124,8 @@ def stats(
             print_json(facts)
             return 0
         number = sum(totals.rows.values())
-        lines = [*rows(_STATS, {**facts, "used": size(totals.size), "total": number})]
-        for each, model in zip(models, totals.models, strict=True):
-            cost = each["cost_usd"]
-            worth = "price unknown" if cost is None else f"${cost:.2f} at list price"
-            kinds = {_STATUS[kind]: amount for kind, amount in model.rows.items()}
-            lines += rows(_MODEL, {**each, "rows": kinds, "price": worth})
-        _print_table(lines)
+        head = rows(_STATS, {**facts, "used": size(totals.size), "total": number})
+        _print_table([*head, *lines])
         if not models:
             typer.echo("it is empty")
         return 0

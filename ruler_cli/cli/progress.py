@@ -6,8 +6,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from ruler_cli.cli.messages import (
@@ -41,11 +41,34 @@ _COUNTER_DELAY = 1.0
 _UNIT = "group"
 
 
+class Problems:
+    """Problems in sentences: the `first` are printed at once, the rest is counted."""
+
+    def __init__(self, what: str, print_: Callable[[str], object] = print_note) -> None:
+        """`what` names many of them."""
+        self._what = what
+        self._print = print_
+        self.number = 0
+        self.first: list[str] = []
+
+    def add(self, sentence: str) -> None:
+        """Add a problem."""
+        self.number += 1
+        if self.number <= _NAMED:
+            self.first.append(sentence)
+            self._print(sentence)
+
+    def close(self) -> None:
+        """Print how many were not printed."""
+        if self.number > _NAMED:
+            print_note(f"… and {self.number - _NAMED} more {self._what}")
+
+
 class Console(Observer):
     """An observer that shows a run on stderr: a bar on a terminal, elsewhere a line every 30 seconds."""
 
-    def __init__(self, progress: Progress, source: str, named: float = _NAMED) -> None:
-        """`source` is INPUT, `named` the number of problems named one by one."""
+    def __init__(self, progress: Progress, source: str) -> None:
+        """`source` is INPUT."""
         self._mode = progress
         if sys.stderr is None:  # closed, with `2>&-`
             self._mode = "none"
@@ -53,8 +76,8 @@ class Console(Observer):
             drawn = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
             self._mode = "bar" if drawn else "log"
         self._source = Location(source).shown
-        self._named = named
-        self.problems = self._failures = 0
+        self._unreadable = Problems("unreadable lines", self._print)
+        self._unscored = Problems("groups not scored", self._print)
         self._printed = set[str]()
         self._waits_for = set[str]()
         self._bar: tqdm[Any] | None = None
@@ -74,18 +97,14 @@ class Console(Observer):
 
     def problem(self, problem: Problem) -> None:
         """Name a line or trajectory that cannot be read."""
-        self.problems += 1
-        if self.problems <= self._named:
-            reason = command_words(problem.reason)
-            self._print(f"{self._source}: {problem.where} {reason}")
+        reason = command_words(problem.reason)
+        self._unreadable.add(f"{self._source}: {problem.where} {reason}")
 
     def failed(self, group: str, kind: str, reason: str) -> None:
         """Name a group that could not be scored; not those that the cap left out, which the end counts."""
-        if kind == "budget":
-            return
-        self._failures += 1
-        if self._failures <= self._named:
-            self._print(f"group {group} not scored ({kind}): {command_words(reason)}")
+        if kind != "budget":
+            why = command_words(reason)
+            self._unscored.add(f"group {group} not scored ({kind}): {why}")
 
     def started(self, groups: int | None) -> None:
         """Note the number of groups, and draw the bar in mode `bar`."""
@@ -151,13 +170,8 @@ class Console(Observer):
         if self._bar is not None:
             self._bar.close()
         self._bar = None
-        totals = (
-            (self.problems, "unreadable lines"),
-            (self._failures, "groups not scored"),
-        )
-        for number, what in totals:
-            if number > self._named:
-                print_note(f"… and {number - self._named:.0f} more {what}")
+        self._unreadable.close()
+        self._unscored.close()
 
     def _print_once(self, text: str) -> None:
         """Print a line, unless it was printed before: a run on Ray reads INPUT twice."""
@@ -192,7 +206,7 @@ class _Terminal:
         return getattr(sys.stderr, name)
 
 
-def _bar(groups: int | None, delay: float = 0) -> tqdm[Any]:
+def _bar(groups: int | None, **settings: Any) -> tqdm[Any]:
     """Return a bar that is removed at its end, as wide as the terminal."""
     from tqdm import tqdm
 
@@ -204,8 +218,8 @@ def _bar(groups: int | None, delay: float = 0) -> tqdm[Any]:
         dynamic_ncols=True,
         smoothing=0,  # the mean rate, without what `initial` counts
         leave=False,
-        delay=delay,
         bar_format=counts if groups is None else None,
+        **settings,
     )
 
 
@@ -228,46 +242,7 @@ def _facts(summary: Summary, status: Status) -> str:
     return ", ".join(fact for fact, known in facts.items() if known)
 
 
-@contextmanager
-def group_counter() -> Iterator[Callable[[], object]]:
-    """Give a function that counts one group on a terminal; the bar is removed at the end."""
-    if not (sys.stderr and sys.stderr.isatty()):
-        yield lambda: None
-        return
-    with _bar(None, _COUNTER_DELAY) as bar:
-        yield bar.update
-
-
-class Problems:
-    """Problems of a scored file: printed on stderr at once, or, if `quiet`, listed for a program."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self.number = 0
-        self.first = list[str]()
-        self._sentences = 0
-
-    def add(self, name: str, problem: Problem) -> None:
-        """Add a record of the file `name` that cannot be read."""
-        self.add_sentence(f"{name}: {problem.where} {command_words(problem.reason)}")
-
-    def add_sentence(self, sentence: str, number: int = 1) -> None:
-        """Add a problem in words, or so many of them in one sentence."""
-        self.number += number
-        self._sentences += 1
-        if self._sentences <= _NAMED:
-            if not self._quiet and sentence not in self.first:
-                print_note(sentence)
-            self.first.append(sentence)
-
-    def print_on_error(
-        self, kind: type[BaseException] | None, _error: object, _trace: object
-    ) -> None:
-        """Print the list if an exception leaves the context: then no page will hold it."""
-        if kind is not None and self._quiet:
-            print_note(*dict.fromkeys(self.first))
-
-    def close(self) -> None:
-        """Print how many were not named."""
-        if self._sentences > _NAMED and not self._quiet:
-            print_note(f"… and {self._sentences - _NAMED} more")
+def group_counter() -> tqdm[Any]:
+    """Return a bar that counts groups on a terminal, each with `update`; it is removed at the end."""
+    drawn = sys.stderr is not None and sys.stderr.isatty()
+    return _bar(None, delay=_COUNTER_DELAY, disable=not drawn)

@@ -34,7 +34,7 @@ from ruler_cli.cli.options import (
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import safe
 from ruler_cli.cli.units import count
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import InputSettings
@@ -101,19 +101,19 @@ def command(
         layout, name = build_layout(chosen, ask), f"group {chosen.key!r}"
         windows = requests_of_pass(layout, ask, number - 1) if layout.distinct else []
         passes = pass_count(layout, ask, max(1, len(windows)))
-        reason = "" if windows else why_unaskable(chosen, layout, ask).reason
-        if not layout.distinct:
-            raise UsageError(f"{name}: {reason}", place=Location(source).shown)
-        if number > passes:
-            problem = f"{name} has nothing to compare, and one pass"
-            remedy = Sentence("{single:score} makes more passes")
-            raise UsageError(problem, remedy, option="pass_", value=number)
-        if window > max(1, len(windows)):
-            problem = f"{name} is shown in {count(len(windows), 'window')}"
-            raise UsageError(problem, option="window", value=window)
         if not windows:
+            reason = why_unaskable(chosen, layout, ask).reason
+            if not layout.distinct:
+                raise UsageError(f"{name}: {reason}", place=Location(source).shown)
             print_note(f"warning: this is not sent, {name} is too long: {reason}")
-        elif passes * len(windows) > 1:
+        for option_, given, most, what in (
+            ("pass_", number, passes, "pass"),
+            ("window", window, max(1, len(windows)), "window"),
+        ):
+            if given > most:
+                problem = f"{name} has {count(most, what)}"
+                raise UsageError(problem, option=option_, value=given)
+        if passes * len(windows) > 1:
             of_windows = f"window {window} of {len(windows)}"
             print_note(f"{name}: pass {number} of {passes}, {of_windows}")
         part = windows[window - 1] if windows else None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli.command import ledger_command, running, score_command
-from ruler_cli.cli.figures import print_figures
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     Adaptive,
@@ -42,7 +41,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.signals import run_cancellable
-from ruler_cli.cli.units import count
+from ruler_cli.cli.units import count, print_figures
 from ruler_cli.errors import UsageError
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location

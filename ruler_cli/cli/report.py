@@ -5,18 +5,15 @@ With `-o` they are one page for a browser, which `--open` opens.
 
 from __future__ import annotations
 
-import os
-import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,31 +35,15 @@ from ruler_cli.cli.options import (
     Second,
     option,
 )
-from ruler_cli.cli.progress import Problems, group_counter
-from ruler_cli.cli.scored_files import (
-    UnlikeGroups,
-    head_of,
-    open_files,
-    print_facts,
-    print_warnings,
-    text_lookup,
-)
+from ruler_cli.cli.scored_files import ScoredFiles
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
-from ruler_cli.files.location import Location
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
-    from ruler_cli.cli.report_view import View
-    from ruler_cli.results.compare import LeftOutGroup
-    from ruler_cli.results.figures import ScoredFile
-    from ruler_cli.results.report.page import LeftOut, ReportPage
-
-_PATIENCE = 1.0
-"""Seconds in which a browser that cannot start says so."""
-_OPEN = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
+    from ruler_cli.results.report.page import LeftOut
 
 
 def command(
@@ -120,26 +101,20 @@ def command(
     unreadable input, no annotations of ruler, or nothing in common.
     """
     with running(ctx, source, second) as options:
-        return _report(options, source, second)
+        return _report(options, [one for one in (source, second) if one is not None])
 
 
-def _report(options: Options, source: str, second: str | None) -> int:
-    sources = [one for one in (source, second) if one is not None]
+def _report(options: Options, sources: list[str]) -> int:
     page = options.page is not None or options.open_page
-    with unwind_on_signal():
-        _refuse(options, sources, page=page)
-        problems = Problems(quiet=options.as_json)
-        names = " and ".join(Location(one).shown for one in sources)
-        search = KeySearch(names, options.group)
-        if options.group is not None and not page:
-            _show_groups(sources, options, problems, search)
-        else:
-            _show(sources, options, problems, search, page=page)
-        return 1 if problems.number else 0
+    _refuse(options, page=page)
+    show = _show_figures if options.group is None else _show_groups
+    with unwind_on_signal(), ExitStack() as stack:
+        scored = (_write_page if page else show)(options, sources, stack)
+        return 1 if scored.problems.number else 0
 
 
-def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
-    """Raise UsageError for options that do not go together, and for two files that are one."""
+def _refuse(options: Options, *, page: bool) -> None:
+    """Raise UsageError for options that do not go together."""
     group = options.group is not None
     opened = options.open_page
     limited = options.max_groups is not None
@@ -150,82 +125,63 @@ def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
         and page
         and not opened,
         "--max-groups is for a page; add -o FILE.html": limited and not page,
-        "stdout is closed": sys.stdout is None and not page,
     }
     for problem, holds in wrong.items():
         if holds:
             raise UsageError(problem)
-    if len(sources) == 2 and sources != ["-", "-"]:
-        first, second = map(Location, sources)
-        if first.same(second.name):
-            problem = f"{second.shown}: is SCORED itself"
-            raise UsageError(problem, "give a file that another judge scored")
 
 
-def _reading(files: Sequence[ScoredFile], on_left_out: Any) -> Any:
-    """Return the reading of one file, or of two; `on_left_out` gets groups that are not compared."""
-    from ruler_cli.results.compare import Comparison
-    from ruler_cli.results.highlights import Run
+def _show_figures(
+    options: Options, sources: list[str], stack: ExitStack
+) -> ScoredFiles:
+    """Show one file or two on stdout."""
+    from ruler_cli.cli.report_view import view_of
 
-    if len(files) == 1:
-        return Run(files[0])
-    return Comparison(files, on_left_out)
+    scored = ScoredFiles(sources, options, stack)
+    for _ in scored.groups():
+        pass
+    figures = scored.figures()
+    scored.report_problems()
+    if options.as_json:
+        scored.print_json(scored.reading.as_json(scored.heads, figures))
+    else:
+        names = [head["source"] for head in scored.heads]
+        view_of(scored.reading, names, figures).show(Terminal())
+    return scored
 
 
-def _show(
-    sources: list[str],
-    options: Options,
-    problems: Problems,
-    search: KeySearch,
-    *,
-    page: bool,
-) -> None:
-    """Show one file or two on stdout, or write the page for a browser."""
+def _write_page(options: Options, sources: list[str], stack: ExitStack) -> ScoredFiles:
+    """Write the page for a browser, and open it if asked."""
     from ruler_cli.cli.report_view import view_of
     from ruler_cli.results.report.page import MOST_GROUPS, ReportPage
 
-    unlike = UnlikeGroups()
-
-    def leave_out(group: LeftOutGroup) -> None:
-        unlike.add(group)
-        search.leave_out(group.key, group.sentence)
-
-    with ExitStack() as stack:
-        written: ReportPage | None = None
-        if page:
-            target = options.page
-            if target is None:
-                # the user alone can read it; it stays, unless there is an error
-                folder = Path(tempfile.mkdtemp(prefix="ruler-report-"))
-                target = str(folder / "report.html")
-                stack.push(partial(_remove_after_error, folder))
-            most = MOST_GROUPS if options.max_groups is None else options.max_groups
-            written = ReportPage(stack, target, sources, most)
-        files = open_files(sources, options, stack, problems)
-        reading = _reading(files, leave_out)
-        with group_counter() as tick:
-            for group in reading.groups(written.keep if written else lambda *_: None):
-                tick()
-                if written:
-                    written.add(group, asked=search.matches(group.one.key))
-        search.refuse_unknown()
-        figures = reading.figures(text_lookup(options))
-        unlike.hand_to(problems)
-        print_warnings(files)
-        problems.close()
-        if written:
-            view = view_of(reading, written.names, figures)
-            _write(written, view)
-    if written:
-        if options.open_page:
-            open_page(written.target, search.fragment)
-        return
-    heads = [head_of(file) for file in files]
-    if options.as_json:
-        print_facts(reading.as_json(heads, figures), problems)
-    else:
-        view_of(reading, [head["source"] for head in heads], figures).show(Terminal())
-        sys.stdout.flush()
+    target = options.page
+    if target is None:
+        # the user alone can read it; it stays, unless there is an error
+        folder = Path(tempfile.mkdtemp(prefix="ruler-report-"))
+        target = str(folder / "report.html")
+        stack.push(partial(_remove_after_error, folder))
+    most = MOST_GROUPS if options.max_groups is None else options.max_groups
+    page = ReportPage(stack, target, sources, most)
+    scored = ScoredFiles(sources, options, stack)
+    search = KeySearch(scored.names, options.group)
+    for group in scored.groups(page.keep):
+        page.add(group, asked=search.matches(group.one.key))
+    search.refuse_unknown(scored.left_out)
+    view = view_of(scored.reading, page.names, scored.figures())
+    scored.report_problems()
+    left_out = page.choose()
+    sentences = left_out_sentences(left_out, view.rule)
+    size = page.write(view.data(), sentences)
+    part = f"{left_out.rows} of " if left_out.rows < left_out.groups else ""
+    to = "stdout" if target == "-" else target
+    groups = count(left_out.groups, "group")
+    print_note(f"{part}{groups}, {size / 1e6:.1f} MB written to {to}")
+    if sentences:
+        print_note(sentences)
+    if options.open_page:
+        _open(target, search.fragment)
+    return scored
 
 
 def _remove_after_error(
@@ -235,102 +191,64 @@ def _remove_after_error(
         rmtree(folder, ignore_errors=True)
 
 
-def _write(page: ReportPage, view: View) -> None:
-    """Write the page, and a sentence on stderr."""
-    left_out = page.choose()
-    sentences = left_out_sentences(left_out, page.names, view.rule)
-    size = page.write(view.data(), sentences)
-    part = f"{left_out.rows} of " if left_out.rows < left_out.groups else ""
-    to = "stdout" if page.target == "-" else page.target
-    groups = count(left_out.groups, "group")
-    print_note(f"{part}{groups}, {size / 1e6:.1f} MB written to {to}")
-    if sentences:
-        print_note(sentences)
-
-
-def left_out_sentences(left_out: LeftOut, sources: Sequence[str], rule: str) -> str:
-    """Name what the page lacks, the rule that chose, and commands that show it; empty if it lacks nothing."""
-    names = [shlex.quote("SCORED" if one == "stdin" else one) for one in sources]
-    command = " ".join(["ruler report", *names])
+def left_out_sentences(left_out: LeftOut, rule: str) -> str:
+    """Name what the page lacks, the rule that chose, and options that show it; empty if it lacks nothing."""
     groups, rows, texts = left_out
     sentences = []
     if rows < groups:
         sentences.append(
             f"The table has {rows:,} of {groups:,} groups, {rule}; the figures count all. "
-            f"For all of them: `{command} -o report.html --max-groups {groups}`."
+            f"With --max-groups {groups} it has all."
         )
     if texts < rows:
-        sentences.append(f"The page holds the texts of {texts:,} of {rows:,} groups.")
-    if sentences:
-        sentences.append(f"`{command} --group KEY` shows any group in full.")
+        sentences.append(
+            f"The page holds the texts of {texts:,} of {rows:,} groups; --group KEY shows any group in full."
+        )
     return " ".join(sentences)
 
 
-def open_page(page: str, fragment: str) -> None:
-    """Open the page in the user's browser, and go on at once; if that cannot be, say where it is."""
+def _open(page: str, fragment: str) -> None:
+    """Open the page in the user's browser, in a process of its own: it may stay open, or write to a terminal."""
     address = Path(page).absolute().as_uri() + fragment
-    if not _started(address):
-        print_note(f"no browser here; open {address} in yours")
-
-
-def _started(address: str) -> bool:
-    """Start the browser in a process of its own: it may stay open, or write to the terminal."""
+    print_note(f"opening {address}; if no browser appears, open it in yours")
     child = subprocess.Popen(  # noqa: S603 - our own words and the page's address
-        [sys.executable, "-c", _OPEN, address],
-        # a browser on the terminal would wait for keys there
-        env={name: value for name, value in os.environ.items() if name != "TERM"},
+        [sys.executable, "-Im", "webbrowser", address],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    try:
-        return child.wait(_PATIENCE) == 0
-    except subprocess.TimeoutExpired:  # it stays open without this process
-        child.returncode = 0
-        return True
+    child.returncode = 0  # it goes on without this process
 
 
-def _show_groups(
-    sources: list[str], options: Options, problems: Problems, search: KeySearch
-) -> None:
+def _show_groups(options: Options, sources: list[str], stack: ExitStack) -> ScoredFiles:
     """Show the first groups of a key; UsageError if there are none, or none that is the same in both files."""
     from ruler_cli.cli import report_group
     from ruler_cli.results.group_text import GroupText, text_json
 
-    left_out: list[LeftOutGroup] = []
-    with ExitStack() as stack:
-        files = open_files(sources, options, stack, problems)
-        groups = _reading(files, left_out.append).groups(GroupText.of, search.matches)
-        shown = list(islice(groups, SAME_KEY))
-        more = sum(1 for _ in groups)
-        search.refuse_unknown()
-        if not shown:
-            names = " and ".join(file.name for file in files)
-            raise UsageError(f"{names}: {left_out[0].sentence}")
-        for one in left_out:
-            problems.add_sentence(one.sentence)
-        problems.close()
-    heads = [head_of(file) for file in files]
+    scored = ScoredFiles(sources, options, stack)
+    search = KeySearch(scored.names, options.group)
+    groups = scored.reading.groups(GroupText.of, search.matches)
+    shown = list(islice(groups, SAME_KEY))
+    more = sum(1 for _ in groups)
+    search.refuse_unknown()
+    if not shown:  # the key is in a file, but the group cannot be compared
+        raise UsageError(f"{scored.names}: {scored.left_out[0].sentence}")
+    scored.report_problems()
+    heads = scored.heads
     if options.as_json:
         first = shown[0]
         page = {"files": heads} if first.other else heads[0]
         page |= {"ordinal": first.number, "same_key": len(shown) + more - 1}
         text = text_json(first.kept, first.one, first.other)
-        print_facts(page | {"group": first.as_json() | text}, problems)
-        return
+        scored.print_json(page | {"group": first.as_json() | text})
+        return scored
     terminal = Terminal()
     with paged(terminal):
         for one in shown:
             origins = [head["source"] for head in heads]
             origins[0] += f", number {one.number} in the file"
-            report_group.show(
-                one.kept,
-                origins,
-                terminal,
-                one.one,
-                one.other,
-            )
-    sys.stdout.flush()
+            report_group.show(one, origins, terminal)
     if more:
         print_note(f"{count(more, 'more group')} with this key")
+    return scored

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +18,17 @@ from rich.rule import Rule
 from rich.table import Column
 from rich.text import Text
 
-from ruler_cli.cli.report_sentences import FAST, given, minute
-from ruler_cli.cli.tables import BAD, MUTED, NOTE, TITLE, facts, table
-from ruler_cli.cli.units import short
+from ruler_cli.cli.sentences import given
+from ruler_cli.cli.terminal import BAD, MUTED, NOTE, TITLE, Terminal
+from ruler_cli.cli.units import short, shorten
 from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.group_text import GroupText
+from ruler_cli.results.highlights import RunGroup
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ruler_cli.cli.terminal import Terminal
 
 _NOBODY = ScoredRollout((), "unmarked")
 """A rollout that no second judge scored."""
@@ -35,55 +37,42 @@ _HEAD = re.compile(f"({_NAME}(?: {_NAME})*): ")
 
 
 def show(
-    text: GroupText,
-    origins: Sequence[str],
-    terminal: Terminal,
-    group: ScoredGroup,
-    other: ScoredGroup | None = None,
+    shown: RunGroup | ComparedGroup, origins: Sequence[str], terminal: Terminal
 ) -> None:
-    """Write the group, its rollouts the best first; `other` is the same group of another judge.
+    """Write the group, its rollouts the best first.
 
     `origins` name each file, the first with the group's number in it.
     """
+    text: GroupText = shown.kept
+    group, other = shown.one, shown.other
     files = {"in": group} if other is None else {"A": group, "B": other}
     order = group.best_first
-    key = terminal.key(group.key)
-    terminal.show(_rule(f"group {key}"))
-    if len(key) > terminal.width // 2:  # the rule may hold only its beginning
-        terminal.show(_indented(Text(key)))
+    terminal.show(_rule(f"group {terminal.key(group.key)}"))
     for (name, one), origin in zip(files.items(), origins, strict=True):
         rows = [(name, origin), ("figures", _figures(one))]
-        terminal.show(facts(rows, terminal, figures=BAD if one.failed else ""))
+        terminal.show(terminal.facts(rows, figures=BAD if one.failed else ""))
     if order:
         terminal.show("", _table(group, other, order, terminal))
     # together, as screens of messages may lie between them below
-    explanations: list[tuple[str, Text]] = []
+    explanations: list[tuple[str, str]] = []
     for i in order:
         for name, one in files.items():
-            title = f"rollout {i + 1}"
-            if other:
-                title += f" {name}"
-            # foreign lines stay in a column of their own
+            title = f"rollout {i + 1} {name}" if other else f"rollout {i + 1}"
             for line in _explanation(one.rollouts[i]):
-                explanations.append((title, terminal.text(line, lines=True)))
+                explanations.append((title, line))
                 title = ""
     if explanations:
-        heads = (
-            Column(style=MUTED, no_wrap=True),
-            Column(overflow="fold"),
-        )
-        lines = table(heads, explanations, terminal)
-        terminal.show("", _rule("explanations"), lines)
-    if text.rubric:
-        rubric = _indented(terminal.text(text.rubric, lines=True))
-        terminal.show("", _rule("rubric"), rubric)
-    if text.tools:
-        terminal.show("", _rule("tools"))
-        _show_lines(text.tools.split("\n"), terminal)
-    if text.context:
-        terminal.show("", _rule("shared by all rollouts"))
-        _show_lines(text.context, terminal)
-    _show_rollouts(group, text, order, terminal)
+        terminal.show("", _rule("explanations"), terminal.facts(explanations))
+    sections = {
+        "rubric": text.rubric.split("\n"),
+        "tools": text.tools.split("\n"),
+        "shared by all rollouts": text.context,
+    }
+    for title, lines in sections.items():
+        if any(lines):
+            terminal.show("", _rule(title))
+            _show_lines(lines, terminal)
+    _show_rollouts(text, order, terminal)
 
 
 def _rule(title: str, style: str = TITLE) -> Rule:
@@ -94,11 +83,9 @@ def _rule(title: str, style: str = TITLE) -> Rule:
 def _figures(group: ScoredGroup) -> str:
     """Write the figures of a group in a line, by their names in JSON; without unknown ones and lists."""
     values = group.as_json()
-    values |= values.pop("usage") | {"key": None, "flags": None}
-    if (group.latency_s or 0) < FAST:
-        del values["latency_s"]
-    if values["judged_at"]:
-        values["judged_at"] = f"{minute(values['judged_at'])} UTC"
+    # the flags come last, and the times of a run are in its report
+    left_out = ("key", "flags", "judged_at", "latency_s")
+    values |= values.pop("usage") | dict.fromkeys(left_out)
     words = []
     for name, value in values.items():
         if isinstance(value, float):
@@ -121,15 +108,7 @@ def _table(
     for i, score in zip(order, scores, strict=True):
         a = group.rollouts[i]
         b = other.rollouts[i] if other else _NOBODY
-        rank = ""
-        if score is not None:
-            rank = str(scores.index(score) + 1)
-        apart = None
-        if score is not None and b.score is not None:
-            apart = score - b.score
-        judged = ""
-        if a.judge_score != score:
-            judged = given(a.judge_score, "{:.2f}")
+        apart = None if score is None or b.score is None else score - b.score
         notes = {
             "suspect": a.suspect,
             f"failed ({a.kind})": a.status == "failed",
@@ -138,12 +117,12 @@ def _table(
         noted = ", ".join(note for note, holds in notes.items() if holds)
         rows.append(
             {
-                "rank": rank,
+                "rank": "" if score is None else str(scores.index(score) + 1),
                 "rollout": str(i + 1),
                 "A" if other else "score": given(score, "{:.2f}"),
                 "B": given(b.score, "{:.2f}"),
                 "A - B": given(apart, "{:+.2f}"),
-                "judged": judged,
+                "judged": given(a.judge_score, "{:.2f}") * (a.judge_score != score),
                 "sd": given(a.spread, "{:.2f}"),
                 "sd of B": given(b.spread, "{:.2f}"),
                 "reward": given(a.label, "{:.4g}"),
@@ -155,55 +134,36 @@ def _table(
     heads = [Column(name, justify="right", no_wrap=True) for name in rows[0]]
     heads[-1] = Column("of note", overflow="fold")
     cells = [list(row.values()) for row in rows]
-    return table(heads, cells, terminal)
+    return terminal.table(heads, cells)
 
 
 def _explanation(rollout: ScoredRollout) -> list[str]:
-    """Return the explanation, the scores of a panel, and the reason of a failure, a line each."""
-    lines = []
-    if rollout.explanation:
-        lines.append(rollout.explanation)
+    """Return the lines of the explanation, the scores of a panel, and the reason of a failure."""
+    lines = rollout.explanation.split("\n")
     if rollout.judges:
         judges = [f"{name} {score:.2f}" for name, score in rollout.judges.items()]
         lines.append(f"judges: {', '.join(judges)}")
     if rollout.reason:
         lines.append(f"{rollout.kind}: {rollout.reason}")
-    return lines
+    return [line for line in lines if line]
 
 
-def _show_rollouts(
-    group: ScoredGroup, text: GroupText, order: Sequence[int], terminal: Terminal
-) -> None:
+def _show_rollouts(text: GroupText, order: Sequence[int], terminal: Terminal) -> None:
     """Show the lines of each rollout, with a rule at the first unlike the best one's."""
-    best: int | None = None
     shown = dict[int, int]()
     for i in order:
-        rollout = group.rollouts[i]
         lines = text.rollouts[i]
-        score = "not scored"
-        if rollout.score is not None:
-            score = f"score {rollout.score:.2f}"
-            score += given(rollout.spread, " ± {:.2f}")
-            if best is None:
-                best = i
-        reward = given(rollout.label, ", reward {:.4g}")
-        title = f"rollout {i + 1}: {score}{reward}"
-        terminal.show("", _rule(terminal.foreign(title)))
+        terminal.show("", _rule(f"rollout {i + 1}"))
         same_as = shown.setdefault(text.identical[i], i)
-        if not lines:
-            terminal.show(Text("(no text to show)", MUTED))
-            continue
         if same_as != i:
             terminal.show(Text(f"(same text as rollout {same_as + 1})", TITLE))
             continue
         common = 0
-        if best is not None and best != i:
-            for a, b in zip(text.rollouts[best], lines, strict=False):
-                if a != b:
-                    break
-                common += 1
+        if i != order[0]:
+            pairs = zip(text.rollouts[order[0]], lines, strict=False)
+            common = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
             _show_lines(lines[:common], terminal)
-            here = f"differs from rollout {best + 1} (the best) from here"
+            here = f"differs from rollout {order[0] + 1} from here"
             terminal.show(_rule(here, NOTE))
         _show_lines(lines[common:], terminal)
 
@@ -214,11 +174,8 @@ def _show_lines(lines: Sequence[str], terminal: Terminal) -> None:
         head = _HEAD.match(line)
         content = line
         if head:
-            title = terminal.text(head[1], TITLE)
-            if title.cell_len <= terminal.width:
-                terminal.show(title)
-            else:
-                terminal.show(_indented(title))
+            name = shorten(head[1], terminal.width // 2)
+            terminal.show(terminal.text(name, TITLE))
             content = line[head.end() :]
         if head or line[:1] == "{":
             content = _readable(content)

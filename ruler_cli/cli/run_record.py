@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,6 @@ from ruler_cli.cli.messages import (
     long_name,
     print_note,
 )
-from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.errors import (
     InterruptedRun,
     OutputError,
@@ -56,7 +55,6 @@ class RunRecord:
         """UsageError if no summary can have the name of the file."""
         self._options = options
         self._output = Location(output)
-        self._stack = ExitStack()
         self._path = None if options.dry_run else options.summary
         if options.summary is not None:
             _refuse_summary(options.summary, source, output, options)
@@ -65,7 +63,26 @@ class RunRecord:
         """The result of the run, if it came to its end."""
         self._facts: dict[str, Any] = {}
         if self._path is not None:
-            self._facts = _facts(options, Location(source).public, self._output.public)
+            from ruler_cli.cli.config import public_value
+
+            self._facts = {
+                "version": 2,
+                "ruler": __version__,
+                "input": Location(source).public,
+                "output": self._output.public,
+                "output_state": None,
+                "started_at": iso(time.time()),
+                "ended_at": None,
+                "exit_code": None,
+                "settings": {
+                    long_name(name): {
+                        "value": public_value(name, options),
+                        "from": origin.place,
+                    }
+                    for name, origin in options.origins.items()
+                },
+                "judges": [],
+            }
 
     def begin(self, settings: ScoreSettings, console: Console) -> None:
         """Write that the run begins; `console` knows its counts. UsageError if the file cannot be written."""
@@ -111,8 +128,6 @@ class RunRecord:
             self.end(code, _INTERRUPTED)
 
     def __enter__(self) -> Self:
-        if self._path is not None:
-            self._stack.enter_context(unwind_on_signal())
         return self
 
     def __exit__(
@@ -121,13 +136,12 @@ class RunRecord:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        with self._stack:
-            try:
-                self.end(0 if error is None else exit_code_of(error), _reason(error))
-            except OutputError as problem:
-                if error is None or isinstance(error, typer.Exit):
-                    raise
-                print_note(problem)  # the exit code is that of the error
+        try:
+            self.end(0 if error is None else exit_code_of(error), _reason(error))
+        except OutputError as problem:
+            if error is None or isinstance(error, typer.Exit):
+                raise
+            print_note(problem)  # the exit code is that of the error
 
     def _write(self, path: Path, summary: Summary) -> None:
         import orjson
@@ -141,30 +155,6 @@ class RunRecord:
                 _replace(path, content)
             except BrokenPipeError:
                 sys.stdout = None  # its reader is gone
-
-
-def _facts(options: Options, source: str, output: str) -> dict[str, Any]:
-    """Return what is known of a run before it begins."""
-    from ruler_cli.cli.config import public_value
-
-    return {
-        "version": 2,
-        "ruler": __version__,
-        "input": source,
-        "output": output,
-        "output_state": None,
-        "started_at": iso(time.time()),
-        "ended_at": None,
-        "exit_code": None,
-        "settings": {
-            long_name(name): {
-                "value": public_value(name, options),
-                "from": origin.place,
-            }
-            for name, origin in options.origins.items()
-        },
-        "judges": [],
-    }
 
 
 def _reason(error: BaseException | None) -> str | None:

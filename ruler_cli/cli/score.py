@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -61,7 +60,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.run_record import RunRecord, record_refusal
-from ruler_cli.cli.signals import run_interruptible
+from ruler_cli.cli.signals import run_interruptible, unwind_on_signal
 from ruler_cli.cli.units import count
 from ruler_cli.errors import (
     NoUsableReply,
@@ -78,7 +77,7 @@ from ruler_cli.settings.options import FILE, Options
 if TYPE_CHECKING:
     from ruler_cli.runs.file import RunResult
 
-_PATIENCE = 10.0
+_PATIENCE = 20.0
 """Seconds in which a Ray cluster must answer at its address."""
 _WORKERS = 2
 """Workers of Ray by default."""
@@ -260,7 +259,7 @@ def command(
 
 
 def _run(options: Options, source: str, output: str) -> int:
-    with RunRecord(options, source, output) as record:
+    with unwind_on_signal(), RunRecord(options, source, output) as record:
         settings = score_settings(options, source, output)
         if options.dry_run:
             return _dry_run(settings, options)
@@ -288,14 +287,16 @@ def _dry_run(settings: ScoreSettings, options: Options) -> int:
 
 def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int:
     """Print the result of a run, and raise the error that stopped it; return the exit code."""
-    summary = result.summary
-    stopped = result.stopped
-    if options.progress != "none" and not isinstance(stopped, ReaderGone):
-        from ruler_cli.cli.summary import summary_lines
+    summary, stopped = result.summary, result.stopped
+    shown = options.progress != "none" and not isinstance(stopped, ReaderGone)
+    if shown:
+        from ruler_cli.cli.sentences import summary_lines
 
         debug = options.debug or settings.ledger is None
         print_note(*summary_lines(summary, debug=debug))
+    if shown or stopped is not None:
         print_note(*_endings(settings, result))
+    if shown:
         written = result.whole and not Location(settings.output).stream
         parts = [f"written to {Location(settings.output).shown}"] if written else []
         if stopped is None and (following := _next_command(settings, options, result)):
@@ -303,8 +304,6 @@ def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int
         if parts:
             print_note("; ".join(parts))
     if stopped is not None:
-        if not result.whole:
-            print_note(*_partial_output(settings))
         if isinstance(stopped, NoUsableReply):
             leave = ("summary", "progress", "on_failure")
             more = {"debug": True, "limit": stopped.first}
@@ -346,31 +345,27 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
         if wrong:
             raise UsageError(problem, remedy, option="engine", value="ray")
     address = options.ray_address or os.environ.get("RAY_ADDRESS") or ""
-    if not _answers(address):
-        remedy = "`ray status` tells the address; without one a cluster is started here"
-        raise RefusedError("no Ray answers there", remedy, place=f"Ray at {address}")
+    if ":" in address:  # `auto` and the like are Ray's
+        _ask_ray(address)
 
 
-def _answers(address: str) -> bool:
-    """Tell if a Ray cluster answers at an address; `auto` and the like are Ray's.
+def _ask_ray(address: str) -> None:
+    """Raise RefusedError if no Ray cluster answers at an address.
 
     Ray itself tries for minutes, in C++ code that cannot be stopped, so another process asks.
     """
-    host, _, port = address.rpartition(":")
-    if not host:
-        return True
     asking = f"{sys.executable} -m ray.scripts.scripts health-check --address"
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
         subprocess.run(  # noqa: S603 - Ray's own
             [*asking.split(), address],
             capture_output=True,
             check=True,
-            timeout=2 * _PATIENCE,
+            timeout=_PATIENCE,
         )
-    except (OSError, ValueError, OverflowError, subprocess.SubprocessError):
-        return False
-    return True
+    except (OSError, ValueError, subprocess.SubprocessError):
+        remedy = "`ray status` tells the address; without one a cluster is started here"
+        place = f"Ray at {address}"
+        raise RefusedError("no Ray answers there", remedy, place=place) from None
 
 
 def _warnings(settings: ScoreSettings) -> Iterator[str]:
@@ -436,18 +431,18 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
     """Yield sentences on the files of a run."""
     from ruler_cli.files.output import failed_path
 
-    summary = result.summary
     output = Location(settings.output)
     failed = failed_path(settings)
-    dropped = settings.on_failure == "drop" and summary.failed
-    if failed is not None and (summary.unreadable or dropped) and failed.exists():
+    dropped = settings.on_failure == "drop" and result.summary.failed
+    if failed and (result.summary.unreadable or dropped) and failed.exists():
         what = "dropped records and unreadable lines" if dropped else "unreadable lines"
         yield f"{what} are in {failed}"
-    there = output.remote or output.real.exists()
-    if not (result.whole or summary.scored or output.stream) and there:
-        yield f"nothing was scored; {output.shown} is unchanged"
-        if result.stopped is None:
-            yield from _partial_output(settings)
+    if result.whole or output.stream:
+        return
+    if output.remote or (output.real.exists() and not result.summary.scored):
+        yield f"{output.shown} is unchanged"
+    if Path(settings.output + ".partial").exists():
+        yield f"finished groups are in {settings.output}.partial"
 
 
 def _next_command(settings: ScoreSettings, options: Options, result: RunResult) -> str:
@@ -459,27 +454,15 @@ def _next_command(settings: ScoreSettings, options: Options, result: RunResult) 
         print_note(f"{count(number, 'request')} of this ledger are in open batches")
         return ledger_command(options, "batch collect")
     # after a run in place the groups that were dropped are in another file
-    again = partial(command_line, options, "score", source, settings.output)
     in_place = settings.on_failure == "drop" and output.same(source)
-    if any(map(summary.failed.get, _ASKED_AGAIN)) and not in_place:
-        if settings.ledger is None:
-            print_note(
-                "no reply is kept: another run asks about all groups, at the full cost"
-            )
-        elif summary.failed.get("reply") and not options.debug:
+    failed = any(map(summary.failed.get, _ASKED_AGAIN)) and not in_place
+    if failed and settings.ledger is not None:
+        again = partial(command_line, options, "score", source, settings.output)
+        if summary.failed.get("reply") and not options.debug:
             return again(debug=True)
-        elif not summary.unanswered:
+        if not summary.unanswered:
             return again(retry_failed=True)
     file = output.local and Path(settings.output).is_file()
     if not summary.scored or settings.input.shard is not None or not file:
         return ""
     return command_line(Options(), "report", settings.output)
-
-
-def _partial_output(settings: ScoreSettings) -> Iterator[str]:
-    """Yield where the groups of a run are that stopped before its end."""
-    output = Location(settings.output)
-    if output.remote:
-        yield f"{output.public} is unchanged: it is written at the end of a run"
-    elif not output.stream and Path(settings.output + ".partial").exists():
-        yield f"finished groups are in {settings.output}.partial"

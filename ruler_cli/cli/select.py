@@ -21,7 +21,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.progress import Console, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
-from ruler_cli.cli.units import count, counts
+from ruler_cli.cli.units import lines
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.options import Options
@@ -29,6 +29,13 @@ from ruler_cli.settings.options import Options
 if TYPE_CHECKING:
     from ruler_cli.results.select import Keep
     from ruler_cli.runs.input import Input
+
+_KEPT = """
+{kept groups!s} of {groups:group}, {kept rollouts!s} of {rollouts:rollout} kept
+{unscored:group} without a score left out
+{unanswered:group} without an answer left out
+{unreadable:line} not readable
+"""
 
 
 def command(
@@ -110,24 +117,15 @@ def _run(options: Options, source: str, output: str) -> int:
             for sentence in (opened.found(), *opened.notes):
                 console.note(sentence)
 
-        with group_counter() as tick:
+        with group_counter() as bar:
             selected = select(
                 *(settings, output, conditions, rule),
                 on_open=describe,
                 on_problem=console.problem,
-                on_group=tick,
+                on_group=bar.update,
             )
         console.close()
-        kept = [
-            f"{selected[f'kept {name}s']} of {count(selected[f'{name}s'], name)}"
-            for name in ("group", "rollout")
-        ]
-        left = (
-            (selected["unscored"], "group", "without a score left out"),
-            (selected["unanswered"], "group", "without an answer left out"),
-            (selected["unreadable"], "line", "not readable"),
-        )
-        console.note("; ".join([f"{', '.join(kept)} kept", *counts(left)]))
+        console.note("; ".join(lines(_KEPT, selected)))
         if selected["unreadable"]:
             return 1
         return 0

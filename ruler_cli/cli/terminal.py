@@ -1,23 +1,31 @@
-"""Print pages with tables and bars on stdout, in its width, colours and characters."""
+"""Print pages with tables on stdout, in its width, colours and characters; each cell is safe to print."""
 
 from __future__ import annotations
 
-import io
 import os
+import pydoc
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Literal, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
 
 from ruler_cli.cli.safe_text import escape, printable_key, visible
+from ruler_cli.errors import UsageError
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
-_Colours = Literal["standard", "256", "truecolor", "windows"]
+BAD = "red"
+MUTED = "dim"
+TITLE = "bold"
+NOTE = "yellow"
+_SCORES = 8
+"""Scores of a group in a list; of more, the ends."""
+_KEY = 0.3
+"""The share of the terminal's width that the key of a group may have."""
 _NARROWEST, _WIDEST = 10, 9_999
 _VARIATION = re.compile("[\ufe0e\ufe0f]")
 """Variation selectors: they make a picture of the character before, or text."""
@@ -31,27 +39,25 @@ class Terminal:
     """
 
     def __init__(self) -> None:
-        from rich.console import Console
-
-        console = Console(file=sys.stdout)
+        if sys.stdout is None:
+            raise UsageError("stdout is closed")
+        self.write: Callable[[str], object] = sys.stdout.write
         self.tty = sys.stdout.isatty()
         # what COLUMNS says, else the terminal's, else 80
-        self.width = min(
-            max(shutil.get_terminal_size((80, 24)).columns, _NARROWEST), _WIDEST
-        )
-        self.styled = (
-            console.is_terminal
-            and not console.no_color
-            and console.color_system is not None
-        )
-        colours = cast("_Colours | None", console.color_system if self.styled else None)
+        columns = shutil.get_terminal_size((80, 24)).columns
+        self.width = min(max(columns, _NARROWEST), _WIDEST)
         self.encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         self._console = Console(
-            file=io.StringIO(), width=self.width, height=100, color_system=colours,
-            force_terminal=self.styled, no_color=not self.styled, highlight=False, markup=False, emoji=False,
-            legacy_windows=False, force_jupyter=False,
-        )  # fmt: skip
-        self.write: Callable[[str], object] = sys.stdout.write
+            file=sys.stdout,
+            width=self.width,
+            height=100,  # with both a dumb terminal is measured, too
+            # without it bold text goes, too
+            color_system=None if os.environ.get("NO_COLOR") else "auto",
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
 
     def _has(self, text: str) -> bool:
         try:
@@ -75,8 +81,6 @@ class Terminal:
 
     def text(self, text: str, style: str = "", *, lines: bool = False) -> Text:
         """Return the same as a text of rich."""
-        from rich.text import Text
-
         return Text(self.foreign(text, lines=lines), style)
 
     def key(self, key: str) -> str:
@@ -85,42 +89,86 @@ class Terminal:
 
     def show(self, *parts: RenderableType) -> None:
         """Print parts of a page, one below another."""
-        buffer = self._console.file = io.StringIO()
-        for part in parts:
-            self._console.print(part)
+        with self._console.capture() as captured:
+            for part in parts:
+                self._console.print(part)
         # our own bars in a terminal without their characters
-        shown = buffer.getvalue().encode(self.encoding, "replace").decode(self.encoding)
+        shown = captured.get().encode(self.encoding, "replace").decode(self.encoding)
         for line in shown.splitlines():
-            self.write((line if self.styled else line.rstrip()) + "\n")
+            self.write(line.rstrip() + "\n")
+        sys.stdout.flush()
+
+    def table(
+        self, heads: Sequence[Column | str], rows: Iterable[Sequence[RenderableType]]
+    ) -> Table:
+        """Make a table; a cell that is a string may be foreign text. Columns without any text are left out."""
+        cells = [
+            [self.text(cell) if isinstance(cell, str) else cell for cell in row]
+            for row in rows
+        ]
+        shown = [i for i in range(len(heads)) if any(row[i] for row in cells)]
+        columns = [heads[i] for i in shown]
+        result = Table(
+            *columns,
+            box=None,
+            padding=(0, 2, 0, 0),
+            pad_edge=False,
+            show_header=any(isinstance(one, str) or one.header for one in columns),
+            header_style=MUTED,
+        )
+        for row in cells:
+            result.add_row(*[row[i] for i in shown])
+        return result
+
+    def facts(self, rows: Iterable[tuple[str, str]], **styles: str) -> Table:
+        """Make a table of names and sentences, without empty ones; `styles` are by name."""
+        heads = (
+            Column(style=MUTED, no_wrap=True),
+            Column(overflow="fold"),
+        )
+        cells = []
+        for name, sentence in rows:
+            if sentence:
+                style = styles.get(name, "")
+                cells.append((name, self.text(sentence, style)))
+        return self.table(heads, cells)
+
+    def groups(
+        self, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[RenderableType]]]
+    ) -> RenderableType:
+        """Make a table of groups: of each its key, a reason that is not folded, and more."""
+        width = max(8, int(self.width * _KEY))
+        key = Column("group", no_wrap=True, max_width=width, overflow="ellipsis")
+        columns = [key]
+        for i, head in enumerate(heads):
+            columns.append(Column(head, no_wrap=not i, overflow="fold"))
+        cells = [(Text(self.key(key)), *row) for key, row in rows]
+        return Padding(self.table(columns, cells), (0, 0, 0, 2))
 
 
 @contextmanager
 def paged(terminal: Terminal) -> Iterator[None]:
     """Page what is written inside on a terminal, with `$PAGER`, by default less; an empty one is none."""
-    pager = os.environ.get("PAGER", shutil.which("less"))
-    if not terminal.tty or not pager or os.environ.get("TERM", "dumb") == "dumb":
+    if not terminal.tty or os.environ.get("PAGER") == "":
         yield
         return
-    import subprocess
-
     parts: list[str] = []
     write, terminal.write = terminal.write, parts.append
     try:
         yield
     finally:
         terminal.write = write
-    sys.stdout.flush()
-    # `pydoc` would set options of less of its own, from Python 3.13 on
-    paging = subprocess.Popen(  # noqa: S602 - the user's own command, as man and git run it
-        pager,
-        shell=True,
-        stdin=subprocess.PIPE,
-        text=True,
-        errors="backslashreplace",
-        env={"LESS": "FRX"} | os.environ,
-    )
-    with suppress(KeyboardInterrupt, OSError):  # the pager may be left before the end
-        paging.communicate("".join(parts))
-    while paging.poll() is None:
-        with suppress(KeyboardInterrupt):  # Ctrl-C is the pager's
-            paging.wait()
+    os.environ.setdefault("LESS", "FRX")
+    pydoc.pager("".join(parts))
+
+
+def in_short(numbers: Sequence[float | None], form: str = ".2f") -> str:
+    """Write numbers in a line: none as a dash, and of many the ends; empty if all are None."""
+    short = ["-" if n is None else f"{n:{form}}" for n in numbers]
+    if form == ".2f":
+        short = [text.removeprefix("0") for text in short]
+    if len(short) > _SCORES:
+        short[_SCORES // 2 : -_SCORES // 2] = ["…"]
+    if any(n is not None for n in numbers):
+        return " ".join(short)
+    return ""

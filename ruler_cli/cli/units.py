@@ -1,10 +1,15 @@
-"""Format numbers for a person: counts, bytes, money, time."""
+"""Format numbers for a person: counts, bytes, money, time; and templates of lines, `name: text with {figures}`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from unicodedata import combining, east_asian_width
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+from ruler_cli.cli.messages import print_note
+
+Row = tuple[str, str]
+"""A name and a value."""
 _PLURALS = {
     "reply": "replies",
     "batch": "batches",
@@ -21,13 +26,6 @@ def count(number: int, what: str) -> str:
     return f"1 {what}" if number == 1 else f"{number} {_PLURALS.get(what, what + 's')}"
 
 
-def counts(rows: Iterable[tuple[int, str, str]]) -> Iterator[str]:
-    """Yield each number that is not 0 with its noun and a note."""
-    for number, what, note in rows:
-        if number:
-            yield f"{count(number, what)} {note}"
-
-
 def columns(
     rows: Sequence[Sequence[str]], justify: Callable[[str, int], str] = str.ljust
 ) -> Iterator[str]:
@@ -42,36 +40,6 @@ def shorten(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return text[: most - 1] + "…"
-
-
-def cells(text: str) -> int:
-    """Return the columns that text takes on a terminal: a wide character two, a combining mark none."""
-    if text.isascii():
-        return len(text)
-    return sum(2 if east_asian_width(c) in "WF" else not combining(c) for c in text)
-
-
-def wrap(text: str, width: int) -> Iterator[str]:
-    """Yield text as lines of at most `width` columns: broken at spaces, a longer word anywhere."""
-    line = ""
-    for word in text.split(" "):
-        if line and cells(line) + 1 + cells(word) <= width:
-            line += f" {word}"
-            continue
-        if line:
-            yield line
-        line = word
-        while cells(line) > width:
-            most = next(
-                i
-                for i in range(1, len(line) + 1)
-                if i == len(line) or cells(line[: i + 1]) > width
-            )
-            if most == len(line):  # a wide character alone
-                break
-            yield line[:most]
-            line = line[most:]
-    yield line
 
 
 def short(number: float) -> str:
@@ -119,3 +87,75 @@ def rounded(usd: float, *, up: bool | None = None) -> str:
     digits = 2 if not usd or usd >= 0.1 else 1 - exact.adjusted()
     rounding = ROUND_HALF_EVEN if up is None else ROUND_CEILING if up else ROUND_FLOOR
     return f"{exact.quantize(Decimal(1).scaleb(-digits), rounding):f}"
+
+
+class _Figures(string.Formatter):
+    """Format figures by their kind; the format of a number may be its noun, or `%`."""
+
+    def format_field(self, value: Any, form: str) -> str:
+        if hasattr(value, "expected"):
+            low = f"{value.low:,.0f}"
+            middle = f"{value.expected:,.0f}"
+            high = f"{value.high:,.0f}"
+            if low == high:
+                return middle
+            return f"{middle} (from {low} to {high})"
+        if isinstance(value, dict):
+            return ", ".join(f"{name} {n:,}" for name, n in value.items() if n)
+        if isinstance(value, list):
+            return ", ".join(value)
+        if form == "%":
+            return f"{value:.0%}"
+        if isinstance(value, float):
+            return f"{value:.4g}"
+        if isinstance(value, int):
+            if form:
+                return number_of(value, form)
+            return f"{value:,}"
+        return str(value)
+
+
+_FIGURES = _Figures()
+
+
+def rows(template: str, figures: Mapping[str, Any], *objects: Any) -> Iterator[Row]:
+    """Fill the lines of a template, and divide them into name and value."""
+    for line in _known(template, figures, objects):
+        name, _, value = line.partition(": ")
+        yield (
+            _FIGURES.vformat(name, objects, figures),
+            _FIGURES.vformat(value, objects, figures),
+        )
+
+
+def lines(template: str, figures: Mapping[str, Any], *objects: Any) -> Iterator[str]:
+    """Fill the lines of a template; `{0.name}` is an attribute of the first object.
+
+    A line is left out if one of its figures is absent, 0, or empty, unless it stands as `{figure!s}`.
+    """
+    for line in _known(template, figures, objects):
+        yield _FIGURES.vformat(line, objects, figures)
+
+
+def _known(
+    template: str, figures: Mapping[str, Any], objects: Sequence[Any]
+) -> Iterator[str]:
+    for line in template.strip().splitlines():
+        parsed = _FIGURES.parse(line)
+        fields = [field for _, field, _, empty in parsed if field and not empty]
+        try:
+            values = [_FIGURES.get_field(name, objects, figures)[0] for name in fields]
+        except (AttributeError, KeyError, TypeError):
+            continue
+        if all(value or isinstance(value, float) for value in values):
+            yield line
+
+
+def number_of(number: int, noun: str) -> str:
+    """Return a number with its noun, and commas between its thousands."""
+    return count(number, noun).replace(str(number), f"{number:,}", 1)
+
+
+def print_figures(template: str, *objects: Any) -> None:
+    """Print the lines of a template on stderr."""
+    print_note(*lines(template, {}, *objects))

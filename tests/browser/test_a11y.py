@@ -78,13 +78,12 @@ def test_landmarks(view: View, hash_: str) -> None:
 
 @pytest.mark.smoke
 def test_overview_by_screen_reader(view: View) -> None:
-    """The overview is read in order: figures, groups to look at, commands, charts with points."""
+    """The overview is read in order: figures, groups to look at, charts with points."""
     tree = ready(view, "#overview").find("main").aria_snapshot()
     order = ['heading "54 of 60 groups scored, 6 failed" [level=2]']
     named = (
         "Worst groups",
         "Most disputed groups",
-        "Next",
         "Why groups failed",
         "The judge",
     )

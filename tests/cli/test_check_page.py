@@ -393,10 +393,10 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("check", "in.jsonl", "-m", "openai/o3")
     first, size, key_line, *_ = rows(done.stdout)["verdict"].splitlines()
     assert first == "not ready: 1 line or trajectory cannot be scored"
-    assert size.startswith("           2 groups, 2 calls, about $0.0")
-    missing = "           judge openai/o3 needs a key and OPENAI_API_KEY is not set"
+    assert size.startswith("2 groups, 2 calls, about $0.0")
+    missing = "judge openai/o3 needs a key and OPENAI_API_KEY is not set"
     assert key_line.startswith(missing)
-    assert "export OPENAI_API_KEY=" in done.stdout
+    assert "export OPENAI_API_KEY=" in done.stdout.replace("\n", " ")
     assert "line 3 is not JSON" not in done.stdout
     assert "sk-0123456789" not in ruler("check", "in.jsonl", "--json", **key).stdout
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli.summary import summary_lines
+from ruler_cli.cli.sentences import summary_lines
 from ruler_cli.judges.offline import blocks
 from ruler_cli.types import (
     BatchFigures,
@@ -73,7 +73,7 @@ def test_same_scores(
         assert all((part["reliability"] == 0) is bool(options) for part in parts)
     output = ruler("report", "out.jsonl").stdout
     assert "0 live, 12 tied" in output
-    (line,) = re.findall(r"^same score +(.*(?:\n +.*)*)", output, re.M)
+    (line,) = re.findall(r"^weak judge +(.*(?:\n +.*)*)", output, re.M)
     assert " ".join(line.split()) == ALL_TIED
     assert ruler("select", "out.jsonl", "-", "--where", "live").stdout == ""
 
@@ -96,7 +96,7 @@ def test_one_distinct_rollout(
         page["figures"]["groups"] | {"alone": 5, "one_score": 0}
         == page["figures"]["groups"]
     )
-    assert "same score" not in ruler("report", "out.jsonl").stdout
+    assert "weak judge" not in ruler("report", "out.jsonl").stdout
 
 
 def test_threshold() -> None:
@@ -118,7 +118,7 @@ def test_threshold() -> None:
 
 NOISE = (
     "21 of 21 groups tied, with a median reliability of 0: the judge's differences are no larger than its "
-    "noise; try another judge or rubric"
+    "noise; try another judge or rubric; more passes are unlikely to help"
 )
 
 
@@ -154,7 +154,7 @@ def test_mere_noise_in_a_report(ruler: Ruler, tmp_path: Path) -> None:
             part |= {"passes": 4, "tied": True, "reliability": 0.0}
     write(tmp_path / "s.jsonl", groups)
     output = " ".join(ruler("report", "s.jsonl").stdout.split())
-    assert f"noise {NOISE}" in output
+    assert f"weak judge {NOISE}" in output
     assert "hardly will" not in output
     assert "make it more" not in output
 

@@ -36,9 +36,9 @@ def test_bar(
     """Groups are counted on a terminal, after a moment; elsewhere nothing is written."""
     monkeypatch.setattr(progress, "_COUNTER_DELAY", moment)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: tty)
-    with progress.group_counter() as one:
+    with progress.group_counter() as bar:
         for _ in range(3):
-            one()
+            bar.update()
     assert ("group" in capsys.readouterr().err) is (tty and not moment)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +46,7 @@ def run_of(groups: int = 30) -> list[dict[str, Any]]:
 
 
 def test_page(ruler: Ruler, tmp_path: Path) -> None:
-    """The page has file, judge, time, counts, failures, cost, plots, agreement, groups and next commands."""
+    """The page has file, judge, time, counts, failures, cost, agreement and groups."""
     write(tmp_path / "s.jsonl", run_of())
     done = ruler("report", "s.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
@@ -73,7 +72,7 @@ def test_missing_figures(ruler: Ruler, tmp_path: Path) -> None:
     )
     for word in names:
         assert word not in done.stdout, word
-    assert "rollouts by score" in done.stdout
+    assert "mean score" in done.stdout
 
 
 def test_few_groups(ruler: Ruler, tmp_path: Path) -> None:
@@ -152,14 +151,13 @@ def test_markup(ruler: Ruler, tmp_path: Path) -> None:
     )
     done = ruler("report", "s.jsonl").stdout
     assert all(f"  {key} " in done for key in ("[bold]", "[/red]", ":smile:"))
-    assert "--group '[bold]'" in done
 
 
 def test_terminal(tmp_path: Path) -> None:
     """A terminal gets colours and its own width; with NO_COLOR it gets no escape code."""
     write(tmp_path / "s.jsonl", run_of())
     code, output = on_terminal(tmp_path, "report", "s.jsonl", columns=100)
-    assert (code, "\x1b[36" in output) == (0, True)
+    assert (code, "\x1b[33" in output) == (0, True)
     code, output = on_terminal(tmp_path, "report", "s.jsonl", columns=100, NO_COLOR="1")
     assert (code, "\x1b" in output) == (0, False)
     assert 80 < widest(output) <= 100
@@ -171,7 +169,7 @@ def test_colour(ruler: Ruler, tmp_path: Path) -> None:
     """A pipe gets no escape code unless FORCE_COLOR is set; NO_COLOR takes precedence over it."""
     write(tmp_path / "s.jsonl", run_of())
     assert "\x1b" not in ruler("report", "s.jsonl").stdout
-    assert "\x1b[36" in ruler("report", "s.jsonl", FORCE_COLOR="1", TERM="xterm").stdout
+    assert "\x1b[33" in ruler("report", "s.jsonl", FORCE_COLOR="1", TERM="xterm").stdout
     assert (
         "\x1b"
         not in ruler(
@@ -181,12 +179,11 @@ def test_colour(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_ascii(process: Ruler, tmp_path: Path) -> None:
-    """On a stdout of ASCII only, characters of bars are `?` and other ones are escapes."""
+    """On a stdout of ASCII only, other characters are escapes."""
     env = {"PYTHONIOENCODING": "ascii"}
     write(tmp_path / "s.jsonl", [scored("日本", 0.9, 0.1, labels=(0, 1)), *run_of()])
     done = process("report", "s.jsonl", **env)
     assert (done.returncode, done.stderr, done.stdout.isascii()) == (0, "", True)
-    assert re.search(r"rollouts by score +0 \?+", done.stdout)
     assert "$'\\u65e5\\u672c'" in done.stdout
     assert widest(done.stdout) <= 80
     shown = process("report", "s.jsonl", "--group", "$'\\u65e5\\u672c'", **env)
@@ -228,7 +225,7 @@ def test_problems(ruler: Ruler, tmp_path: Path) -> None:
     assert "31 of 32 scored" in done.stdout
     quiet = ruler("report", "s.jsonl", "--json")
     report = json.loads(quiet.stdout)
-    assert (quiet.returncode, quiet.stderr, report["problems"]) == (1, "", 1)
+    assert (quiet.returncode, quiet.stderr, report["problems"]) == (1, done.stderr, 1)
     assert "line 33 " in report["first_problems"][0]
 
 
@@ -287,18 +284,6 @@ def test_html(ruler: Ruler, tmp_path: Path) -> None:
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
     assert "ruler: 4 of 32 groups, " in done.stderr
     assert "The table has 4 of 32 groups" in done.stderr
-
-
-def test_long_names(ruler: Ruler, tmp_path: Path) -> None:
-    """The suggested commands are quoted for a shell and folded only at places that a shell accepts."""
-    name = "a b's scored file with a long name.jsonl"
-    write(tmp_path / name, [scored("it's\x1b task", 0.9, 0.1, labels=(0, 1))])
-    output = ruler("report", name).stdout
-    typed = output[output.index("next\n") + 5 :].split("\n  ruler ")[0].strip()
-    words = subprocess.run(
-        ["bash", "-c", f"printf '%s\\n' {typed}"], capture_output=True, text=True, check=True, timeout=30
-    ).stdout  # fmt: skip
-    assert words == f"ruler\nreport\n{name}\n--group\nit's\x1b task\n"
 
 
 def test_closed_pipe(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_one_file(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     page = ruler("report", "a.jsonl", "--ledger", "l.sqlite").stdout
     (digest,) = {one["ruler"]["rubric"] for one in read(tmp_path / "a.jsonl")}
     assert f"rubric      {digest}: Be strict. Tools must be used well.\n" in page
-    assert "parameters  temperature=0.2\n" in page
+    assert ": openai/good: temperature=0.2\n" in page
     assert f"ruler       {__version__}\n" in page
     assert "served as   good\n" in page
     figures = json.loads(
@@ -69,10 +69,13 @@ def test_without_a_ledger(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     for ledger in ("none", "no.sqlite", "torn.sqlite"):
         page = ruler("report", "a.jsonl", "--ledger", ledger)
         assert (page.returncode, "Be strict" in page.stdout) == (0, False), ledger
-        assert page.stdout.count("(text not found)") == 2
+        assert page.stdout.count(": text not found\n") == 2
         assert not (tmp_path / "no.sqlite").exists()
     built_in = ruler("report", "b.jsonl", "--ledger", "none").stdout
-    assert ("(built-in)\n" in built_in, "parameters  none given\n" in built_in) == (
+    assert (
+        ": built-in\n" in built_in,
+        ": openai/good: none given\n" in built_in,
+    ) == (
         True,
         True,
     )
@@ -89,7 +92,7 @@ def test_mixed_rubrics(ruler: Ruler, score: Score) -> None:
     assert "rubric      3 different; " in page
     page = " ".join(page.split())
     places = [
-        page.index(text) for text in ("2 groups: ", "(built-in)", "rule 0", "rule 1")
+        page.index(text) for text in ("2 groups: ", ": built-in", "rule 0", "rule 1")
     ]
     assert places == sorted(places)
     bare = ruler("report", "a.jsonl", "--ledger", "none").stdout
@@ -109,7 +112,7 @@ def test_older_files(ruler: Ruler, score: Score, tmp_path: Path) -> None:
         if f"\n{name}  " in page
     ]
     two = ruler("report", "a.jsonl", "b.jsonl").stdout
-    assert two.splitlines()[0] == "the same judge"
+    assert "differ in" not in two
     differs = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)[
         "differs"
     ]
@@ -119,12 +122,10 @@ def test_older_files(ruler: Ruler, score: Score, tmp_path: Path) -> None:
 
 
 def test_two_files_alike(ruler: Ruler, score: Score) -> None:
-    """Two files that were made alike open with that."""
+    """Two files that were made alike open without a sentence on differences."""
     score("a")
     score("b")
-    assert ruler("report", "a.jsonl", "b.jsonl").stdout.splitlines()[0] == (
-        "the same judge, rubric, parameters"
-    )
+    assert "differ in" not in ruler("report", "a.jsonl", "b.jsonl").stdout
 
 
 def test_two_files_that_differ(ruler: Ruler, score: Score, tmp_path: Path) -> None:
@@ -133,15 +134,14 @@ def test_two_files_that_differ(ruler: Ruler, score: Score, tmp_path: Path) -> No
     score("b", "--passes", "2")
     run = ("report", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite")
     page = ruler(*run, COLUMNS="200").stdout
-    assert (
-        page.splitlines()[0]
-        == "A and B differ in rubric, parameters, passes; the same judge"
-    )
+    assert page.splitlines()[0] == "A and B differ in rubric, parameters, passes"
     (line,) = (line for line in page.splitlines() if line.startswith("rubric "))
     assert "Be strict. Tools must be used well." in line
-    assert line.endswith("(built-in)")
+    assert line.endswith(": built-in")
     (line,) = (line for line in page.splitlines() if line.startswith("parameters "))
-    assert line.split()[1:] == ["temperature=0.2", "none", "given"]
+    assert [word for word in line.split()[1:] if len(word) != 17] == [
+        "openai/good:", "temperature=0.2", "openai/good:", "none", "given",
+    ]  # fmt: skip
     result = json.loads(ruler(*run, "--json").stdout)
     unlike = [name for name, differs in result["differs"].items() if differs]
     assert unlike == ["rubric", "parameters", "passes"]

@@ -60,7 +60,9 @@ def test_browser(ruler: Ruler, tmp_path: Path, browser: str) -> None:
         SSH_TTY="/dev/pts/0",
     )
     assert done.returncode == 0
-    assert re.fullmatch(r"ruler: 1 group, .* written to the page.html\n", done.stderr)
+    first, second = done.stderr.splitlines()
+    assert re.fullmatch("ruler: 1 group, .* written to the page.html", first)
+    assert second.startswith("ruler: opening file:///")
     assert opened(tmp_path) == (tmp_path / "the page.html").as_uri()
 
 
@@ -70,7 +72,7 @@ def test_temporary_page(process: Ruler, tmp_path: Path, browser: str) -> None:
     done = process("report", "s.jsonl", "--open", BROWSER=browser, TMPDIR=str(tmp_path))
     page = file_of(opened(tmp_path))
     assert page.parent.parent == tmp_path
-    assert done.stderr.endswith(f"written to {page}\n")
+    assert f"written to {page}\n" in done.stderr
     assert page.read_text().startswith("<!doctype html>")
     assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
 
@@ -122,7 +124,10 @@ def test_two_files(ruler: Ruler, tmp_path: Path, browser: str) -> None:
             "other",
             "group 'other' left out: 2 rollouts in the first file, 1 in the second",
         ),
-        ("nowhere", "there is no group `nowhere`; its first keys are `a`"),
+        (
+            "nowhere",
+            "there is no group `nowhere`; `ruler check s.jsonl and t.jsonl` says how groups are found",
+        ),
     ):
         done = ruler(*files, key, BROWSER=browser)
         assert done.returncode == 2
@@ -153,21 +158,9 @@ def test_unknown_group(process: Ruler, tmp_path: Path, browser: str) -> None:
     assert not (tmp_path / "opened").exists()
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        {"SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22"},
-        {"BROWSER": "false"},
-        pytest.param(
-            {},
-            marks=pytest.mark.skipif(
-                "sys.platform != 'linux'", reason="other systems always have one"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("where", [{}, {"BROWSER": "false"}])
 def test_no_browser(where: dict[str, str], ruler: Ruler, tmp_path: Path) -> None:
-    """Over SSH, without a display and without a browser the command says how to open the page."""
+    """Without a display and without a browser the command still says where the page is."""
     write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.9)])
     done = ruler(
         "report",
@@ -182,7 +175,7 @@ def test_no_browser(where: dict[str, str], ruler: Ruler, tmp_path: Path) -> None
     assert done.returncode == 0
     last = done.stderr.splitlines()[-1]
     assert re.search(
-        r"no browser here; open file:///\S+/p\.html#group=a in yours$", last
+        r"opening file:///\S+/p\.html#group=a; if no browser appears, ", last
     )
 
 
@@ -194,7 +187,7 @@ def test_browser_that_stays(ruler: Ruler, tmp_path: Path) -> None:
     script.chmod(0o755)
     before = time.monotonic()
     done = ruler("report", "s.jsonl", "--open", "-o", "p.html", BROWSER=str(script))
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    assert done.returncode == 0
     assert time.monotonic() - before < 10
 
 

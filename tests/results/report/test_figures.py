@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.cli.report_sentences import findings
+from ruler_cli.cli.sentences import findings
 from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.figures import (
     FiguresBuilder,

@@ -129,7 +129,7 @@ def test_contents(tmp_path: Path, target: Path) -> None:
 
 
 def test_same_lists_as_the_terminal(ruler: Ruler, tmp_path: Path, target: Path) -> None:
-    """The page names the groups and the commands of `ruler report`, with the same reasons."""
+    """The page names the groups of `ruler report`, with the same reasons."""
     wrong = group(
         "wrong",
         rollout("one", 0.9, independent_reward=0),
@@ -141,11 +141,6 @@ def test_same_lists_as_the_terminal(ruler: Ruler, tmp_path: Path, target: Path) 
     for name in ("worst", "disputed"):
         listed = page.data["lists"][name]
         assert listed == reported[name] != []
-    terminal = ruler("report", "in.jsonl").stdout
-    typed = [
-        line.strip() for line in terminal[terminal.index("next\n") + 5 :].splitlines()
-    ]
-    assert [f"ruler {' '.join(words)}" for words in page.data["next"]] == typed
 
 
 def test_content_policy(tmp_path: Path, target: Path) -> None:
@@ -277,7 +272,7 @@ def test_max_groups(tmp_path: Path, target: Path, most: int) -> None:
     assert lines == [f'assistant: "{key} 0"' for key in rows["key"]]
     if most < 30:
         assert f"has {most} of 30 groups, the worst ones" in left
-        assert "`ruler report in.jsonl -o report.html --max-groups 30`" in left
+        assert "With --max-groups 30 it has all." in left
 
 
 PIPED = ("plain", "gzip", "document", "adjacent", "scattered")
@@ -325,7 +320,6 @@ def test_input_shapes(tmp_path: Path, target: Path, subtests: pytest.Subtests) -
                     grouping = "scattered" if shape == "scattered" else "auto"
                     page, _, _ = report("-", target, most=5, grouping=grouping)
                 assert page.data["source"] == "stdin"
-                assert "`ruler report SCORED --group KEY`" in page.data["left_out"]
             else:
                 page, _, _ = report(source, target, most=5)
             assert [page.data["rows"][name] for name in names] == [
@@ -352,7 +346,7 @@ def test_limit_of_texts(
     assert description.texts == len(here)
     left = page.data["left_out"]
     assert f"texts of {len(here)} of 30 groups" in left
-    assert "`ruler report in.jsonl --group KEY` shows any group in full" in left
+    assert "--group KEY shows any group in full" in left
 
 
 def test_large_text(

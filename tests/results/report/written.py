@@ -180,7 +180,7 @@ def write_page(page: ReportPage, reading: Run | Comparison) -> LeftOut:
     """Write the page of groups that were read, and return its numbers."""
     view = view_of(reading, page.names, reading.figures(no_texts))
     left_out = page.choose()
-    page.write(view.data(), left_out_sentences(left_out, page.names, view.rule))
+    page.write(view.data(), left_out_sentences(left_out, view.rule))
     return left_out
 
 

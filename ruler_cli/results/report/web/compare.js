@@ -226,22 +226,6 @@
     </section>`;
   }
 
-  function Next({ data }) {
-    const { rows, comparison: { differ } } = data;
-    const commands = data.next.filter((words) => !words.includes("-o")); // the page is here
-    const row = differ.length ? rows.ordinal.indexOf(differ[0].ordinal) : -1;
-    const group = "the group on which they differ most";
-    const purposes = {
-      report: html`Look at ${row < 0 ? group : html`<a href=${groupHash(rows, row)}>${group}</a>`} in a terminal:`,
-      agree: "Measure both against labels:",
-    };
-    return commands.length > 0 && html`<section class="card next" aria-labelledby="next-head">
-      <h3 id="next-head">Next</h3>
-      ${commands.map(([name, ...words]) => html`<p key=${name}>${purposes[name]}
-        ${" "}<code>${["ruler", name, ...words.map(turns.shellWord)].join(" ")}</code></p>`)}
-    </section>`;
-  }
-
   function Overview({ data }) {
     const { comparison } = data;
     const chart = lib.useMemo(() => scatter(comparison.cells), [comparison]);
@@ -250,7 +234,7 @@
       ${comparison.opening && html`<p class="judged">${visible(comparison.opening)}</p>`}
       <div class="beside">
         <${Sides} rows=${comparison.rows} />
-        <div><${Findings} findings=${comparison.findings} /><${Next} data=${data} /></div>
+        <${Findings} findings=${comparison.findings} />
       </div>
       <div class="beside">
         <${Differing} data=${data} />

@@ -189,25 +189,6 @@ function Findings({ facts }) {
   </section>`;
 }
 
-/** The commands to type next; that of a group with a link to its page. */
-function Next({ data }) {
-  const { lists, rows } = data;
-  const commands = data.next.filter((words) => !words.includes("-o")); // the page is here
-  if (!commands.length) return null;
-  const first = [...lists.disputed, ...lists.worst][0];
-  const row = first ? rows.ordinal.indexOf(first.ordinal) : -1;
-  const group = `the ${lists.disputed.length ? "most disputed" : "worst"} group`;
-  const purposes = {
-    report: html`Look at ${row < 0 ? group : html`<a href=${groupHash(rows, row)}>${group}</a>`} in a terminal:`,
-    select: "Keep the groups that a trainer learns from:",
-  };
-  return html`<section class="card next" aria-labelledby="next-head">
-    <h3 id="next-head">Next</h3>
-    ${commands.map(([name, ...words]) => html`<p key=${name}>${purposes[name] ?? ""}
-      ${" "}<code>${["ruler", name, ...words.map(turns.shellWord)].join(" ")}</code></p>`)}
-  </section>`;
-}
-
 /** The overview page. */
 function Overview({ data }) {
   const { figures } = data;
@@ -218,7 +199,6 @@ function Overview({ data }) {
     <ul class="tiles">${tiles(figures, data.lists).map((tile) => html`<${Tile} ...${tile} />`)}</ul>
     <${Shortlists} data=${data} />
     <div class="beside">
-      <${Next} data=${data} />
       <${Reasons} figures=${figures} />
       <${Findings} facts=${data.facts} />
     </div>

@@ -1,12 +1,14 @@
-"""The figures of a run, and measured values → sentences; empty if the file does not have the figures."""
+"""The figures of a run, and measured values → sentences; empty if a figure is not known."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ruler_cli.cli.units import count, seconds, short, shorten, usd
+from ruler_cli.cli.units import count, lines, seconds, short, shorten, usd
+from ruler_cli.types import BatchFigures, Summary
 
 if TYPE_CHECKING:
     from ruler_cli.results.figures import ReportFigures
@@ -41,8 +43,6 @@ _DIFFERENCES = {
     "passes": "passes",
 }
 """The ways in which two files may have been made differently, in words."""
-_ALIKE = ("judge", "rubric", "parameters")
-"""Those that are named if they are the same."""
 _TEXTS = 4
 """Texts in a cell of a table."""
 SURE = 2.0
@@ -55,12 +55,43 @@ _NEARLY, _NONE = 0.9, 0.005
 """A share of groups that is nearly all, and a reliability that is printed as 0."""
 _BIASED = 0.01
 """A mean shift of scores that is worth an option."""
-FAST = 0.05
+_FAST = 0.05
 """Seconds below which the latency is not that of a judge."""
+
+_NOTES = """
+{0.failed_before:group} failed in an earlier run, not asked again; --retry-failed does
+{0.unanswered:request} not in the ledger: send them with `ruler batch submit` or `ruler render`
+{0.unreadable:line or trajectory} not readable
+{cached:group} answered from the ledger, without a call
+{0.windowed:group} shown in windows
+{0.escalated:group} scored by the stronger judge
+{0.suspect:rollout} with text that addresses a judge (suspect)
+{0.rescaled:reply} on a scale to 10, rescaled
+{0.unknown_ids:unknown id} in replies, ignored
+{0.shortened:group} shortened to fit the judge
+{0.hedged:slow call} asked a second time
+{0.figures.degraded:group} without the scores of some pass or judge (degraded)
+{0.figures.flawed:rollout} passed with a score below 0.5 (flawed positives)
+{0.figures.near_misses:rollout} failed with a score from 0.5 on (near misses)
+{0.figures.without_outcome:rollout} without an outcome
+"""
+"""Lines on a run that is done, from its summary."""
+_TRIED = {"rate": "rate limit", "transport": "no answer"}
+"""Reasons to try a call again, by the kind that `--summary` has."""
+_REASONS = {
+    "reply": "the judge's answers cannot be used (reply)",
+    "transport": "no answer came (transport)",
+    "refused": "the judge refused (refused)",
+    "too_long": "longer than the judge's context (too_long); --group-size N shows fewer at once",
+    "input": "nothing in the group can be judged (input)",
+    "budget": "--max-cost is reached (budget)",
+    "interrupted": "the run was stopped before (interrupted)",
+}
+"""Reasons why groups are not scored, by the kind that OUTPUT and `--summary` have."""
 
 
 def counts(figures: ReportFigures) -> Iterator[Fact]:
-    """Yield groups, rollouts, failures, cost and time, each with a name; none is text of the input."""
+    """Yield groups, rollouts, failures and cost, each with a name; none is text of the input."""
     n = figures["groups"]
     states = "none tied"
     if n["tied"]:
@@ -80,10 +111,6 @@ def counts(figures: ReportFigures) -> Iterator[Fact]:
     yield "rollouts", f"{n['scored']} of {n['all']} scored{_also(others)}"
     yield "flags", ", ".join(f"{n} {flag}" for flag, n in figures["flags"].items())
     yield "cost", cost(figures)
-    latency = figures["latency_s"]
-    if (latency["max"] or 0.0) >= FAST:
-        median, late, most = (seconds(latency[name]) for name in ("p50", "p90", "max"))
-        yield "a group", f"median {median}, p90 {late}, max {most}"
 
 
 def _also(others: Mapping[str, int]) -> str:
@@ -113,24 +140,26 @@ def findings(figures: ReportFigures) -> Iterator[Fact]:
     if trend["groups"] >= FEW:
         yield "length", length_bias(trend) or "no significant length bias"
     groups = figures["groups"]
-    median = values["median"]
     compared = groups["scored"] - groups["alone"]
     tied = groups["tied"] - groups["alone"]
-    noise = mere_noise(tied, groups["one_score"], compared, median)
-    same = "" if noise else same_scores(groups["one_score"], compared)
-    if median is not None:
+    weak = weakness(tied, groups["one_score"], compared, values["median"])
+    if values["median"] is not None:
         low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= LOW + 1e-9)
-        advise = not (noise or same)
-        yield "reliability", reliability(median, values["groups"], low, advise=advise)
-    yield "noise", noise
-    yield "same score", same
+        words = reliability(values["median"], values["groups"], low, advise=not weak)
+        yield "reliability", words
+    yield "weak judge", weak
     same = same_explanations(groups["same_explanations"], groups["explained"], "group")
     yield "explanations", same
 
 
 def facts(figures: ReportFigures) -> list[Fact]:
     """Return all names and sentences, for a page whose charts cannot be drawn."""
-    return [*counts(figures), *averages(figures), *findings(figures)]
+    return [
+        *counts(figures),
+        *times(figures),
+        *averages(figures),
+        *findings(figures),
+    ]
 
 
 def averages(figures: ReportFigures) -> Iterator[Fact]:
@@ -140,22 +169,25 @@ def averages(figures: ReportFigures) -> Iterator[Fact]:
 
 
 def judges(figures: ReportFigures) -> str:
-    """Name the judges, their passes, and the time."""
+    """Name the judges and their passes."""
     parts = [_counted(figures["judges"])]
     passes = figures["passes"]
     if passes:
         one = [*passes] == ["1"]
         parts.append("1 pass" if one else f"{_counted(passes)} passes")
-    if figures["started_at"] is not None:
-        ends = map(minute, (figures["started_at"], figures["ended_at"]))
-        time = " to ".join(dict.fromkeys(ends))
-        parts.append(f"{time} UTC")
     return "; ".join(filter(None, parts))
 
 
-def minute(at: str) -> str:
-    """Write a time for a person, to the minute."""
-    return at[:16].replace("T", " ")
+def times(figures: ReportFigures) -> Iterator[Fact]:
+    """Yield the times of the first and the last reply, and of a group, each with a name."""
+    if figures["started_at"] is not None:
+        ends = (figures["started_at"], figures["ended_at"])
+        minutes = dict.fromkeys(at[:16].replace("T", " ") for at in ends)
+        yield "judged", f"{' to '.join(minutes)} UTC"
+    latency = figures["latency_s"]
+    if (latency["max"] or 0.0) >= _FAST:
+        median, late, most = (seconds(latency[name]) for name in ("p50", "p90", "max"))
+        yield "a group", f"median {median}, p90 {late}, max {most}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:
@@ -165,83 +197,56 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({count(n, 'group')})" for name, n in counts.items())
 
 
-def made_by(figures: ReportFigures, longest: int) -> dict[str, str]:
-    """Return what made the scores in words, by name; nothing for a file that does not say it.
+def made_by(figures: ReportFigures, longest: int) -> Iterator[Fact]:
+    """Yield what made the scores in words, each with a name; nothing for a file that does not say it.
 
     A text is shown by its beginning, and of several the first few.
     """
     made = figures["made_by"]
-    facts = {"served as": _counted(made["served"])}
-    for name, key, in_words in (
-        ("rubric", "rubrics", _rubric),
-        ("parameters", "params", _params),
-    ):
-        listed = made[key]
-        several = len(listed) > 1
-        texts = []
-        if several:
-            different = len(listed) + made[f"more_{key}"]
-            texts.append(f"{different} different")
-        for one in listed:
-            words = f"{one['digest']} (text not found)"
-            if one["text"]:
-                words = in_words(one)
-            text = shorten(" ".join(words.split()), longest)
-            if several:
-                text = f"{count(one['groups'], 'group')}: {text}"
-            texts.append(text)
-        if len(texts) > _TEXTS:
-            texts[_TEXTS:] = ["…"]
-        facts[name] = "; ".join(texts)
-    facts["ruler"] = _counted(made["versions"])
-    return facts
+    yield "served as", _counted(made["served"])
+    yield "rubric", _texts(made["rubrics"], made["more_rubrics"], longest)
+    yield "parameters", _texts(made["params"], made["more_params"], longest)
+    yield "ruler", _counted(made["versions"])
 
 
-def _rubric(one: _Json) -> str:
+def _texts(listed: Sequence[_Json], more: int, longest: int) -> str:
     from ruler_cli.results.figures import BUILT_IN
 
-    digest = one["digest"]
-    if digest == BUILT_IN:
-        return f"{digest} (built-in)"
-    return f"{digest}: {one['text']}"
+    different = len(listed) + more
+    texts = [f"{different} different"] if different > 1 else []
+    for one in listed[:_TEXTS]:
+        text = _plain(one["text"] or "text not found")
+        if one["digest"] == BUILT_IN:
+            text = "built-in"
+        text = shorten(" ".join(f"{one['digest']}: {text}".split()), longest)
+        texts.append(f"{count(one['groups'], 'group')}: {text}" if texts else text)
+    return "; ".join(texts)
 
 
-def _params(one: _Json) -> str:
-    """Write the parameters of each judge, of one without its name."""
-    each: dict[str, str] = {}
+def _plain(text: str) -> str:
+    """Write the parameters of each judge; any other text is as it was."""
+    each = []
     try:
-        for judge in json.loads(one["text"]):
+        for judge in json.loads(text):
             given = [f"{k}={json.dumps(v)}" for k, v in judge["params"].items()]
-            each[str(judge["judge"])] = ", ".join(given) or "none given"
+            each.append(f"{judge['judge']}: {', '.join(given) or 'none given'}")
     except (ValueError, TypeError, LookupError, AttributeError):
-        return str(one["text"])
-    different = {*each.values()}
-    if len(different) == 1:
-        return different.pop()
-    return "; ".join(f"{name}: {words}" for name, words in each.items())
+        return text
+    return "; ".join(each)
 
 
 def opening(figures: _Json) -> str:
-    """Say in which ways two files were made differently, and in which alike."""
+    """Say in which ways two files were made differently."""
     differ = figures["differs"]
     unlike = [words for name, words in _DIFFERENCES.items() if differ[name]]
-    same = [_DIFFERENCES[name] for name in _ALIKE if differ[name] is False]
-    parts = []
-    if unlike:
-        parts.append(f"A and B differ in {', '.join(unlike)}")
-    if same:
-        parts.append(f"the same {', '.join(same)}")
-    return "; ".join(parts)
+    return f"A and B differ in {', '.join(unlike)}" if unlike else ""
 
 
 def money(figures: _Json) -> str:
     """Name the cost, of a group too; of some groups only if that of others is not known."""
-    spent = figures["cost_usd"]
-    known = figures["cost_groups"]
+    spent, known = figures["cost_usd"], figures["cost_groups"]
     if not spent:
-        if spent is None:
-            return ""
-        return usd(spent)
+        return "" if spent is None else usd(spent)
     groups = figures["groups"]
     some = ""
     if known != groups["scored"] + groups["failed"]:
@@ -252,8 +257,7 @@ def money(figures: _Json) -> str:
 def cost(figures: ReportFigures) -> str:
     """Name money and tokens."""
     usage = figures["usage"]
-    prompt = usage["prompt_tokens"]
-    completion = usage["completion_tokens"]
+    prompt, completion = usage["prompt_tokens"], usage["completion_tokens"]
     cached = usage["cached_tokens"]
     parts = [money(figures)]
     if usage["calls"]:
@@ -292,10 +296,9 @@ def ordered_pairs(figures: _Json, what: str = "") -> str:
     """Count the `pairs` that are in order, `against` it (with a half of those `tied`), and tied."""
     tied = figures["tied"]
     against = round(figures["against"] - tied / 2)
-    share = percent(figures["agreement"])
     half = ", ties count half" if tied else ""
     words = pair_counts(figures["pairs"], against, tied, what)
-    return f"{words} ({share}{half}; chance: 50%)"
+    return f"{words} ({figures['agreement']:.1%}{half}; chance: 50%)"
 
 
 def pair_counts(pairs: int, against: int, tied: int, what: str = "") -> str:
@@ -329,28 +332,24 @@ def position_bias(bars: Sequence[_Json], *, corrected: bool, several: bool) -> s
     return f"{', '.join(moved)} (± {max(errors):.3f}); {done}"
 
 
-def same_scores(one_score: int, compared: int) -> str:
-    """Say that the judge does not tell rollouts apart, if `one_score` is over a third of the groups."""
-    if 3 * one_score <= compared:
-        return ""
-    return (
-        f"{one_score} of {count(compared, 'group')} got one score for all rollouts: the judge does not tell "
-        "them apart; try another judge or rubric; more passes are unlikely to help"
-    )
+def weakness(tied: int, one_score: int, compared: int, median: float | None) -> str:
+    """Say that the judge tells few rollouts apart, if that is so.
 
-
-def mere_noise(tied: int, one_score: int, compared: int, median: float | None) -> str:
-    """Say that a judge's differences are its noise, if nearly all groups are tied with a reliability of 0.
-
-    Of `compared` groups `tied` are, `one_score` because each got one score, which is no noise.
+    Of `compared` groups `tied` are, `one_score` because each got one score: more than a third of them, or nearly
+    all tied with a median reliability of 0.
     """
+    number = count(compared, "group")
+    words = ""
+    if 3 * one_score > compared:
+        words = f"{one_score} of {number} got one score for all rollouts: the judge does not tell them apart"
     nearly = _NEARLY * compared
-    if median is None or median >= _NONE or not one_score < nearly <= tied:
-        return ""
-    return (
-        f"{tied} of {count(compared, 'group')} tied, with a median reliability of 0: the judge's differences "
-        "are no larger than its noise; try another judge or rubric"
-    )
+    if median is not None and median < _NONE and one_score < nearly <= tied:
+        words = (
+            f"{tied} of {number} tied, with a median reliability of 0: the judge's differences are no larger "
+            "than its noise"
+        )
+    advice = "; try another judge or rubric; more passes are unlikely to help"
+    return words and words + advice
 
 
 def same_explanations(same: int, explained: int, what: str) -> str:
@@ -378,15 +377,6 @@ def reliability(median: float, groups: int, low: int, *, advise: bool) -> str:
     if median < LOW and advise:
         words += "; more --passes raise it"
     return words
-
-
-def percent(share: float) -> str:
-    """Write a share as a whole percentage, with a decimal if it would else seem to be none or all."""
-    text = f"{share:.0%}"
-    if text in ("0%", "100%") and 0 < share < 1:
-        inner = min(max(share, 0.001), 0.999)
-        return f"{inner:.1%}"
-    return text
 
 
 def given(number: float | None, form: str) -> str:
@@ -420,3 +410,77 @@ def interval(value: _Json, sign: str = "") -> str:
             return "too few groups"
         return ""
     return f"{measured(value, sign, 'low')} to {measured(value, sign, 'high')}"
+
+
+def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
+    """Return the lines on a run that is done: how it went, what needs action, how good the scores are.
+
+    With `debug` no line names --debug: the run has shown each reply, or no reply is kept to be shown.
+    """
+    out = [_first_line(summary)]
+    for kind, number in sorted(summary.failed.items()):
+        reason = _REASONS[kind]
+        if kind == "transport" and summary.unanswered:
+            reason = "no reply in the ledger (transport)"
+        if kind == "reply" and not debug:
+            reason += "; --debug shows them"
+        out.append(f"{count(number, 'group')} not scored: {reason}")
+    cached = summary.kept - summary.failed_before
+    out += lines(_NOTES, {"cached": cached}, summary)
+    tied, scored = (n - summary.alone for n in (summary.tied, summary.scored))
+    median = summary.figures.reliability_median if summary.figures else None
+    weak = weakness(tied, summary.one_score, scored, median)
+    same = same_explanations(summary.same_explanations, summary.explained, "reply")
+    out += filter(None, (weak, same))
+    if summary.figures is not None:
+        out += figure_lines(summary.figures, weak=bool(weak))
+    if summary.retried:
+        kinds = summary.retried.items()
+        tried = ", ".join(f"{n} {_TRIED.get(kind, kind)}" for kind, n in kinds)
+        out.append(f"calls tried again: {tried}")
+    if summary.unsure_usd:
+        more = usd(summary.unsure_usd)
+        out.append(f"calls without a stated usage may have cost up to {more} more")
+    return out
+
+
+def _first_line(summary: Summary) -> str:
+    """Return groups, time, mean score, ties, failures and cost in one line."""
+    groups = max(summary.total or 0, summary.groups)
+    failed = sum(summary.failed.values())
+    mean = summary.figures.mean_score if summary.figures is not None else None
+    tokens = summary.usage.prompt + summary.usage.completion
+    cost = calls = count(summary.usage.calls, "call")
+    if summary.cost_usd is not None:
+        cost = f"{usd(summary.cost_usd)} ({calls})"
+    elif summary.asked or summary.usage.calls:
+        cost = f"cost unknown ({calls}{f', {short(tokens)} tokens' if tokens else ''})"
+    parts = (
+        given(mean, "mean {:.2f}"),
+        f"{summary.tied} tied" if summary.tied else "",
+        f"{failed} failed" if failed else "",
+        cost,
+    )
+    scored = f"{summary.scored} of {count(groups, 'group')} scored in {seconds(summary.seconds)}"
+    return f"{scored}: {', '.join(filter(None, parts))}"
+
+
+def figure_lines(figures: BatchFigures, *, weak: bool = False) -> Iterator[str]:
+    """Yield a line for the reliability, the position bias and the length bias, if they are known.
+
+    `weak`: a sentence says that the judge tells few rollouts apart, so that more passes are no advice.
+    """
+    median = figures.reliability_median
+    if median is not None and not (weak and not round(median, 2)):
+        groups, low = sum(figures.reliability), sum(figures.reliability[:5])
+        yield f"reliability: {reliability(median, groups, low, advise=not weak)}"
+    if figures.slot_groups >= FEW and figures.slot_curve:
+        bias = position_bias(
+            [asdict(bar) for bar in figures.slot_curve],
+            corrected=figures.debiased,
+            several=median is not None,  # known from two passes on
+        )
+        if bias:
+            yield f"position bias: {bias}"
+    if figures.length is not None and (bias := length_bias(asdict(figures.length))):
+        yield f"length: {bias}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ruler_cli.cli import report_sentences as sentences
+from ruler_cli.cli import sentences
 from ruler_cli.results.figures import FiguresBuilder
 
 O: dict[str, Any] = {**FiguresBuilder().figures(lambda _: {})}  # noqa: E741 - figures are o throughout
@@ -79,14 +79,14 @@ def test_agreement() -> None:
     ]
     result = {"cells": cells, "pairs": 10, "against": 2.5, "tied": 1, "agreement": 0.75}
     assert list(sentences.agreement(O | {"against_label": result})) == [
-        "7 of 10 pairs with different rewards in order, 2 reversed, 1 tied (75%, ties count half; "
+        "7 of 10 pairs with different rewards in order, 2 reversed, 1 tied (75.0%, ties count half; "
         "chance: 50%)",
         "6 of 13 rollouts with reward 0 score 0.5 or more",
         "2 of 2 rollouts with reward 1 score below 0.5",
     ]
     all_tied = result | {"pairs": 57, "against": 22.0, "tied": 44, "agreement": 35 / 57}
     assert next(sentences.agreement(O | {"against_label": all_tied})) == (
-        "13 of 57 pairs with different rewards in order, 0 reversed, 44 tied (61%, ties count half; "
+        "13 of 57 pairs with different rewards in order, 0 reversed, 44 tied (61.4%, ties count half; "
         "chance: 50%)"
     )
     assert list(sentences.agreement(O)) == []
@@ -99,14 +99,19 @@ def test_judges_and_time() -> None:
     assert sentences.judges(O | {"passes": {"1": 40}}) == "1 pass"
     begin, day = {"started_at": "2026-11-21T00:00:05Z"}, "2026-11-21 00:00"
     assert (
-        sentences.judges(O | begin | {"ended_at": "2026-11-21T01:00:05Z"})
+        dict(sentences.times(O | begin | {"ended_at": "2026-11-21T01:00:05Z"}))[
+            "judged"
+        ]
         == f"{day} to 2026-11-21 01:00 UTC"
     )
     assert (
-        sentences.judges(O | begin | {"ended_at": "2026-11-22T01:00:00Z"})
+        dict(sentences.times(O | begin | {"ended_at": "2026-11-22T01:00:00Z"}))[
+            "judged"
+        ]
         == f"{day} to 2026-11-22 01:00 UTC"
     )
     assert sentences.judges(O) == ""
+    assert [*sentences.times(O)] == []
 
 
 def test_cost() -> None:
