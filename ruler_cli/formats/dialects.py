@@ -303,6 +303,21 @@ def result_turn(identity: Any, content: Any, name: Any = None) -> Turn:
     return new_turn("tool", content, tool_call_id=identity, **named)
 
 
+def call_at(event: Any, places: str) -> Turn:
+    """A turn that is one call, whose id, name and arguments stand at these places (see `_at`)."""
+    return call_turn(*_at(event, places))
+
+
+def result_at(event: Any, places: str) -> Turn:
+    """The result of a call, whose id, content and perhaps name stand at these places (see `_at`)."""
+    return result_turn(*_at(event, places))
+
+
+def _at(event: Any, places: str) -> list[Any]:
+    """The value at each of several places: a path, or paths with `|` between them, of which the first counts."""
+    return [first_at(event, *place.split("|")) for place in words(places)]
+
+
 def normalize_part(part: Any) -> Any:
     """A part of a message as one that renders: text, thought, call, result."""
     if is_object(lookup(part, "message_content")):
