@@ -5,8 +5,8 @@ it. A session that is printed (`stream-json`) may not hold the prompt. Traps:
 - Claude Code's file is a tree by `parentUuid`, but a fork is no branch by itself: results of parallel calls
   hang side by side. A branch is a prompt whose parent stands before an earlier prompt. The turns of the user
   hold reminders, notifications and the output of local commands as well.
-- Codex writes each message twice, as a `response_item` and as an `event_msg`, and puts `<environment_context>`
-  and AGENTS.md into turns of the user.
+- Codex writes each message twice, as a `response_item`, which is read, and as an `event_msg`, and puts
+  `<environment_context>` and AGENTS.md into turns of the user.
 - Gemini CLI's file changes what stands above: a line replaces the turn of its id, `$rewindTo` takes turns back.
 - pi's file is a tree by `parentId`; its last entry tells the branch.
 """
@@ -27,10 +27,9 @@ from ruler_cli.files.events import (
     is_opencode,
     is_pi,
 )
-from ruler_cli.formats.chat import Messages, first_agent_turn, texts
-from ruler_cli.formats.dialects import call_at, result_at, result_turn
+from ruler_cli.formats.chat import Messages, filled_turn, first_agent_turn, texts
+from ruler_cli.formats.dialects import call_turn, each_at, result_turn
 from ruler_cli.formats.fields import (
-    EMPTY,
     JsonObject,
     first,
     first_at,
@@ -90,8 +89,8 @@ class Session:
         session.read(record)
         if not session.begun:
             raise UnreadableError("holds no turn of the agent")
-        roles = [turn.get("role") for turn in session.turns]
-        if "user" not in roles[: first_agent_turn(session.turns)]:
+        task = session.turns[: first_agent_turn(session.turns)]
+        if all(turn["role"] != "user" for turn in task):
             raise UnreadableError(
                 "holds no task: what the user asked is not in it; give the session's own file"
             )
@@ -125,9 +124,9 @@ class Session:
 
     def add(self, role: str, content: Any, **more: Any) -> None:
         """Add a turn, unless it is empty."""
-        more = {key: value for key, value in more.items() if value not in EMPTY}
-        if content not in (None, "", []) or more:
-            self.turns.append({"role": role, "content": plain_content(content), **more})
+        turn = filled_turn(role, plain_content(content), **more)
+        if content not in (None, "", []) or len(turn) > 2:
+            self.turns.append(turn)
 
     def note(self, text: Any) -> None:
         """Add a text of the harness; before the agent's first turn it is no part of the task."""
@@ -249,11 +248,11 @@ class Gemini(Session):
                     # the agent's messages are printed in pieces
                     last["content"] = said + str(content)
                 else:
-                    self.add("assistant" if delta else str(turn.get("role")), content)
+                    self.add(str(turn.get("role")), content)
             case "tool_use":
-                turns.append(call_at(turn, "tool_id tool_name parameters"))
+                turns.append(call_turn(*each_at(turn, "tool_id tool_name parameters")))
             case "tool_result":
-                turns.append(result_at(turn, "tool_id output|error|status"))
+                turns.append(result_turn(*each_at(turn, "tool_id output|error|status")))
             case "user":
                 parts = content_parts(content)
                 own = [p for p in parts if not str(part_text(p)).startswith(_CONTEXT)]
@@ -261,7 +260,7 @@ class Gemini(Session):
             case "gemini" | "model" | "assistant":
                 calls = objects(turn.get("toolCalls"))
                 thoughts = [
-                    ": ".join(str(t[k]) for k in ("subject", "description") if t.get(k))
+                    ": ".join(filter(None, map(t.get, ("subject", "description"))))
                     for t in objects(turn.get("thoughts"))
                 ]
                 thought = "\n".join(thoughts)
@@ -324,8 +323,8 @@ class OpenCode(Session):
         else:
             for part in parts:
                 self._read_part(part)
-        if is_object(info.get("error")):
-            self.note(str(info["error"].get("name")))
+        if error := lookup(info, "error.name"):
+            self.note(error)
 
     def _read_part(self, part: JsonObject) -> None:
         text = part.get("text")
@@ -335,8 +334,8 @@ class OpenCode(Session):
             case "reasoning":
                 self.add("assistant", None, reasoning=text)
             case "tool":
-                result = result_at(part, "callID state.output|state.error")
-                self.turns.append(call_at(part, "callID tool state.input"))
+                result = result_turn(*each_at(part, "callID state.output|state.error"))
+                self.turns.append(call_turn(*each_at(part, "callID tool state.input")))
                 self.turns += [] if result["content"] is None else [result]
 
 
@@ -383,17 +382,18 @@ class Pi(Session):
             self.note(event.get("summary") or event.get("content"))
         if not is_object(message) or kind == "custom_message":
             return
-        role = message.get("role")
         content = message.get("content")
-        match role:
+        match message.get("role"):
             case "toolResult":
-                self.turns.append(result_at(message, "toolCallId content toolName"))
+                self.turns.append(
+                    result_turn(*each_at(message, "toolCallId content toolName"))
+                )
             case "bashExecution":
                 ran = f"Ran `{message.get('command')}`\n{message.get('output')}"
                 self.add("user", ran)
             case "compactionSummary" | "branchSummary" | "custom" | "hookMessage":
                 self.note(message.get("summary") or content)
-            case _:
+            case role:
                 self.add(str(role), content_parts(content))
                 self.note(message.get("errorMessage"))
 
@@ -501,7 +501,7 @@ class Claude(Session):
             self.note(content)
             return
         if same and last.get("role") == "assistant":
-            last["content"] = [*_blocks(last["content"]), *_blocks(content)]
+            last["content"] = [*content_parts(last["content"]), *content_parts(content)]
         else:
             self.add("assistant", content)
         self.message_id = spoken
@@ -577,19 +577,13 @@ def _queued(event: JsonObject) -> Any:
     return None
 
 
-def _blocks(content: Any) -> list[Any]:
-    if is_text(content):
-        return [{"type": "text", "text": content}]
-    return content_parts(content)
-
-
 def _without_reminders(part: Any) -> Any:
     """A part of a user's turn without texts between closed tags of the harness; None if nothing is left."""
     text = part_text(part)
-    rest = text if text is None else _REMINDERS.sub("", text)
-    if text is None or rest == text:
+    rest = _REMINDERS.sub("", text or "")
+    if not text or rest == text:
         return part
-    return str(rest).strip() or None
+    return rest.strip() or None
 
 
 _DROPPED = re.compile(
@@ -610,35 +604,28 @@ _CALLS = words("function_call custom_tool_call local_shell_call web_search_call"
 
 @dataclass
 class Codex(Session):
-    """A session of Codex CLI: the items in the order of the file, and the events that no item repeats.
+    """A session of Codex CLI: the items in the order of the file.
 
-    `kinds` are the roles and types of its items. `asked`: an item holds what the user typed. `instructed`: an
-    item holds the instructions that older files have in their head.
+    `instructed`: an item holds the instructions that older files have in their head.
     """
 
     name = "Codex"
     is_event = is_codex
-    kinds: frozenset[str] = frozenset()
-    asked: bool = False
     instructed: bool = False
 
     @staticmethod
     def is_sub_agent(record: JsonObject) -> bool:
         """Tell if the first `session_meta` names a sub-agent."""
         events = objects(events_of(record))
-        head = first(
-            e.get("payload") for e in events if e.get("type") == "session_meta"
-        )
-        named = lookup(head, "source.subagent") is not None
-        return named or lookup(head, "thread_source") == "subagent"
+        heads = [event for event in events if event.get("type") == "session_meta"]
+        named = lookup(heads, "0.payload.source.subagent") is not None
+        return named or lookup(heads, "0.payload.thread_source") == "subagent"
 
     def read(self, record: JsonObject) -> None:
         """Read the items and events."""
-        items = [*filter(None, map(_item, objects(events_of(record))))]
-        users = [str(i.get("content")) for i in items if i.get("role") == "user"]
-        self.kinds = frozenset(str(i.get("role") or i.get("type")) for i in items)
-        self.asked = any(map(_is_typed, items))
-        self.instructed = any(_USER_INSTRUCTIONS in text for text in users)
+        items = filter(None, map(_item, objects(events_of(record))))
+        asked = [str(i.get("content")) for i in items if i.get("role") == "user"]
+        self.instructed = any(_USER_INSTRUCTIONS in text for text in asked)
         super().read(record)
 
     def read_event(self, event: JsonObject) -> None:
@@ -647,27 +634,21 @@ class Codex(Session):
             event.get, ("type", "payload", "instructions")
         )
         if item := _item(event):
-            if _is_typed(item):
-                self.prompts.append(len(self.turns))
+            start = len(self.turns)
             self.read_item(item)
+            # the harness writes parts of the user's turns, too
+            if any(turn.get("role") == "user" for turn in self.turns[start:]):
+                self.prompts.append(start)
         elif kind is None and is_text(instructions) and not self.instructed:
             self.add("developer", instructions)
         if item or not is_object(payload):
             return
-        message = payload.get("message")
         count = payload.get("num_turns")
         match payload.get("type") if kind == "event_msg" else kind:
             case "session_meta":
                 self.identify(payload.get("id"), begun=self.begun)
             case "compacted" | "error" | "stream_error":
-                self.note(message)
-            case "user_message" if not self.asked:
-                self.prompts.append(len(self.turns))
-                self.add("user", message)
-            case "agent_message" if "assistant" not in self.kinds:
-                self.add("assistant", message)
-            case "agent_reasoning" if "reasoning" not in self.kinds:
-                self.add("assistant", None, reasoning=payload.get("text"))
+                self.note(payload.get("message"))
             case "thread_rolled_back" if isinstance(count, int):
                 if 0 < count <= len(self.prompts):
                     self.take_back(self.prompts[-count])
@@ -684,9 +665,9 @@ class Codex(Session):
             self.add("assistant", None, reasoning="\n".join(filter(None, thoughts)))
         elif kind in _CALLS:
             places = "call_id|id name|type arguments|input|action"
-            self.turns.append(call_at(item, places))
+            self.turns.append(call_turn(*each_at(item, places)))
         elif str(kind).endswith("_output"):
-            self.turns.append(result_at(item, "call_id|id output"))
+            self.turns.append(result_turn(*each_at(item, "call_id|id output")))
         elif kind is not None:
             self.turns.append(item)
 
@@ -724,11 +705,3 @@ def _item(event: JsonObject) -> JsonObject | None:
     payload = event["payload"]
     held = event.get("type") == "response_item"
     return payload if held and is_object(payload) else None
-
-
-def _is_typed(item: JsonObject) -> bool:
-    """Tell if the user typed any part of an item: the harness writes parts of the user's turns, too."""
-    session = Codex()
-    if item.get("role") == "user":
-        session.read_item(item)
-    return any(turn.get("role") == "user" for turn in session.turns)

@@ -209,24 +209,23 @@ def _value(attributes: JsonObject, names: Names, *, text: bool = False) -> Any:
 
 def _event_messages(raw: JsonObject, attributes: JsonObject) -> tuple[Any, Any]:
     """The input and output in events, of the span or in an attribute `events` (Logfire)."""
-    asked = list[Any]()
-    answered = list[Any]()
+    asked = []
+    answered = []
     listed = [*items(raw.get("events")), *items(decoded(attributes.get("events")))]
     for event in objects(listed):
         body = _attributes(event) or event
         both = _value(body, _INPUTS[:1]), _value(body, _OUTPUTS[:1])
         if any(both):
             return both
-        named = (event.get("name"), event.get("event.name"), body.get("event.name"))
-        role = _EVENTS.get(str(first(filter(None, named))))
+        name = first_of(event, ("name", "event.name")) or body.get("event.name")
+        role = _EVENTS.get(str(name))
         if role == "choice":
             message = decoded(body.get("message"))
             said = message if is_object(message) else body
             answered.append({"role": "assistant", **said})
         elif role is not None:
             calls = decoded(body.get("tool_calls"))
-            called = {"tool_calls": calls} if calls else {}
-            asked.append({"content": None, **body, "role": role, **called})
+            asked.append({"content": None, **body, "role": role, "tool_calls": calls})
     return asked or None, answered or None
 
 
@@ -246,9 +245,8 @@ def _first(raw: JsonObject, names: Names) -> Any:
 
 
 def _first_text(raw: JsonObject, names: Names) -> str | None:
-    if (value := _first(raw, names)) is None:
-        return None
-    return str(value)
+    value = _first(raw, names)
+    return None if value is None else str(value)
 
 
 _FLAT = words(

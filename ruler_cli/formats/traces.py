@@ -16,7 +16,6 @@ twice, never in part.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -43,6 +42,7 @@ from ruler_cli.formats.fields import (
     Names,
     first,
     first_at,
+    holds,
     is_list,
     is_object,
     is_text,
@@ -72,17 +72,9 @@ _ANSWER_MEMBERS = frozenset(words("messages choices generations candidates"))
 _LONG = 12
 _WORD = 4
 """Characters of an answer, and of a task, that do not stand in another text by chance."""
-_TRACE_FIELDS = words("htmlPath bookmarked sessionId userId release projectId")
+_LANGFUSE = "id timestamp htmlPath|bookmarked|sessionId|userId|release|projectId"
 """Fields of Langfuse's traces beside their input and output."""
 _parsed = partial(json_value, text=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Root:
-    """The input and output of a whole trace."""
-
-    input: Any
-    output: Any
 
 
 def _trace(record: JsonObject) -> JsonObject:
@@ -100,8 +92,8 @@ def _listed(record: JsonObject) -> list[Any]:
     return first(filter(objects, listed)) or []
 
 
-def _root(record: JsonObject, spans: list[Span]) -> _Root:
-    """The first span without a parent; an input or output that it lacks is the trace's own."""
+def _ends(record: JsonObject, spans: list[Span]) -> list[Any]:
+    """The input and output of the first span without a parent; one that it lacks is the trace's own."""
     top = [span for span in spans if span.parent is None]
     roots = [
         span
@@ -115,7 +107,7 @@ def _root(record: JsonObject, spans: list[Span]) -> _Root:
         question = _parsed(_parsed(question))
         answer = _parsed(answer)
         # a text in the output is the model's, even if it reads as JSON
-        again = _parsed(answer) if str(answer)[:1] == '"' else None
+        again = _parsed(answer)
         answer = again if is_text(again) else answer
     inputs = [span.input for span in roots]
     outputs = [span.output for span in reversed(roots)]
@@ -123,11 +115,10 @@ def _root(record: JsonObject, spans: list[Span]) -> _Root:
     at = 0 if len(roots) > 1 else len(roots)
     inputs.insert(at, question)
     outputs.insert(at, answer)
-    return _Root(_stated(inputs), _stated(outputs))
-
-
-def _stated(values: Iterable[Any]) -> Any:
-    return first(value for value in values if value is not None)
+    return [
+        first(value for value in values if value is not None)
+        for values in (inputs, outputs)
+    ]
 
 
 def read_trace(record: JsonObject) -> Rollout:
@@ -138,13 +129,13 @@ def read_trace(record: JsonObject) -> Rollout:
             "is one step of a trace (LangSmith); give the runs as JSON lines, all of a trace"
         )
     spans = spans_of(_listed(record))
-    root = _root(record, spans)
+    given, final = _ends(record, spans)
     conversations = conversations_of(spans)
     if conversations:
-        _put_task_first(conversations, root)
-        messages = _with_ends(conversations, root)
+        _put_task_first(conversations, given)
+        messages = _with_ends(conversations, given, final)
     else:
-        messages = _without_calls(root, spans)
+        messages = _without_calls(given, final, spans)
     further = tuple(one.messages for one in conversations[1:])
     scores = _scores(record, spans)
     # a number is the outcome if it is the only one
@@ -155,29 +146,28 @@ def read_trace(record: JsonObject) -> Rollout:
     return Rollout(messages, (), further, tools, outcome=outcome)
 
 
-def _put_task_first(conversations: list[Conversation], root: _Root) -> None:
+def _put_task_first(conversations: list[Conversation], given: Any) -> None:
     """Put the conversation with the task first; the others stay in the order in which they begin."""
-    task = _task(messages_of(root.input, "user"))
+    question = messages_of(given, "user")
 
     def rank(one: Conversation) -> tuple[bool, int]:
         # a sub-agent's conversation is one tool deeper
         kinds = [span.kind for span in one.begin.around()]
-        return not _is_asked(task, [one]), kinds.count("tool")
+        return not _is_asked(question, [one]), kinds.count("tool")
 
     best = min(conversations, key=rank)
     conversations.sort(key=lambda one: one is not best)
 
 
-def _without_calls(root: _Root, spans: list[Span]) -> Messages:
+def _without_calls(given: Any, final: Any, spans: list[Span]) -> Messages:
     """A trace without messages of model calls: the root's input, the tools as they ran, its output."""
-    answer = _answer(root)
+    answer = _answer(given, final)
     if not answer:
         raise UnreadableError(
             "holds no model call with its messages, and no output of its root; let the tracer record "
             "what was said, not only when"
         )
-    whole = _has_more(root.input)
-    messages = as_turn("user", root.input) if whole else question_turns(root.input)
+    messages = as_turn("user", given) if _has_more(given) else question_turns(given)
     if len(answer) == 1:
         for span in spans:
             if span.kind == "tool":
@@ -207,32 +197,35 @@ def _scores(record: JsonObject, spans: list[Span]) -> list[float]:
     return list(known.values())
 
 
-def _with_ends(conversations: list[Conversation], root: _Root) -> Messages:
+def _with_ends(conversations: list[Conversation], given: Any, final: Any) -> Messages:
     """The first conversation, with the root's task and final answer if no conversation has them."""
     messages = conversations[0].messages
-    question = messages_of(root.input, "user")
-    if question and not _is_asked(_task(question), conversations):
+    question = messages_of(given, "user")
+    if question and not _is_asked(question, conversations):
         messages = [*question, *messages]
     elif first_agent_turn(messages) == 0:  # no message before it tells the task
         opening = [m for m in messages if m.get("role") == "user"][:1]
-        messages = [*(question or opening or as_turn("user", root.input)), *messages]
+        messages = [*(question or opening or as_turn("user", given)), *messages]
     said = [m for one in conversations for m in one.messages]
     own = [text_of(m) for m in said if m.get("role") in OWN_ROLES]
-    output = messages_of(root.output, "assistant") or ()
+    output = messages_of(final, "assistant") or ()
     answers = [m for m in output if m.get("role") in OWN_ROLES and text_of(m)]
     if answers:
         shown = any(_within(text_of(answers[-1]), text, _LONG) for text in own)
     else:
-        shown = root.output in map(_parsed, own)
+        shown = final in map(_parsed, own)
     if shown:
         return messages
-    return [*messages, *(answers[-1:] or as_turn("assistant", root.output))]
+    return [*messages, *(answers[-1:] or as_turn("assistant", final))]
 
 
-def _is_asked(task: str, conversations: list[Conversation]) -> bool:
-    """Tell if a task stands in an input of the conversations, or is empty."""
-    inputs = (text_of(one.message) for each in conversations for one in each.input)
-    return not task or any(_within(task, text, _WORD) for text in inputs)
+def _is_asked(question: Messages | None, conversations: list[Conversation]) -> bool:
+    """Tell if the last text of a user in a question is empty, or stands in an input of the conversations."""
+    texts = [text_of(m) for m in question or () if m.get("role") == "user"]
+    inputs = [text_of(one.message) for each in conversations for one in each.input]
+    return not any(texts[-1:]) or any(
+        _within(texts[-1], text, _WORD) for text in inputs
+    )
 
 
 def _within(text: str, other: str, least: int) -> bool:
@@ -240,20 +233,20 @@ def _within(text: str, other: str, least: int) -> bool:
     return text == other or (len(text) >= least and text in other)
 
 
-def _answer(root: _Root) -> Messages:
+def _answer(given: Any, final: Any) -> Messages:
     """The root's output: the turns after its input, or one turn with all of it.
 
     A list of messages may be a model's text that somebody read as JSON: results of tools in it are none.
     """
-    messages = messages_of(root.output, "assistant")
-    whole = as_turn("assistant", root.output)
-    if messages is None or _has_more(root.output):
+    messages = messages_of(final, "assistant")
+    whole = as_turn("assistant", final)
+    if messages is None or _has_more(final):
         return whole
-    before = [*map(said, messages_of(root.input, "user") or ())]
+    before = [*map(said, messages_of(given, "user") or ())]
     size = len(before)
     if size < len(messages) and [*map(said, messages[:size])] == before:
         messages = messages[size:]
-    with_results = is_object(root.output) and "messages" in root.output
+    with_results = is_object(final) and "messages" in final
     known = all(is_own(m) or (with_results and is_result(m)) for m in messages)
     return messages if known else whole
 
@@ -264,12 +257,6 @@ def _has_more(value: Any) -> bool:
         return False
     stated = sum(inner not in EMPTY for inner in value.values())
     return stated > 1 and not _ANSWER_MEMBERS & value.keys()
-
-
-def _task(question: Messages | None) -> str:
-    """The text of the last message that a user wrote."""
-    texts = [text_of(m) for m in question or () if m.get("role") == "user"]
-    return texts[-1] if texts else ""
 
 
 def item_key(record: JsonObject) -> str | None:
@@ -299,10 +286,7 @@ def is_langfuse(record: JsonObject) -> bool:
     trace = _trace(record)
     if objects(lookup(record, "observations") or trace.get("observations")):
         return True
-    named = {"id", "timestamp"} <= trace.keys() and any(
-        k in trace for k in _TRACE_FIELDS
-    )
-    return named and trace.get("output") is not None
+    return holds(trace, _LANGFUSE) and trace.get("output") is not None
 
 
 _NEAR = 200

@@ -209,8 +209,6 @@ RENDERED: list[tuple[str, str, list[Any], list[str]]] = [
      [prompt("q"), reply("a"), reply("a"), *COMPACTED],
      ['user: "q"', 'assistant: "a"', 'system: "Summary"', 'user: "go on"']),
     ("an item that is an event too is one turn", "codex", TWICE, ONCE),
-    ("an item that is only an event is shown", "codex",
-     [e for e in TWICE if e["type"] != "response_item"], ONCE),
     ("Codex's additions to the user's turns are left out, except AGENTS.md", "codex",
      [codex_message("developer", "<permissions instructions>x", "Be brief."),
       codex_message("user", "# AGENTS.md instructions for /home/me\n\n<INSTRUCTIONS>\nTest.\n</INSTRUCTIONS>",
