@@ -18,6 +18,7 @@ from ruler_cli.formats.chat import (
     Messages,
     Turn,
     check_messages,
+    filled_turn,
     messages_in,
     new_turn,
     prompt_turns,
@@ -25,14 +26,15 @@ from ruler_cli.formats.chat import (
 )
 from ruler_cli.formats.dialects import (
     call_turn,
+    each_at,
     normalize_call,
     normalize_message,
     normalize_part,
+    pick,
     result_turn,
 )
 from ruler_cli.formats.fields import (
     JsonObject,
-    Names,
     first,
     first_at,
     holds,
@@ -53,23 +55,22 @@ _SILENT = words(
     "ModelClientStreamingChunkEvent SelectSpeakerEvent SelectorEvent UserInputRequestedEvent"
 )
 _RESULTS = words("ToolCallExecutionEvent FunctionExecutionResultMessage")
-_THREADS = words("messages message_thread llm_messages llm_context.messages")
-"""Paths of AutoGen's messages: of a result, or of the input of a model. A team has a state an agent."""
-_STATES = words("messages values.messages channel_values.messages")
-"""Paths of LangChain's and LangGraph's messages."""
+_PATHS = words(
+    "messages message_thread llm_messages llm_context.messages values.messages channel_values.messages"
+)
+"""Paths of the messages of AutoGen (of a result, or of the input of a model), LangChain and LangGraph."""
 
 
-def _listed(record: JsonObject, paths: Names) -> list[Any]:
-    """The first list of messages at these paths, or of an agent's state; [] if there is none."""
-    values = [lookup(record, path) for path in paths]
-    states = record.get("agent_states") if paths is _THREADS else None
-    if is_object(states):
-        values += [lookup(state, "message_thread") for state in states.values()]
+def _listed(record: JsonObject) -> list[Any]:
+    """The first list of messages, or of the state of one of AutoGen's agents; [] if there is none."""
+    states = record.get("agent_states") or {}
+    values = [lookup(record, path) for path in _PATHS]
+    values += [lookup(state, "message_thread") for state in states.values()]
     return first(filter(is_message_list, values)) or []
 
 
-def _read(record: JsonObject, paths: Names, turns_of: Callable[[Any], Any]) -> Rollout:
-    messages = _listed(record, paths)
+def _read(record: JsonObject, turns_of: Callable[[Any], Any]) -> Rollout:
+    messages = _listed(record)
     if not messages or not all(map(is_object, messages)):
         raise UnreadableError("has no messages where its framework writes them")
     return Rollout([turn for message in messages for turn in turns_of(message)])
@@ -77,23 +78,23 @@ def _read(record: JsonObject, paths: Names, turns_of: Callable[[Any], Any]) -> R
 
 def is_autogen_history(record: JsonObject) -> bool:
     """Tell if a record holds messages of AutoGen."""
-    return any(map(is_autogen, _listed(record, _THREADS)[:1]))
+    return any(map(is_autogen, _listed(record)[:1]))
 
 
 def read_autogen(record: JsonObject) -> Rollout:
     """Read messages of AutoGen."""
-    return _read(record, _THREADS, _autogen_turns)
+    return _read(record, _autogen_turns)
 
 
 def is_langchain_history(record: JsonObject) -> bool:
     """Tell if a record holds messages of LangChain."""
-    first = _listed(record, _STATES)[:1]
-    return any(is_langchain(one) and not is_autogen(one) for one in first)
+    langchain = any(map(is_langchain, _listed(record)[:1]))
+    return langchain and not is_autogen_history(record)
 
 
 def read_langchain(record: JsonObject) -> Rollout:
     """Read messages of LangChain."""
-    return _read(record, _STATES, normalize_message)
+    return _read(record, normalize_message)
 
 
 def _autogen_turns(message: Turn) -> Iterator[Turn]:
@@ -101,9 +102,8 @@ def _autogen_turns(message: Turn) -> Iterator[Turn]:
     if "role" in message:  # a line that could not be read
         yield message
     elif kind in _RESULTS:
-        for one in content if is_list(content) else [content]:
-            result = one.get("content") if is_object(one) else one
-            yield result_turn(lookup(one, "call_id"), result)
+        for result in content or ():
+            yield result_turn(result.get("call_id"), result.get("content"))
     elif kind == "CodeExecutionEvent":
         yield new_turn("tool", lookup(message, "result.output"))
     elif kind == "SystemMessage":
@@ -111,18 +111,21 @@ def _autogen_turns(message: Turn) -> Iterator[Turn]:
     elif kind == "UserMessage" or str(source).casefold() in _USERS:
         yield new_turn("user", content)
     elif kind not in _SILENT:
-        calls = [c for c in objects(content) if {"name", "arguments"} <= c.keys()]
-        calls = calls if len(calls) == len(items(content)) else []
-        thought = content if kind == "ThoughtEvent" else message.get("thought")
-        said = None if calls or kind == "ThoughtEvent" else content
-        more = {"name": source, "tool_calls": calls, "reasoning_content": thought}
-        stated = {key: value for key, value in more.items() if value}
-        yield new_turn("assistant", said, **stated)
+        thought = kind == "ThoughtEvent"
+        calls = objects(content)
+        called = calls == content and all(holds(c, "name arguments") for c in calls)
+        yield filled_turn(
+            "assistant",
+            None if called or thought else content,
+            name=source,
+            tool_calls=calls if called else None,
+            reasoning_content=content if thought else message.get("thought"),
+        )
 
 
 def read_chat_history(record: JsonObject) -> Rollout:
     """Read a history of AutoGen 0.2."""
-    turns = list[Any]()
+    turns = []
     first = None
     for message in check_messages(record["chat_history"], "chat_history"):
         role = message.get("role")
@@ -131,51 +134,43 @@ def read_chat_history(record: JsonObject) -> Rollout:
         if role not in ("tool", "function", "system"):
             asks = speaker == first and not message.get("tool_calls")
             role = "user" if asks else "assistant"
-        results = message.get("tool_responses")
-        turns += results if is_message_list(results) else [{**message, "role": role}]
+        results = objects(message.get("tool_responses"))
+        turns += results or [{**message, "role": role}]
     return Rollout(turns)
 
 
 def read_crew(record: JsonObject) -> Rollout:
     """Read the tasks of a crew, each with its output."""
-    turns: Messages = []
+    turns = []
     for task in record["tasks_output"]:
-        texts = [task.get(name) for name in ("description", "expected_output")]
-        asked = "\n\n".join(str(text) for text in texts if text)
+        texts = map(task.get, ("description", "expected_output"))
+        asked = "\n\n".join(filter(None, texts))
         said = new_turn("assistant", task.get("raw"), name=task.get("agent"))
         turns += [new_turn("user", asked), said]
     return Rollout(turns)
 
 
-_STATUS = {1: True, 2: False, "passed": True, "failed": False}
-
-
-def _pick(value: Any, name: str) -> Any:
-    """A field that is written as `two_words` or as `twoWords`; None if it is absent."""
-    field = lookup(value, name)
-    if field is None:
-        first, *rest = name.split("_")
-        field = lookup(value, first + "".join(map(str.capitalize, rest)))
-    return field
+_STATUS = {"1": True, "2": False, "passed": True, "failed": False}
 
 
 def _content(content: Any, role: str, name: Any = None) -> Iterator[Turn]:
     """Gemini's content as messages: its text and calls, then the result of each call."""
-    text = content if isinstance(content, str | None) else content.get("content")
+    content = content or {}
+    text = content if is_text(content) else content.get("content")
     if is_text(text):  # trpc-agent-go
         yield new_turn(role, text)
         return
-    parts = list[Any]()
-    results = list[Any]()
-    for part in lookup(content, "parts") or ():
-        if is_object(part) and all(v is None for v in part.values()):
-            continue
-        one = normalize_part(part)
-        (results if lookup(one, "type") == "tool_result" else parts).append(one)
-    if parts:
-        yield from normalize_message({"role": role, "name": name, "content": parts})
-    for one in results:
-        yield result_turn(one["tool_use_id"], one["content"], one.get("toolName"))
+    parts = [
+        normalize_part(part)
+        for part in content.get("parts") or ()
+        if not is_object(part) or any(value is not None for value in part.values())
+    ]
+    results = [part for part in parts if lookup(part, "type") == "tool_result"]
+    if len(results) < len(parts):
+        own = [part for part in parts if part not in results]
+        yield from normalize_message({"role": role, "name": name, "content": own})
+    for part in results:
+        yield result_turn(*each_at(part, "tool_use_id content toolName"))
 
 
 def _events(events: Iterable[Any]) -> Iterator[Turn]:
@@ -183,32 +178,29 @@ def _events(events: Iterable[Any]) -> Iterator[Turn]:
         if event.get("partial"):
             continue
         author = event.get("author")
-        if is_object(event.get("content")):
-            if author == "user":
-                yield from _content(event["content"], "user")
-            else:
-                yield from _content(event["content"], "assistant", author)
-        if error := _pick(event, "error_message") or _pick(event, "error_code"):
+        by = ("user",) if author == "user" else ("assistant", author)
+        if is_object(content := event.get("content")):
+            yield from _content(content, *by)
+        if error := pick(event, "error_message") or pick(event, "error_code"):
             yield new_turn("error", error)
 
 
 def _invocation(invocation: JsonObject) -> Iterator[Turn]:
     """A turn of an evaluation: the user's message, the calls and results, the final answer."""
-    yield from _content(_pick(invocation, "user_content"), "user")
-    between = _pick(invocation, "intermediate_data") or {}
-    results = {one.get("id"): one for one in _pick(between, "tool_responses") or ()}
-    listed = _pick(between, "tool_uses") or _pick(between, "tool_calls")
+    yield from _content(pick(invocation, "user_content"), "user")
+    between = pick(invocation, "intermediate_data") or {}
+    responses = pick(between, "tool_responses") or ()
+    results = {one.get("id"): one.get("response") for one in responses}
+    listed = pick(between, "tool_uses") or pick(between, "tool_calls")
     for call in listed or invocation.get("tools") or ():
         yield new_turn("assistant", None, tool_calls=[normalize_call(call)])
-        response = results.get(call.get("id"))
-        content = call.get("result") if response is None else response.get("response")
+        content = results.get(call.get("id"), call.get("result"))
         if content is not None:
             yield result_turn(call.get("id"), content, call.get("name"))
-    for answer in _pick(between, "intermediate_responses") or ():
-        if len(items(answer)) == 2:
-            yield from _content({"parts": answer[1]}, "assistant", answer[0])
-    yield from _events(_pick(between, "invocation_events") or ())
-    yield from _content(_pick(invocation, "final_response"), "assistant")
+    for author, parts in pick(between, "intermediate_responses") or ():
+        yield from _content({"parts": parts}, "assistant", author)
+    yield from _events(pick(between, "invocation_events") or ())
+    yield from _content(pick(invocation, "final_response"), "assistant")
 
 
 def read_session(record: JsonObject) -> Rollout:
@@ -218,24 +210,22 @@ def read_session(record: JsonObject) -> Rollout:
 
 def read_case(record: JsonObject) -> Rollout:
     """Read a result of an ADK evaluation: its session, or what was invoked."""
-    events = _pick(_pick(record, "session_details"), "events")
-    metrics = _pick(record, "eval_metric_result_per_invocation") or ()
-    actual = objects([_pick(metric, "actual_invocation") for metric in metrics])
-    turns = [turn for one in actual if one for turn in _invocation(one)]
-    messages = [*_events(events)] if events else turns
+    events = pick(pick(record, "session_details"), "events")
+    metrics = pick(record, "eval_metric_result_per_invocation") or ()
+    actual = objects([pick(metric, "actual_invocation") for metric in metrics])
+    messages = [*_events(events)] or [t for one in actual for t in _invocation(one)]
     if not messages:
         raise UnreadableError(
             "has no session in `sessionDetails`, and no `actualInvocation`"
         )
-    status = _pick(record, "final_eval_status")
-    outcome = _STATUS.get(status) if isinstance(status, int | str) else None
+    outcome = _STATUS.get(str(pick(record, "final_eval_status")))
     return Rollout(messages, outcome=outcome)
 
 
 def case_key(record: JsonObject) -> str | None:
     """Return the case of an evaluation set."""
-    identity = _pick(record, "eval_id")
-    eval_set = _pick(record, "eval_set_id")
+    identity = pick(record, "eval_id")
+    eval_set = pick(record, "eval_set_id")
     if eval_set:
         return f"{eval_set}: {identity}"
     return str(identity) if identity else None
@@ -248,17 +238,14 @@ def read_swe_agent(record: JsonObject) -> Rollout:
     """Read a trajectory of SWE-agent, without its demonstrations."""
     messages = []
     for message in messages_in(record, "history", _STOPPED):
-        calls = items(message.get("tool_call_ids"))
-        single = len(calls) == 1 and message.get("role") == "tool"
-        named = {"tool_call_id": calls[0]} if single else {}
+        answers = message.get("role") == "tool"
+        call = {"tool_call_id": lookup(message, "tool_call_ids.0")} if answers else {}
         if not message.get("is_demo"):
-            messages.append({**message, **named})
+            messages.append({**call, **message})
     last = messages[-1] if messages else {}
     seen = lookup(record, "trajectory.-1.observation")
     if last.get("role") == "assistant" and is_text(seen) and seen.strip():
-        calls = items(last.get("tool_calls"))
-        identity = calls[0].get("id") if len(calls) == 1 else None
-        messages.append(result_turn(identity, seen))
+        messages.append(result_turn(lookup(last, "tool_calls.0.id"), seen))
     return Rollout(with_submission(record, messages))
 
 
@@ -299,10 +286,11 @@ def read_openhands(record: JsonObject) -> Rollout:
 def _openhands_turns(event: JsonObject) -> Iterator[Turn]:
     """An event as a message; nothing for a change of state."""
     action = event.get("action")
+    observation = event.get("observation")
     if "kind" in event:
         yield from _sdk_turns(event)
     elif "observation" in event:
-        if event["observation"] not in _NO_TURNS:
+        if observation not in _NO_TURNS:
             yield result_turn(str(event.get("cause")), event.get("content"))
     elif "action" in event and action not in _NO_TURNS:
         args = event["args"] if is_object(event.get("args")) else {}
@@ -325,44 +313,40 @@ def _openhands_turns(event: JsonObject) -> Iterator[Turn]:
 
 def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
     message = event.get("llm_message")
-    identity = event.get("tool_call_id")
     match event["kind"]:
         case "SystemPromptEvent":
             paths = ("system_prompt.text", "dynamic_context.text")
             texts = [lookup(event, path) for path in paths]
-            system = "\n\n".join(str(text) for text in texts if text)
-            yield new_turn("system", system)
+            yield new_turn("system", "\n\n".join(filter(None, texts)))
         case "MessageEvent" if is_object(message):
             speaker = "assistant" if event.get("source") == "agent" else "user"
             content = _with_extension(message.get("content"), event)
-            role = message.get("role") or speaker
-            yield {**message, "role": role, "content": content}
+            yield {"role": speaker, **message, "content": content}
         case "ActionEvent":
-            given = event.get("action")
-            if is_object(given):
-                given = {
+            turn = call_turn(
+                *each_at(event, "tool_call_id tool_name tool_call.arguments")
+            )
+            if is_object(given := event.get("action")):
+                arguments = {
                     name: value
                     for name, value in given.items()
                     if name != "kind" and value is not None
                 }
-            else:  # no tool took it
-                given = lookup(event, "tool_call.arguments")
+                turn["tool_calls"][0]["arguments"] = arguments
             thought = event.get("thought")
             reasoning = event.get("reasoning_content")
             parts = [*items(event.get("thinking_blocks")), *items(thought)]
             content = thought if reasoning or not parts else parts
-            turn = call_turn(identity, event.get("tool_name"), given)
             yield turn | {"content": content, "reasoning_content": reasoning}
         case "ACPToolCallEvent":
-            yield call_turn(identity, event.get("title"), event.get("raw_input"))
-            yield result_turn(identity, event.get("raw_output"))
+            yield call_turn(*each_at(event, "tool_call_id title raw_input"))
+            yield result_turn(*each_at(event, "tool_call_id raw_output"))
         case "ObservationEvent" | "AgentErrorEvent" | "UserRejectObservation":
-            names = words("error rejection_reason observation.content observation")
-            known = (lookup(event, name) for name in names)
-            content = first(filter(None, known))
-            yield result_turn(identity, _with_extension(content, event))
+            places = "error|rejection_reason|observation.content|observation"
+            turn = result_turn(*each_at(event, f"tool_call_id {places}"))
+            yield {**turn, "content": _with_extension(turn["content"], event)}
         case "ConversationErrorEvent":
-            yield new_turn("error", event.get("detail") or event.get("code"))
+            yield new_turn("error", first_at(event, "detail", "code"))
 
 
 def _with_extension(content: Any, event: JsonObject) -> Any:
@@ -380,15 +364,13 @@ def is_conversation(record: JsonObject) -> bool:
 
 def read_prediction(record: JsonObject) -> Rollout:
     """Read a prediction of SWE-bench."""
-    names = ("model_patch", "full_output", "text")
-    texts = (value if is_text(value) else "" for value in map(record.get, names))
-    patch, output, text = texts
-    answer = [new_turn("assistant", output if output.strip() else patch)]
-    if output.strip():
-        answer = with_submission(record, answer)
-    elif not patch.strip():
+    texts = filter(is_text, map(record.get, ("full_output", "model_patch")))
+    answer = first(text for text in texts if text.strip())
+    if answer is None:
         raise UnreadableError("has no patch in `model_patch`: nothing was handed in")
-    return Rollout([*prompt_turns(text, "text"), *answer])
+    prompt = prompt_turns(record.get("text"), "text")
+    answered = with_submission(record, [new_turn("assistant", answer)])
+    return Rollout([*prompt, *answered])
 
 
 def read_atif(record: JsonObject) -> Rollout:
@@ -412,29 +394,28 @@ def read_atif(record: JsonObject) -> Rollout:
 
 
 _ATIF_ROLES = {"agent": "assistant", "system": "system"}
+_ATIF_CALL = "tool_call_id function_name arguments"
 
 
 def _atif_turns(record: JsonObject) -> Messages:
     """Return each step's message with its calls, and their results."""
-    out: Messages = []
+    out = []
     for step in list_field(record, "steps"):
         role = _ATIF_ROLES.get(str(step.get("source")), "user")
-        turn: Turn = new_turn(role, step.get("message"))
-        if step.get("reasoning_content"):
-            turn["reasoning_content"] = step["reasoning_content"]
-        names = {"id": "tool_call_id", "name": "function_name", "arguments": "arguments"}  # fmt: skip
         calls = [
-            {name: call.get(theirs) for name, theirs in names.items()}
+            call_turn(*each_at(call, _ATIF_CALL))["tool_calls"][0]
             if is_object(call)
             else call
             for call in items(step.get("tool_calls"))
         ]
-        out.append(turn | ({"tool_calls": calls} if calls else {}))
+        thought = step.get("reasoning_content")
+        said = step.get("message")
+        out.append(filled_turn(role, said, reasoning_content=thought, tool_calls=calls))
         for result in objects(lookup(step, "observation.results")):
-            content = result.get("content")
-            if content is None and result.get("subagent_trajectory_ref"):
-                content = "(a sub-agent's work)"
-            out.append(result_turn(result.get("source_call_id"), content))
+            turn = result_turn(*each_at(result, "source_call_id content"))
+            if turn["content"] is None and result.get("subagent_trajectory_ref"):
+                turn["content"] = "(a sub-agent's work)"
+            out.append(turn)
     return out
 
 
@@ -443,8 +424,7 @@ def read_trial(record: JsonObject) -> Rollout:
     trajectory = record.get("trajectory")
     if not is_object(trajectory) or not holds(trajectory, "schema_version~ATIF-v.*"):
         raise UnreadableError("has no ATIF trajectory in `agent/trajectory.json`")
-    outcome = record.get("reward_file")
-    outcome = outcome.get("reward") if is_object(outcome) else outcome
+    outcome = first_at(record, "reward_file.reward", "reward_file")
     stated = lookup(record, "result.verifier_result.rewards.reward")
     reward = outcome if stated is None else stated
     return replace(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import repeat
+from itertools import chain, dropwhile, repeat, takewhile
 from operator import contains
 from os.path import commonprefix
 from typing import Any
@@ -32,6 +32,7 @@ from ruler_cli.formats.fields import (
     lookup,
     objects,
     printable,
+    value_at,
     words,
 )
 from ruler_cli.types import Path, Rollout
@@ -88,6 +89,12 @@ def new_turn(role: Any, content: Any, **more: Any) -> Turn:
     return {"role": role, "content": content, **more}
 
 
+def filled_turn(role: Any, content: Any, **more: Any) -> Turn:
+    """Make a message, without further fields that are empty."""
+    stated = {name: value for name, value in more.items() if value}
+    return {"role": role, "content": content, **stated}
+
+
 def tools_of(trajectory: JsonObject) -> Any:
     """Return the trajectory's tools, also if they are JSON text."""
     tools = json_value(trajectory.get("tools"), text=True)
@@ -109,7 +116,7 @@ def check_messages(value: Any, where: str) -> Messages:
     # fast, because most of a dump is read twice: no Python statement for each message
     if {*map(type, value)} == {dict} and all(map(contains, value, repeat("role"))):
         return value
-    out: Messages = []
+    out = []
     for i, item in enumerate(value):
         if not is_object(item):
             raise UnreadableError(f"`{where}[{i}]` is no message object")
@@ -161,13 +168,9 @@ def task_messages(rollout: Rollout) -> Messages:
     begin = first_agent_turn(messages)
     if any(map(has_content, messages[:begin])):
         return messages[:begin]
-    while begin < len(messages) and is_agent(messages[begin]):
-        begin += 1
-    end = begin + first_agent_turn(messages[begin:])
-    task = messages[begin:end]
-    if all(message.get("role") in USER_ROLES for message in task):
-        return task
-    return []
+    rest = [*dropwhile(is_agent, messages[begin:])]
+    task = rest[: first_agent_turn(rest)]
+    return task if all(one.get("role") in USER_ROLES for one in task) else []
 
 
 def is_agent(message: JsonObject) -> bool:
@@ -181,7 +184,7 @@ def is_agent(message: JsonObject) -> bool:
 def has_content(message: JsonObject) -> bool:
     """Tell if a message holds anything to show a judge: text, a call, a thought, a refusal."""
     content = message.get("content")
-    if is_text(content) and content and not content.isspace():
+    if has_text(content):
         return True
     # a call without arguments, a picture; a Responses item that is no text
     parts = objects(content) if "role" in message else [message, *objects(content)]
@@ -189,8 +192,7 @@ def has_content(message: JsonObject) -> bool:
         return True
     if any(message.get(key) for key in (*CALL_KEYS, "function_call", "refusal")):
         return True
-    stated = [content, *map(message.get, THOUGHT_KEYS), other_text(message)]
-    return any(map(has_text, stated))
+    return has_text([*map(message.get, THOUGHT_KEYS), other_text(message)])
 
 
 def other_fields(message: JsonObject) -> dict[str, Any]:
@@ -235,10 +237,9 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
     """
     own = rollout.messages[rollout.prompt_length or 0 :]
     # the last turns are the likeliest to say something
-    for part in (own[::-1], *rollout.histories):
-        for message in part:
-            if is_agent(message) and has_content(message):
-                return None
+    turns = chain(reversed(own), *rollout.histories)
+    if any(is_agent(turn) and has_content(turn) for turn in turns):
+        return None
     if any(map(is_agent, own)):
         return "has only empty turns of the agent: there is nothing to judge"
     roles = [printable(str(m.get("role")), 40) for m in rollout.messages]
@@ -321,50 +322,48 @@ def named_turns(value: list[Any]) -> Messages | None:
     """Convert turns with `from` and `value`, or other such names, to chat messages; None if they are none."""
     if not is_message_list(value) or {"role", "content"} <= value[0].keys():
         return None
+    if not all(map(is_object, value)):
+        return None
     keys = first(keys for keys in _TURN_KEYS if set(keys) <= value[0].keys())
-    out: Messages = []
-    for turn in value:
-        if not is_object(turn):
-            return None
-        if keys is None:
-            # a question and its answer under the speakers' names (ms-swift)
-            if not all(is_text(text) and name in ROLES for name, text in turn.items()):
-                return None
-            said = [new_turn(ROLES[name], text) for name, text in turn.items()]
-            if not {"user", "assistant"} <= {message["role"] for message in said}:
-                return None
-            out += said
-            continue
-        speaker = turn.get(keys[0])
-        if not is_text(speaker):
-            return None
-        # numbers are training weights, no content
-        rest = {
-            k: v
-            for k, v in turn.items()
-            if k not in keys and not isinstance(v, int | float)
+    if keys is None:
+        # questions and answers under the speakers' names (ms-swift)
+        pairs = [pair for turn in value for pair in turn.items()]
+        known = all(is_text(text) and name in ROLES for name, text in pairs)
+        turns = [new_turn(ROLES.get(name), text) for name, text in pairs]
+        return turns if known and _is_exchange(turns) else None
+    speaker, text = keys
+    if not all(is_text(turn.get(speaker)) for turn in value):
+        return None
+    return [
+        {
+            "role": ROLES.get(turn[speaker].lower(), turn[speaker]),
+            "content": turn.get(text),
+            # numbers are training weights, no content
+            **{
+                key: inner
+                for key, inner in turn.items()
+                if key not in keys and not isinstance(inner, int | float)
+            },
         }
-        role = ROLES.get(speaker.lower(), speaker)
-        out.append({"role": role, "content": turn.get(keys[1]), **rest})
-    return out
+        for turn in value
+    ]
+
+
+def _is_exchange(turns: Messages) -> bool:
+    return {"user", "assistant"} <= {turn["role"] for turn in turns}
 
 
 def dialogue(text: str) -> Messages | None:
     """Split a text that has a marker such as `Human:` before each turn into its turns; else None."""
-    for markers in _MARKERS:
-        if markers.match(text):
-            turns = _split(text, markers)
-            if {"user", "assistant"} <= {turn["role"] for turn in turns}:
-                return turns
-    return None
+    known = (_split(text, markers) for markers in _MARKERS if markers.match(text))
+    return first(filter(_is_exchange, known))
 
 
 def _split(text: str, markers: re.Pattern[str]) -> Messages:
-    matches = list(markers.finditer(text))
-    ends = [*(match.start() for match in matches[1:]), len(text)]
+    _, *turns = markers.split(text)
     return [
-        {"role": ROLES[match[1].lower()], "content": text[match.end() : end].strip()}
-        for match, end in zip(matches, ends, strict=True)
+        new_turn(ROLES[name.lower()], said.strip())
+        for name, said in zip(turns[::2], turns[1::2], strict=True)
     ]
 
 
@@ -461,12 +460,9 @@ def find_answer(value: Any, where: str) -> Messages | None:
             return None
         if (turns := named_turns(value)) is not None:
             return turns
-        roles = [is_object(item) and "role" in item for item in value]
-        kinds = [lookup(item, "type") for item in value]
-        if all(kind in _PARTS for kind in kinds) and not any(roles):
+        if all(lookup(m, "type") in _PARTS and "role" not in m for m in value):
             return [new_turn("assistant", value)]
-        both = zip(kinds, roles, strict=True)
-        if all(kind is not None or role for kind, role in both):
+        if all(is_object(m) and {"role", "type"} & m.keys() for m in value):
             return check_messages(value, where)
         if len(value) == 1:
             return find_answer(value[0], f"{where}[0]")
@@ -536,33 +532,29 @@ def answers_path(record: JsonObject, least: int = 2) -> Path:
 
     `least` is the smallest number of answers.
     """
-    for name in (*ANSWER_LISTS, *ANSWERS):
-        value = record.get(name)
-        inner = value.get("choices") if is_object(value) else None
-        if _is_answer_list(value, name, least) or _is_answer_list(
-            inner,
-            "choices",
-            least,
-        ):
-            messages = record.get("messages")
-            if is_text(messages):
-                messages = json_messages(messages)
-            if is_reply(first(reversed(items(messages)))):
-                return ()
-            if is_object(value):
-                return (name, "choices")
-            return (name,)
-    return ()
+    names = (*ANSWER_LISTS, *ANSWERS)
+    paths = (path for name in names for path in ((name,), (name, "choices")))
+    lists = (path for path in paths if _is_answer_list(record, path, least))
+    if (found := first(lists)) is None:
+        return ()
+    messages = record.get("messages")
+    if is_text(messages):
+        messages = json_messages(messages)
+    if is_reply(first(reversed(items(messages)))):
+        return ()
+    return found
 
 
-def _is_answer_list(value: Any, name: str, least: int) -> bool:
-    several = is_list(value) and len(value) >= least
-    if not several or not all(map(is_answer, value)):
+def _is_answer_list(record: JsonObject, path: Path, least: int) -> bool:
+    values = value_at(record, path)
+    several = is_list(values) and len(values) >= least
+    if not several or not all(map(is_answer, values)):
         return False
-    if name in ANSWER_LISTS:
-        return name != "choices" or not _are_options(value)
+    if path[-1] == "choices":
+        return not _are_options(values)
     # a list of messages under a name for one answer is one conversation
-    return not any("role" in item or "type" in item for item in objects(value))
+    listed = path[-1] in ANSWER_LISTS
+    return listed or not any({"role", "type"} & item.keys() for item in objects(values))
 
 
 def _are_options(value: Any) -> bool:
@@ -681,21 +673,14 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
     value = record.get(name)
     if name in _WITH_CONTEXT and is_text(value):
         names = INSTRUCTION_INPUTS if name == "instruction" else ("context",)
-        beside = [text for text in map(record.get, names) if is_text(text)]
-        context = first(text for text in beside if text.strip()) or ""
-        added = "" if context in value else context
-        value = "\n\n".join(filter(None, (value, added)))
+        texts = filter(is_text, map(record.get, names))
+        context = first(text for text in texts if text.strip()) or ""
+        if context not in value:
+            value = "\n\n".join(filter(None, (value, context)))
     history = first_of(record, HISTORIES)
     if is_text(history) and not json_messages(history):
         history = None
-    pairs = []
-    for item in items(history):
-        if is_object(item) and item.keys() == {"inputs", "outputs"}:
-            # promptflow's question and answer
-            sides = [objects([side]) and [*side.values()] for side in item.values()]
-            item = [side[0] for side in sides if len(side) == 1]  # noqa: PLW2901
-            item = item if len(item) == 2 else None  # noqa: PLW2901
-        pairs.append(items(item))
+    pairs = [*map(_pair, items(history))]
     if pairs and all(pairs):
         earlier = [
             new_turn(role, content)
@@ -708,16 +693,22 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
     return with_system(record, [*earlier, *_prompt_turns(value, name)])
 
 
+def _pair(item: Any) -> list[Any]:
+    """An earlier question and its answer: a list of both, or promptflow's object."""
+    if is_object(item) and item.keys() == {"inputs", "outputs"}:
+        item = [*item["inputs"].values(), *item["outputs"].values()]
+        return item if len(item) == 2 else []
+    return items(item)
+
+
 def with_system(record: JsonObject, messages: Messages) -> Messages:
     """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
     prompt = first_of(record, SYSTEM)
-    parts = objects(prompt)
-    known = parts == prompt and all("text" in part for part in parts)
-    system = new_turn("system", prompt)
-    given = any(message.get("role") in _SYSTEM_ROLES for message in messages[:1])
-    if given or not (known or is_text(prompt)) or not has_content(system):
+    given = any(map(_is_system, messages[:1]))
+    readable = isinstance(prompt, str | list) and any(map(str.strip, texts(prompt)))
+    if given or not readable:
         return messages
-    return [system, *messages]
+    return [new_turn("system", prompt), *messages]
 
 
 def retrieved_turn(record: JsonObject) -> Messages:
@@ -753,24 +744,27 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     if not any(map(has_content, turns)):
         return replace(rollout, error=f"has no prompt at `{path}`")
     messages = rollout.messages
-    size = rollout.prompt_length
     start = 0
-    if turns[0].get("role") not in _SYSTEM_ROLES:
-        roles = [message.get("role") not in _SYSTEM_ROLES for message in messages]
-        start = roles.index(True) if any(roles) else len(messages)
-    asked = [text_of(turn) for turn in turns]
-    for part in (messages[start:], messages):
-        said = [text_of(message) for message in part]
-        before = said[: first_agent_turn(part)]
-        one = len(asked) == 1 and any(asked[0] in text for text in before)
-        if one or (len(asked) > 1 and said[: len(asked)] == asked):
-            return rollout
+    if not _is_system(turns[0]):
+        start = len([*takewhile(_is_system, messages)])
+    asked = [*map(text_of, turns)]
+    said = [*map(text_of, messages)]
+    count = len(asked)
+    before = said[: first_agent_turn(messages)]
+    held = count == 1 and any(asked[0] in text for text in before)
+    if held or asked in (said[:count], said[start : start + count]):
+        return rollout
+    size = rollout.prompt_length
     if size is not None:
-        size += len(turns)
-    elif first_agent_turn(turns) < len(turns):
-        size = start + len(turns) + first_agent_turn(messages[start:])
+        size += count
+    elif first_agent_turn(turns) < count:
+        size = start + count + first_agent_turn(messages[start:])
     messages = [*messages[:start], *turns, *messages[start:]]
     return replace(rollout, messages=messages, prompt_length=size)
+
+
+def _is_system(message: JsonObject) -> bool:
+    return message.get("role") in _SYSTEM_ROLES
 
 
 _NOT_IN_KEY = {"role", "content", "type", "id"}
@@ -788,12 +782,10 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
         )
     prompt = []
     for message in task:
-        content = message.get("content")
-        own = list[Any]()
-        if content is None or message.get("tool_calls"):
-            # without content, or with calls, other fields alone tell two messages apart
-            excluded = _NOT_IN_KEY | ({"name"} if "role" in message else set())
-            fields = {k: v for k, v in message.items() if k not in excluded and v}
-            own = [fields] if fields else []
-        prompt.append([message.get("role"), content, *own])
+        role, content = message.get("role"), message.get("content")
+        excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
+        fields = {k: v for k, v in message.items() if k not in excluded and v}
+        # without content, or with calls, other fields alone tell two messages apart
+        apart = content is None or message.get("tool_calls")
+        prompt.append([role, content, *([fields] if apart and fields else [])])
     return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()

@@ -23,9 +23,11 @@ from ruler_cli.formats.chat import (
     THOUGHT_KEYS,
     Messages,
     Turn,
+    filled_turn,
     new_turn,
     other_text,
     texts,
+    with_system,
 )
 from ruler_cli.formats.fields import (
     EMPTY,
@@ -64,61 +66,24 @@ _CHOICES = words(
 _ANSWERS = words("messages message content output outputs text response answer result")
 OWN_ROLES = ("assistant", None)
 """Roles of the agent's turns; an item of OpenAI's Responses has none."""
-_DEEP = 6
-"""Levels of objects inside objects that are read."""
 
 
-def messages_of(value: Any, role: str, depth: int = 0) -> Messages | None:
+def messages_of(value: Any, role: str) -> Messages | None:
     """Messages in the input (of the role `user`) or output (`assistant`) of a model.
 
     None if the value holds neither messages of a known shape nor a text.
     """
     if is_text(value):
-        if value.strip():
-            return [new_turn(role, value)]
-        return None
-    if depth > _DEEP or not value:
-        return None
-    asked = role == "user"
-    if is_list(value):
-        if asked and all(map(is_text, value)):
-            return [new_turn(role, item) for item in value]
-        gemini = all(is_object(m) and "parts" in m for m in value)
-        if asked and gemini and not all(map(is_message, value)):
-            value = [{"role": role, **item} for item in value]  # without a role
-        if all(map(is_message, value)):
-            messages = [turn for item in value for turn in normalize_message(item)]
-            if messages:
-                return messages
-        if not asked and all(is_text(lookup(item, "type")) for item in value):
-            return [new_turn(role, [*map(normalize_part, value)])]
-        if len(value) == 1:
-            return messages_of(value[0], role, depth + 1)
-        return None
+        return [new_turn(role, value)] if value.strip() else None
+    if is_list(value) and value:
+        return _listed_messages(value, role)
     if not is_object(value):
         return None
     if is_message(value):
         return normalize_message(value)
-    for path in () if asked else _CHOICES:
-        choice = lookup(value, path)
-        if is_object(choice):
-            own = choice if "kwargs" in choice else {"role": role, **choice}
-            return normalize_message(own)
-        if is_text(choice):
-            return messages_of(choice, role)
-    for key in _PROMPTS if asked else _ANSWERS:
-        inner = value.get(key)
-        if not asked and is_text(inner) and other_text(value).keys() - {key}:
-            continue  # the answer is the whole object: one member would show a part of it
-        found = messages_of(inner, role, depth + 1)
-        if found is None or (asked and not found):
-            continue
-        given = any(m.get("role") in ("system", "developer") for m in found)
-        systems = () if given or not asked else _SYSTEM
-        system = first(filter(None, (_plain(lookup(value, path)) for path in systems)))
-        if system is None:
-            return found
-        return [new_turn("system", system), *found]
+    found = _asked(value) if role == "user" else _answered(value)
+    if found is not None:
+        return found
     # the text of an object that holds nothing else
     only = [inner for inner in value.values() if inner not in EMPTY]
     if len(only) == 1 and is_text(only[0]):
@@ -126,10 +91,51 @@ def messages_of(value: Any, role: str, depth: int = 0) -> Messages | None:
     return None
 
 
+def _listed_messages(value: list[Any], role: str) -> Messages | None:
+    asked = role == "user"
+    if asked and all(map(is_text, value)):
+        return [new_turn(role, item) for item in value]
+    if asked and all(is_object(m) and "parts" in m for m in value):
+        # Gemini's may be without a role
+        value = [m if is_message(m) else {"role": role, **m} for m in value]
+    if all(map(is_message, value)):
+        messages = [turn for item in value for turn in normalize_message(item)]
+        if messages:
+            return messages
+    if not asked and all(is_text(lookup(item, "type")) for item in value):
+        return [new_turn(role, [*map(normalize_part, value)])]
+    return messages_of(value[0], role) if len(value) == 1 else None
+
+
+def _asked(body: JsonObject) -> Messages | None:
+    """The prompt in the body of a request, and its system prompt."""
+    for key in _PROMPTS:
+        if found := messages_of(body.get(key), "user"):
+            systems = (_plain(lookup(body, path)) for path in _SYSTEM)
+            return with_system({"system": first(filter(None, systems))}, found)
+    return None
+
+
+def _answered(body: JsonObject) -> Messages | None:
+    """The answer in the body of a response."""
+    choice = first_at(body, *_CHOICES)
+    if is_object(choice):
+        own = {} if "kwargs" in choice else {"role": "assistant"}
+        return normalize_message({**own, **choice})
+    if is_text(choice):
+        return messages_of(choice, "assistant")
+    for key in _ANSWERS:
+        inner = body.get(key)
+        # the answer may be the whole object, of which one member would show a part
+        part = is_text(inner) and other_text(body).keys() - {key}
+        found = None if part else messages_of(inner, "assistant")
+        if found is not None:
+            return found
+    return None
+
+
 def agent_turns(value: Any) -> Messages:
     """The output of a model as its own turns, whatever roles it claims; an unknown value as JSON."""
-    if value in EMPTY:
-        return []
     messages = messages_of(value, "assistant")
     if messages is not None and all(map(is_own, messages)):
         return messages
@@ -146,10 +152,9 @@ def question_turns(value: Any) -> Messages:
 
 def as_turn(role: str, value: Any) -> Messages:
     """A value of no known shape as a turn of text, so that a part that looks like a tool's result is none."""
-    text = value if is_text(value) else dump(value).decode()
     if value in EMPTY:
         return []
-    return [new_turn(role, text)]
+    return [new_turn(role, value if is_text(value) else dump(value).decode())]
 
 
 def is_own(message: JsonObject) -> bool:
@@ -172,7 +177,7 @@ def is_message(value: Any) -> bool:
     """Tell if a value is one message, in any of the dialects."""
     if not is_object(value):
         return False
-    if "message.role" in value or is_text(lookup(value, "message.role")):
+    if is_text(lookup(value, "message.role")):
         return True
     if is_text(value.get("role")):
         return bool(_CONTENTS & value.keys())
@@ -184,22 +189,20 @@ def is_message(value: Any) -> bool:
 
 def normalize_message(value: JsonObject) -> Messages:
     """One message of any dialect as a list of one that renders; [] for a tool that was offered."""
-    if any(key.startswith("message.") for key in value):
-        # OpenInference as Phoenix writes it in tables
-        value = {key.removeprefix("message."): inner for key, inner in value.items()}
-    elif is_object(value.get("message")):
+    # OpenInference as Phoenix writes it in tables
+    value = {key.removeprefix("message."): inner for key, inner in value.items()}
+    if is_object(value.get("message")):
         value = value["message"]  # OpenInference; a choice of OpenAI's
     role = value.get("role")
     body = value
     if not is_text(role):
         kind, body = langchain_body(value)
         if kind in _ITEMS:
-            return [dict(value)]
+            return [value]
         role = kind if str(kind).lower() in _ROLES else body.get("role") or kind
     role = _ROLES.get(str(role).lower(), str(role))
-    contents = (body.get(key) for key in ("content", "parts", "contents", "text"))
-    stated = (content for content in contents if content not in (None, ""))
-    content = next(stated, body.get("text"))
+    contents = map(body.get, ("content", "parts", "contents", "text"))
+    content = first(content for content in contents if content not in (None, ""))
     if is_object(content) and is_list(content.get("parts")):
         content = content["parts"]
     if role == "tool" and lookup(content, "type") == "function":
@@ -219,11 +222,10 @@ def normalize_message(value: JsonObject) -> Messages:
         single = len(parts) == 1 and kinds == ["text"]
         content = parts[0]["text"] if single else parts
     more = {name: body.get(name) for name in ("name", "tool_call_id", "refusal")}
-    thought = first_of(body, THOUGHT_KEYS)
-    more["tool_calls"] = calls
-    more["reasoning_content"] = thought or lookup(body, _MORE + "reasoning_content")
-    stated_more = {name: inner for name, inner in more.items() if inner}
-    return [new_turn(role, content, **stated_more)]
+    thought = first_of(body, THOUGHT_KEYS) or lookup(body, _MORE + "reasoning_content")
+    return [
+        filled_turn(role, content, **more, tool_calls=calls, reasoning_content=thought)
+    ]
 
 
 _MORE = "additional_kwargs."
@@ -232,39 +234,34 @@ _MORE = "additional_kwargs."
 
 def offered_tools(value: Any) -> list[Any]:
     """The tools of an input, from the request or from among its messages."""
-    listed = items(lookup(value, "tools") or lookup(value, "config.tools"))
-    if listed:
-        return [
-            declared
-            for tool in listed
-            for declared in (lookup(tool, "function_declarations") or [tool])
-        ]
-    messages = lookup(value, "messages") if is_object(value) else value
-    contents = objects([message.get("content") for message in objects(messages)])
-    return [tool for tool in contents if tool.get("type") == "function"]
+    listed = items(first_at(value, "tools", "config.tools"))
+    declared = [
+        one
+        for tool in listed
+        for one in (lookup(tool, "function_declarations") or [tool])
+    ]
+    messages = objects(lookup(value, "messages") if is_object(value) else value)
+    contents = (message.get("content") for message in messages)
+    return declared or [one for one in contents if lookup(one, "type") == "function"]
 
 
 def called_names(message: JsonObject) -> Names:
     """The names of the tools that a message calls."""
-    names = [
-        lookup(call, "function.name") or call.get("name")
-        for call in objects(message.get("tool_calls"))
+    parts = [message, *objects(message.get("content"))]
+    calls = [
+        part for part in parts if part.get("type") in ("tool_use", "function_call")
     ]
-    uses = objects(message.get("content"))
-    names += [part.get("name") for part in uses if part.get("type") == "tool_use"]
-    names += [message.get("name")] if message.get("type") == "function_call" else []
+    calls += objects(message.get("tool_calls"))
+    names = (lookup(call, "function.name") or call.get("name") for call in calls)
     return tuple(map(str, names))
 
 
 def _plain(value: Any) -> str | None:
     """The text of a system prompt; None if it has none."""
-    parts = lookup(value, "parts")
-    value = parts if is_list(parts) else value
+    value = items(lookup(value, "parts")) or value
     if is_list(value):
-        value = "\n".join(texts([normalize_part(part) for part in value]))
-    if is_text(value) and value:
-        return value
-    return None
+        value = "\n".join(texts([*map(normalize_part, value)]))
+    return value if is_text(value) else None
 
 
 def _calls(body: JsonObject) -> list[Any]:
@@ -285,10 +282,13 @@ def normalize_call(call: JsonObject) -> Turn:
     }
     function = call.get("function")
     fields = {**flat, **function} if is_object(function) else flat
-    stated = (fields[key] for key in ("arguments", "args", "input") if key in fields)
     identity = flat.get("id") or fields.get("toolCallId") or fields.get("name")
     name = fields.get("name") or fields.get("toolName")
-    return {"id": identity, "name": name, "arguments": first(stated)}
+    return {
+        "id": identity,
+        "name": name,
+        "arguments": first_at(fields, "arguments", "args", "input"),
+    }
 
 
 def call_turn(identity: Any, name: Any, arguments: Any) -> Turn:
@@ -303,6 +303,11 @@ def result_turn(identity: Any, content: Any, name: Any = None) -> Turn:
     return new_turn("tool", content, tool_call_id=identity, **named)
 
 
+def each_at(event: Any, places: str) -> list[Any]:
+    """The value at each of several places: a path, or paths with `|` between them, of which the first counts."""
+    return [first_at(event, *place.split("|")) for place in words(places)]
+
+
 def normalize_part(part: Any) -> Any:
     """A part of a message as one that renders: text, thought, call, result."""
     if is_object(lookup(part, "message_content")):
@@ -310,8 +315,8 @@ def normalize_part(part: Any) -> Any:
     if not is_object(part):
         return part
     part = {key.removeprefix("message_content."): value for key, value in part.items()}
-    for name, other, read in _GEMINI:
-        if is_object(inner := part.get(name) or part.get(other)):
+    for name, read in _GEMINI.items():
+        if is_object(inner := pick(part, name)) and inner:
             return read(inner)
     kind = str(part.get("type")).replace("-", "_")
     function = kind == "function" and is_object(part.get("function"))
@@ -329,39 +334,32 @@ def normalize_part(part: Any) -> Any:
 
 
 def _use(part: JsonObject) -> Turn:
-    call = normalize_call(part)
-    identity = str(call["id"])
-    name = call["name"]
-    given = call["arguments"]
-    return {"type": "tool_use", "id": identity, "name": name, "input": given}
+    identity, name, given = normalize_call(part).values()
+    return {"type": "tool_use", "id": str(identity), "name": name, "input": given}
 
 
 def _result(part: JsonObject) -> Turn:
-    content = first_at(
-        part,
-        "result",
-        "response",
-        "output",
-        "content",
-    )
-    names = ("tool_use_id", "id", "toolCallId", "tool_call_id", "name")
-    identity = str(first_of(part, names))
     named = {"toolName": part["name"]} if part.get("name") else {}
     return {
         "type": "tool_result",
-        "tool_use_id": identity,
-        "content": content,
+        "tool_use_id": str(first_of(part, _RESULT_IDS)),
+        "content": first_at(part, "result", "response", "output", "content"),
         **named,
     }
 
 
-_GEMINI: tuple[tuple[str, str, Callable[[JsonObject], Turn]], ...] = (
-    ("function_call", "functionCall", _use),
-    ("function_response", "functionResponse", _result),
-    ("executable_code", "executableCode", lambda part: _use({"name": "code", "input": part})),
-    ("code_execution_result", "codeExecutionResult",
-     lambda part: _result({"name": "code", "output": part})),
-    ("inline_data", "inlineData",
-     lambda part: {"type": str(first_at(part, "mime_type", "mimeType"))}),
-)  # fmt: skip
-"""Gemini's parts of a message, in both spellings."""
+_RESULT_IDS = words("tool_use_id id toolCallId tool_call_id name")
+_GEMINI: dict[str, Callable[[JsonObject], Turn]] = {
+    "function_call": _use,
+    "function_response": _result,
+    "executable_code": lambda part: _use({"name": "code", "input": part}),
+    "code_execution_result": lambda part: _result({"name": "code", "output": part}),
+    "inline_data": lambda part: {"type": str(pick(part, "mime_type"))},
+}
+"""Gemini's parts of a message."""
+
+
+def pick(value: Any, name: str) -> Any:
+    """A field that is written as `two_words` or as `twoWords`; None if it is absent."""
+    first, *rest = name.split("_")
+    return first_at(value, name, first + "".join(map(str.capitalize, rest)))

@@ -46,13 +46,11 @@ _KINDS = words(
     "langfuse.observation.type lmnr.span.type llm.request.type operation.name"
 )
 _OWN_KINDS = words("run_type span_kind span_type type kind")
-_CALLS = frozenset(
-    words(
-        "llm chat chat_model generation generate_content text_completion completion call_llm response "
-        "chat_completion ai.generatetext.dogenerate ai.streamtext.dostream"
-    )
+_CALLS = words(
+    "llm chat chat_model generation generate_content text_completion completion call_llm response "
+    "chat_completion ai.generatetext.dogenerate ai.streamtext.dostream"
 )
-_TOOLS = frozenset(words("tool execute_tool function tool_call ai.toolcall"))
+_TOOLS = words("tool execute_tool function tool_call ai.toolcall")
 _AGENTS = frozenset(words("agent invoke_agent chain workflow span task"))
 _CALL_MARKS = words("llm.input_messages gen_ai.prompt gen_ai.completion")
 """Attributes that only a call of a model has."""
@@ -91,13 +89,13 @@ _EVENTS = {
     "gen_ai.assistant.message": "assistant",
     "gen_ai.choice": "choice",
 }
-_NESTED = 100
-"""Levels of spans inside spans that are read."""
+_AROUND = 200
+"""Spans around a span that are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Span:
-    """One span: `kind` is `call` (of a model), `tool` or `other`."""
+    """One span: `kind` is `call` (of a model), `tool` or `other`, `outer` the span around it."""
 
     kind: str
     name: str
@@ -107,23 +105,36 @@ class Span:
     output: Any
     tools: Any
     raw: JsonObject
+    outer: Span | None = None
+
+    def around(self) -> Iterator[Span]:
+        """The spans around this one, the nearest first; parents may go round in circles."""
+        outer = self.outer
+        for _ in range(_AROUND):
+            if outer is None:
+                return
+            yield outer
+            outer = outer.outer
 
 
 def spans_of(listed: Any) -> list[Span]:
     """The spans of a list, and those inside them, by their start times if all have comparable ones."""
     spans = [_span(raw, parent) for raw, parent in _flat(listed)]
-    starts: list[Any] = []
+    by_id = {span.identity: span for span in spans if span.identity is not None}
     for span in spans:
-        start = _first(span.raw, _STARTS)
-        if is_text(start) and start.isascii() and start.isdecimal() and len(start) < 30:
-            start = int(
-                start
-            )  # nanoseconds; another text is a date, which sorts as it is
-        starts.append(start)
-    kinds = {*map(type, starts)}
-    if kinds not in ({str}, {int}, {float}, {int, float}):
+        span.outer = by_id.get(span.parent or "")
+    try:
+        return sorted(spans, key=_start)
+    except TypeError:
         return spans
-    return [spans[i] for i in sorted(range(len(spans)), key=starts.__getitem__)]
+
+
+def _start(span: Span) -> Any:
+    start = _first(span.raw, _STARTS)
+    # nanoseconds; another text is a date, which sorts as it is
+    if is_text(start) and start.isdecimal() and len(start) < 30:
+        return int(start)
+    return start
 
 
 def _span(raw: JsonObject, parent: str | None) -> Span:
@@ -144,38 +155,39 @@ def _span(raw: JsonObject, parent: str | None) -> Span:
     answered = is_object(outputs) and "choices" in outputs
     if kind == "other" and answered and items(lookup(inputs, "messages")):
         kind = "call"
-    if kind == "call" and (inputs is None or outputs is None):
+    if kind == "call" and None in (inputs, outputs):
         asked, said = _event_messages(raw, attributes)
         inputs = asked if inputs is None else inputs
         outputs = said if outputs is None else outputs
     system = decoded(attributes.get("gen_ai.system_instructions"))
     if inputs is not None and system:
         inputs = {"system": system, "messages": inputs}
-    named = [_find(attributes, key) for key in _NAMES] if tool else []
-    name = first(filter(is_text, named))
-    tools = first_of(attributes, _TOOL_LISTS)
-    offered = lookup(raw, "extra.invocation_params.tools")
+    named = (lookup(attributes, name) for name in _NAMES if tool)
+    tools = decoded(first_of(attributes, _TOOL_LISTS))
     return Span(
         kind=kind,
-        name=str(name or _first(raw, _TITLES)),
+        name=str(first(filter(is_text, named)) or _first(raw, _TITLES)),
         identity=_first_text(raw, _IDS),
         parent=_first_text(raw, _PARENTS) or parent,
         input=inputs,
         output=outputs,
-        tools=offered if tools is None else decoded(tools),
+        tools=tools or lookup(raw, "extra.invocation_params.tools"),
         raw=raw,
     )
 
 
 def _kind(raw: JsonObject, attributes: JsonObject) -> str:
-    stated = [_find(attributes, key) for key in _KINDS] + [*map(raw.get, _OWN_KINDS)]
+    stated = [lookup(attributes, name) for name in _KINDS]
+    stated += map(raw.get, _OWN_KINDS)
     kinds = [value.lower() for value in stated if is_text(value)]
     for kind in kinds:
-        if kind in _CALLS or kind in _TOOLS:
-            return "call" if kind in _CALLS else "tool"
-    if any(_find(attributes, key) for key in _CALL_MARKS):
+        if kind in _CALLS:
+            return "call"
+        if kind in _TOOLS:
+            return "tool"
+    if any(lookup(attributes, name) for name in _CALL_MARKS):
         return "call"
-    if any(is_text(_find(attributes, key)) for key in _NAMES[:3]):
+    if any(is_text(lookup(attributes, name)) for name in _NAMES[:3]):
         return "tool"
     messages = attributes.get(_INPUTS[0]) or attributes.get(_OUTPUTS[0])
     if messages and not _AGENTS.intersection(kinds):
@@ -186,10 +198,10 @@ def _kind(raw: JsonObject, attributes: JsonObject) -> str:
 def _value(attributes: JsonObject, names: Names, *, text: bool = False) -> Any:
     """The first of these attributes that is not empty; JSON text is decoded unless it may be plain text."""
     for name in names:
-        value = _find(attributes, name)
+        value = lookup(attributes, name)
         if value in EMPTY:
             continue
-        mime = _find(attributes, _MIMES[name]) if name in _MIMES else "json"
+        mime = lookup(attributes, _MIMES[name]) if name in _MIMES else "json"
         plain = text or name in _TEXTS or "json" not in str(mime)
         return value if plain else decoded(value)
     return None
@@ -197,38 +209,34 @@ def _value(attributes: JsonObject, names: Names, *, text: bool = False) -> Any:
 
 def _event_messages(raw: JsonObject, attributes: JsonObject) -> tuple[Any, Any]:
     """The input and output in events, of the span or in an attribute `events` (Logfire)."""
-    asked = list[Any]()
-    answered = list[Any]()
+    asked = []
+    answered = []
     listed = [*items(raw.get("events")), *items(decoded(attributes.get("events")))]
     for event in objects(listed):
         body = _attributes(event) or event
         both = _value(body, _INPUTS[:1]), _value(body, _OUTPUTS[:1])
         if any(both):
             return both
-        named = (event.get("name"), event.get("event.name"), body.get("event.name"))
-        role = _EVENTS.get(str(first(filter(None, named))))
+        name = first_of(event, ("name", "event.name")) or body.get("event.name")
+        role = _EVENTS.get(str(name))
         if role == "choice":
             message = decoded(body.get("message"))
             said = message if is_object(message) else body
             answered.append({"role": "assistant", **said})
         elif role is not None:
             calls = decoded(body.get("tool_calls"))
-            called = {"tool_calls": calls} if calls else {}
-            asked.append({"content": None, **body, "role": role, **called})
+            asked.append({"content": None, **body, "role": role, "tool_calls": calls})
     return asked or None, answered or None
 
 
 def _flat(
-    listed: Any,
-    parent: str | None = None,
-    depth: int = 0,
-) -> Iterator[tuple[dict[str, Any], str | None]]:
+    listed: Any, parent: str | None = None
+) -> Iterator[tuple[JsonObject, str | None]]:
     """Spans and those inside them, each with the id of the one around it."""
     for raw in objects(listed):
         yield raw, parent
         for key in ("child_runs", "child_spans", "children"):
-            if depth < _NESTED:
-                yield from _flat(raw.get(key), _first_text(raw, _IDS), depth + 1)
+            yield from _flat(raw.get(key), _first_text(raw, _IDS))
 
 
 def _first(raw: JsonObject, names: Names) -> Any:
@@ -237,9 +245,8 @@ def _first(raw: JsonObject, names: Names) -> Any:
 
 
 def _first_text(raw: JsonObject, names: Names) -> str | None:
-    if (value := _first(raw, names)) is None:
-        return None
-    return str(value)
+    value = _first(raw, names)
+    return None if value is None else str(value)
 
 
 _FLAT = words(
@@ -247,7 +254,7 @@ _FLAT = words(
     "llm.request.functions."
 )
 _DEEP = 12
-"""Parts of a flat name, and levels of OTLP's values, that are read."""
+"""Parts of a flat name that are read."""
 
 
 def _attributes(raw: JsonObject) -> dict[str, Any]:
@@ -259,42 +266,37 @@ def _attributes(raw: JsonObject) -> dict[str, Any]:
         key[11:]: value for key, value in raw.items() if key.startswith("attributes.")
     }
     attributes = {**named, **own} if is_object(named) else own
-    grouped: dict[str, list[tuple[str, Any]]] = {}
-    for key, value in attributes.items():
-        if key.startswith(_FLAT):
-            head = next(name for name in _FLAT if key.startswith(name))
-            grouped.setdefault(head[:-1], []).append((key.removeprefix(head), value))
-    return {**{head: _unflat(pairs) for head, pairs in grouped.items()}, **attributes}
+    flat = [key for key in attributes if key.startswith(_FLAT)]
+    nested = {}
+    for head in _FLAT if flat else ():
+        inner = {
+            k.removeprefix(head): attributes[k] for k in flat if k.startswith(head)
+        }
+        if inner:
+            nested[head[:-1]] = _unflat(inner)
+    return {**nested, **attributes}
 
 
-def _find(attributes: JsonObject, name: str) -> Any:
-    """The value of an attribute, flat or nested; None if there is none."""
-    value = attributes.get(name)
-    if value is None:
-        return lookup(attributes, name)
-    return value
-
-
-def _unflat(pairs: list[tuple[str, Any]]) -> Any:
+def _unflat(flat: JsonObject) -> Any:
     """Flat names as objects and lists; an index only gives an item's order."""
     root: dict[str, Any] = {}
-    for name, value in pairs:
+    for name, value in flat.items():
         at = root
-        parts = name.split(".", _DEEP)
-        for part in parts[:-1]:
+        *outer, last = name.split(".", _DEEP)
+        for part in outer:
             inner = at.setdefault(part, {})
             at = inner if is_object(inner) else {}
-        at.setdefault(parts[-1], value)
+        at.setdefault(last, value)
     return _listed(root)
 
 
 def _listed(value: Any) -> Any:
     if not is_object(value):
         return value
-    if value and all(k.isascii() and k.isdecimal() and len(k) < 10 for k in value):
-        order = sorted(value, key=lambda key: (int(key), key))
-        return [_listed(value[key]) for key in order]
-    return {key: _listed(inner) for key, inner in value.items()}
+    listed = {key: _listed(inner) for key, inner in value.items()}
+    if value and all(key.isdecimal() and len(key) < 10 for key in value):
+        return [listed[key] for key in sorted(value, key=int)]
+    return listed
 
 
 def decoded(value: Any) -> Any:
@@ -304,25 +306,21 @@ def decoded(value: Any) -> Any:
     return value
 
 
-def _pairs(listed: Any, depth: int = 0) -> dict[str, Any]:
+def _pairs(listed: Any) -> dict[str, Any]:
     """The members of an object that OTLP and Jaeger write as a list of keys and values."""
     return {
-        str(pair.get("key")): _any_value(pair.get("value"), depth)
-        for pair in objects(listed)
+        str(pair.get("key")): _any_value(pair.get("value")) for pair in objects(listed)
     }
 
 
-def _any_value(value: Any, depth: int) -> Any:
+def _any_value(value: Any) -> Any:
     """The value in OTLP's AnyValue; other values, as Jaeger's tags have them, as they are."""
-    if not is_object(value) or depth > _DEEP:
-        return value
-    for key, inner in value.items():
+    for key, inner in value.items() if is_object(value) else ():
         match key.replace("_", "").lower():
             case "stringvalue" | "boolvalue" | "doublevalue" | "intvalue":
                 return inner
             case "arrayvalue":
-                listed = items(inner.get("values"))
-                return [_any_value(item, depth + 1) for item in listed]
+                return [*map(_any_value, items(inner.get("values")))]
             case "kvlistvalue":
-                return _pairs(inner.get("values"), depth + 1)
+                return _pairs(inner.get("values"))
     return value

@@ -13,7 +13,7 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files import open_container
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.reader import detect
-from ruler_cli.formats.sessions import Session, read_gemini
+from ruler_cli.formats.sessions import Gemini
 from ruler_cli.formats.table import FORMATS
 from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import InputSettings
@@ -209,8 +209,6 @@ RENDERED: list[tuple[str, str, list[Any], list[str]]] = [
      [prompt("q"), reply("a"), reply("a"), *COMPACTED],
      ['user: "q"', 'assistant: "a"', 'system: "Summary"', 'user: "go on"']),
     ("an item that is an event too is one turn", "codex", TWICE, ONCE),
-    ("an item that is only an event is shown", "codex",
-     [e for e in TWICE if e["type"] != "response_item"], ONCE),
     ("Codex's additions to the user's turns are left out, except AGENTS.md", "codex",
      [codex_message("developer", "<permissions instructions>x", "Be brief."),
       codex_message("user", "# AGENTS.md instructions for /home/me\n\n<INSTRUCTIONS>\nTest.\n</INSTRUCTIONS>",
@@ -490,6 +488,6 @@ def test_gemini_without_ids() -> None:
         for kind, text in (("user", "q"), ("gemini", "a"), ("gemini", "b"))
     ]
     for listed in ([head, *events], [head, {"$set": {"messages": events}}]):
-        session = Session()
-        read_gemini({"events": listed}, session)
+        session = Gemini()
+        session.read({"events": listed})
         assert [turn["content"] for turn in session.turns] == ["q", "a", "b"]

@@ -13,7 +13,6 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files import open_container
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.trace_spans import spans_of
-from ruler_cli.formats.traces import around
 from ruler_cli.prompting.render import render
 from ruler_cli.types import Rollout
 from tests.formats.changes import keyed, sample
@@ -455,7 +454,7 @@ def test_deep_trace() -> None:
     inner = [span(n, n - 1, **tool) for n in range(2, 4000)]
     spans = [span(1, None), *inner, call(4000, [QUESTION], [REPLY], 3999)]
     known = {str(one.identity): one for one in spans_of(spans)}
-    assert len(list(around(known, known["0x4000"]))) == 200
+    assert len(list(known["0x4000"].around())) == 200
 
 
 def test_item_of_a_span() -> None:
