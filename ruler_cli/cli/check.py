@@ -56,7 +56,6 @@ from ruler_cli.cli.units import count, rounded, shorten, wrap
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.formats.fields import raw_value
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
@@ -473,7 +472,7 @@ def _paths(
             continue
         example = None
         if first and (given or own or name == "reward"):
-            text = dump(raw_value(value)).decode("utf-8", "replace")
+            text = dump(value).decode("utf-8", "replace")
             example = shorten(text, _LONGEST)
         result[name] = {
             "path": given or own,

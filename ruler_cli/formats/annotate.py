@@ -26,7 +26,7 @@ from ruler_cli.files.splice import (
     read_object,
     span_at,
 )
-from ruler_cli.formats.fields import JsonObject, is_object, raw_value
+from ruler_cli.formats.fields import JsonObject, is_object
 from ruler_cli.formats.table import Format, RecordLayout
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import (
@@ -348,7 +348,7 @@ def _put_in_lists(
         original = original if before is None else before
         if original is None:
             # it stands elsewhere, as ROLL's agentic ones do
-            original = dump(raw_value(rollout.reward))
+            original = dump(rollout.reward)
         original = None if original == b"null" else original
         score = _reward_bytes(annotation, layout, on_failure, original) or b"null"
         for span in listed:
@@ -457,7 +457,7 @@ class _Owner:
         if copied is not None:
             return copied.original(None)
         if layout.elsewhere:
-            value: bytes | None = dump(raw_value(self.rollout.reward))
+            value: bytes | None = dump(self.rollout.reward)
         else:
             value = self.value(layout.reward) if layout.reward else None
         if value is None:

@@ -158,16 +158,14 @@ def read_row(record: JsonObject) -> Rollout:
     return read_single(record if payload is None else payload)
 
 
-def is_native_group(record: JsonObject) -> bool | None:
-    """Tell if trajectories have `messages`; None for a group that is empty, or has no known members."""
-    return _has_any(record, "messages") or None
+def is_native_group(record: JsonObject) -> bool:
+    """Tell if trajectories have `messages`."""
+    return _has_any(record, "messages")
 
 
-def is_art_group(record: JsonObject) -> bool | None:
-    """Tell if trajectories have ART's members; None for a group that is empty."""
-    if record["trajectories"]:
-        return _has_any(record, *ART)
-    return None
+def is_art_group(record: JsonObject) -> bool:
+    """Tell if trajectories have ART's members."""
+    return _has_any(record, *ART)
 
 
 def _has_any(record: JsonObject, *keys: str) -> bool:

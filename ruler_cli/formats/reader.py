@@ -28,7 +28,6 @@ from ruler_cli.formats.chat import (
     with_prompt,
 )
 from ruler_cli.formats.fields import (
-    FieldWords,
     JsonObject,
     Rollouts,
     column,
@@ -43,6 +42,7 @@ from ruler_cli.formats.fields import (
     json_value,
     lookup,
     printable,
+    value_at,
 )
 from ruler_cli.formats.table import (
     FAMILIES,
@@ -70,8 +70,7 @@ class Reader:
     `reward` and `outcome` are the user's own paths; None: as the format reads them. `prompt` is the user's
     path of the task's text, put before a conversation that does not begin with it.
     `labels` maps file names to labels: if several files count their keys anew, the label becomes a part of
-    the key. `label_kind` is `task`, `folder` or `file`. `words` are the words seen so far among rewards and
-    outcomes, which tell if a word such as `right` is a check's result or a label.
+    the key. `label_kind` is `task`, `folder` or `file`.
     """
 
     format: Format
@@ -81,19 +80,6 @@ class Reader:
     prompt: str | None = None
     labels: Mapping[str, str] | None = None
     label_kind: str = ""
-    words: tuple[FieldWords, FieldWords] = (FieldWords(), FieldWords())
-
-    def with_words(self, records: Iterable[Record]) -> Reader:
-        """Return the same reader, with the words of these records added."""
-        rewards, outcomes = self.words
-        for record in records:
-            for rollout in record.rollouts:
-                rewards = rewards.including(rollout.reward)
-                outcomes = outcomes.including(rollout.outcome)
-        words = (rewards, outcomes)
-        if words == self.words:
-            return self
-        return replace(self, words=words)
 
     def read(self, line: Line) -> tuple[Record, ...]:
         """Read one line: one record, or one for each group of a columnar line.
@@ -128,15 +114,16 @@ class Reader:
                 rollouts[i] = with_prompt(rollout, task, path)
             if form.shape == "trajectory" and rollouts[0].error is not None:
                 raise UnreadableError(rollouts[0].error)
-        again = self._was_scored(value, rollouts)
-        read = tuple([self._finished(value, rollout, again) for rollout in rollouts])
+        self._refuse_foreign(value, rollouts)
+        read = tuple([self._finished(value, rollout) for rollout in rollouts])
         if form.shape == "columns":
             return self._columns(value, line, read)
         rubric = value.get("rubric")
         tools = value.get("tools") if form.shape == "group" else None
         key = self._key_of(value, line, read)
-        if self.labels is not None and line.source in self.labels:
-            key = f"{self.labels[line.source]}: {key}"
+        label = self.labels and self.labels.get(line.source)
+        if label:
+            key = f"{label}: {key}"
         own = rubric if is_text(rubric) else None
         return (
             Record(
@@ -148,31 +135,24 @@ class Reader:
             ),
         )
 
-    def _finished(self, value: JsonObject, rollout: Rollout, again: bool) -> Rollout:
+    def _finished(self, value: JsonObject, rollout: Rollout) -> Rollout:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
         rollout = validated(rollout)
-        layout = self.format.layout
+        form = self.format
         reward = rollout.reward
         outcome = rollout.outcome
         if self.reward is not None:
             reward = self.value_at(value, rollout, self.reward)
-        elif reward is None and not self.format.own_reward and layout.reward:
+        elif reward is None and not form.own_reward and form.layout.reward:
             # where the score is written
-            place = dotted(layout.reward)
-            if layout.listed:
-                reward = self.value_at(value, rollout, place)
-            else:
-                reward = lookup(rollout_object(value, rollout), place)
+            reward = self._own_value(value, rollout, dotted(form.layout.reward))
         if self.outcome is not None:
             outcome = self.value_at(value, rollout, self.outcome)
-        annotation = self.previous_annotation(value, rollout) if again else None
-        if annotation:
+        if annotation := self.previous_annotation(value, rollout):
             noted = annotation.get("independent_reward")
             # without a first reward the score stands in its place, unless the reward is read from another
             if noted is not None or reward == annotation.get("score"):
                 reward = noted
-        reward = self.words[0].read(reward)
-        outcome = self.words[1].read(outcome)
         if reward is rollout.reward and outcome is rollout.outcome:
             return rollout
         return replace(rollout, reward=reward, outcome=outcome)
@@ -186,22 +166,22 @@ class Reader:
         if not rollouts:
             raise UnreadableError("holds no rollouts: its columns are empty")
         groups: dict[str, Rollouts] = {}
-        for i, read in enumerate(rollouts):
-            rollout = read
-            key = read.key
+        for i, rollout in enumerate(rollouts):
+            key = rollout.key
             if self._by_path:
-                key = self.value_at(value, read, self.key)
+                key = self.value_at(value, rollout, self.key)
                 if key is None:
                     raise UnreadableError(
                         f"has no group key at `{self.key}` for rollout {i}"
                     )
             elif key is None:
                 try:
-                    key = prompt_key(read, value.get("step"))
+                    key = prompt_key(rollout, value.get("step"))
                 except UnreadableError as error:
                     # without a prompt it is a group of its own
                     key = f"rollout {i}"
-                    rollout = replace(read, error=read.error or error.reason)
+                    reason = rollout.error or error.reason
+                    rollout = replace(rollout, error=reason)  # noqa: PLW2901
             groups.setdefault(key_text(key), []).append(rollout)
         return tuple(
             Record(
@@ -238,19 +218,17 @@ class Reader:
         line: Line,
         rollouts: tuple[Rollout, ...],
     ) -> str:
-        if self.key == GIVEN:
-            return line.where
         group = self.format.shape == "group"
         key = None
         if self._by_path:
             key = lookup(value, self.key)
             if key is None and group and rollouts:
                 key = lookup(rollout_object(value, rollouts[0]), self.key)
-        elif not self.by_prompt:
+        elif self.key == self.format.key_description:
             key = self.format.key_of(value)
         if key is not None:
             return key_text(key)
-        if group:
+        if group or self.key == GIVEN:
             return line.where
         if self.by_prompt:
             return prompt_key(rollouts[0], first_at(value, "step", "gen_step"))
@@ -258,17 +236,17 @@ class Reader:
 
     def value_at(self, value: JsonObject, rollout: Rollout, path: str) -> Any:
         """Return the value at a dotted path below a rollout of a record, else below the record itself."""
-        if self.format.layout.listed:
-            values = items(lookup(value, path))
-            i = rollout.path[-1]
-            if isinstance(i, int) and i < len(values):
-                return values[i]
-            return None
-        own = rollout_object(value, rollout)
-        inner = lookup(own, path)
-        if inner is not None or own is value:
-            return inner
-        return lookup(value, path)
+        found = self._own_value(value, rollout, path)
+        if found is None and not self.format.layout.listed:
+            return lookup(value, path)
+        return found
+
+    def _own_value(self, value: JsonObject, rollout: Rollout, path: str) -> Any:
+        """Return the value at a dotted path below a rollout itself, or its item of the list at that path."""
+        if not self.format.layout.listed:
+            return lookup(rollout_object(value, rollout), path)
+        at = int(rollout.path[0])
+        return first(items(lookup(value, path))[at : at + 1])
 
     def previous_annotation(
         self,
@@ -276,48 +254,38 @@ class Reader:
         rollout: Rollout,
     ) -> dict[str, Any] | None:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
-        layout = self.format.layout
-        if layout.listed:
-            columns = self.format.shape == "columns"
-            listed = "ruler" if columns else "ruler.rollouts"
-            found = self.value_at(value, rollout, listed)
-        else:
-            places = map(dotted, filter(None, (layout.ruler, layout.other_ruler)))
-            found = first_at(rollout_object(value, rollout), *places)
+        found = self._own_value(value, rollout, dotted(self.format.ruler))
+        if found is None and (other := self.format.layout.other_ruler):
+            found = self._own_value(value, rollout, dotted(other))
         annotation = json_value(found)
         if is_object(annotation):
             return annotation
         return None
 
-    def _was_scored(self, value: JsonObject, rollouts: Rollouts) -> bool:
-        """Tell if ruler scored a record before.
+    def _refuse_foreign(self, value: JsonObject, rollouts: Rollouts) -> None:
+        """Raise UnreadableError if a score would overwrite another's value.
 
-        UnreadableError if it would overwrite another's value, or if a list of rewards or keys does not hold
-        one item for each rollout.
+        Also if a list of rewards or keys does not hold one item for each rollout.
         """
         layout = self.format.layout
-        columns = self.format.shape == "columns"
         if layout.listed:
             own = "" if self.format.own_reward else dotted(layout.reward or ())
+            columns = self.format.shape == "columns"
             key = self.key if columns and self._by_path else ""
             for listed in filter(None, (self.reward or own, key)):
                 column(value, listed, len(rollouts))
-        again = _is_ours(value, "ruler", columns) or layout.other_ruler is not None
+        _refuse_others(value, "ruler")
         # items of lists have one owner, the record
         for rollout in rollouts[: 1 if layout.listed else None]:
             owner = rollout_object(value, rollout)
-            again |= _is_ours(owner, dotted(layout.ruler), columns)
+            _refuse_others(owner, dotted(layout.ruler))
             for path in (layout.ruler, layout.reward or ()):
-                holder = owner
-                for part, inner in itertools.pairwise(path):
-                    holder = lookup(holder, str(part))
-                    if holder is None:
-                        break
+                for i, inner in enumerate(path[1:], 1):
+                    holder = value_at(owner, path[:i])
                     kinds = (list, dict) if isinstance(inner, int) else dict
-                    if not isinstance(holder, kinds):
-                        where = f"`{part}`, where ruler would write"
+                    if holder is not None and not isinstance(holder, kinds):
+                        where = f"`{path[i - 1]}`, where ruler would write"
                         raise UnreadableError(f"has no object at {where}; rename it")
-        return again
 
 
 def validated(rollout: Rollout) -> Rollout:
@@ -356,23 +324,14 @@ def key_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _is_ours(holder: Any, path: str, listed: bool) -> bool:
-    """Tell if a value is an annotation: an object with a status, its JSON text, or in columns a list of those.
-
-    UnreadableError for another value that is not null.
-    """
-    value = lookup(holder, path)
-    if value is None:
-        return False
-    if is_text(value):
-        value = json_value(value)
-    for annotation in (items(value) if listed else []) or [value]:
-        known = is_object(annotation) and annotation.get("status") in _STATES
-        if not known and (annotation is not None or value is None):
+def _refuse_others(holder: Any, path: str) -> None:
+    """Raise UnreadableError for a value that is no annotation, no JSON text of one, no list of those, nor null."""
+    value = json_value(lookup(holder, path), text=True)
+    for annotation in items(value) or [value]:
+        if annotation is not None and lookup(annotation, "status") not in _STATES:
             raise UnreadableError(
                 f"has a field `{path}` that ruler did not write; rename it"
             )
-    return True
 
 
 SAMPLE = 50
@@ -407,19 +366,19 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     if settings.reward is not None:
         rewarded = with_reward(name, settings.reward, reader, records)
         reader = replace(reader, format=rewarded, reward=settings.reward)
-    read = [record for line, _ in records for record in _read(reader, line)]
-    rollouts = [rollout for record in read for rollout in record.rollouts]
     generic = settings.format == "auto" and chosen.rank == 0
-    if generic and rollouts and all(map(_is_prompt, rollouts)):
+    read = [record for line, _ in records for record in _read(reader, line) if generic]
+    rollouts = [rollout for record in read for rollout in record.rollouts]
+    if rollouts and all(map(_is_prompt, rollouts)):
         problem = f"{records[0][0].where} is a prompt without an answer, as is every record read"
         raise UsageError(problem, "give the rollouts", place=name)
-    return reader.with_words(read)
+    return reader
 
 
 def _parsed(name: str, first: Sequence[Line]) -> Records:
     """Return the first lines that are JSON objects; UsageError if none is."""
-    records: list[tuple[Line, dict[str, Any]]] = []
-    reasons: list[str] = []
+    records = []
+    reasons = []
     for line in first:
         try:
             records.append((line, parse(line.raw)))
@@ -479,8 +438,8 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
     chosen = first(form for form, _ in votes.values())
     if chosen is None and any("trajectories" in record for _, record in records):
         # a group without trajectories, or with unknown ones: ruler's own rather than ART's
-        groups = (form for form in candidates if form.has == "trajectories[]")
-        chosen = first(reversed(list(groups)))
+        groups = [form for form in candidates if form.has == "trajectories[]"]
+        chosen = first(groups[::-1])
     if chosen is None:
         line, record = records[0]
         keys = f"(its keys: {first_keys(record) or 'none'})"
@@ -497,14 +456,9 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
 
 
 def matching(record: JsonObject, candidates: Iterable[Format]) -> list[Format]:
-    """Return the formats of the highest rank that match a record; none if only a generic one may do so."""
-    tests = [(form, fits(form, record)) for form in candidates]
-    rank = max((form.rank for form, result in tests if result), default=None)
-    best = [form for form, result in tests if result and form.rank == rank]
-    unsure = rank == 0 and any(result is None for _, result in tests)
-    if unsure and len(best) == 1:
-        return []
-    return best
+    """Return the formats that match a record; a generic one only if no named one does."""
+    matches = [form for form in candidates if fits(form, record)]
+    return [form for form in matches if form.rank] or matches
 
 
 def _key_path(chosen: Format, records: Records) -> str:
@@ -524,14 +478,11 @@ def _scored_key(reader: Reader, records: Records) -> str:
     They differ if that run read several files and added labels to their keys. Else return the reader's key.
     """
     path = dotted((*reader.format.layout.ruler, "group", "key"))
-    keys = [(line, lookup(record, path)) for line, record in records]
-    noted = all(is_text(key) for _, key in keys)
-    if reader.format.shape != "trajectory" or not noted:
+    keys = [lookup(record, path) for _, record in records]
+    if reader.format.shape != "trajectory" or not all(map(is_text, keys)):
         return reader.key
-    read = [([record.key for record in _read(reader, line)], key) for line, key in keys]
-    if all(found == [key] for found, key in read):
-        return reader.key
-    return path
+    read = [[record.key for record in _read(reader, line)] for line, _ in records]
+    return reader.key if read == [[key] for key in keys] else path
 
 
 def _refuse_missing(name: str, records: Records, settings: InputSettings) -> None:
@@ -548,13 +499,11 @@ def _refuse_missing(name: str, records: Records, settings: InputSettings) -> Non
         places = whole if option == "messages" else (*whole, *parts)
         if path is None or any(lookup(place, path) is not None for place in places):
             continue
-        suggestion = suggest_path(path, places)
-        hint = f" (did you mean {printable(suggestion)}?)" if suggestion else ""
-        problem = f"none of the first records has it{hint}"
+        near = suggest_path(path, places)
         keys = f"their keys: {first_keys(whole[0])}"
         raise UsageError(
-            problem,
-            keys,
+            "none of the first records has it",
+            f"did you mean {printable(near)}?" if near else keys,
             option=option,
             value=path,
             place=name,
@@ -649,7 +598,6 @@ def with_reward(
     from ruler_cli.formats.annotate import ORIGINAL, annotate
 
     form = reader.format
-    layout = reader.format.layout
     wrong = partial(
         UsageError,
         option="reward",
@@ -657,21 +605,15 @@ def with_reward(
         place=name,
     )
     parts = dotted.split(".")
-    if any(dotted in record for _, record in records):
-        path: Path = (dotted,)  # a key that holds the dots itself
-    elif "" in parts or "-1" in parts:
-        raise wrong("is no place that stays", "give keys, and the numbers of items")
-    else:
+    path: Path = (dotted,)  # a key that holds the dots itself
+    if not any(dotted in record for _, record in records):
+        if "" in parts or "-1" in parts:
+            raise wrong("is no place that stays", "give keys, and the numbers of items")
         path = tuple(
             int(part) if part.isdecimal() and len(part) < 10 else part for part in parts
         )
-    ours: list[Path] = [("ruler",), layout.ruler]
-    if layout.payload is not None:
-        raise wrong(f"{form.name} keep the reward in two places", "leave it out")
-    if layout.extras:
-        ours += [("logs",), ("metrics", "ruler_score"), ("metrics", ORIGINAL)]
     moved = replace(
-        layout,
+        form.layout,
         reward=path,
         elsewhere=False,
         absent=None,
@@ -679,14 +621,18 @@ def with_reward(
         lost=b"null",
     )
     rewarded = replace(form, layout=moved)
-    taken = any(path[: len(other)] == other[: len(path)] for other in ours)
-    for line, _ in () if taken else records[:_TRIED]:
-        try:
-            before = reader.read(line)
-        except UnreadableError:
-            continue  # reported when it is read
+    ours: list[Path] = [("ruler",), moved.ruler]
+    if moved.extras:
+        ours += [("logs",), ("metrics", "ruler_score"), ("metrics", ORIGINAL)]
+    # a trajectory that stands twice is read from its copy
+    taken = moved.payload is not None
+    taken |= any(path[: len(other)] == other[: len(path)] for other in ours)
+    for line, _ in records[:_TRIED]:
+        before = _read(reader, line)
         scored = [(r, _SCORED) for record in before for r in record.rollouts]
-        try:
+        if taken or not scored:
+            continue  # what cannot be read is reported when it is read
+        with suppress(RecursionError):  # too deep to compare; other records tell
             raw = annotate(
                 line.raw,
                 rewarded,
@@ -694,11 +640,8 @@ def with_reward(
                 _SCORED,
                 "null",
             )
-            taken |= _compared(reader.read(replace(line, raw=raw))) != _compared(before)
-        except UnreadableError:
-            taken = True
-        except RecursionError:
-            continue  # too deep to compare; other records tell
+            after = _read(reader, replace(line, raw=raw))
+            taken = _without_rewards(after, line) != _without_rewards(before, line)
     if taken:
         problem = "a score there would replace what is read, or what ruler writes"
         raise wrong(problem, "name a field of its own")
@@ -709,11 +652,13 @@ _SCORED = {"status": "scored", "score": 0.5}
 """An annotation to try."""
 
 
-def _compared(records: Sequence[Record]) -> list[Any]:
-    """Return all that the judge sees of records, and their group keys."""
-    whole: list[Any] = [(one.key, one.rubric, one.tools) for one in records]
-    return whole + [
-        (r.messages, r.histories, r.tools, r.error, r.member)
+def _without_rewards(records: Iterable[Record], line: Line) -> list[Record]:
+    """Return what the judge sees of records, and their group keys, as of one line."""
+
+    def bare(rollout: Rollout) -> Rollout:
+        return replace(rollout, reward=None, outcome=None)
+
+    return [
+        replace(record, line=line, rollouts=tuple(map(bare, record.rollouts)))
         for record in records
-        for r in record.rollouts
     ]

@@ -110,8 +110,8 @@ class Format:
     `fields.holds`), `shown` says more than they do. `read` gets a record and returns its rollouts, or its only
     one; it raises UnreadableError. A reward that it leaves out is read where the score is written, unless `own_reward`.
     `shape`: a record is a group, a trajectory, or columns with the rollouts of several groups.
-    `test` looks at the keys of a record that has the terms, and returns None for "possibly". If several formats
-    match a record, the highest `rank` wins: named shapes have a higher one than generic ones.
+    `test` looks at the keys of a record that has the terms. If several formats match a record, the highest
+    `rank` wins: named shapes have a higher one than generic ones.
     `keys` are dotted paths of a group key, best first. `compute_key` computes the key if it is no field, and
     `key_description` names it for messages. `simulated_user`: a model plays the user, so that rollouts of
     one task begin differently. `varied_prompts`: they do because prompts are what is compared. `refine`
@@ -143,17 +143,18 @@ class Format:
         )
 
     @property
+    def ruler(self) -> Path:
+        """The path of a rollout's annotation, or of the list of them."""
+        if self.layout.listed and self.shape != "columns":
+            return ("ruler", "rollouts")
+        return self.layout.ruler
+
+    @property
     def signature(self) -> str:
         """The fields that identify a record, for messages."""
         terms = [term for term in self.has.split() if not term.startswith("!")]
         names = ", ".join(f"`{term}`" for term in terms).replace("|", "` or `")
         return self.shown or re.sub(r'\[\]|{}|"|#', "", names)
-
-    def matches(self, record: JsonObject) -> bool | None:
-        """Tell if a record is of this format by its keys; None for "possibly"."""
-        if not holds(record, self.has):
-            return False
-        return self.test is None or code(self.test)(record)
 
     def rollouts(self, record: JsonObject) -> list[Rollout]:
         """Read the rollouts of a record; UnreadableError if there are none."""
@@ -181,10 +182,11 @@ def code(name: str | Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
-def fits(form: Format, record: JsonObject) -> bool | None:
-    """Tell if a record is of a format; False if its test raises an error."""
+def fits(form: Format, record: JsonObject) -> bool:
+    """Tell if a record is of a format by its keys; False if its test raises an error."""
     try:
-        return form.matches(record)
+        known = holds(record, form.has)
+        return known and (form.test is None or bool(code(form.test)(record)))
     except (UnreadableError, RecursionError, *SHAPE_ERRORS):
         return False
 
@@ -613,7 +615,7 @@ FORMATS = (
     Format(
         "native trajectories",
         "native",
-        "messages",
+        "messages !trajectories[]",
         "native.read_single",
         ID_KEYS,
         layout=_NATIVE,
@@ -716,7 +718,7 @@ FORMATS = (
     Format(
         "prompts with a list of responses",
         "prompt-responses",
-        f"{_ANSWERED} !labels !conversations",
+        f"{_ANSWERED} !labels !conversations !trajectories[]",
         "answers.read_group",
         _ID,
         layout=RecordLayout(

@@ -295,8 +295,7 @@ class _Reading(Generic[G]):
             for path in reversed(reader.format.keys):
                 if lookup(first, path) is not None:
                     key = path
-        reader = replace(reader, key=key, outcome=settings.outcome)
-        return reader.with_words(self._records(reader))
+        return replace(reader, key=key, outcome=settings.outcome)
 
     def _records(self, reader: Reader) -> list[Record]:
         """Read each record; one rollout that cannot be judged is read with its error."""
