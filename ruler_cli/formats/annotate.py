@@ -8,25 +8,24 @@ an item of lists. The first original reward is copied byte for byte, and a file 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 from ruler_cli import __version__
-from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import dump, dump_escaped, parse_text
+from ruler_cli.files.parse import dump, dump_escaped
 from ruler_cli.files.splice import (
     ListItems,
     NewMembers,
     ObjectSpans,
     Patches,
     Span,
-    nested,
+    inner_object,
     read_array,
     read_object,
     span_at,
 )
-from ruler_cli.formats.fields import JsonObject, is_object
+from ruler_cli.formats.fields import JsonObject, first
 from ruler_cli.formats.table import Format, RecordLayout
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import (
@@ -146,11 +145,10 @@ def _judge_names(
     names: Sequence[str],
 ) -> str:
     """The judges whose scores a group has; of a group without scores, those that were asked."""
-    if isinstance(scores, GroupScores):
-        return ", ".join([names[judge] for judge in scores.used])
-    asked = {one.judge for one in result.pass_scores}
-    asked = asked or {call.judge for call in result.failed_calls} or {0}
-    return ", ".join([names[judge] for judge in sorted(asked)])
+    judges = {one.judge for one in result.pass_scores}
+    judges = judges or {call.judge for call in result.failed_calls} or {0}
+    used = scores.used if isinstance(scores, GroupScores) else sorted(judges)
+    return ", ".join([names[judge] for judge in used])
 
 
 def annotations_of(
@@ -284,18 +282,11 @@ def annotate(
     whole = read_object(raw, 0, lists)
     for rollout, annotation in annotated:
         path = rollout.path
-        obj = lists[str(path[0])][int(path[1])] if path else whole
+        spans = lists[str(path[0])][int(path[1])] if path else whole
         # a rollout that is no object cannot be annotated; the group's part counts it
-        if isinstance(obj, ObjectSpans):
-            owner = _Owner(
-                raw,
-                obj,
-                form.layout,
-                rollout,
-                annotation,
-                on_failure,
-            )
-            patches.put(obj, owner.changes())
+        if isinstance(spans, ObjectSpans):
+            writer = _Writer(form.layout, rollout, annotation, on_failure)
+            patches.put(spans, writer.changes(_Object(raw, spans)))
     if form.shape == "group":
         patches.put(whole, {"ruler": dump_escaped(dict(group_fields))})
     return patches.apply()
@@ -335,33 +326,43 @@ def _put_in_lists(
     layout = form.layout
     # looked up once: a line may hold ten thousand
     rewards = _array_at(raw, layout.reward)
-    columns = form.shape == "columns"
-    earlier = _array_at(raw, ("ruler",) if columns else ("ruler", "rollouts"))
+    earlier = _array_at(raw, form.ruler)
     annotations = []
     scores = []
     for rollout, annotation in annotated:
         i = int(rollout.path[0])
         listed = rewards[i : i + 1]
-        noted = earlier[i : i + 1]
-        original = raw[slice(*listed[0])] if listed else None
-        before = _bytes_at(raw, (ORIGINAL,), noted[0][0]) if noted else None
-        original = original if before is None else before
-        if original is None:
-            # it stands elsewhere, as ROLL's agentic ones do
-            original = dump(rollout.reward)
-        original = None if original == b"null" else original
+        noted = [_bytes_at(raw, (ORIGINAL,), at) for at, _ in earlier[i : i + 1]]
+        stated = [raw[start:end] for start, end in listed]
+        # else it stands elsewhere, as ROLL's agentic ones do
+        original = _first((*noted, *stated, dump(rollout.reward)))
         score = _reward_bytes(annotation, layout, on_failure, original) or b"null"
         for span in listed:
             patches.replace(*span, score)
         scores.append(score)
         annotations.append(_with_original(annotation, original))
-    ruler = _list_of(annotations)
+    changes: dict[str, Any] = {}
+    if layout.reward and not rewards:
+        _set(changes, layout.reward, _list_of(scores))
+    changes["ruler"] = _list_of(annotations)
     if form.group_in_record:
         group = dump_escaped(dict(group_fields))
-        ruler = group[:-1] + b', "rollouts": ' + ruler + b"}"
-    added = layout.reward if not rewards else None
-    changes = nested(added, _list_of(scores)) if added else {}
-    patches.put(read_object(raw), {**changes, "ruler": ruler})
+        changes["ruler"] = group[:-1] + b', "rollouts": ' + changes["ruler"] + b"}"
+    patches.put(read_object(raw), changes)
+
+
+def _first(values: Iterable[bytes | None]) -> bytes | None:
+    """The first original reward that is stated; None if there is none, and for null."""
+    stated = first(value for value in values if value is not None)
+    return None if stated == b"null" else stated
+
+
+def _set(changes: dict[str, Any], path: Path, value: bytes | None) -> None:
+    """Add a value at a path to new members; None removes what is there."""
+    *holders, name = map(str, path)
+    for holder in holders:
+        changes = changes.setdefault(holder, {})
+    changes[name] = value
 
 
 def _list_of(values: Sequence[bytes]) -> bytes:
@@ -390,135 +391,93 @@ def _with_original(annotation: Annotation, original: bytes | None) -> bytes:
     return ours[: -len(b"null}")] + original + b"}"
 
 
-def _merged(one: NewMembers, other: NewMembers) -> NewMembers:
-    """Two trees as one: `ruler` may stand in the object that holds the reward."""
-    out = dict(one)
-    for key, value in other.items():
-        held = out.get(key)
-        both = is_object(held) and is_object(value)
-        out[key] = _merged(held, value) if both else value  # type: ignore[arg-type]  # as `both` says
-    return out
-
-
-@dataclass(frozen=True, slots=True)
-class _Owner:
-    """A rollout's own object, in a text, and the annotation to write there."""
+@dataclass(slots=True)
+class _Object:
+    """The spans of an object, and the text that they are of."""
 
     text: bytes
-    obj: ObjectSpans
+    spans: ObjectSpans
+
+    def value(self, path: Path) -> bytes | None:
+        """The bytes of the value at a path; None if it is absent."""
+        member = self.spans.members.get(str(path[0]))
+        if member is None:
+            return None
+        _, start, end = member
+        if len(path) == 1:
+            return self.text[start:end]
+        return _bytes_at(self.text, path[1:], start)
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes the annotation of a rollout into its own object."""
+
     layout: RecordLayout
     rollout: Rollout
     annotation: Annotation
     on_failure: OnFailure
 
-    def changes(self) -> NewMembers:
+    def changes(self, own: _Object) -> NewMembers:
         """Everything that is written, `ruler` last."""
-        copied = self._copy()
-        original = self.original(copied)
-        values = self.scored(original)
-        if copied is not None:  # ART has no place for `ruler` there
-            patches = Patches(copied.text)
-            patches.put(copied.obj, copied.scored(original))
-            values = {**values, str(self.layout.payload): _quoted(patches.apply())}
-        ruler = _with_original(self.annotation, original)
-        return _merged(values, nested(self.layout.ruler, ruler))
-
-    def scored(self, original: bytes | None) -> NewMembers:
-        """The new values of the reward field, and of `metrics` and `logs` if the layout has them."""
-        values = self._rewarded(original)
-        if not self.layout.extras:
-            return values
-        score = self.annotation.get("score")
-        extras = {"metrics": self._metrics(score, original), "logs": self._logs(score)}
-        stated = {key: value for key, value in extras.items() if value is not None}
-        return _merged(values, stated)
-
-    def value(self, path: Path) -> bytes | None:
-        """The bytes of the value at a path; None if it is absent."""
-        member = self.obj.members.get(str(path[0]))
-        if member is None:
-            return None
-        if len(path) == 1:
-            return self.text[member[1] : member[2]]
-        return _bytes_at(self.text, path[1:], member[1])
-
-    def original(self, copied: _Owner | None) -> bytes | None:
-        """The first reward of the dump, as its bytes: noted by an earlier run, or now; None if it had none.
-
-        If the trajectory stands once more as JSON text, it is that of this `copied` one.
-        """
         layout = self.layout
-        holders = (layout.ruler, ("metrics",)) if layout.extras else (layout.ruler,)
-        for holder in holders:
-            inner, _ = _inner(self.value(holder))
-            noted = _bytes_at(inner, (ORIGINAL,)) if inner else None
-            if noted is not None:
-                return None if noted == b"null" else noted
-        if copied is not None:
-            return copied.original(None)
+        objects = [own]
+        # the trajectory once more, as JSON text; ART has no place for `ruler` there
+        if layout.payload and (text := inner_object(own.value((layout.payload,)))):
+            objects.append(_Object(text, read_object(text)))
+        original = _first(self._originals(objects))
+        changes, *copied = [self._scored(one, original) for one in objects]
+        for inner in copied:
+            changes[str(layout.payload)] = inner
+        _set(changes, layout.ruler, _with_original(self.annotation, original))
+        return changes
+
+    def _originals(self, objects: Sequence[_Object]) -> Iterator[bytes | None]:
+        """Yield what may be the first reward: as noted by an earlier run, as it stands now, or by default."""
+        layout = self.layout
+        for one in objects:
+            for holder in (
+                (layout.ruler, ("metrics",)) if layout.extras else (layout.ruler,)
+            ):
+                if inner := inner_object(one.value(holder)):
+                    yield _bytes_at(inner, (ORIGINAL,))
         if layout.elsewhere:
-            value: bytes | None = dump(self.rollout.reward)
-        else:
-            value = self.value(layout.reward) if layout.reward else None
-        if value is None:
-            return layout.absent
-        return None if value == b"null" else value
+            yield dump(self.rollout.reward)
+        elif layout.reward:
+            yield objects[-1].value(layout.reward)
+        yield layout.absent
 
-    def _copy(self) -> _Owner | None:
-        """The trajectory that stands once more as JSON text; None if there is none."""
-        name = self.layout.payload
-        inner, quoted = _inner(self.value((name,)) if name else None)
-        if not quoted:
-            return None
-        layout = replace(self.layout, payload=None)
-        return replace(
-            self,
-            text=inner,
-            obj=read_object(inner),
-            layout=layout,
-        )
-
-    def _rewarded(self, original: bytes | None) -> NewMembers:
-        """The new value of the reward field; nothing if it stays as it is."""
+    def _scored(self, one: _Object, original: bytes | None) -> dict[str, Any]:
+        """The new values of the reward field, and of `metrics` and `logs` if the layout has them."""
         layout = self.layout
-        if layout.reward is None:
-            return {}
-        now = self.value(layout.reward)
-        failed = self.annotation.get("score") is None
-        if failed and self.on_failure != "null" and now in (None, original):
-            return {}  # with `keep` an earlier run's score goes back to the original
-        new = _reward_bytes(self.annotation, layout, self.on_failure, original)
-        if new or now is not None:
-            return nested(layout.reward, new or None)
-        return {}
-
-    def _metrics(
-        self,
-        score: float | None,
-        original: bytes | None,
-    ) -> NewMembers | bytes | None:
-        """The new value of `metrics`; None if it is of a shape that ruler does not know."""
-        metrics = {} if score is None else {"ruler_score": dump(score)}
+        score = self.annotation.get("score")
+        changes: dict[str, Any] = {}
+        if layout.reward:
+            new = _reward_bytes(self.annotation, layout, self.on_failure, original)
+            stays = not new or (score is None and self.on_failure != "null")
+            if not stays or one.value(layout.reward) is not None:
+                _set(changes, layout.reward, new or None)
+        if not layout.extras:
+            return changes
+        metrics = {"ruler_score": None if score is None else dump(score)}
         if original is not None:
             metrics[ORIGINAL] = original
-        old = self.value(("metrics",))
-        if old in (None, b"null"):
-            return metrics or old
-        inner, quoted = _inner(old)
-        changes = {"ruler_score": None, **metrics}
-        if not quoted:
-            return changes if inner else None
-        patches = Patches(inner)
-        patches.put(read_object(inner), changes)
-        return _quoted(patches.apply())
+        old = one.value(("metrics",))
+        made = old in (None, b"null") and any(metrics.values())
+        if made or inner_object(old):
+            changes.setdefault("metrics", {}).update(metrics)
+        logs = self._logs(one.value(("logs",)))
+        if logs is not None:
+            changes["logs"] = logs
+        return changes
 
-    def _logs(self, score: float | None) -> bytes | None:
+    def _logs(self, old: bytes | None) -> bytes | None:
         """`logs` with this explanation in place of an earlier one, or behind the last item."""
-        old = self.value(("logs",))
         text = _LOG + str(self.annotation.get("explanation", ""))
-        line = None if score is None else dump_escaped(text)
+        scored = self.annotation.get("score") is not None
+        line = dump_escaped(text) if scored else None
         if old in (None, b"null"):
-            return _list_of([line]) if line else old
+            return _list_of([line]) if line else None
         if old[:1] != b"[":
             return None
         spans = read_array(old, 0)
@@ -533,23 +492,3 @@ class _Owner:
             patches.replace(behind, behind, (b", " if spans else b"") + line)
         patches.drop(spans, ours)
         return patches.apply()
-
-
-def _inner(value: bytes | None) -> tuple[bytes, bool]:
-    """The bytes of an object, and True if it stands as JSON text; empty if there is none."""
-    first = value[:1] if value else b""
-    if value and first == b"{":
-        return value, False
-    if value and first == b'"':
-        try:
-            inner = parse_text(value.decode("utf-8", "surrogatepass"))
-            if is_object(parse_text(inner)):
-                return str(inner).strip().encode("utf-8", "surrogatepass"), True
-        except UnreadableError:
-            return b"", False
-    return b"", False
-
-
-def _quoted(text: bytes) -> bytes:
-    """JSON text as a JSON string."""
-    return dump(text.decode("utf-8", "surrogatepass"))

@@ -114,8 +114,8 @@ class Reader:
                 rollouts[i] = with_prompt(rollout, task, path)
             if form.shape == "trajectory" and rollouts[0].error is not None:
                 raise UnreadableError(rollouts[0].error)
-        self._refuse_foreign(value, rollouts)
-        read = tuple([self._finished(value, rollout) for rollout in rollouts])
+        again = self._was_scored(value, rollouts)
+        read = tuple([self._finished(value, rollout, again) for rollout in rollouts])
         if form.shape == "columns":
             return self._columns(value, line, read)
         rubric = value.get("rubric")
@@ -135,7 +135,7 @@ class Reader:
             ),
         )
 
-    def _finished(self, value: JsonObject, rollout: Rollout) -> Rollout:
+    def _finished(self, value: JsonObject, rollout: Rollout, again: bool) -> Rollout:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
         rollout = validated(rollout)
         form = self.format
@@ -148,7 +148,8 @@ class Reader:
             reward = self._own_value(value, rollout, dotted(form.layout.reward))
         if self.outcome is not None:
             outcome = self.value_at(value, rollout, self.outcome)
-        if annotation := self.previous_annotation(value, rollout):
+        annotation = self.previous_annotation(value, rollout) if again else None
+        if annotation:
             noted = annotation.get("independent_reward")
             # without a first reward the score stands in its place, unless the reward is read from another
             if noted is not None or reward == annotation.get("score"):
@@ -262,10 +263,11 @@ class Reader:
             return annotation
         return None
 
-    def _refuse_foreign(self, value: JsonObject, rollouts: Rollouts) -> None:
-        """Raise UnreadableError if a score would overwrite another's value.
+    def _was_scored(self, value: JsonObject, rollouts: Rollouts) -> bool:
+        """Tell if ruler scored a record before.
 
-        Also if a list of rewards or keys does not hold one item for each rollout.
+        UnreadableError if it would overwrite another's value, or if a list of rewards or keys does not hold
+        one item for each rollout.
         """
         layout = self.format.layout
         if layout.listed:
@@ -274,11 +276,11 @@ class Reader:
             key = self.key if columns and self._by_path else ""
             for listed in filter(None, (self.reward or own, key)):
                 column(value, listed, len(rollouts))
-        _refuse_others(value, "ruler")
+        again = _is_ours(value, "ruler") or layout.other_ruler is not None
         # items of lists have one owner, the record
         for rollout in rollouts[: 1 if layout.listed else None]:
             owner = rollout_object(value, rollout)
-            _refuse_others(owner, dotted(layout.ruler))
+            again |= _is_ours(owner, dotted(layout.ruler))
             for path in (layout.ruler, layout.reward or ()):
                 for i, inner in enumerate(path[1:], 1):
                     holder = value_at(owner, path[:i])
@@ -286,6 +288,7 @@ class Reader:
                     if holder is not None and not isinstance(holder, kinds):
                         where = f"`{path[i - 1]}`, where ruler would write"
                         raise UnreadableError(f"has no object at {where}; rename it")
+        return again
 
 
 def validated(rollout: Rollout) -> Rollout:
@@ -324,14 +327,18 @@ def key_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _refuse_others(holder: Any, path: str) -> None:
-    """Raise UnreadableError for a value that is no annotation, no JSON text of one, no list of those, nor null."""
-    value = json_value(lookup(holder, path), text=True)
+def _is_ours(holder: Any, path: str) -> bool:
+    """Tell if a value is an annotation, JSON text of one, or a list of those; UnreadableError if it is another's."""
+    value = lookup(holder, path)
+    if value is None:
+        return False
+    value = json_value(value, text=True)
     for annotation in items(value) or [value]:
         if annotation is not None and lookup(annotation, "status") not in _STATES:
             raise UnreadableError(
                 f"has a field `{path}` that ruler did not write; rename it"
             )
+    return True
 
 
 SAMPLE = 50

@@ -358,10 +358,7 @@ def cut(
             paths += _take_out(value, named, size)
         paths += parallel_lists(layout, value, size)
     if layout.listed:
-        ours: Path = ("ruler", "rollouts")
-        if form.shape == "columns":
-            ours = ("ruler",)
-        paths.append(ours)
+        paths.append(form.ruler)
         if layout.reward:
             paths.append(layout.reward)
     patches = Patches(raw)
