@@ -30,8 +30,7 @@ def holds(record: JsonObject, terms: str) -> bool:
 
     `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a"` a text, `a#` an
     integer, `a~x` a text that the pattern x matches, `a*` any key that begins with a, `a[].b` a list of
-    objects with b.
-    `a|b` is one of the two, and `!a` the absence of a.
+    objects with b. `a|b` is one of the two, and `!a` the absence of a.
     """
     return all(
         any(_holds(record, term) for term in alternatives)

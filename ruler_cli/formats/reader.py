@@ -43,6 +43,7 @@ from ruler_cli.formats.fields import (
     lookup,
     printable,
     value_at,
+    words,
 )
 from ruler_cli.formats.table import (
     FAMILIES,
@@ -53,6 +54,7 @@ from ruler_cli.formats.table import (
     SHAPE_ERRORS,
     Format,
     RecordLayout,
+    code,
     fits,
 )
 from ruler_cli.settings.models import InputSettings
@@ -365,7 +367,8 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     else:
         chosen = _choose(name, records, settings.format)
     records = [pair for pair in records if fits(chosen, pair[1])] or records
-    chosen = chosen.refined([record for _, record in records])
+    if chosen.refine:
+        chosen = code(chosen.refine)(chosen, [record for _, record in records])
     key = settings.group_by or _key_path(chosen, records)
     reader = Reader(chosen, key, outcome=settings.outcome, prompt=settings.prompt)
     if not settings.group_by:
@@ -473,7 +476,7 @@ def _key_path(chosen: Format, records: Records) -> str:
         with suppress(UnreadableError, RecursionError, *SHAPE_ERRORS):
             if chosen.key_of(record) is not None:
                 return chosen.key_description
-    for path in chosen.keys:
+    for path in words(chosen.keys):
         if any(lookup(record, path) is not None for _, record in records):
             return path
     return PROMPT_HASH

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -52,10 +52,10 @@ of a field, because records may have a field `prompt`."""
 GIVEN = "the group as it was given"
 """The group key of records from Python, whose group the caller knows."""
 
-ID_KEYS = words(
+ID_KEYS = (
     "group_id group group_index prompt_id example_id problem_id task_id instance_id"
 )
-"""Fields of generic shapes that hold a group key, best first. Not `uid` or `index`: they often differ between
+"""Fields of generic shapes that hold a group key. Not `uid` or `index`: they often differ between
 the rollouts of a group."""
 
 SHAPE_ERRORS = (TypeError, KeyError, IndexError, AttributeError, ValueError)
@@ -107,22 +107,23 @@ class Format:
     """One dump shape.
 
     `name` is for messages, `family` for the option `format`, `has` are the terms that identify a record (see
-    `fields.holds`), `shown` says more than they do. `read` gets a record and returns its rollouts, or its only
-    one; it raises UnreadableError. A reward that it leaves out is read where the score is written, unless `own_reward`.
+    `fields.holds`); `shown` says it better than the first name of each does. `read` gets a record and returns
+    its rollouts, or its only one; it raises UnreadableError. A reward that it leaves out is read where the score
+    is written, unless `own_reward`.
     `shape`: a record is a group, a trajectory, or columns with the rollouts of several groups.
     `test` looks at the keys of a record that has the terms. If several formats match a record, the highest
     `rank` wins: named shapes have a higher one than generic ones.
-    `keys` are dotted paths of a group key, best first. `compute_key` computes the key if it is no field, and
-    `key_description` names it for messages. `simulated_user`: a model plays the user, so that rollouts of
-    one task begin differently. `varied_prompts`: they do because prompts are what is compared. `refine`
-    adapts the format to the first records of a file, if one record alone cannot tell.
+    `keys` are dotted paths of a group key with spaces between, the best first. `compute_key` computes the key if
+    it is no field, and `key_description` names it for messages. `simulated_user`: a model plays the user, so that
+    rollouts of one task begin differently. `varied_prompts`: they do because prompts are what is compared.
+    `refine` adapts the format to the first records of a file, if one record alone cannot tell.
     """
 
     name: str
     family: str
     has: str
     read: str | Callable[..., Any]
-    keys: Names = ()
+    keys: str = ""
     layout: RecordLayout = RecordLayout()
     shape: Literal["group", "trajectory", "columns"] = "trajectory"
     test: Code = None
@@ -153,18 +154,13 @@ class Format:
     def signature(self) -> str:
         """The fields that identify a record, for messages."""
         terms = [term for term in self.has.split() if not term.startswith("!")]
-        names = ", ".join(f"`{term}`" for term in terms).replace("|", "` or `")
-        return self.shown or re.sub(r'\[\]|{}|"|#', "", names)
+        names = ", ".join(f"`{term.split('|')[0]}`" for term in terms)
+        return self.shown or re.sub(r'\[\]|{}|"|#|\.0|~[^`]*', "", names)
 
     def rollouts(self, record: JsonObject) -> list[Rollout]:
         """Read the rollouts of a record; UnreadableError if there are none."""
         found = code(self.read)(record)
         return found if is_list(found) else [found]
-
-    def refined(self, records: Sequence[JsonObject]) -> Format:
-        """Return the format as the first records of a file have it."""
-        found: Format = code(self.refine)(self, records) if self.refine else self
-        return found
 
     def key_of(self, record: JsonObject) -> str | None:
         """Return the group key that is computed from a record; None if it has none."""
@@ -269,8 +265,8 @@ def _present(record: JsonObject, names: str) -> str:
     return first(name for name in names.split("|") if name in record) or names
 
 
-_ID = words("group_id prompt_id example_id problem_id task_id instance_id id")
-_INSTANCE = ("instance_id",)
+_ID = "group_id prompt_id example_id problem_id task_id instance_id id"
+_INSTANCE = "instance_id"
 _STOPPED = " (the run was stopped before its first step)"
 _CRASHED = " (tau-bench writes this when a run crashed)"
 _ERROR = " (written when an example ended in an error)"
@@ -294,14 +290,14 @@ _WEIGHTED = RecordLayout(
     form=b'{"ruler": {"score": %s, "weight": 1.0}}',
     lost=b'{"ruler": null}',
 )
-_TASK = ("task.key", "task.hash")
-_TASKS = (*_TASK, "traces.0.task.key", "traces.0.task.hash")
+_TASK = "task.key task.hash"
+_TASKS = f"{_TASK} traces.0.task.key traces.0.task.hash"
 _BY_TASK: Any = {"compute_key": "trainers.task_key", "key_description": "hash of task.data"}  # fmt: skip
 _BY_ITEM: Any = {"compute_key": "traces.item_key", "key_description": "the data set's item"}  # fmt: skip
 _NO_CONVERSATION = "!messages !history !trajectory !trajectories !prompt !conversations"
 _NO_ROLLOUT = "!messages !response !responses !output !outputs !completions !sample_idx !advantage"
 _NO_TURNS = "!messages !conversations !conversation !trajectories"
-_TURNS = "text|conversations|conversation|dialog|dialogue|turns|items"
+_TURNS = "conversations|text|conversation|dialog|dialogue|turns|items"
 _ASKED = "|".join(PROMPTS)
 _ANSWERED = "|".join((*ANSWERS, *ANSWER_LISTS))
 _SIDES = (
@@ -337,14 +333,14 @@ FORMATS = (
         "areal",
         "task_id sample_idx prompt completion",
         _PAIR,
-        ("task_id",),
+        "task_id",
     ),
     Format(
         "ART table rows",
         "art",
         "group_index trajectory_json|group_metadata",
         "native.read_row",
-        ("group_index",),
+        "group_index",
         layout=replace(_ART, payload="trajectory_json"),
         own_reward=True,
         shown="`group_index` with `trajectory_json` or `group_metadata`",
@@ -354,7 +350,7 @@ FORMATS = (
         "art",
         "trajectories[]",
         "native.read_group",
-        ("group_id", "metadata.scenario_id"),
+        "group_id metadata.scenario_id",
         layout=_ART,
         shape="group",
         test="native.is_art_group",
@@ -366,8 +362,9 @@ FORMATS = (
         "messages_and_choices|exchanges "
         "!group_index|!trajectory_json !group_index|!group_metadata",
         "native.read_single",
-        words("group_id group_index metadata.group_id metadata.scenario_id"),
+        "group_id group_index metadata.group_id metadata.scenario_id",
         layout=_ART,
+        shown="`messages_and_choices` or `exchanges`",
     ),
     Format(
         "ATIF trajectories",
@@ -406,14 +403,13 @@ FORMATS = (
         "chat_history.0{} summary|cost|human_input !messages",
         "agents.read_chat_history",
         ID_KEYS,
-        shown="`chat_history`, `summary`",
     ),
     Format(
         "BFCL results",
         "bfcl",
         "id",
         "evaluations.read_bfcl",
-        ("id",),
+        "id",
         test="evaluations.is_bfcl",
         shown="`id`, `result`, `inference_log`",
     ),
@@ -429,9 +425,9 @@ FORMATS = (
     Format(
         "LiveCodeBench outputs",
         "code",
-        'question_content output_list.0"|code_list.0"',
+        'question_content code_list.0"|output_list.0"',
         "answers.read_live_code",
-        ("question_id",),
+        "question_id",
         layout=RecordLayout(
             None,
             listed=True,
@@ -439,7 +435,6 @@ FORMATS = (
             apart=None,
         ),
         shape="group",
-        shown="`question_content`, `code_list`",
     ),
     Format(
         "code completions",
@@ -450,9 +445,8 @@ FORMATS = (
             "completion|solution",
             outcome="passed",
         ),
-        ("task_id",),
+        "task_id",
         test="answers.is_code",
-        shown="`task_id`, `completion`",
     ),
     Format(
         "Codex sessions",
@@ -476,7 +470,7 @@ FORMATS = (
         "eval-protocol",
         "messages input_metadata",
         "evaluations.read_eval_protocol",
-        ("input_metadata.row_id",),
+        "input_metadata.row_id",
         layout=RecordLayout(
             ("evaluation_result", "score"),
             refuses_null="eval-protocol",
@@ -487,7 +481,6 @@ FORMATS = (
         "eval-protocol",
         "env_index#|env_idx# step# messages !input_metadata",
         "evaluations.read_recording",
-        shown="`env_index`, `step`, `messages`",
         compute_key="evaluations.recording_key",
         key_description="hash of the prompt, whatever the step",
     ),
@@ -505,7 +498,7 @@ FORMATS = (
         "harbor",
         "result.task_name trajectory",
         "agents.read_trial",
-        ("result.task_name",),
+        "result.task_name",
         layout=RecordLayout(
             ("result", "verifier_result", "rewards", "reward"),
             ("result", "ruler"),
@@ -521,7 +514,7 @@ FORMATS = (
             tools="tool_definitions",
             member="trial_name",
         ),
-        ("task",),
+        "task",
         layout=RecordLayout(("result",), form=b'"%s"'),
     ),
     Format(
@@ -529,7 +522,7 @@ FORMATS = (
         "inspect",
         "id epoch messages",
         "evaluations.read_inspect",
-        ("id",),
+        "id",
         layout=RecordLayout(
             ("scores", "ruler"),
             ("metadata", "ruler"),
@@ -568,7 +561,7 @@ FORMATS = (
         "miles",
         "group_index sample_index !trajectory_json !group_metadata",
         _SAMPLE,
-        ("group_index",),
+        "group_index",
     ),
     Format(
         "mini-swe-agent",
@@ -598,7 +591,7 @@ FORMATS = (
         "mt-bench",
         "question_id choices.0.turns turns[]",
         "evaluations.read_mt_bench",
-        ("question_id",),
+        "question_id",
         shown="`question_id`, `choices`, `turns`",
     ),
     Format(
@@ -606,7 +599,7 @@ FORMATS = (
         "native",
         "trajectories[]",
         "native.read_group",
-        ("group_id",),
+        "group_id",
         layout=_NATIVE,
         shape="group",
         test="native.is_native_group",
@@ -627,7 +620,7 @@ FORMATS = (
         "nemo-gym",
         "responses_create_params{} response",
         "trainers.read_gym",
-        ("_ng_task_index",),
+        "_ng_task_index",
         own_reward=True,
         compute_key="trainers.gym_key",
         key_description="agent_ref.name + _ng_task_index, or hash of responses_create_params.input",
@@ -679,7 +672,7 @@ FORMATS = (
         "preference",
         _SIDES,
         "answers.read_preference",
-        words("prompt_id question_id id"),
+        "prompt_id question_id id",
         layout=RecordLayout(None, listed=True),
         shape="group",
         test="answers.is_preference",
@@ -690,18 +683,16 @@ FORMATS = (
         "prime-rl",
         "traces[] task|env group.id",
         "trainers.read_episode",
-        ("group.id",),
+        "group.id",
         layout=_WEIGHTED,
-        shown="`traces`, `task`, `group.id`",
     ),
     Format(
         "prime-rl traces",
         "prime-rl",
-        "nodes task group_id rewards{}|!rewards",
+        "nodes task rewards{}|!rewards group_id",
         "trainers.read_trace",
-        ("group_id",),
+        "group_id",
         layout=_WEIGHTED,
-        shown="`nodes`, `task`, `rewards`, `group_id`",
         refine="trainers.refine_trace",
     ),
     Format(
@@ -735,10 +726,9 @@ FORMATS = (
     Format(
         "promptfoo results",
         "promptfoo",
-        'prompt.raw" testIdx|vars promptIdx|gradingResult',
+        'testIdx|vars promptIdx|gradingResult prompt.raw"',
         "evaluations.read_promptfoo",
         layout=_SCORE,
-        shown="`testIdx`, `promptIdx`, `prompt.raw`",
         compute_key="evaluations.promptfoo_key",
         key_description="variables of the test",
         varied_prompts=True,
@@ -748,7 +738,7 @@ FORMATS = (
         "rewardbench2",
         "num_correct chosen rejected",
         "answers.read_reward_bench",
-        ("id",),
+        "id",
         layout=RecordLayout(None, listed=True),
         shape="group",
     ),
@@ -767,10 +757,9 @@ FORMATS = (
         "roll",
         "responses[] scores[] global_step[]|sampling_params[]",
         "trainers.read_roll",
-        ("id",),
+        "id",
         layout=_SCORES,
         shape="columns",
-        shown="`responses`, `scores`, `global_step`",
     ),
     Format(
         "ROLL agentic steps",
@@ -788,7 +777,6 @@ FORMATS = (
         "answers.read_conversation",
         ID_KEYS,
         test="answers.is_conversation",
-        shown="`conversations`",
         rank=0,
     ),
     Format(
@@ -804,7 +792,7 @@ FORMATS = (
         "slime",
         "group_index prompt response !sample_index",
         _SAMPLE,
-        ("group_index",),
+        "group_index",
         layout=RecordLayout(ruler=("metadata", "ruler")),
     ),
     Format(
@@ -833,7 +821,7 @@ FORMATS = (
         "tau-bench",
         "task_id traj",
         Fields(messages="traj", cause=_CRASHED),
-        ("task_id",),
+        "task_id",
         layout=RecordLayout(refuses_null="tau-bench"),
         simulated_user=True,
     ),
@@ -842,7 +830,7 @@ FORMATS = (
         "tau2",
         "task_id messages reward_info",
         "evaluations.read_tau2",
-        ("task_id",),
+        "task_id",
         layout=RecordLayout(
             ("reward_info", "reward"),
             ("reward_info", "info", "ruler"),
@@ -855,7 +843,7 @@ FORMATS = (
         "tinker",
         "example_id turns",
         Fields(messages="turns", cause=_ERROR),
-        ("example_id",),
+        "example_id",
     ),
     Format(
         "traces of spans",
@@ -903,7 +891,7 @@ FORMATS = (
         "verifiers",
         "example_id prompt completion",
         "trainers.read_result",
-        ("example_id",),
+        "example_id",
         compute_key="trainers.result_key",
         key_description="example_id with env_name, task, step, info.env_id",
     ),
@@ -914,17 +902,15 @@ FORMATS = (
         "trainers.read_episode",
         _TASKS,
         layout=_WEIGHTED,
-        shown="`traces`, `task`",
         **_BY_TASK,
     ),
     Format(
         "verifiers traces",
         "verifiers",
-        "nodes task !group_id rewards{}|!rewards",
+        "nodes task rewards{}|!rewards !group_id",
         "trainers.read_trace",
         _TASK,
         layout=_WEIGHTED,
-        shown="`nodes`, `task`, `rewards`",
         refine="trainers.refine_trace",
         **_BY_TASK,
     ),
@@ -934,7 +920,6 @@ FORMATS = (
         f'input" output score step {_UID}',
         "trainers.read_verl_v1",
         layout=_SCORE,
-        shown="`input`, `output`, `score`, `step`, `uid`",
         compute_key="trainers.verl_group",
         key_description="uid without its two numbers",
     ),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -152,34 +153,22 @@ def read_nemo_rl(record: JsonObject) -> Rollout:
     return Rollout([*asked, new_turn("assistant", "".join(rest))], reward=reward)
 
 
-def read_swift(record: JsonObject) -> Rollouts:
-    """Read a step of ms-swift: columns of prompts and completions."""
-    return _read_step(record, "prompt", "completion")
-
-
-def read_roll(record: JsonObject) -> Rollouts:
-    """Read a step of ROLL: columns of prompts or conversations, and of responses."""
-    return _read_step(record, "responses", "responses", talks="messages")
-
-
-def _read_step(
-    record: JsonObject,
-    listed: str,
-    answer: str,
-    talks: str = "",
-) -> Rollouts:
+def _read_step(record: JsonObject, answer: str, talks: str = "") -> Rollouts:
     """Read columns of prompts and answers; `talks` names a column of conversations in place of prompts."""
-    size = len(list_field(record, listed, " (the file is a step a line)"))
-    prompts = column(record, "prompt", size)
-    answers = column(record, answer, size)
-    conversations = column(record, talks, size) if talks else ()
+    answers = list_field(record, answer, " (the file is a step a line)")
+    prompts = column(record, "prompt", len(answers))
+    conversations = column(record, talks, len(answers)) if talks else ()
     out = []
-    for i in range(size):
+    for i, answered in enumerate(answers):
         asked = prompt_turns(prompts[i], f"prompt[{i}]")
         if conversations and conversations[i] is not None:
             asked = chat_turns(conversations[i], f"{talks}[{i}]")
-        out.append(answer_rollout(asked, answers[i], (i,)))
+        out.append(answer_rollout(asked, answered, (i,)))
     return out
+
+
+read_swift = partial(_read_step, answer="completion")
+read_roll = partial(_read_step, answer="responses", talks="messages")
 
 
 def read_roll_agentic(record: JsonObject) -> Rollouts:
@@ -204,17 +193,9 @@ def read_roll_agentic(record: JsonObject) -> Rollouts:
         env = lookup(about, "env_info")
         names = ("tag", "group_id", "episode_id", "seed") if is_object(env) else ()
         key = "_".join(str(env.get(name)) for name in names) or None
-        other = lookup(about, "reward_info.episode_reward")
-        stated = other if reward is None else reward
-        out.append(
-            read_or_error(
-                (i,),
-                read,
-                i,
-                reward=stated,
-                key=key,
-            )
-        )
+        if reward is None:
+            reward = lookup(about, "reward_info.episode_reward")  # noqa: PLW2901
+        out.append(read_or_error((i,), read, i, reward=reward, key=key))
     return out
 
 
@@ -283,16 +264,11 @@ def read_trace(trace: JsonObject) -> Rollout:
             at = parents[at]
         branches.append(check_messages(messages[::-1], "nodes"))
     *parts, last = branches
-    found = (_correct(trace.get(name)) for name in ("metrics", "rewards"))
+    found = [_correct(trace.get(name)) for name in ("metrics", "rewards")]
     outcome = first(value for value in found if value is not None)
-    outcome = outcome.get("score") if is_object(outcome) else outcome
-    return Rollout(
-        last,
-        (),
-        tuple(parts),
-        tools_of(trace),
-        outcome=outcome,
-    )
+    if is_object(outcome):
+        outcome = outcome.get("score")
+    return Rollout(last, (), tuple(parts), tools_of(trace), outcome=outcome)
 
 
 def read_episode(record: JsonObject) -> Rollouts:
@@ -402,14 +378,12 @@ def read_rllm(record: JsonObject) -> Rollouts:
             )
         return Rollout(talks[-1], histories=tuple(talks[:-1]))
 
-    ids = ("episode_id", "id")
-    passed = record.get("is_correct")
     return _rollouts(
         record,
         "trajectories",
         trajectories,
         "name",
         read,
-        ids,
-        outcome=passed,
+        ("episode_id", "id"),
+        outcome=record.get("is_correct"),
     )

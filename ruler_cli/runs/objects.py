@@ -26,7 +26,7 @@ from ruler_cli.formats.annotate import (
     annotations_of,
 )
 from ruler_cli.formats.chat import PROMPTS
-from ruler_cli.formats.fields import first_at, lookup
+from ruler_cli.formats.fields import first_at, lookup, words
 from ruler_cli.formats.native import ART, BESIDE
 from ruler_cli.formats.reader import Reader, detect, formats_of, key_text
 from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
@@ -292,7 +292,7 @@ class _Reading(Generic[G]):
         key = GIVEN
         if reader.format.shape == "columns":
             first = self._values[0]
-            for path in reversed(reader.format.keys):
+            for path in reversed(words(reader.format.keys)):
                 if lookup(first, path) is not None:
                     key = path
         return replace(reader, key=key, outcome=settings.outcome)
@@ -396,7 +396,7 @@ def _key(form: Format, value: dict[str, Any]) -> str | None:
     if form.key_of is not None:
         with suppress(UnreadableError, *SHAPE_ERRORS):
             key = form.key_of(value)
-    key = first_at(value, *form.keys) if key is None else key
+    key = first_at(value, *words(form.keys)) if key is None else key
     return None if key is None else key_text(key)
 
 

@@ -313,7 +313,7 @@ def test_missing_prompt() -> None:
     with pytest.raises(UnreadableError, match="has no prompt at `task`"):
         read(*records, prompt="task")
     with pytest.raises(
-        UsageError, match=r"prompt='tsak': none .* \(did you mean task\?\)"
+        UsageError, match=r"prompt='tsak': none .*; did you mean task\?"
     ):
         reader(*records, prompt="tsak")
 
