@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -431,12 +430,7 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
     candidates = formats_of(wanted)
     votes: dict[str, tuple[Format, Line]] = {}
     for line, record in records:
-        best = matching(record, candidates)
-        if len(best) > 1:
-            remedy = Sentence("name it: {format_:{family}}", family=best[0].family)
-            problem = f"{line.where} could be {best[0].name} or {best[1].name}"
-            raise UsageError(problem, remedy, place=name)
-        for form in best:
+        for form in matching(record, candidates):
             votes.setdefault(form.name, (form, line))
     if len(votes) > 1:
         (one, here), (other, there) = list(votes.values())[:2]
@@ -604,24 +598,16 @@ def with_reward(
     reader: Reader,
     records: Sequence[tuple[Line, JsonObject]],
 ) -> Format:
-    """Return the reader's format with its reward at a path; UsageError if a score there overwrites others."""
+    """Return the reader's format with its reward at a path; UsageError if a score there overwrites what is read."""
     from ruler_cli.formats.annotate import ORIGINAL, annotate
 
     form = reader.format
-    wrong = partial(
-        UsageError,
-        option="reward",
-        value=dotted,
-        place=name,
+    # a key may hold the dots itself
+    whole = any(dotted in record for _, record in records)
+    path: Path = tuple(
+        int(part) if part.isdecimal() and len(part) < 10 else part
+        for part in ([dotted] if whole else dotted.split("."))
     )
-    parts = dotted.split(".")
-    path: Path = (dotted,)  # a key that holds the dots itself
-    if not any(dotted in record for _, record in records):
-        if "" in parts or "-1" in parts:
-            raise wrong("is no place that stays", "give keys, and the numbers of items")
-        path = tuple(
-            int(part) if part.isdecimal() and len(part) < 10 else part for part in parts
-        )
     moved = replace(
         form.layout,
         reward=path,
@@ -634,8 +620,9 @@ def with_reward(
     ours: list[Path] = [("ruler",), moved.ruler]
     if moved.extras:
         ours += [("logs",), ("metrics", "ruler_score"), ("metrics", ORIGINAL)]
-    # a trajectory that stands twice is read from its copy
-    taken = moved.payload is not None
+    # `-1` is another item in a longer list; a trajectory that stands twice is read from its copy
+    unsure = not whole and not {"", "-1"}.isdisjoint(path)
+    taken = unsure or moved.payload is not None
     taken |= any(path[: len(other)] == other[: len(path)] for other in ours)
     for line, _ in records[:_TRIED]:
         before = _read(reader, line)
@@ -653,8 +640,13 @@ def with_reward(
             after = _read(reader, replace(line, raw=raw))
             taken = _without_rewards(after, line) != _without_rewards(before, line)
     if taken:
-        problem = "a score there would replace what is read, or what ruler writes"
-        raise wrong(problem, "name a field of its own")
+        raise UsageError(
+            "is no free place for a score",
+            "name a field that ruler neither reads nor writes, by keys and the numbers of items",
+            option="reward",
+            value=dotted,
+            place=name,
+        )
     return rewarded
 
 
