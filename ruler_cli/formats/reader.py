@@ -139,14 +139,14 @@ class Reader:
     def _finished(self, value: JsonObject, rollout: Rollout, again: bool) -> Rollout:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
         rollout = validated(rollout)
-        form = self.format
+        layout = self.format.layout
         reward = rollout.reward
         outcome = rollout.outcome
         if self.reward is not None:
             reward = self.value_at(value, rollout, self.reward)
-        elif reward is None and not form.own_reward and form.layout.reward:
+        elif reward is None and layout.reward and not layout.elsewhere:
             # where the score is written
-            reward = self._own_value(value, rollout, dotted(form.layout.reward))
+            reward = self._own_value(value, rollout, dotted(layout.reward))
         if self.outcome is not None:
             outcome = self.value_at(value, rollout, self.outcome)
         annotation = self.previous_annotation(value, rollout) if again else None
@@ -272,10 +272,9 @@ class Reader:
         """
         layout = self.format.layout
         if layout.listed:
-            own = "" if self.format.own_reward else dotted(layout.reward or ())
             columns = self.format.shape == "columns"
             key = self.key if columns and self._by_path else ""
-            for listed in filter(None, (self.reward or own, key)):
+            for listed in filter(None, (dotted(layout.reward or ()), key)):
                 column(value, listed, len(rollouts))
         again = _is_ours(value, "ruler") or layout.other_ruler is not None
         # items of lists have one owner, the record

@@ -109,7 +109,7 @@ class Format:
     `name` is for messages, `family` for the option `format`, `has` are the terms that identify a record (see
     `fields.holds`); `shown` says it better than the first name of each does. `read` gets a record and returns
     its rollouts, or its only one; it raises UnreadableError. A reward that it leaves out is read where the score
-    is written, unless `own_reward`.
+    is written.
     `shape`: a record is a group, a trajectory, or columns with the rollouts of several groups.
     `test` looks at the keys of a record that has the terms. If several formats match a record, the highest
     `rank` wins: named shapes have a higher one than generic ones.
@@ -128,7 +128,6 @@ class Format:
     shape: Literal["group", "trajectory", "columns"] = "trajectory"
     test: Code = None
     shown: str = ""
-    own_reward: bool = False
     compute_key: Code = None
     key_description: str = ""
     rank: int = 1
@@ -342,7 +341,6 @@ FORMATS = (
         "native.read_row",
         "group_index",
         layout=replace(_ART, payload="trajectory_json"),
-        own_reward=True,
         shown="`group_index` with `trajectory_json` or `group_metadata`",
     ),
     Format(
@@ -531,7 +529,6 @@ FORMATS = (
             form=b'{"value": %s}',
             lost=b"",
         ),
-        own_reward=True,
     ),
     Format(
         "LangChain messages",
@@ -621,7 +618,6 @@ FORMATS = (
         "responses_create_params{} response",
         "trainers.read_gym",
         "_ng_task_index",
-        own_reward=True,
         compute_key="trainers.gym_key",
         key_description="agent_ref.name + _ng_task_index, or hash of responses_create_params.input",
     ),
@@ -631,7 +627,6 @@ FORMATS = (
         "content[] rewards idx",
         "trainers.read_nemo_rl",
         layout=RecordLayout(("rewards",), form=b"[%s]", lost=b"[null]"),
-        own_reward=True,
     ),
     Format(
         "OpenCode sessions",
@@ -768,7 +763,6 @@ FORMATS = (
         "trainers.read_roll_agentic",
         layout=_SCORES,
         shape="columns",
-        own_reward=True,
     ),
     Format(
         "ShareGPT conversations",

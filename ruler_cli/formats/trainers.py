@@ -132,7 +132,7 @@ def read_gym(record: JsonObject) -> Rollout:
         histories=tuple(earlier),
         tools=tools_of({"tools": lookup(record, "responses_create_params.tools")}),
         # of a verifier that failed the number says nothing
-        reward=record.get("reward") if failed is None else None,
+        reward=None if failed is None else str(failed),
     )
 
 
