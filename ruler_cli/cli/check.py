@@ -439,8 +439,7 @@ def _paths(
     own_key = "the line" if reader.format.shape == "group" else "hash of the prompt"
     if reader.key != PROMPT_HASH:
         own_key = reader.key
-    place = () if layout.elsewhere else layout.reward or ()
-    own_reward = ".".join(map(str, place))
+    own_reward = "" if layout.elsewhere else layout.reward
     rows: list[tuple[str, Any, Any, Any, int]] = [
         (
             "messages",

@@ -25,7 +25,7 @@ from ruler_cli.files.splice import (
     read_object,
     span_at,
 )
-from ruler_cli.formats.fields import JsonObject, first
+from ruler_cli.formats.fields import JsonObject, first, parts
 from ruler_cli.formats.table import Format, RecordLayout
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import (
@@ -299,19 +299,11 @@ def trajectory_bytes(record: Record, rollout: Rollout) -> bytes:
     return _bytes_at(record.line.raw, rollout.path) or b""
 
 
-def _bytes_at(raw: bytes, path: Path, start: int = 0) -> bytes | None:
+def _bytes_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> bytes | None:
     span = span_at(raw, path, start)
     if span is None:
         return None
     return raw[slice(*span)]
-
-
-def _array_at(raw: bytes, path: Path | None) -> list[Span]:
-    """The items of the list at a path; [] if there is none."""
-    span = span_at(raw, path) if path else None
-    if span and raw[span[0]] == ord("["):
-        return read_array(raw, span[0])
-    return []
 
 
 def _put_in_lists(
@@ -324,9 +316,10 @@ def _put_in_lists(
     """Annotate rollouts that are items of lists: the list of rewards by item, and a list of annotations."""
     raw = patches.raw
     layout = form.layout
+    whole = _Object(raw, read_object(raw))
     # looked up once: a line may hold ten thousand
-    rewards = _array_at(raw, layout.reward)
-    earlier = _array_at(raw, form.ruler)
+    rewards = whole.items(layout.reward)
+    earlier = whole.items(form.ruler)
     annotations = []
     scores = []
     for rollout, annotation in annotated:
@@ -343,12 +336,12 @@ def _put_in_lists(
         annotations.append(_with_original(annotation, original))
     changes: dict[str, Any] = {}
     if layout.reward and not rewards:
-        _set(changes, layout.reward, _list_of(scores))
+        _set(changes, whole.path(layout.reward), _list_of(scores))
     changes["ruler"] = _list_of(annotations)
     if form.group_in_record:
         group = dump_escaped(dict(group_fields))
         changes["ruler"] = group[:-1] + b', "rollouts": ' + changes["ruler"] + b"}"
-    patches.put(read_object(raw), changes)
+    patches.put(whole.spans, changes)
 
 
 def _first(values: Iterable[bytes | None]) -> bytes | None:
@@ -398,15 +391,25 @@ class _Object:
     text: bytes
     spans: ObjectSpans
 
-    def value(self, path: Path) -> bytes | None:
-        """The bytes of the value at a path; None if it is absent."""
-        member = self.spans.members.get(str(path[0]))
-        if member is None:
-            return None
-        _, start, end = member
-        if len(path) == 1:
-            return self.text[start:end]
-        return _bytes_at(self.text, path[1:], start)
+    def path(self, dotted: str) -> Path:
+        """The path of a value: a key may hold the dots itself."""
+        return (dotted,) if dotted in self.spans.members else parts(dotted)
+
+    def value(self, dotted: str) -> bytes | None:
+        """The bytes of the value at a dotted path; None if it is absent."""
+        members = self.spans.members
+        if member := members.get(dotted):
+            return self.text[member[1] : member[2]]
+        name, *inner = parts(dotted)
+        holder = members.get(str(name)) if inner else None
+        return holder and _bytes_at(self.text, inner, holder[1])
+
+    def items(self, dotted: str) -> list[Span]:
+        """The items of the list at a dotted path; [] if there is none."""
+        span = span_at(self.text, self.path(dotted)) if dotted else None
+        if span and self.text[span[0]] == ord("["):
+            return read_array(self.text, span[0])
+        return []
 
 
 @dataclass(slots=True)
@@ -423,13 +426,13 @@ class _Writer:
         layout = self.layout
         objects = [own]
         # the trajectory once more, as JSON text; ART has no place for `ruler` there
-        if layout.payload and (text := inner_object(own.value((layout.payload,)))):
+        if layout.payload and (text := inner_object(own.value(layout.payload))):
             objects.append(_Object(text, read_object(text)))
         original = _first(self._originals(objects))
         changes, *copied = [self._scored(one, original) for one in objects]
         for inner in copied:
             changes[str(layout.payload)] = inner
-        _set(changes, layout.ruler, _with_original(self.annotation, original))
+        _set(changes, own.path(layout.ruler), _with_original(self.annotation, original))
         return changes
 
     def _originals(self, objects: Sequence[_Object]) -> Iterator[bytes | None]:
@@ -437,7 +440,7 @@ class _Writer:
         layout = self.layout
         for one in objects:
             for holder in (
-                (layout.ruler, ("metrics",)) if layout.extras else (layout.ruler,)
+                (layout.ruler, "metrics") if layout.extras else (layout.ruler,)
             ):
                 if inner := inner_object(one.value(holder)):
                     yield _bytes_at(inner, (ORIGINAL,))
@@ -456,17 +459,17 @@ class _Writer:
             new = _reward_bytes(self.annotation, layout, self.on_failure, original)
             stays = not new or (score is None and self.on_failure != "null")
             if not stays or one.value(layout.reward) is not None:
-                _set(changes, layout.reward, new or None)
+                _set(changes, one.path(layout.reward), new or None)
         if not layout.extras:
             return changes
         metrics = {"ruler_score": None if score is None else dump(score)}
         if original is not None:
             metrics[ORIGINAL] = original
-        old = one.value(("metrics",))
+        old = one.value("metrics")
         made = old in (None, b"null") and any(metrics.values())
         if made or inner_object(old):
             changes.setdefault("metrics", {}).update(metrics)
-        logs = self._logs(one.value(("logs",)))
+        logs = self._logs(one.value("logs"))
         if logs is not None:
             changes["logs"] = logs
         return changes

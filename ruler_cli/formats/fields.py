@@ -139,9 +139,12 @@ def _member(value: Any, name: str) -> Any:
 
 
 @cache
-def dotted(path: Path) -> str:
-    """Return a path with dots between its parts; "" for an empty one."""
-    return ".".join(map(str, path))
+def parts(path: str) -> Path:
+    """Return the keys and the numbers of items in a dotted path."""
+    return tuple(
+        int(part) if part.isdecimal() and len(part) < 10 else part
+        for part in path.split(".")
+    )
 
 
 def item_index(part: str, size: int) -> int | None:

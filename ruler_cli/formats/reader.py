@@ -30,7 +30,6 @@ from ruler_cli.formats.fields import (
     JsonObject,
     Rollouts,
     column,
-    dotted,
     first,
     first_at,
     first_of,
@@ -40,6 +39,7 @@ from ruler_cli.formats.fields import (
     items,
     json_value,
     lookup,
+    parts,
     printable,
     value_at,
     words,
@@ -58,7 +58,7 @@ from ruler_cli.formats.table import (
 )
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.suggestions import nearest, suggest_path
-from ruler_cli.types import Line, Path, Record, Rollout
+from ruler_cli.types import Line, Record, Rollout
 
 _STATES = ("scored", "failed")
 
@@ -146,7 +146,7 @@ class Reader:
             reward = self.value_at(value, rollout, self.reward)
         elif reward is None and layout.reward and not layout.elsewhere:
             # where the score is written
-            reward = self._own_value(value, rollout, dotted(layout.reward))
+            reward = self._own_value(value, rollout, layout.reward)
         if self.outcome is not None:
             outcome = self.value_at(value, rollout, self.outcome)
         annotation = self.previous_annotation(value, rollout) if again else None
@@ -256,9 +256,9 @@ class Reader:
         rollout: Rollout,
     ) -> dict[str, Any] | None:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
-        found = self._own_value(value, rollout, dotted(self.format.ruler))
+        found = self._own_value(value, rollout, self.format.ruler)
         if found is None and (other := self.format.layout.other_ruler):
-            found = self._own_value(value, rollout, dotted(other))
+            found = self._own_value(value, rollout, other)
         annotation = json_value(found)
         if is_object(annotation):
             return annotation
@@ -274,20 +274,23 @@ class Reader:
         if layout.listed:
             columns = self.format.shape == "columns"
             key = self.key if columns and self._by_path else ""
-            for listed in filter(None, (dotted(layout.reward or ()), key)):
+            for listed in filter(None, (layout.reward, key)):
                 column(value, listed, len(rollouts))
-        again = _is_ours(value, "ruler") or layout.other_ruler is not None
+        again = _is_ours(value, "ruler") or layout.other_ruler != ""
         # items of lists have one owner, the record
         for rollout in rollouts[: 1 if layout.listed else None]:
             owner = rollout_object(value, rollout)
-            again |= _is_ours(owner, dotted(layout.ruler))
-            for path in (layout.ruler, layout.reward or ()):
+            again |= _is_ours(owner, layout.ruler)
+            for dotted in (layout.ruler, layout.reward):
+                path = parts(dotted)
                 for i, inner in enumerate(path[1:], 1):
                     holder = value_at(owner, path[:i])
-                    kinds = (list, dict) if isinstance(inner, int) else dict
-                    if holder is not None and not isinstance(holder, kinds):
-                        where = f"`{path[i - 1]}`, where ruler would write"
-                        raise UnreadableError(f"has no object at {where}; rename it")
+                    kinds = list | dict if isinstance(inner, int) else dict
+                    # a key may hold the dots itself
+                    if isinstance(holder, kinds | None) or dotted in owner:
+                        continue
+                    where = f"`{path[i - 1]}`, where ruler would write"
+                    raise UnreadableError(f"has no object at {where}; rename it")
         return again
 
 
@@ -480,7 +483,7 @@ def _scored_key(reader: Reader, records: Records) -> str:
 
     They differ if that run read several files and added labels to their keys. Else return the reader's key.
     """
-    path = dotted((*reader.format.layout.ruler, "group", "key"))
+    path = f"{reader.format.layout.ruler}.group.key"
     keys = [lookup(record, path) for _, record in records]
     if reader.format.shape != "trajectory" or not all(map(is_text, keys)):
         return reader.key
@@ -497,9 +500,9 @@ def _refuse_missing(name: str, records: Records, settings: InputSettings) -> Non
         (settings.outcome_option, settings.outcome),
     )
     whole = [record for _, record in records]
-    parts = [part for record in whole for part in items(record.get("trajectories"))]
+    members = [part for record in whole for part in items(record.get("trajectories"))]
     for option, path in paths:
-        places = whole if option == "messages" else (*whole, *parts)
+        places = whole if option == "messages" else (*whole, *members)
         if path is None or any(lookup(place, path) is not None for place in places):
             continue
         near = suggest_path(path, places)
@@ -535,8 +538,8 @@ def custom_format(
     first records are JSON of messages, texts are conversations; else they are answers.
     """
     values = [v for v in (lookup(record, path) for record in records) if v is not None]
-    parts = [part for v in values for part in (v if is_list(v) else [v])]
-    whole = all_conversations(parts)
+    pieces = [part for v in values for part in (v if is_list(v) else [v])]
+    whole = all_conversations(pieces)
     item = first(items(values[0]))
     # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
     choice = is_object(item) and not {"role", "type", "from"} & item.keys()
@@ -567,9 +570,8 @@ def custom_format(
             for i, item in enumerate(value)
         ]
 
-    reward = ("rewards",) if several else ("reward",)
     layout = RecordLayout(
-        reward,
+        "rewards" if several else "reward",
         listed=several,
         lists=(path, "rewards"),
         apart=(*_PROMPTS, "tools"),
@@ -601,28 +603,22 @@ def with_reward(
     from ruler_cli.formats.annotate import ORIGINAL, annotate
 
     form = reader.format
-    # a key may hold the dots itself
-    whole = any(dotted in record for _, record in records)
-    path: Path = tuple(
-        int(part) if part.isdecimal() and len(part) < 10 else part
-        for part in ([dotted] if whole else dotted.split("."))
-    )
     moved = replace(
         form.layout,
-        reward=path,
+        reward=dotted,
         elsewhere=False,
         absent=None,
         form=b"%s",
         lost=b"null",
     )
     rewarded = replace(form, layout=moved)
-    ours: list[Path] = [("ruler",), moved.ruler]
+    ours = ["ruler", moved.ruler]
     if moved.extras:
-        ours += [("logs",), ("metrics", "ruler_score"), ("metrics", ORIGINAL)]
+        ours += ["logs", "metrics.ruler_score", f"metrics.{ORIGINAL}"]
+    path = parts(dotted)
     # `-1` is another item in a longer list; a trajectory that stands twice is read from its copy
-    unsure = not whole and not {"", "-1"}.isdisjoint(path)
-    taken = unsure or moved.payload is not None
-    taken |= any(path[: len(other)] == other[: len(path)] for other in ours)
+    taken = moved.payload is not None or not {"", "-1"}.isdisjoint(path)
+    taken |= any(path[: len(other)] == other[: len(path)] for other in map(parts, ours))
     for line, _ in records[:_TRIED]:
         before = _read(reader, line)
         scored = [(r, _SCORED) for record in before for r in record.rollouts]

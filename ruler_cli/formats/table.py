@@ -31,7 +31,6 @@ from ruler_cli.formats.chat import (
 from ruler_cli.formats.fields import (
     JsonObject,
     Names,
-    dotted,
     first,
     holds,
     is_list,
@@ -41,7 +40,6 @@ from ruler_cli.formats.fields import (
     lookup,
     path_of,
     printable,
-    value_at,
     words,
 )
 from ruler_cli.types import Path, Rollout
@@ -68,8 +66,8 @@ Code = str | Callable[..., Any] | None
 class RecordLayout:
     """The places where ruler writes.
 
-    Paths begin at the rollout's own object (`Rollout.path`). `reward` is the dump's own reward field, None if the
-    framework has none. A score is written there as `form` says, with `%s` for the number; `lost` is written
+    Dotted paths begin at the rollout's own object (`Rollout.path`). `reward` is the dump's own reward field, empty
+    if the framework has none. A score is written there as `form` says, with `%s` for the number; `lost` is written
     if there is no score, and if `lost` is empty the field is removed, for readers that take no null.
     `other_ruler` is where `ruler` stands in a file that the framework's own writer wrote for us.
     `elsewhere`: only ruler writes the field `reward`, the dump's own is read from another place.
@@ -87,9 +85,9 @@ class RecordLayout:
     a missing reward stands for.
     """
 
-    reward: Path | None = ("reward",)
-    ruler: Path = ("ruler",)
-    other_ruler: Path | None = None
+    reward: str = "reward"
+    ruler: str = "ruler"
+    other_ruler: str = ""
     elsewhere: bool = False
     form: bytes = b"%s"
     lost: bytes = b"null"
@@ -143,10 +141,10 @@ class Format:
         )
 
     @property
-    def ruler(self) -> Path:
-        """The path of a rollout's annotation, or of the list of them."""
+    def ruler(self) -> str:
+        """The dotted path of a rollout's annotation, or of the list of them."""
         if self.layout.listed and self.shape != "columns":
-            return ("ruler", "rollouts")
+            return "ruler.rollouts"
         return self.layout.ruler
 
     @property
@@ -200,8 +198,8 @@ def parallel_lists(layout: RecordLayout, record: JsonObject, size: int) -> list[
     names = layout.lists
     if names == ("*",):
         names = tuple(name for name in record if name not in (apart or ()))
-    paths = (path_of(record, name) for name in names)
-    lists = [path for path in paths if len(items(value_at(record, path))) == size]
+    same = (name for name in names if len(items(lookup(record, name))) == size)
+    lists = [path_of(record, name) for name in same]
     if apart is None:
         return lists
     # ruler's own lists are parallel, or belong to the group
@@ -214,7 +212,7 @@ def parallel_lists(layout: RecordLayout, record: JsonObject, size: int) -> list[
         if is_object(value):
             inside += [((*path, key), inner) for key, inner in value.items()]
         elif is_list(value) and len(value) == size:
-            where = printable(dotted(path))
+            where = printable(".".join(map(str, path)))
             raise UnreadableError(
                 f"has as many items at `{where}` as rollouts, and may not be cut with them; take `{where}` "
                 "out, or write a rollout a line"
@@ -279,13 +277,13 @@ _SAMPLE = Fields(
 )
 _ALL = ("*",)
 VERL = Fields("input", "output", outcome="acc")
-_SCORE = RecordLayout(("score",))
-_SCORES = RecordLayout(("scores",), listed=True, lists=_ALL)
+_SCORE = RecordLayout("score")
+_SCORES = RecordLayout("scores", listed=True, lists=_ALL)
 _NATIVE = RecordLayout(extras=True)
 _ART = replace(_NATIVE, absent=b"0.0", refuses_null="ART")
 _WEIGHTED = RecordLayout(
-    ("rewards",),
-    ("info", "ruler"),
+    "rewards",
+    "info.ruler",
     form=b'{"ruler": {"score": %s, "weight": 1.0}}',
     lost=b'{"ruler": null}',
 )
@@ -369,7 +367,7 @@ FORMATS = (
         "atif",
         "schema_version~ATIF-v.*",
         "agents.read_atif",
-        layout=RecordLayout(("extra", "reward"), ("extra", "ruler")),
+        layout=RecordLayout("extra.reward", "extra.ruler"),
         shown="`schema_version` (ATIF-v…)",
     ),
     Format(
@@ -378,7 +376,7 @@ FORMATS = (
         "tokens scores messages",
         "trainers.read_atropos",
         layout=RecordLayout(
-            ("scores",),
+            "scores",
             refuses_null="Atropos",
             listed=True,
             lists=_ALL,
@@ -427,7 +425,7 @@ FORMATS = (
         "answers.read_live_code",
         "question_id",
         layout=RecordLayout(
-            None,
+            "",
             listed=True,
             lists=words("output_list code_list graded_list"),
             apart=None,
@@ -470,7 +468,7 @@ FORMATS = (
         "evaluations.read_eval_protocol",
         "input_metadata.row_id",
         layout=RecordLayout(
-            ("evaluation_result", "score"),
+            "evaluation_result.score",
             refuses_null="eval-protocol",
         ),
     ),
@@ -498,8 +496,8 @@ FORMATS = (
         "agents.read_trial",
         "result.task_name",
         layout=RecordLayout(
-            ("result", "verifier_result", "rewards", "reward"),
-            ("result", "ruler"),
+            "result.verifier_result.rewards.reward",
+            "result.ruler",
             lost=b"",
         ),
     ),
@@ -513,7 +511,7 @@ FORMATS = (
             member="trial_name",
         ),
         "task",
-        layout=RecordLayout(("result",), form=b'"%s"'),
+        layout=RecordLayout("result", form=b'"%s"'),
     ),
     Format(
         "Inspect samples",
@@ -522,9 +520,9 @@ FORMATS = (
         "evaluations.read_inspect",
         "id",
         layout=RecordLayout(
-            ("scores", "ruler"),
-            ("metadata", "ruler"),
-            ("scores", "ruler", "metadata"),
+            "scores.ruler",
+            "metadata.ruler",
+            "scores.ruler.metadata",
             elsewhere=True,
             form=b'{"value": %s}',
             lost=b"",
@@ -545,7 +543,7 @@ FORMATS = (
         "doc_id resps",
         "answers.read_lm_eval",
         layout=RecordLayout(
-            None,
+            "",
             listed=True,
             lists=("resps.0", "filtered_resps.0"),
             apart=None,
@@ -626,7 +624,7 @@ FORMATS = (
         "nemo-rl",
         "content[] rewards idx",
         "trainers.read_nemo_rl",
-        layout=RecordLayout(("rewards",), form=b"[%s]", lost=b"[null]"),
+        layout=RecordLayout("rewards", form=b"[%s]", lost=b"[null]"),
     ),
     Format(
         "OpenCode sessions",
@@ -668,7 +666,7 @@ FORMATS = (
         _SIDES,
         "answers.read_preference",
         "prompt_id question_id id",
-        layout=RecordLayout(None, listed=True),
+        layout=RecordLayout("", listed=True),
         shape="group",
         test="answers.is_preference",
         shown="`chosen`, `rejected`; or two answers beside a prompt: `response_a`, `response_b`",
@@ -708,7 +706,7 @@ FORMATS = (
         "answers.read_group",
         _ID,
         layout=RecordLayout(
-            ("rewards",),
+            "rewards",
             listed=True,
             lists=(*ANSWER_LISTS, *ANSWERS, "rewards"),
             apart=(*PROMPTS, *INSTRUCTION_INPUTS, *HISTORIES, "messages", "tools"),
@@ -734,7 +732,7 @@ FORMATS = (
         "num_correct chosen rejected",
         "answers.read_reward_bench",
         "id",
-        layout=RecordLayout(None, listed=True),
+        layout=RecordLayout("", listed=True),
         shape="group",
     ),
     Format(
@@ -742,7 +740,7 @@ FORMATS = (
         "rllm",
         "trajectories[] task_hash|episode_id|eval_idx|is_correct",
         "trainers.read_rllm",
-        layout=RecordLayout(ruler=("metadata", "ruler")),
+        layout=RecordLayout(ruler="metadata.ruler"),
         shown="`trajectories`, `task_hash` or `episode_id`",
         compute_key="trainers.rllm_key",
         key_description="task_hash with training_step",
@@ -787,7 +785,7 @@ FORMATS = (
         "group_index prompt response !sample_index",
         _SAMPLE,
         "group_index",
-        layout=RecordLayout(ruler=("metadata", "ruler")),
+        layout=RecordLayout(ruler="metadata.ruler"),
     ),
     Format(
         "slime buffer items",
@@ -826,8 +824,8 @@ FORMATS = (
         "evaluations.read_tau2",
         "task_id",
         layout=RecordLayout(
-            ("reward_info", "reward"),
-            ("reward_info", "info", "ruler"),
+            "reward_info.reward",
+            "reward_info.info.ruler",
             refuses_null="tau2-bench",
         ),
         simulated_user=True,
@@ -876,7 +874,7 @@ FORMATS = (
         "ultrafeedback",
         "instruction completions[] completions[].response|!completions.0",
         "answers.read_ultrafeedback",
-        layout=RecordLayout(("overall_score",), lists=("models",), apart=None),
+        layout=RecordLayout("overall_score", lists=("models",), apart=None),
         shape="group",
         shown="`instruction`, `completions`",
     ),

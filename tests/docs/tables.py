@@ -292,10 +292,8 @@ def _places_of(form: Format) -> dict[int, list[str]]:
     """Return the cells of a format by column: its keys, group key and paths of the score."""
     keys = [f"`{key.removeprefix('traces.0.')}`" for key in form.keys.split()]
     layout = form.layout
-    reward = (
-        "ruler.rollouts" if layout.reward is None else ".".join(map(str, layout.reward))
-    )
-    ours = [] if layout.ruler == ("ruler",) else [".".join(map(str, layout.ruler))]
+    reward = layout.reward or "ruler.rollouts"
+    ours = [] if layout.ruler == "ruler" else [layout.ruler]
     generic = "[an id]" if len(keys) > _FEW else ""
     return {
         3: [f"`{span}`" for span in code(form.signature)],

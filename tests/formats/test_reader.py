@@ -80,12 +80,13 @@ def test_path_of_ruler(subtests: pytest.Subtests) -> None:
 
 
 def test_empty_part(subtests: pytest.Subtests) -> None:
-    """A path with an empty part is refused, unless it is the name of a key."""
+    """A path with an empty part is refused."""
     for path in ["", "info.", ".r", "info..r"]:
-        with subtests.test(path=str(path)):
-            with pytest.raises(UsageError, match="no free place"):
-                reader(ROW, reward=path)
-            assert reader({**ROW, path: 1}, reward=path).format.layout.reward == (path,)
+        with (
+            subtests.test(path=str(path)),
+            pytest.raises(UsageError, match="no free place"),
+        ):
+            reader(ROW, reward=path)
 
 
 def test_reward_path(subtests: pytest.Subtests) -> None:
