@@ -25,8 +25,8 @@ from ruler_cli.files.splice import (
     read_object,
     span_at,
 )
-from ruler_cli.formats.fields import JsonObject, first, parts
-from ruler_cli.formats.table import Format, RecordLayout
+from ruler_cli.formats.fields import JsonObject, parts
+from ruler_cli.formats.table import Format
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import (
     Group,
@@ -63,26 +63,31 @@ class JudgeScore(TypedDict):
     score: float | None
 
 
-class AnnotationFields(TypedDict):
+class _Fields(TypedDict):
+    """Keys of both objects."""
+
+    status: Literal["scored", "failed"]
+    kind: Kind | Literal[""]
+    reason: str
+    judge: str
+    passes: int
+    schema: int
+
+
+class AnnotationFields(_Fields):
     """The `ruler` object of a rollout but for `independent_reward`, which is from the record's own bytes.
 
     Without a `score` (None) the rollout failed.
     """
 
-    status: Literal["scored", "failed"]
     score: float | None
     judge_score: float | None
     explanation: str
-    kind: Kind | Literal[""]
-    reason: str
-    judge: str
     judges: list[JudgeScore]
-    passes: int
     spread: float | None
     slots: list[float]
     pass_scores: list[float]
     suspect: bool
-    schema: int
 
 
 class TrajectoryFields(AnnotationFields):
@@ -110,16 +115,11 @@ class Digests(TypedDict):
 _Passes = TypedDict("_Passes", {"passes_for_0.9": int | None})
 
 
-class GroupFields(Digests, _Passes):
+class GroupFields(_Fields, Digests, _Passes):
     """The group's part of OUTPUT, its own `ruler` object; `docs/output.md` says what each key means."""
 
-    status: Literal["scored", "failed"]
     key: str
-    kind: Kind | Literal[""]
-    reason: str
-    judge: str
     size: int
-    passes: int
     tied: bool
     reliability: float | None
     weight: float | None
@@ -136,7 +136,6 @@ class GroupFields(Digests, _Passes):
     judged_at: str
     latency_s: float
     cached: bool
-    schema: int
 
 
 def _judge_names(
@@ -268,14 +267,14 @@ def annotate(
 ) -> bytes:
     """A record with the annotation of each of its rollouts; a record that is a group has its part once."""
     patches = Patches(raw)
+    writer = _Writer(form, on_failure)
+    group = dump_escaped(dict(group_fields)) if form.group_in_record else b""
     if form.layout.listed:
-        _put_in_lists(
-            patches,
-            form,
-            annotated,
-            group_fields,
-            on_failure,
-        )
+        whole = read_object(raw)
+        changes = writer.in_lists(_Object(raw, whole), annotated)
+        if group:
+            changes["ruler"] = group[:-1] + b', "rollouts": ' + changes["ruler"] + b"}"
+        patches.put(whole, changes)
         return patches.apply()
     # one pass over the record: rollouts are items of one of its lists, or the record itself
     lists: dict[str, ListItems] = {str(r.path[0]): [] for r, _ in annotated if r.path}
@@ -285,10 +284,10 @@ def annotate(
         spans = lists[str(path[0])][int(path[1])] if path else whole
         # a rollout that is no object cannot be annotated; the group's part counts it
         if isinstance(spans, ObjectSpans):
-            writer = _Writer(form.layout, rollout, annotation, on_failure)
-            patches.put(spans, writer.changes(_Object(raw, spans)))
-    if form.shape == "group":
-        patches.put(whole, {"ruler": dump_escaped(dict(group_fields))})
+            own = _Object(raw, spans)
+            patches.put(spans, writer.changes(own, rollout, annotation))
+    if group:
+        patches.put(whole, {"ruler": group})
     return patches.apply()
 
 
@@ -306,73 +305,23 @@ def _bytes_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> bytes | 
     return raw[slice(*span)]
 
 
-def _put_in_lists(
-    patches: Patches,
-    form: Format,
-    annotated: Sequence[Annotated],
-    group_fields: JsonObject,
-    on_failure: OnFailure,
-) -> None:
-    """Annotate rollouts that are items of lists: the list of rewards by item, and a list of annotations."""
-    raw = patches.raw
-    layout = form.layout
-    whole = _Object(raw, read_object(raw))
-    # looked up once: a line may hold ten thousand
-    rewards = whole.items(layout.reward)
-    earlier = whole.items(form.ruler)
-    annotations = []
-    scores = []
-    for rollout, annotation in annotated:
-        i = int(rollout.path[0])
-        listed = rewards[i : i + 1]
-        noted = [_bytes_at(raw, (ORIGINAL,), at) for at, _ in earlier[i : i + 1]]
-        stated = [raw[start:end] for start, end in listed]
-        # else it stands elsewhere, as ROLL's agentic ones do
-        original = _first((*noted, *stated, dump(rollout.reward)))
-        score = _reward_bytes(annotation, layout, on_failure, original) or b"null"
-        for span in listed:
-            patches.replace(*span, score)
-        scores.append(score)
-        annotations.append(_with_original(annotation, original))
-    changes: dict[str, Any] = {}
-    if layout.reward and not rewards:
-        _set(changes, whole.path(layout.reward), _list_of(scores))
-    changes["ruler"] = _list_of(annotations)
-    if form.group_in_record:
-        group = dump_escaped(dict(group_fields))
-        changes["ruler"] = group[:-1] + b', "rollouts": ' + changes["ruler"] + b"}"
-    patches.put(whole.spans, changes)
-
-
 def _first(values: Iterable[bytes | None]) -> bytes | None:
     """The first original reward that is stated; None if there is none, and for null."""
-    stated = first(value for value in values if value is not None)
-    return None if stated == b"null" else stated
+    for value in values:
+        if value is not None:
+            return None if value == b"null" else value
+    return None
 
 
 def _set(changes: dict[str, Any], path: Path, value: bytes | None) -> None:
     """Add a value at a path to new members; None removes what is there."""
-    *holders, name = map(str, path)
-    for holder in holders:
-        changes = changes.setdefault(holder, {})
-    changes[name] = value
+    for holder in path[:-1]:
+        changes = changes.setdefault(str(holder), {})
+    changes[str(path[-1])] = value
 
 
 def _list_of(values: Sequence[bytes]) -> bytes:
     return b"[" + b", ".join(values) + b"]"
-
-
-def _reward_bytes(
-    annotation: Annotation,
-    layout: RecordLayout,
-    on_failure: OnFailure,
-    original: bytes | None,
-) -> bytes:
-    """The new value of the reward field; empty if the field is taken out."""
-    if (score := annotation.get("score")) is not None:
-        return layout.form.replace(b"%s", dump(score))
-    kept = None if on_failure == "null" or layout.elsewhere else original
-    return kept or layout.lost
 
 
 def _with_original(annotation: Annotation, original: bytes | None) -> bytes:
@@ -414,49 +363,98 @@ class _Object:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes the annotation of a rollout into its own object."""
+    """Makes the new members of records of a format."""
 
-    layout: RecordLayout
-    rollout: Rollout
-    annotation: Annotation
+    form: Format
     on_failure: OnFailure
 
-    def changes(self, own: _Object) -> NewMembers:
-        """Everything that is written, `ruler` last."""
-        layout = self.layout
+    def in_lists(
+        self,
+        whole: _Object,
+        annotated: Sequence[Annotated],
+    ) -> dict[str, Any]:
+        """Everything that is written if rollouts are items of lists, with all annotations as `ruler`."""
+        layout = self.form.layout
+        # looked up once: a line may hold ten thousand
+        rewards = whole.items(layout.reward)
+        earlier = whole.items(self.form.ruler)
+        annotations = []
+        scores = []
+        for i, (rollout, annotation) in enumerate(annotated):
+            noted = [
+                _bytes_at(whole.text, (ORIGINAL,), at) for at, _ in earlier[i : i + 1]
+            ]
+            stated = [whole.text[start:end] for start, end in rewards[i : i + 1]]
+            # else it stands elsewhere, as ROLL's agentic ones do
+            original = _first((*noted, *stated, dump(rollout.reward)))
+            scores.append(self._reward(annotation, original) or b"null")
+            annotations.append(_with_original(annotation, original))
+        changes: dict[str, Any] = {}
+        path = whole.path(layout.reward)
+        if rewards:
+            for i, score in enumerate(scores):
+                _set(changes, (*path, i), score)
+        elif layout.reward:
+            _set(changes, path, _list_of(scores))
+        return {**changes, "ruler": _list_of(annotations)}
+
+    def changes(
+        self,
+        own: _Object,
+        rollout: Rollout,
+        annotation: Annotation,
+    ) -> NewMembers:
+        """Everything that is written in a rollout's own object, `ruler` last."""
+        layout = self.form.layout
         objects = [own]
         # the trajectory once more, as JSON text; ART has no place for `ruler` there
         if layout.payload and (text := inner_object(own.value(layout.payload))):
             objects.append(_Object(text, read_object(text)))
-        original = _first(self._originals(objects))
-        changes, *copied = [self._scored(one, original) for one in objects]
+        original = _first(self._originals(objects, rollout))
+        changes, *copied = [self._scored(one, annotation, original) for one in objects]
         for inner in copied:
             changes[str(layout.payload)] = inner
-        _set(changes, own.path(layout.ruler), _with_original(self.annotation, original))
+        _set(changes, own.path(layout.ruler), _with_original(annotation, original))
         return changes
 
-    def _originals(self, objects: Sequence[_Object]) -> Iterator[bytes | None]:
+    def _originals(
+        self,
+        objects: Sequence[_Object],
+        rollout: Rollout,
+    ) -> Iterator[bytes | None]:
         """Yield what may be the first reward: as noted by an earlier run, as it stands now, or by default."""
-        layout = self.layout
+        layout = self.form.layout
+        holders = (layout.ruler, "metrics")[: 1 + layout.extras]
         for one in objects:
-            for holder in (
-                (layout.ruler, "metrics") if layout.extras else (layout.ruler,)
-            ):
+            for holder in holders:
                 if inner := inner_object(one.value(holder)):
                     yield _bytes_at(inner, (ORIGINAL,))
         if layout.elsewhere:
-            yield dump(self.rollout.reward)
+            yield dump(rollout.reward)
         elif layout.reward:
             yield objects[-1].value(layout.reward)
         yield layout.absent
 
-    def _scored(self, one: _Object, original: bytes | None) -> dict[str, Any]:
+    def _reward(self, annotation: Annotation, original: bytes | None) -> bytes:
+        """The new value of the reward field; empty if the field is taken out."""
+        layout = self.form.layout
+        if (score := annotation.get("score")) is not None:
+            return layout.form.replace(b"%s", dump(score))
+        kept = None if self.on_failure == "null" or layout.elsewhere else original
+        return kept or layout.lost
+
+    def _scored(
+        self,
+        one: _Object,
+        annotation: Annotation,
+        original: bytes | None,
+    ) -> dict[str, Any]:
         """The new values of the reward field, and of `metrics` and `logs` if the layout has them."""
-        layout = self.layout
-        score = self.annotation.get("score")
+        layout = self.form.layout
+        score = annotation.get("score")
         changes: dict[str, Any] = {}
         if layout.reward:
-            new = _reward_bytes(self.annotation, layout, self.on_failure, original)
+            new = self._reward(annotation, original)
             stays = not new or (score is None and self.on_failure != "null")
             if not stays or one.value(layout.reward) is not None:
                 _set(changes, one.path(layout.reward), new or None)
@@ -469,29 +467,29 @@ class _Writer:
         made = old in (None, b"null") and any(metrics.values())
         if made or inner_object(old):
             changes.setdefault("metrics", {}).update(metrics)
-        logs = self._logs(one.value("logs"))
+        explanation = _LOG + str(annotation.get("explanation", ""))
+        line = None if score is None else dump_escaped(explanation)
+        logs = _with_line(one.value("logs"), line)
         if logs is not None:
             changes["logs"] = logs
         return changes
 
-    def _logs(self, old: bytes | None) -> bytes | None:
-        """`logs` with this explanation in place of an earlier one, or behind the last item."""
-        text = _LOG + str(self.annotation.get("explanation", ""))
-        scored = self.annotation.get("score") is not None
-        line = dump_escaped(text) if scored else None
-        if old in (None, b"null"):
-            return _list_of([line]) if line else None
-        if old[:1] != b"[":
-            return None
-        spans = read_array(old, 0)
-        patches = Patches(old)
-        ours = [old.startswith(b'"' + _LOG.encode(), start) for start, _ in spans]
-        if line and any(ours):
-            first = ours.index(True)
-            patches.replace(*spans[first], line)
-            ours[first] = False
-        elif line:
-            behind = spans[-1][1] if spans else 1
-            patches.replace(behind, behind, (b", " if spans else b"") + line)
-        patches.drop(spans, ours)
-        return patches.apply()
+
+def _with_line(old: bytes | None, line: bytes | None) -> bytes | None:
+    """`logs` with an explanation in place of an earlier one, or behind the last item; None if there is no list."""
+    if old in (None, b"null"):
+        return _list_of([line]) if line else None
+    if old[:1] != b"[":
+        return None
+    spans = read_array(old, 0)
+    patches = Patches(old)
+    ours = [old.startswith(b'"' + _LOG.encode(), start) for start, _ in spans]
+    if line and any(ours):
+        first = ours.index(True)
+        patches.replace(*spans[first], line)
+        ours[first] = False
+    elif line:
+        behind = spans[-1][1] if spans else 1
+        patches.replace(behind, behind, (b", " if spans else b"") + line)
+    patches.drop(spans, ours)
+    return patches.apply()
