@@ -51,6 +51,7 @@ from ruler_cli.formats.table import (
     ID_KEYS,
     PROMPT_HASH,
     SHAPE_ERRORS,
+    UNFIT,
     Format,
     RecordLayout,
     code,
@@ -375,8 +376,7 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     if not settings.group_by:
         reader = replace(reader, key=_scored_key(reader, records))
     if settings.reward is not None:
-        rewarded = with_reward(name, settings.reward, reader, records)
-        reader = replace(reader, format=rewarded, reward=settings.reward)
+        reader = with_reward(name, settings.reward, reader, records)
     generic = settings.format == "auto" and chosen.rank == 0
     read = [record for line, _ in records for record in _read(reader, line) if generic]
     rollouts = [rollout for record in read for rollout in record.rollouts]
@@ -469,7 +469,7 @@ def matching(record: JsonObject, candidates: Iterable[Format]) -> list[Format]:
 
 def _key_path(chosen: Format, records: Records) -> str:
     for _, record in records:
-        with suppress(UnreadableError, RecursionError, *SHAPE_ERRORS):
+        with suppress(*UNFIT):
             if chosen.key_of(record) is not None:
                 return chosen.key_description
     for path in words(chosen.keys):
@@ -597,9 +597,9 @@ def with_reward(
     name: str,
     dotted: str,
     reader: Reader,
-    records: Sequence[tuple[Line, JsonObject]],
-) -> Format:
-    """Return the reader's format with its reward at a path; UsageError if a score there overwrites what is read."""
+    records: Records,
+) -> Reader:
+    """Return the reader with its reward at a path; UsageError if a score there overwrites what is read."""
     from ruler_cli.formats.annotate import ORIGINAL, annotate
 
     form = reader.format
@@ -642,7 +642,7 @@ def with_reward(
             value=dotted,
             place=name,
         )
-    return rewarded
+    return replace(reader, format=rewarded, reward=dotted)
 
 
 _SCORED = {"status": "scored", "score": 0.5}

@@ -58,6 +58,8 @@ the rollouts of a group."""
 
 SHAPE_ERRORS = (TypeError, KeyError, IndexError, AttributeError, ValueError)
 """Exceptions that a format may raise on a record that only looks like one of its own."""
+UNFIT = (UnreadableError, RecursionError, *SHAPE_ERRORS)
+"""Exceptions that tell that a record is of another format."""
 Code = str | Callable[..., Any] | None
 """A function, or its module and name: a module of formats is imported when a record needs it."""
 
@@ -180,7 +182,7 @@ def fits(form: Format, record: JsonObject) -> bool:
     try:
         known = holds(record, form.has)
         return known and (form.test is None or bool(code(form.test)(record)))
-    except (UnreadableError, RecursionError, *SHAPE_ERRORS):
+    except UNFIT:
         return False
 
 

@@ -13,7 +13,7 @@ that is free.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -36,7 +36,6 @@ from ruler_cli.formats.chat import (
 )
 from ruler_cli.formats.fields import (
     JsonObject,
-    Names,
     Rollouts,
     column,
     first,
@@ -230,10 +229,11 @@ def _correct(metrics: Any) -> Any:
 
 def result_key(record: JsonObject) -> str | None:
     """Return the example with its environment, task and step."""
-    parts = (record.get(name) for name in ("env_name", "task", "step"))
-    more: list[Any] = [part for part in parts if isinstance(part, str | int)]
-    route = lookup(record, "info.env_id")
-    more += [route] if isinstance(route, str | list) and route else []
+    names = ("env_name", "task", "step", "info.env_id")
+    stated = [lookup(record, name) for name in names]
+    more = [
+        part for part in stated if isinstance(part, str | int | list) and part != []
+    ]
     if more and record.get("example_id") is not None:
         return key_text([record["example_id"], *more])
     return None
@@ -273,49 +273,40 @@ def read_trace(trace: JsonObject) -> Rollout:
 
 def read_episode(record: JsonObject) -> Rollouts:
     """Read the traces of an episode that train the model, one rollout each."""
-    trained = {
-        i: trace
-        for i, trace in enumerate(items(record.get("traces")))
-        if lookup(trace, "agent.trainable") is not False
-    }
-    if not trained:
-        raise UnreadableError(
-            "has no trace of a `trainable` agent in `traces`: nothing here is to be scored"
-        )
     return _rollouts(
         record,
         "traces",
-        trained,
         "agent.name",
         read_trace,
-        ("id",),
+        "has no trace of a `trainable` agent in `traces`: nothing here is to be scored",
     )
 
 
 def _rollouts(
     record: JsonObject,
     name: str,
-    members: Mapping[int, Any],
     role: str,
     read: Callable[[Any], Rollout],
-    ids: Names,
+    empty: str,
     **shared: Any,
 ) -> Rollouts:
-    """Read members of the list `name` by their indices; UnreadableError if none of them can be judged.
+    """Read the trained members of the list `name`; UnreadableError if none of them can be judged.
 
     Members of several roles, at the path `role`, are parts of one rollout.
     """
+    members = {
+        i: value
+        for i, value in enumerate(items(record.get(name)))
+        if lookup(value, "agent.trainable") is not False
+    }
+    if not members:
+        raise UnreadableError(empty)
     roles = {key_text(lookup(value, role)) for value in members.values()}
-    episode = first_of(record, ids) or hashed_key("episode", record[name])
+    episode = first_of(record, ("episode_id", "id"))
+    episode = episode or hashed_key("episode", record[name])
     member = key_text(episode) if len(roles) > 1 else None
     rollouts = [
-        read_or_error(
-            (name, i),
-            read,
-            value,
-            member=member,
-            **shared,
-        )
+        read_or_error((name, i), read, value, member=member, **shared)
         for i, value in members.items()
     ]
     if all(rollout.error is not None for rollout in rollouts):
@@ -361,11 +352,6 @@ def rllm_key(record: JsonObject) -> str | None:
 
 def read_rllm(record: JsonObject) -> Rollouts:
     """Read the trajectories of an rLLM episode."""
-    trajectories = dict(enumerate(items(record.get("trajectories"))))
-    if not trajectories:
-        raise UnreadableError(
-            "has no `trajectories`: the workflow failed before the first of them"
-        )
 
     def read(value: Any) -> Rollout:
         """Read the conversations of a trajectory's steps that no later step continues."""
@@ -381,9 +367,8 @@ def read_rllm(record: JsonObject) -> Rollouts:
     return _rollouts(
         record,
         "trajectories",
-        trajectories,
         "name",
         read,
-        ("episode_id", "id"),
+        "has no `trajectories`: the workflow failed before the first of them",
         outcome=record.get("is_correct"),
     )
