@@ -356,16 +356,16 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     UsageError if there is none, or more than one, with lines, keys and what to do.
     """
     records = _parsed(name, first)
+    values = [record for _, record in records]
     path = settings.messages
     if path is not None and settings.format != "auto":
         form = settings.format
         remedy = Sentence("leave {format_:{form}} out, or {messages}", form=form)
         problem = "is for dumps that no format fits"
         raise UsageError(problem, remedy, option="messages", value=path)
-    _refuse_missing(name, records, settings)
+    _refuse_missing(name, values, settings)
     if path:
-        given = [record for _, record in records]
-        chosen = custom_format(path, given, alone=settings.prompt is not None)
+        chosen = custom_format(path, values, alone=settings.prompt is not None)
     else:
         chosen = _choose(name, records, settings.format)
     records = [pair for pair in records if fits(chosen, pair[1])] or records
@@ -380,10 +380,15 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     generic = settings.format == "auto" and chosen.rank == 0
     read = [record for line, _ in records for record in _read(reader, line) if generic]
     rollouts = [rollout for record in read for rollout in record.rollouts]
-    if rollouts and all(map(_is_prompt, rollouts)):
+    roles = [message.get("role") for one in rollouts for message in one.messages]
+    if roles and all(role in _ASKING for role in roles):
         problem = f"{records[0][0].where} is a prompt without an answer, as is every record read"
         raise UsageError(problem, "give the rollouts", place=name)
     return reader
+
+
+_ASKING = ("user", "system", "developer")
+"""Roles of a prompt."""
 
 
 def _parsed(name: str, first: Sequence[Line]) -> Records:
@@ -400,14 +405,6 @@ def _parsed(name: str, first: Sequence[Line]) -> Records:
         remedy = "give JSON lines, one object a line, or one JSON document"
         raise UsageError(reasons[0], remedy, place=name)
     return records
-
-
-def _is_prompt(rollout: Rollout) -> bool:
-    """Tell if nobody but the user and the system says anything."""
-    roles = [message.get("role") for message in rollout.messages]
-    return bool(roles) and all(
-        role in ("user", "system", "developer") for role in roles
-    )
 
 
 def _read(reader: Reader, line: Line) -> tuple[Record, ...]:
@@ -430,18 +427,20 @@ def formats_of(wanted: str) -> list[Format]:
 
 def _choose(name: str, records: Records, wanted: str) -> Format:
     candidates = formats_of(wanted)
-    votes: dict[str, tuple[Format, Line]] = {}
+    votes: dict[Format, Line] = {}
     for line, record in records:
-        for form in matching(record, candidates):
-            votes.setdefault(form.name, (form, line))
+        matches = [form for form in candidates if fits(form, record)]
+        # a generic one only if no named one does
+        for form in [one for one in matches if one.rank] or matches:
+            votes.setdefault(form, line)
     if len(votes) > 1:
-        (one, here), (other, there) = list(votes.values())[:2]
+        (one, here), (other, there) = list(votes.items())[:2]
         # a format for several answers also takes one
         named = other if other.family == "prompt-responses" else one
         remedy = Sentence("split the file, or name it: {format_:{f}}", f=named.family)
         both = f"{here.where} looks like {one.name}, {there.where} like {other.name}"
         raise UsageError(both, remedy, place=name)
-    chosen = first(form for form, _ in votes.values())
+    chosen = first(votes)
     if chosen is None and any("trajectories" in record for _, record in records):
         # a group without trajectories, or with unknown ones: ruler's own rather than ART's
         groups = [form for form in candidates if form.has == "trajectories[]"]
@@ -459,12 +458,6 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
         problem = f"{line.where} holds no rollouts that ruler knows {keys}"
         raise UsageError(problem, remedy, place=name)
     return chosen
-
-
-def matching(record: JsonObject, candidates: Iterable[Format]) -> list[Format]:
-    """Return the formats that match a record; a generic one only if no named one does."""
-    matches = [form for form in candidates if fits(form, record)]
-    return [form for form in matches if form.rank] or matches
 
 
 def _key_path(chosen: Format, records: Records) -> str:
@@ -491,22 +484,25 @@ def _scored_key(reader: Reader, records: Records) -> str:
     return reader.key if read == [[key] for key in keys] else path
 
 
-def _refuse_missing(name: str, records: Records, settings: InputSettings) -> None:
+def _refuse_missing(
+    name: str,
+    values: Sequence[JsonObject],
+    settings: InputSettings,
+) -> None:
     """Raise UsageError for a path of the user's that no record has."""
-    paths = (
-        ("messages", settings.messages),
-        ("prompt", settings.prompt),
-        ("group_by", settings.group_by),
-        (settings.outcome_option, settings.outcome),
-    )
-    whole = [record for _, record in records]
-    members = [part for record in whole for part in items(record.get("trajectories"))]
-    for option, path in paths:
-        places = whole if option == "messages" else (*whole, *members)
+    paths = {
+        "messages": settings.messages,
+        "prompt": settings.prompt,
+        "group_by": settings.group_by,
+        settings.outcome_option: settings.outcome,
+    }
+    members = [one for value in values for one in items(value.get("trajectories"))]
+    for option, path in paths.items():
+        places = values if option == "messages" else (*values, *members)
         if path is None or any(lookup(place, path) is not None for place in places):
             continue
         near = suggest_path(path, places)
-        keys = f"their keys: {first_keys(whole[0])}"
+        keys = f"their keys: {first_keys(values[0])}"
         raise UsageError(
             "none of the first records has it",
             f"did you mean {printable(near)}?" if near else keys,
