@@ -469,18 +469,15 @@ class _Writer:
             changes.setdefault("metrics", {}).update(metrics)
         explanation = _LOG + str(annotation.get("explanation", ""))
         line = None if score is None else dump_escaped(explanation)
-        logs = _with_line(one.value("logs"), line)
-        if logs is not None:
-            changes["logs"] = logs
-        return changes
+        return {**changes, "logs": _with_line(one.value("logs"), line)}
 
 
 def _with_line(old: bytes | None, line: bytes | None) -> bytes | None:
-    """`logs` with an explanation in place of an earlier one, or behind the last item; None if there is no list."""
+    """`logs` with an explanation in place of an earlier one, or behind the last item; as it is if it is no list."""
     if old in (None, b"null"):
-        return _list_of([line]) if line else None
+        return _list_of([line]) if line else old
     if old[:1] != b"[":
-        return None
+        return old
     spans = read_array(old, 0)
     patches = Patches(old)
     ours = [old.startswith(b'"' + _LOG.encode(), start) for start, _ in spans]

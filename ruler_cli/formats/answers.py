@@ -211,8 +211,8 @@ def _turns_field(record: JsonObject) -> str | None:
     for name in _TURN_LISTS:
         value: Any = record.get(name)
         messages = is_message_list(value) and {"role", "content"} <= value[0].keys()
-        text = is_text(value) and json_messages(value) is not None
-        named = is_list(value) and named_turns(value) is not None
+        text = is_text(value) and json_messages(value)
+        named = is_list(value) and named_turns(value)
         if messages or text or named:
             return name
     names = ("text", *_TURN_LISTS)
@@ -380,14 +380,15 @@ def _answer(record: JsonObject, answers: list[Any], name: str) -> Messages:
     prompt = record.get(prompt_field(record) or "")
     if "winner_model_a" in record:
         # the Arena's table, in which prompt and answers are lists of texts, as JSON text
-        asked, said = (items(json_value(text)) for text in (record.get("prompt"), value))  # fmt: skip
+        asked = items(json_value(record.get("prompt")))
+        said = items(json_value(value))
         if not asked or len(asked) != len(said):
             counts = f"{len(asked)} turns in `prompt` and {len(said)} in `{name}`"
             raise UnreadableError(f"has {counts}")
         return [
-            new_turn(role, text)
-            for pair in zip(asked, said, strict=True)
-            for role, text in zip(("user", "assistant"), pair, strict=True)
+            turn
+            for question, reply in zip(asked, said, strict=True)
+            for turn in (new_turn("user", question), new_turn("assistant", reply))
         ]
     # beside a prompt in plain text JSON is an agent's own text; alone it would be no pair
     plain = is_text(prompt) and prompt and not json_messages(prompt)
@@ -436,9 +437,7 @@ def is_preference(record: JsonObject) -> bool:
     """Tell if a record holds answers side by side, and a prompt."""
     names = _names(record)
     values = [record.get(name) for name in names]
-    known = all(
-        v is None or isinstance(v, str | dict) or is_message_list(v) for v in values
-    )
+    known = all(isinstance(v, str | dict | None) or is_message_list(v) for v in values)
     if not any(values) or not known:
         return False
     if names in _PREFERRED and all(name in record for name in names):

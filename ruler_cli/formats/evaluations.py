@@ -166,7 +166,7 @@ def read_eval_protocol(record: JsonObject) -> Rollout:
 
 
 _APART = words(
-    "epoch iteration episode episode_id rollout_id run_id trial group_id seed",
+    "env_index env_idx epoch iteration episode episode_id rollout_id run_id trial group_id seed",
 )
 """Fields that may tell two rollouts of one environment from each other."""
 
@@ -181,16 +181,14 @@ def _opening(messages: Messages) -> Messages:
 
 def recording_key(record: JsonObject) -> str:
     """Return a hash of the task, whatever the step."""
-    return prompt_key(Rollout(_opening(read_recording(record).messages)), None)
+    return prompt_key(Rollout(_opening(read_eval_protocol(record).messages)), None)
 
 
 def read_recording(record: JsonObject) -> Rollout:
     """Read a step so far; the steps of one environment are one rollout."""
     rollout = read_eval_protocol(record)
-    environment = record.get("env_index", record.get("env_idx"))
     first = rollout.messages[: len(_opening(rollout.messages)) + 1]
-    numbers = [environment, *map(record.get, _APART), first]
-    return replace(rollout, member=hashed_key("env", numbers))
+    return replace(rollout, member=hashed_key("env", [*map(record.get, _APART), first]))
 
 
 def read_tau2(record: JsonObject) -> Rollout:

@@ -132,10 +132,12 @@ def _member(value: Any, name: str) -> Any:
     """Return the member of an object, or the item of a list; None if there is none."""
     if is_object(value):
         return value.get(name)
-    index = item_index(name, len(value)) if is_list(value) else None
-    if index is None:
+    if not items(value):
         return None
-    return value[index]
+    if name == "-1":
+        return value[-1]
+    known = name.isdecimal() and len(name) < 10 and int(name) < len(value)
+    return value[int(name)] if known else None
 
 
 @cache
@@ -147,26 +149,13 @@ def parts(path: str) -> Path:
     )
 
 
-def item_index(part: str, size: int) -> int | None:
-    """Return the index that a part of a path names in a list of this size; None if there is no such item."""
-    if part == "-1" and size:
-        return size - 1
-    known = part.isdecimal() and len(part) < 10 and int(part) < size
-    return int(part) if known else None
-
-
 def path_of(record: Any, dotted: str) -> Path:
-    """Return the path to the value that `lookup` returns for a dotted path; () if there is none."""
+    """Return the path to the value that `lookup` returns for a dotted path; () if there is none, and for `-1`."""
     if is_object(record) and dotted in record:
         return (dotted,)
-    path: list[str | int] = []
-    for part in dotted.split("."):
-        index = item_index(part, len(record)) if is_list(record) else None
-        path.append(part if index is None else index)
-        record = _member(record, part)
-        if record is None:
-            return ()
-    return tuple(path)
+    path = parts(dotted)
+    known = "-1" not in path and value_at(record, path) is not None
+    return path if known else ()
 
 
 def value_at(record: Any, path: Path) -> Any:

@@ -170,6 +170,10 @@ read_swift = partial(_read_step, answer="completion")
 read_roll = partial(_read_step, answer="responses", talks="messages")
 
 
+_GROUP = ("tag", "group_id", "episode_id", "seed")
+"""Members of ROLL's environments that tell its groups from one another."""
+
+
 def read_roll_agentic(record: JsonObject) -> Rollouts:
     """Read a step of ROLL's agents: columns of conversations."""
     where = " (ROLL dumps it where its environment declares it)"
@@ -190,8 +194,9 @@ def read_roll_agentic(record: JsonObject) -> Rollouts:
     for i, reward in enumerate(scores):
         about = json_value(data[i])
         env = lookup(about, "env_info")
-        names = ("tag", "group_id", "episode_id", "seed") if is_object(env) else ()
-        key = "_".join(str(env.get(name)) for name in names) or None
+        key = None
+        if is_object(env):
+            key = "_".join(str(env.get(name)) for name in _GROUP)
         if reward is None:
             reward = lookup(about, "reward_info.episode_reward")  # noqa: PLW2901
         out.append(read_or_error((i,), read, i, reward=reward, key=key))
