@@ -145,7 +145,7 @@ class Reader:
         outcome = rollout.outcome
         if self.reward is not None:
             reward = self.value_at(value, rollout, self.reward)
-        elif reward is None and layout.reward and not layout.elsewhere:
+        elif reward is None and not self.format.own_reward and layout.reward:
             # where the score is written
             reward = self._own_value(value, rollout, layout.reward)
         if self.outcome is not None:

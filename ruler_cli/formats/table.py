@@ -109,7 +109,7 @@ class Format:
     `name` is for messages, `family` for the option `format`, `has` are the terms that identify a record (see
     `fields.holds`); `shown` says it better than the first name of each does. `read` gets a record and returns
     its rollouts, or its only one; it raises UnreadableError. A reward that it leaves out is read where the score
-    is written.
+    is written, unless `own_reward`.
     `shape`: a record is a group, a trajectory, or columns with the rollouts of several groups.
     `test` looks at the keys of a record that has the terms. If several formats match a record, the highest
     `rank` wins: named shapes have a higher one than generic ones.
@@ -128,6 +128,7 @@ class Format:
     shape: Literal["group", "trajectory", "columns"] = "trajectory"
     test: Code = None
     shown: str = ""
+    own_reward: bool = False
     compute_key: Code = None
     key_description: str = ""
     rank: int = 1
@@ -521,6 +522,7 @@ FORMATS = (
         "id epoch messages",
         "evaluations.read_inspect",
         "id",
+        own_reward=True,
         layout=RecordLayout(
             "scores.ruler",
             "metadata.ruler",
@@ -618,6 +620,7 @@ FORMATS = (
         "responses_create_params{} response",
         "trainers.read_gym",
         "_ng_task_index",
+        own_reward=True,
         compute_key="trainers.gym_key",
         key_description="agent_ref.name + _ng_task_index, or hash of responses_create_params.input",
     ),

@@ -119,19 +119,18 @@ def read_gym(record: JsonObject) -> Rollout:
             "has no items in `response.output`: the agent failed before it answered"
         )
     *earlier, last = _gym_conversations(output)
-    system = [new_turn("system", rules)]
     task = task if task or first_agent_turn(last) else _gym_task(record)
     failed = record.get("_ng_failure_class")
+    prompt = prompt_turns(task, "input")
+    if is_text(rules) and rules:
+        prompt = [new_turn("system", rules), *prompt]
     return make_rollout(
-        [
-            *(system if is_text(rules) and rules else []),
-            *prompt_turns(task, "input"),
-        ],
+        prompt,
         with_submission(record, last),
         histories=tuple(earlier),
         tools=tools_of({"tools": lookup(record, "responses_create_params.tools")}),
         # of a verifier that failed the number says nothing
-        reward=None if failed is None else str(failed),
+        reward=record.get("reward") if failed is None else None,
     )
 
 

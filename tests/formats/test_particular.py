@@ -204,7 +204,7 @@ VALUES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("harbor_trials", {"result.verifier_result": None, "reward_file": {"reward": "0.5"}}, {"reward": "0.5"}),
     ("lm_eval", {"arguments": [["[1, 2] has", {}]]}, {"first": "[1, 2] has"}),
     ("lm_eval", {"arguments": {"gen_args_0": {"arg_0": [json.dumps(TALK[:1])]}}}, {"first": "q"}),
-    ("nemo_gym", {"_ng_failure_class": "judge_failed", "reward": 0.0}, {"reward": "judge_failed"}),
+    ("nemo_gym", {"_ng_failure_class": "judge_failed", "reward": 0.0}, {"reward": None}),
     ("atif", {"continued_trajectory_ref": "t.json", "session_id": "s"}, {"member": "s"}),
     ("atif", {"steps.0.is_copied_context": True, "session_id": "s"}, {"member": "s"}),
 )  # fmt: skip
