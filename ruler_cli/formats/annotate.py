@@ -63,7 +63,7 @@ class JudgeScore(TypedDict):
     score: float | None
 
 
-class _Fields(TypedDict):
+class _SharedKeys(TypedDict):
     """Keys of both objects."""
 
     status: Literal["scored", "failed"]
@@ -74,7 +74,7 @@ class _Fields(TypedDict):
     schema: int
 
 
-class AnnotationFields(_Fields):
+class AnnotationFields(_SharedKeys):
     """The `ruler` object of a rollout but for `independent_reward`, which is from the record's own bytes.
 
     Without a `score` (None) the rollout failed.
@@ -115,7 +115,7 @@ class Digests(TypedDict):
 _Passes = TypedDict("_Passes", {"passes_for_0.9": int | None})
 
 
-class GroupFields(_Fields, Digests, _Passes):
+class GroupFields(_SharedKeys, Digests, _Passes):
     """The group's part of OUTPUT, its own `ruler` object; `docs/output.md` says what each key means."""
 
     key: str
