@@ -135,9 +135,7 @@ def _pair(value: Any, rollout: Rollout, result: Reader) -> tuple[float, float] |
         notes = notes.get("rollouts") if isinstance(notes, dict) else notes
         annotation = notes[int(rollout.path[-1])] if isinstance(notes, list) else None
     else:
-        annotation = lookup(
-            rollout_object(value, rollout), ".".join(map(str, layout.ruler))
-        )
+        annotation = lookup(rollout_object(value, rollout), layout.ruler)
     score = annotation.get("score") if isinstance(annotation, dict) else None
     return None if score is None else (round(truth(shown) * 20) / 20, score)
 

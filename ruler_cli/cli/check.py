@@ -55,7 +55,6 @@ from ruler_cli.cli.units import Row, count, number_of, rounded, rows, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.formats.fields import raw_value
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
@@ -427,8 +426,8 @@ def _paths(
     own_key = reader.key
     if own_key == PROMPT_HASH:
         own_key = "the line" if reader.format.shape == "group" else "hash of the prompt"
-    place = () if layout.elsewhere else layout.reward or ()
-    own_reward = ".".join(map(str, place)) or _OWN_PATH * rewards.seen
+    place = "" if layout.elsewhere else layout.reward
+    own_reward = place or _OWN_PATH * rewards.seen
     parts = {
         "messages": (settings.messages, _OWN_PATH, 0),
         "prompt": (settings.prompt, "", 0),
@@ -440,7 +439,7 @@ def _paths(
     for name, (given, own, absent) in parts.items():
         example = None
         if name in examples and (given or own or name == "reward"):
-            text = dump(raw_value(examples[name])).decode("utf-8", "replace")
+            text = dump(examples[name]).decode("utf-8", "replace")
             example = shorten(text, _LONGEST)
         if given or name != "prompt":
             result[name] = {

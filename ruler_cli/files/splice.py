@@ -14,12 +14,13 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple, cast
 
-from ruler_cli.files.parse import dump
-from ruler_cli.types import Path
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import dump, parse_text, parse_value
 
 
 def _many(pattern: bytes) -> bytes:
@@ -116,13 +117,20 @@ class Patches:
             self.replace(end, end, new)
 
     def _set(self, span: Span, value: NewMembers | bytes) -> None:
-        """Replace the value at a span, or set members of the object, or items of the list, that is there."""
+        """Replace the value at a span, or set members of the object, or items of the list, that is there.
+
+        The object may stand there as JSON text.
+        """
         start = span[0]
         opens = self.raw[start]
         if isinstance(value, bytes):
             self.replace(*span, value)
         elif opens == ord("{"):
             self.put(read_object(self.raw, start), value)
+        elif opens == ord('"') and (text := inner_object(self.raw[slice(*span)])):
+            inner = Patches(text)
+            inner.put(read_object(text), value)
+            self.replace(*span, dump(inner.apply().decode("utf-8", "surrogatepass")))
         elif opens == ord("[") and all(key.isdecimal() for key in value):
             items = read_array(self.raw, start)
             for key, item in value.items():
@@ -280,9 +288,12 @@ def _key(name: bytes) -> str:
     return text
 
 
-def nested(path: Path, value: bytes | None) -> NewMembers:
-    """Return a value at a path below an object, as `Patches.put` takes it; None removes the value."""
-    changes: NewMembers = {str(path[-1]): value}
-    for part in reversed(path[:-1]):
-        changes = {str(part): changes}
-    return changes
+def inner_object(value: bytes | None) -> bytes:
+    """Return the bytes of an object, also of one in JSON text; empty for any other value."""
+    first = value[:1] if value else b""
+    if value and first == b'"':
+        text = parse_value(value)
+        with suppress(UnreadableError):
+            if isinstance(parse_text(text), dict):
+                return text.strip().encode("utf-8", "surrogatepass")  # type: ignore[no-any-return]  # a text
+    return value if value and first == b"{" else b""

@@ -8,26 +8,25 @@ an item of lists. The first original reward is copied byte for byte, and a file 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 from ruler_cli import __version__
-from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import dump, dump_escaped, parse_text
+from ruler_cli.files.parse import dump, dump_escaped
 from ruler_cli.files.splice import (
     ListItems,
     NewMembers,
     ObjectSpans,
     Patches,
     Span,
-    nested,
+    inner_object,
     read_array,
     read_object,
     span_at,
 )
-from ruler_cli.formats.fields import JsonObject, is_object, raw_value
-from ruler_cli.formats.table import Format, RecordLayout
+from ruler_cli.formats.fields import JsonObject, parts
+from ruler_cli.formats.table import Format
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import (
     Group,
@@ -64,26 +63,31 @@ class JudgeScore(TypedDict):
     score: float | None
 
 
-class AnnotationFields(TypedDict):
+class _SharedKeys(TypedDict):
+    """Keys of both objects."""
+
+    status: Literal["scored", "failed"]
+    kind: Kind | Literal[""]
+    reason: str
+    judge: str
+    passes: int
+    schema: int
+
+
+class AnnotationFields(_SharedKeys):
     """The `ruler` object of a rollout but for `independent_reward`, which is from the record's own bytes.
 
     Without a `score` (None) the rollout failed.
     """
 
-    status: Literal["scored", "failed"]
     score: float | None
     judge_score: float | None
     explanation: str
-    kind: Kind | Literal[""]
-    reason: str
-    judge: str
     judges: list[JudgeScore]
-    passes: int
     spread: float | None
     slots: list[float]
     pass_scores: list[float]
     suspect: bool
-    schema: int
 
 
 class TrajectoryFields(AnnotationFields):
@@ -111,16 +115,11 @@ class Digests(TypedDict):
 _Passes = TypedDict("_Passes", {"passes_for_0.9": int | None})
 
 
-class GroupFields(Digests, _Passes):
+class GroupFields(_SharedKeys, Digests, _Passes):
     """The group's part of OUTPUT, its own `ruler` object; `docs/output.md` says what each key means."""
 
-    status: Literal["scored", "failed"]
     key: str
-    kind: Kind | Literal[""]
-    reason: str
-    judge: str
     size: int
-    passes: int
     tied: bool
     reliability: float | None
     weight: float | None
@@ -137,7 +136,6 @@ class GroupFields(Digests, _Passes):
     judged_at: str
     latency_s: float
     cached: bool
-    schema: int
 
 
 def _judge_names(
@@ -146,11 +144,10 @@ def _judge_names(
     names: Sequence[str],
 ) -> str:
     """The judges whose scores a group has; of a group without scores, those that were asked."""
-    if isinstance(scores, GroupScores):
-        return ", ".join([names[judge] for judge in scores.used])
-    asked = {one.judge for one in result.pass_scores}
-    asked = asked or {call.judge for call in result.failed_calls} or {0}
-    return ", ".join([names[judge] for judge in sorted(asked)])
+    judges = {one.judge for one in result.pass_scores}
+    judges = judges or {call.judge for call in result.failed_calls} or {0}
+    used = scores.used if isinstance(scores, GroupScores) else sorted(judges)
+    return ", ".join([names[judge] for judge in used])
 
 
 def annotations_of(
@@ -270,34 +267,27 @@ def annotate(
 ) -> bytes:
     """A record with the annotation of each of its rollouts; a record that is a group has its part once."""
     patches = Patches(raw)
+    writer = _Writer(form, on_failure)
+    group = dump_escaped(dict(group_fields)) if form.group_in_record else b""
     if form.layout.listed:
-        _put_in_lists(
-            patches,
-            form,
-            annotated,
-            group_fields,
-            on_failure,
-        )
+        whole = read_object(raw)
+        changes = writer.in_lists(_Object(raw, whole), annotated)
+        if group:
+            changes["ruler"] = group[:-1] + b', "rollouts": ' + changes["ruler"] + b"}"
+        patches.put(whole, changes)
         return patches.apply()
     # one pass over the record: rollouts are items of one of its lists, or the record itself
     lists: dict[str, ListItems] = {str(r.path[0]): [] for r, _ in annotated if r.path}
     whole = read_object(raw, 0, lists)
     for rollout, annotation in annotated:
         path = rollout.path
-        obj = lists[str(path[0])][int(path[1])] if path else whole
+        spans = lists[str(path[0])][int(path[1])] if path else whole
         # a rollout that is no object cannot be annotated; the group's part counts it
-        if isinstance(obj, ObjectSpans):
-            owner = _Owner(
-                raw,
-                obj,
-                form.layout,
-                rollout,
-                annotation,
-                on_failure,
-            )
-            patches.put(obj, owner.changes())
-    if form.shape == "group":
-        patches.put(whole, {"ruler": dump_escaped(dict(group_fields))})
+        if isinstance(spans, ObjectSpans):
+            own = _Object(raw, spans)
+            patches.put(spans, writer.changes(own, rollout, annotation))
+    if group:
+        patches.put(whole, {"ruler": group})
     return patches.apply()
 
 
@@ -308,77 +298,30 @@ def trajectory_bytes(record: Record, rollout: Rollout) -> bytes:
     return _bytes_at(record.line.raw, rollout.path) or b""
 
 
-def _bytes_at(raw: bytes, path: Path, start: int = 0) -> bytes | None:
+def _bytes_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> bytes | None:
     span = span_at(raw, path, start)
     if span is None:
         return None
     return raw[slice(*span)]
 
 
-def _array_at(raw: bytes, path: Path | None) -> list[Span]:
-    """The items of the list at a path; [] if there is none."""
-    span = span_at(raw, path) if path else None
-    if span and raw[span[0]] == ord("["):
-        return read_array(raw, span[0])
-    return []
+def _first(values: Iterable[bytes | None]) -> bytes | None:
+    """The first original reward that is stated; None if there is none, and for null."""
+    for value in values:
+        if value is not None:
+            return None if value == b"null" else value
+    return None
 
 
-def _put_in_lists(
-    patches: Patches,
-    form: Format,
-    annotated: Sequence[Annotated],
-    group_fields: JsonObject,
-    on_failure: OnFailure,
-) -> None:
-    """Annotate rollouts that are items of lists: the list of rewards by item, and a list of annotations."""
-    raw = patches.raw
-    layout = form.layout
-    # looked up once: a line may hold ten thousand
-    rewards = _array_at(raw, layout.reward)
-    columns = form.shape == "columns"
-    earlier = _array_at(raw, ("ruler",) if columns else ("ruler", "rollouts"))
-    annotations = []
-    scores = []
-    for rollout, annotation in annotated:
-        i = int(rollout.path[0])
-        listed = rewards[i : i + 1]
-        noted = earlier[i : i + 1]
-        original = raw[slice(*listed[0])] if listed else None
-        before = _bytes_at(raw, (ORIGINAL,), noted[0][0]) if noted else None
-        original = original if before is None else before
-        if original is None:
-            # it stands elsewhere, as ROLL's agentic ones do
-            original = dump(raw_value(rollout.reward))
-        original = None if original == b"null" else original
-        score = _reward_bytes(annotation, layout, on_failure, original) or b"null"
-        for span in listed:
-            patches.replace(*span, score)
-        scores.append(score)
-        annotations.append(_with_original(annotation, original))
-    ruler = _list_of(annotations)
-    if form.group_in_record:
-        group = dump_escaped(dict(group_fields))
-        ruler = group[:-1] + b', "rollouts": ' + ruler + b"}"
-    added = layout.reward if not rewards else None
-    changes = nested(added, _list_of(scores)) if added else {}
-    patches.put(read_object(raw), {**changes, "ruler": ruler})
+def _set(changes: dict[str, Any], path: Path, value: bytes | None) -> None:
+    """Add a value at a path to new members; None removes what is there."""
+    for holder in path[:-1]:
+        changes = changes.setdefault(str(holder), {})
+    changes[str(path[-1])] = value
 
 
 def _list_of(values: Sequence[bytes]) -> bytes:
     return b"[" + b", ".join(values) + b"]"
-
-
-def _reward_bytes(
-    annotation: Annotation,
-    layout: RecordLayout,
-    on_failure: OnFailure,
-    original: bytes | None,
-) -> bytes:
-    """The new value of the reward field; empty if the field is taken out."""
-    if (score := annotation.get("score")) is not None:
-        return layout.form.replace(b"%s", dump(score))
-    kept = None if on_failure == "null" or layout.elsewhere else original
-    return kept or layout.lost
 
 
 def _with_original(annotation: Annotation, original: bytes | None) -> bytes:
@@ -390,166 +333,160 @@ def _with_original(annotation: Annotation, original: bytes | None) -> bytes:
     return ours[: -len(b"null}")] + original + b"}"
 
 
-def _merged(one: NewMembers, other: NewMembers) -> NewMembers:
-    """Two trees as one: `ruler` may stand in the object that holds the reward."""
-    out = dict(one)
-    for key, value in other.items():
-        held = out.get(key)
-        both = is_object(held) and is_object(value)
-        out[key] = _merged(held, value) if both else value  # type: ignore[arg-type]  # as `both` says
-    return out
-
-
-@dataclass(frozen=True, slots=True)
-class _Owner:
-    """A rollout's own object, in a text, and the annotation to write there."""
+@dataclass(slots=True)
+class _Object:
+    """The spans of an object, and the text that they are of."""
 
     text: bytes
-    obj: ObjectSpans
-    layout: RecordLayout
-    rollout: Rollout
-    annotation: Annotation
+    spans: ObjectSpans
+
+    def path(self, dotted: str) -> Path:
+        """The path of a value: a key may hold the dots itself."""
+        return (dotted,) if dotted in self.spans.members else parts(dotted)
+
+    def value(self, dotted: str) -> bytes | None:
+        """The bytes of the value at a dotted path; None if it is absent."""
+        members = self.spans.members
+        if member := members.get(dotted):
+            return self.text[member[1] : member[2]]
+        name, *inner = parts(dotted)
+        holder = members.get(str(name)) if inner else None
+        return holder and _bytes_at(self.text, inner, holder[1])
+
+    def items(self, dotted: str) -> list[Span]:
+        """The items of the list at a dotted path; [] if there is none."""
+        span = span_at(self.text, self.path(dotted)) if dotted else None
+        if span and self.text[span[0]] == ord("["):
+            return read_array(self.text, span[0])
+        return []
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Makes the new members of records of a format."""
+
+    form: Format
     on_failure: OnFailure
 
-    def changes(self) -> NewMembers:
-        """Everything that is written, `ruler` last."""
-        copied = self._copy()
-        original = self.original(copied)
-        values = self.scored(original)
-        if copied is not None:  # ART has no place for `ruler` there
-            patches = Patches(copied.text)
-            patches.put(copied.obj, copied.scored(original))
-            values = {**values, str(self.layout.payload): _quoted(patches.apply())}
-        ruler = _with_original(self.annotation, original)
-        return _merged(values, nested(self.layout.ruler, ruler))
-
-    def scored(self, original: bytes | None) -> NewMembers:
-        """The new values of the reward field, and of `metrics` and `logs` if the layout has them."""
-        values = self._rewarded(original)
-        if not self.layout.extras:
-            return values
-        score = self.annotation.get("score")
-        extras = {"metrics": self._metrics(score, original), "logs": self._logs(score)}
-        stated = {key: value for key, value in extras.items() if value is not None}
-        return _merged(values, stated)
-
-    def value(self, path: Path) -> bytes | None:
-        """The bytes of the value at a path; None if it is absent."""
-        member = self.obj.members.get(str(path[0]))
-        if member is None:
-            return None
-        if len(path) == 1:
-            return self.text[member[1] : member[2]]
-        return _bytes_at(self.text, path[1:], member[1])
-
-    def original(self, copied: _Owner | None) -> bytes | None:
-        """The first reward of the dump, as its bytes: noted by an earlier run, or now; None if it had none.
-
-        If the trajectory stands once more as JSON text, it is that of this `copied` one.
-        """
-        layout = self.layout
-        holders = (layout.ruler, ("metrics",)) if layout.extras else (layout.ruler,)
-        for holder in holders:
-            inner, _ = _inner(self.value(holder))
-            noted = _bytes_at(inner, (ORIGINAL,)) if inner else None
-            if noted is not None:
-                return None if noted == b"null" else noted
-        if copied is not None:
-            return copied.original(None)
-        if layout.elsewhere:
-            value: bytes | None = dump(raw_value(self.rollout.reward))
-        else:
-            value = self.value(layout.reward) if layout.reward else None
-        if value is None:
-            return layout.absent
-        return None if value == b"null" else value
-
-    def _copy(self) -> _Owner | None:
-        """The trajectory that stands once more as JSON text; None if there is none."""
-        name = self.layout.payload
-        inner, quoted = _inner(self.value((name,)) if name else None)
-        if not quoted:
-            return None
-        layout = replace(self.layout, payload=None)
-        return replace(
-            self,
-            text=inner,
-            obj=read_object(inner),
-            layout=layout,
-        )
-
-    def _rewarded(self, original: bytes | None) -> NewMembers:
-        """The new value of the reward field; nothing if it stays as it is."""
-        layout = self.layout
-        if layout.reward is None:
-            return {}
-        now = self.value(layout.reward)
-        failed = self.annotation.get("score") is None
-        if failed and self.on_failure != "null" and now in (None, original):
-            return {}  # with `keep` an earlier run's score goes back to the original
-        new = _reward_bytes(self.annotation, layout, self.on_failure, original)
-        if new or now is not None:
-            return nested(layout.reward, new or None)
-        return {}
-
-    def _metrics(
+    def in_lists(
         self,
-        score: float | None,
+        whole: _Object,
+        annotated: Sequence[Annotated],
+    ) -> dict[str, Any]:
+        """Everything that is written if rollouts are items of lists, with all annotations as `ruler`."""
+        layout = self.form.layout
+        # looked up once: a line may hold ten thousand
+        rewards = whole.items(layout.reward)
+        earlier = whole.items(self.form.ruler)
+        annotations = []
+        scores = []
+        for i, (rollout, annotation) in enumerate(annotated):
+            noted = [
+                _bytes_at(whole.text, (ORIGINAL,), at) for at, _ in earlier[i : i + 1]
+            ]
+            stated = [whole.text[start:end] for start, end in rewards[i : i + 1]]
+            # else it stands elsewhere, as ROLL's agentic ones do
+            original = _first((*noted, *stated, dump(rollout.reward)))
+            scores.append(self._reward(annotation, original) or b"null")
+            annotations.append(_with_original(annotation, original))
+        changes: dict[str, Any] = {}
+        path = whole.path(layout.reward)
+        if rewards:
+            for i, score in enumerate(scores):
+                _set(changes, (*path, i), score)
+        elif layout.reward:
+            _set(changes, path, _list_of(scores))
+        return {**changes, "ruler": _list_of(annotations)}
+
+    def changes(
+        self,
+        own: _Object,
+        rollout: Rollout,
+        annotation: Annotation,
+    ) -> NewMembers:
+        """Everything that is written in a rollout's own object, `ruler` last."""
+        layout = self.form.layout
+        objects = [own]
+        # the trajectory once more, as JSON text; ART has no place for `ruler` there
+        if layout.payload and (text := inner_object(own.value(layout.payload))):
+            objects.append(_Object(text, read_object(text)))
+        original = _first(self._originals(objects, rollout))
+        changes, *copied = [self._scored(one, annotation, original) for one in objects]
+        for inner in copied:
+            changes[str(layout.payload)] = inner
+        _set(changes, own.path(layout.ruler), _with_original(annotation, original))
+        return changes
+
+    def _originals(
+        self,
+        objects: Sequence[_Object],
+        rollout: Rollout,
+    ) -> Iterator[bytes | None]:
+        """Yield what may be the first reward: as noted by an earlier run, as it stands now, or by default."""
+        layout = self.form.layout
+        holders = (layout.ruler, "metrics")[: 1 + layout.extras]
+        for one in objects:
+            for holder in holders:
+                if inner := inner_object(one.value(holder)):
+                    yield _bytes_at(inner, (ORIGINAL,))
+        if layout.elsewhere:
+            yield dump(rollout.reward)
+        elif layout.reward:
+            yield objects[-1].value(layout.reward)
+        yield layout.absent
+
+    def _reward(self, annotation: Annotation, original: bytes | None) -> bytes:
+        """The new value of the reward field; empty if the field is taken out."""
+        layout = self.form.layout
+        if (score := annotation.get("score")) is not None:
+            return layout.form.replace(b"%s", dump(score))
+        kept = None if self.on_failure == "null" or layout.elsewhere else original
+        return kept or layout.lost
+
+    def _scored(
+        self,
+        one: _Object,
+        annotation: Annotation,
         original: bytes | None,
-    ) -> NewMembers | bytes | None:
-        """The new value of `metrics`; None if it is of a shape that ruler does not know."""
-        metrics = {} if score is None else {"ruler_score": dump(score)}
+    ) -> dict[str, Any]:
+        """The new values of the reward field, and of `metrics` and `logs` if the layout has them."""
+        layout = self.form.layout
+        score = annotation.get("score")
+        changes: dict[str, Any] = {}
+        if layout.reward:
+            new = self._reward(annotation, original)
+            stays = not new or (score is None and self.on_failure != "null")
+            if not stays or one.value(layout.reward) is not None:
+                _set(changes, one.path(layout.reward), new or None)
+        if not layout.extras:
+            return changes
+        metrics = {"ruler_score": None if score is None else dump(score)}
         if original is not None:
             metrics[ORIGINAL] = original
-        old = self.value(("metrics",))
-        if old in (None, b"null"):
-            return metrics or old
-        inner, quoted = _inner(old)
-        changes = {"ruler_score": None, **metrics}
-        if not quoted:
-            return changes if inner else None
-        patches = Patches(inner)
-        patches.put(read_object(inner), changes)
-        return _quoted(patches.apply())
-
-    def _logs(self, score: float | None) -> bytes | None:
-        """`logs` with this explanation in place of an earlier one, or behind the last item."""
-        old = self.value(("logs",))
-        text = _LOG + str(self.annotation.get("explanation", ""))
-        line = None if score is None else dump_escaped(text)
-        if old in (None, b"null"):
-            return _list_of([line]) if line else old
-        if old[:1] != b"[":
-            return None
-        spans = read_array(old, 0)
-        patches = Patches(old)
-        ours = [old.startswith(b'"' + _LOG.encode(), start) for start, _ in spans]
-        if line and any(ours):
-            first = ours.index(True)
-            patches.replace(*spans[first], line)
-            ours[first] = False
-        elif line:
-            behind = spans[-1][1] if spans else 1
-            patches.replace(behind, behind, (b", " if spans else b"") + line)
-        patches.drop(spans, ours)
-        return patches.apply()
+        old = one.value("metrics")
+        made = old in (None, b"null") and any(metrics.values())
+        if made or inner_object(old):
+            changes.setdefault("metrics", {}).update(metrics)
+        explanation = _LOG + str(annotation.get("explanation", ""))
+        line = None if score is None else dump_escaped(explanation)
+        return {**changes, "logs": _with_line(one.value("logs"), line)}
 
 
-def _inner(value: bytes | None) -> tuple[bytes, bool]:
-    """The bytes of an object, and True if it stands as JSON text; empty if there is none."""
-    first = value[:1] if value else b""
-    if value and first == b"{":
-        return value, False
-    if value and first == b'"':
-        try:
-            inner = parse_text(value.decode("utf-8", "surrogatepass"))
-            if is_object(parse_text(inner)):
-                return str(inner).strip().encode("utf-8", "surrogatepass"), True
-        except UnreadableError:
-            return b"", False
-    return b"", False
-
-
-def _quoted(text: bytes) -> bytes:
-    """JSON text as a JSON string."""
-    return dump(text.decode("utf-8", "surrogatepass"))
+def _with_line(old: bytes | None, line: bytes | None) -> bytes | None:
+    """`logs` with an explanation in place of an earlier one, or behind the last item; as it is if it is no list."""
+    if old in (None, b"null"):
+        return _list_of([line]) if line else old
+    if old[:1] != b"[":
+        return old
+    spans = read_array(old, 0)
+    patches = Patches(old)
+    ours = [old.startswith(b'"' + _LOG.encode(), start) for start, _ in spans]
+    if line and any(ours):
+        first = ours.index(True)
+        patches.replace(*spans[first], line)
+        ours[first] = False
+    elif line:
+        behind = spans[-1][1] if spans else 1
+        patches.replace(behind, behind, (b", " if spans else b"") + line)
+    patches.drop(spans, ours)
+    return patches.apply()

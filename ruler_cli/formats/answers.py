@@ -14,7 +14,7 @@ set says what it means, and a draw is no outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count, takewhile
@@ -40,6 +40,7 @@ from ruler_cli.formats.chat import (
     new_turn,
     prompt_field,
     prompt_turns,
+    read_or_error,
     response_turns,
     retrieved_turn,
     task_turns,
@@ -210,8 +211,8 @@ def _turns_field(record: JsonObject) -> str | None:
     for name in _TURN_LISTS:
         value: Any = record.get(name)
         messages = is_message_list(value) and {"role", "content"} <= value[0].keys()
-        text = is_text(value) and json_messages(value) is not None
-        named = is_list(value) and named_turns(value) is not None
+        text = is_text(value) and json_messages(value)
+        named = is_list(value) and named_turns(value)
         if messages or text or named:
             return name
     names = ("text", *_TURN_LISTS)
@@ -276,35 +277,20 @@ _NOUNS = words(
 )
 
 
-def _bit(value: Any) -> int | None:
-    return value if type(value) is int and value in (0, 1) else None
-
-
-def _sign(value: Any) -> int | None:
-    return int(value > 0) if value else None
-
-
-def _nearer(value: Any) -> int | None:
-    return _sign(value - 1.5) if 1 <= value <= 2 else None
-
-
-def _truth(value: Any) -> int | None:
-    return 1 if value == 1 else None
-
-
-_LABELS: tuple[tuple[str, Names, Callable[[Any], int | None]], ...] = (
-    ("preference", ("output_1", "output_2"), _nearer),
-    ("better_response_id", ("response_0", "response_1"), _bit),
-    ("safer_response_id", ("response_0", "response_1"), _bit),
-    ("preference_strength", ("response_1", "response_2"), _sign),
-    ("overall_preference", ("response1", "response2"), _sign),
-    ("labels", ("human_ref_B", "human_ref_A"), _bit),
-    ("winner_model_a", ("response_b", "response_a"), _truth),
-    ("winner_model_b", ("response_a", "response_b"), _truth),
+_LABELS = (
+    ("preference", ("output_1", "output_2"), 1.5, 0.5),
+    ("better_response_id", ("response_0", "response_1"), 0.5, 0.5),
+    ("safer_response_id", ("response_0", "response_1"), 0.5, 0.5),
+    ("preference_strength", ("response_1", "response_2"), 0, 3),
+    ("overall_preference", ("response1", "response2"), 0, 3),
+    ("labels", ("human_ref_B", "human_ref_A"), 0.5, 0.5),
+    ("winner_model_a", ("response_b", "response_a"), 0, 1),
+    ("winner_model_b", ("response_a", "response_b"), 0, 1),
 )
-"""Labels that are numbers: the field, the answers beside it, and which of them won, None for a draw.
+"""Labels that are numbers: the field, the answers beside it, the number of a draw, and the greatest distance from it.
 
-AlpacaEval, PKU-SafeRLHF (twice), HelpSteer 2 and 3, SHP, and Chatbot Arena's table of 55,000 battles.
+A smaller number means that the first answer won. AlpacaEval, PKU-SafeRLHF (twice), HelpSteer 2 and 3, SHP, and
+Chatbot Arena's table of 55,000 battles.
 """
 
 
@@ -335,31 +321,22 @@ def read_preference(record: JsonObject) -> Rollouts:
             )
             for i, (*before, last) in enumerate(dialogues)
         ]
-    best = 0 if names in _PREFERRED else _best(record, names)
-    rollouts = []
-    for i, name in enumerate(names):
-        outcome = None if best is None else i == best
-        judged = record.get("turn")
-        try:
-            answer = _answer(record, answers, name)
-        except UnreadableError as error:
-            rollouts.append(Rollout([], (i,), outcome=outcome, error=str(error)))
-            continue
+    judged = record.get("turn")
+
+    def read(name: str, outcome: bool | None) -> Rollout:
+        answer = _answer(record, answers, name)
         whole = _is_whole(answer)
         asked_again = sum(message.get("role") == "user" for message in answer)
         if whole and type(judged) is int and asked_again > judged:
             outcome = None  # the conversation goes on after the turn that was judged (MT-bench)
         shown = [] if whole else prompt
-        rollouts.append(
-            make_rollout(
-                shown,
-                answer,
-                (i,),
-                tools=tools,
-                outcome=outcome,
-            )
-        )
-    return rollouts
+        return make_rollout(shown, answer, tools=tools, outcome=outcome)
+
+    best = 0 if names in _PREFERRED else _best(record, names)
+    return [
+        read_or_error((i,), read, name, None if best is None else i == best)
+        for i, name in enumerate(names)
+    ]
 
 
 def _names(record: JsonObject) -> Names:
@@ -403,14 +380,15 @@ def _answer(record: JsonObject, answers: list[Any], name: str) -> Messages:
     prompt = record.get(prompt_field(record) or "")
     if "winner_model_a" in record:
         # the Arena's table, in which prompt and answers are lists of texts, as JSON text
-        asked, said = (items(json_value(text)) for text in (record.get("prompt"), value))  # fmt: skip
+        asked = items(json_value(record.get("prompt")))
+        said = items(json_value(value))
         if not asked or len(asked) != len(said):
             counts = f"{len(asked)} turns in `prompt` and {len(said)} in `{name}`"
             raise UnreadableError(f"has {counts}")
         return [
-            new_turn(role, text)
-            for pair in zip(asked, said, strict=True)
-            for role, text in zip(("user", "assistant"), pair, strict=True)
+            turn
+            for question, reply in zip(asked, said, strict=True)
+            for turn in (new_turn("user", question), new_turn("assistant", reply))
         ]
     # beside a prompt in plain text JSON is an agent's own text; alone it would be no pair
     plain = is_text(prompt) and prompt and not json_messages(prompt)
@@ -428,12 +406,12 @@ def _is_whole(answer: Any) -> bool:
 
 def _best(record: JsonObject, names: Names) -> int | None:
     """The index of the answer that won; None for a draw, and for a label whose meaning is not known."""
-    for field, pair, winner in _LABELS:
+    for field, pair, draw, most in _LABELS:
         value = record.get(field)
-        if {*pair} == {*names} and isinstance(value, int | float):
-            won = winner(value)
-            if won is not None:
-                return names.index(pair[won])
+        if {*pair} != {*names} or not isinstance(value, int | float):
+            continue
+        if draw - most <= value <= draw + most and value != draw:
+            return names.index(pair[value > draw])
     for field in _WINNERS:
         value = record.get(field)
         if is_text(value) and len(value) < 200:
@@ -459,9 +437,7 @@ def is_preference(record: JsonObject) -> bool:
     """Tell if a record holds answers side by side, and a prompt."""
     names = _names(record)
     values = [record.get(name) for name in names]
-    known = all(
-        v is None or isinstance(v, str | dict) or is_message_list(v) for v in values
-    )
+    known = all(isinstance(v, str | dict | None) or is_message_list(v) for v in values)
     if not any(values) or not known:
         return False
     if names in _PREFERRED and all(name in record for name in names):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -18,7 +19,7 @@ from ruler_cli.formats.chat import (
     answer_turns,
     chat_turns,
     check_messages,
-    first_agent_turn,
+    is_reply,
     messages_in,
     new_turn,
     prompt_key,
@@ -59,9 +60,8 @@ def read_inspect(record: JsonObject) -> Rollout:
     if len(whole) > len(before):
         # after a tool's result `output` is still the model's message before it, or it is empty
         replies = [m for m in messages if m.get("role") == "assistant"]
-        said = _said(replies[-1] if replies else {})
         own = _said(whole[-1])
-        repeated = not any(own) or own == said
+        repeated = not any(own) or own == _said([{}, *replies][-1])
         messages = messages if messages and repeated else whole
     if not messages:
         raise UnreadableError(
@@ -102,8 +102,8 @@ def _inspect_turns(message: Turn) -> Iterator[Turn]:
     content = message.get("content")
     error = lookup(message, "error.message")
     if role == "tool" and is_text(error) and error not in str(content):
-        lines = [str(content)] if content else []
-        yield {**message, "content": "\n".join([*lines, f"error: {error}"])}
+        said = f"{content}\n" if content else ""
+        yield {**message, "content": f"{said}error: {error}"}
         return
     if not is_list(content):
         yield message
@@ -125,10 +125,6 @@ def _inspect_turns(message: Turn) -> Iterator[Turn]:
         yield {**message, "content": parts}
 
 
-_RUN_VARIABLES = ("sessionId",)
-"""Variables of promptfoo that have another value in each run of a test."""
-
-
 def read_promptfoo(record: JsonObject) -> Rollout:
     """Read a result of promptfoo."""
     output = lookup(record, "response.output")
@@ -144,20 +140,17 @@ def read_promptfoo(record: JsonObject) -> Rollout:
     called = is_message_list(output) and all(
         "function" in item or item.get("type") == "function" for item in output
     )
-    content = {"content": None, "tool_calls": output} if called else {"content": output}
-    turns = [*prompt, {"role": "assistant", **content}]
-    return Rollout(turns, outcome=record.get("success"))
+    answer = new_turn("assistant", output)
+    if called:
+        answer = new_turn("assistant", None, tool_calls=output)
+    return Rollout([*prompt, answer], outcome=record.get("success"))
 
 
 def _variables(record: JsonObject) -> Turn:
+    """The variables of a test, without those that have another value in each run."""
     variables = record.get("vars") or lookup(record, "testCase.vars")
-    if is_object(variables):
-        return {
-            name: value
-            for name, value in variables.items()
-            if name[:1] != "_" and name not in _RUN_VARIABLES
-        }
-    return {}  # fmt: skip
+    names = variables if is_object(variables) else ()
+    return {n: variables[n] for n in names if n[:1] != "_" and n != "sessionId"}
 
 
 def promptfoo_key(record: JsonObject) -> str | None:
@@ -173,30 +166,29 @@ def read_eval_protocol(record: JsonObject) -> Rollout:
 
 
 _APART = words(
-    "epoch iteration episode episode_id rollout_id run_id trial group_id seed",
+    "env_index env_idx epoch iteration episode episode_id rollout_id run_id trial group_id seed",
 )
 """Fields that may tell two rollouts of one environment from each other."""
 
 
 def _opening(messages: Messages) -> Messages:
     """The first messages, which are the task; the agent's turns may be missing after it."""
-    tools = [message.get("role") in ("tool", "function") for message in messages]
-    begin = tools.index(True) if True in tools else len(messages)
-    return messages[: min(first_agent_turn(messages), begin)]
+    others = ("tool", "function")
+    return list(
+        takewhile(lambda m: not is_reply(m) and m.get("role") not in others, messages)
+    )
 
 
 def recording_key(record: JsonObject) -> str:
     """Return a hash of the task, whatever the step."""
-    return prompt_key(Rollout(_opening(read_recording(record).messages)), None)
+    return prompt_key(Rollout(_opening(read_eval_protocol(record).messages)), None)
 
 
 def read_recording(record: JsonObject) -> Rollout:
     """Read a step so far; the steps of one environment are one rollout."""
     rollout = read_eval_protocol(record)
-    environment = record.get("env_index", record.get("env_idx"))
     first = rollout.messages[: len(_opening(rollout.messages)) + 1]
-    numbers = [environment, *map(record.get, _APART), first]
-    return replace(rollout, member=hashed_key("env", numbers))
+    return replace(rollout, member=hashed_key("env", [*map(record.get, _APART), first]))
 
 
 def read_tau2(record: JsonObject) -> Rollout:
@@ -243,24 +235,22 @@ def read_bfcl(record: JsonObject) -> Rollout:
             messages += check_messages(asked, _QUERY) if asked else ()
             steps = (step for name, step in part.items() if name.startswith("step_"))
             for entry in (entry for step in steps for entry in objects(step)):
-                role = entry.get("role")
                 content = entry.get("content")
-                if role == "assistant":
-                    thought = {"reasoning_content": entry.get("reasoning_content")}
-                    messages.append(_model_turn(content) | thought)
-                elif role == "tool":
+                if entry.get("role") == "assistant":
+                    thought = entry.get("reasoning_content")
+                    messages.append(_model_turn(content, reasoning_content=thought))
+                elif entry.get("role") == "tool":
                     messages.append(new_turn("tool", content))
     elif question:
         # of several turns each answer is a list of steps
-        many = len(question) > 1
-        if many and len(items(result)) != len(question):
+        answers = items(result) if len(question) > 1 else [[result]]
+        if len(answers) != len(question):
             raise UnreadableError(
                 f"has {len(question)} turns in `question` and other answers in `result`"
             )
-        for turn, answer in zip(question, result if many else [result], strict=True):
+        for turn, answer in zip(question, answers, strict=True):
             messages += check_messages(turn, "question") if turn else ()
-            several = many and is_list(answer)
-            messages += map(_model_turn, answer if several else [answer])
+            messages += map(_model_turn, answer if is_list(answer) else [answer])
     elif (request := _request(record)) is not None:
         prompt = request.get("message") if is_object(request) else request
         messages = [*prompt_turns(prompt, "inference_log"), _model_turn(result)]
@@ -296,17 +286,17 @@ def _request(record: JsonObject) -> Any:
     return first(filter(None, requests))
 
 
-def _model_turn(answer: Any) -> Turn:
+def _model_turn(answer: Any, **more: Any) -> Turn:
     """The turn of a model that answered with a text, or with calls as `{name: arguments}`."""
     calls = objects(answer)
     if not calls or len(calls) != len(answer):
-        return new_turn("assistant", answer)
+        return new_turn("assistant", answer, **more)
     listed = [
         {"name": name, "arguments": value}
         for call in calls
         for name, value in call.items()
     ]
-    return new_turn("assistant", None, tool_calls=listed)
+    return new_turn("assistant", None, tool_calls=listed, **more)
 
 
 def is_bfcl(record: JsonObject) -> bool:
@@ -325,8 +315,9 @@ def read_mt_bench(record: JsonObject) -> Rollouts:
 
     def read(answers: Any) -> Rollout:
         if not 0 < len(items(answers)) <= len(questions):
-            count = f"{len(items(answers))} answers for {len(questions)} questions"
-            raise UnreadableError(f"has {count}")
+            raise UnreadableError(
+                f"has {len(items(answers))} answers for {len(questions)} questions"
+            )
         messages: Messages = []
         for pair in zip(questions, answers, strict=False):
             question, answer = (

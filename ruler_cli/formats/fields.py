@@ -1,15 +1,10 @@
-"""Values of a record: at paths, of a kind, in JSON text; rewards as numbers, outcomes as passed or failed.
-
-A word may be the result of a check or a label: `right` is a result beside `wrong`, but not beside `left`. One
-value cannot tell, the values of the whole field can: `FieldWords` sums them up.
-"""
+"""Values of a record: at paths, of a kind, in JSON text; rewards as numbers, outcomes as passed or failed."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeGuard, TypeVar
 
@@ -35,8 +30,7 @@ def holds(record: JsonObject, terms: str) -> bool:
 
     `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a"` a text, `a#` an
     integer, `a~x` a text that the pattern x matches, `a*` any key that begins with a, `a[].b` a list of
-    objects with b.
-    `a|b` is one of the two, and `!a` the absence of a.
+    objects with b. `a|b` is one of the two, and `!a` the absence of a.
     """
     return all(
         any(_holds(record, term) for term in alternatives)
@@ -138,38 +132,30 @@ def _member(value: Any, name: str) -> Any:
     """Return the member of an object, or the item of a list; None if there is none."""
     if is_object(value):
         return value.get(name)
-    index = item_index(name, len(value)) if is_list(value) else None
-    if index is None:
+    if not items(value):
         return None
-    return value[index]
+    if name == "-1":
+        return value[-1]
+    known = name.isdecimal() and len(name) < 10 and int(name) < len(value)
+    return value[int(name)] if known else None
 
 
 @cache
-def dotted(path: Path) -> str:
-    """Return a path with dots between its parts; "" for an empty one."""
-    return ".".join(map(str, path))
-
-
-def item_index(part: str, size: int) -> int | None:
-    """Return the index that a part of a path names in a list of this size; None if there is no such item."""
-    if part == "-1" and size:
-        return size - 1
-    known = part.isdecimal() and len(part) < 10 and int(part) < size
-    return int(part) if known else None
+def parts(path: str) -> Path:
+    """Return the keys and the numbers of items in a dotted path."""
+    return tuple(
+        int(part) if part.isdecimal() and len(part) < 10 else part
+        for part in path.split(".")
+    )
 
 
 def path_of(record: Any, dotted: str) -> Path:
-    """Return the path to the value that `lookup` returns for a dotted path; () if there is none."""
+    """Return the path to the value that `lookup` returns for a dotted path; () if there is none, and for `-1`."""
     if is_object(record) and dotted in record:
         return (dotted,)
-    path: list[str | int] = []
-    for part in dotted.split("."):
-        index = item_index(part, len(record)) if is_list(record) else None
-        path.append(part if index is None else index)
-        record = _member(record, part)
-        if record is None:
-            return ()
-    return tuple(path)
+    path = parts(dotted)
+    known = "-1" not in path and value_at(record, path) is not None
+    return path if known else ()
 
 
 def value_at(record: Any, path: Path) -> Any:
@@ -222,80 +208,17 @@ _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Inspect's words: correct, incorrect, partial, no answer."""
 PASSING = 0.5
 """The least number of a verifier that is a pass; it suits 0 and 1, −1 and 1, and shares."""
-_PASSED = frozenset(
-    words(
-        "pass passed passing success successful succeeded correct right resolved solved accepted ok good true t "
-        "yes y C"
-    )
+_PASSED = words(
+    "pass passed passing success successful succeeded correct resolved solved accepted true yes"
 )
-_FAILED = frozenset(
-    words(
-        "fail failed failing failure unsuccessful incorrect wrong unresolved unsolved rejected error errored bad "
-        "false f no n not_passed not_resolved not_solved I N"
-    )
+_FAILED = words(
+    "fail failed failing failure unsuccessful incorrect wrong unresolved unsolved rejected error errored false no "
+    "not_passed not_resolved not_solved"
 )
-_NEITHER = frozenset(
-    (
-        "",
-        *words(
-            "none null nan na n/a unknown skip skipped pending cancelled canceled timeout timed_out incomplete "
-            "invalid not_attempted not_run partial P"
-        ),
-    )
-)
-"""Words of a verifier that mean neither pass nor fail."""
-_AMBIGUOUS = frozenset(words("right good bad ok t f y n yes no"))
-"""Words that are often a label or an answer: they count only in a field with words of both sides."""
+_RESULTS = dict.fromkeys(_PASSED, True) | dict.fromkeys(_FAILED, False)
+"""Words of a verifier. Not `good` or `right`, which are often labels."""
 _LONGEST = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A word in a field of rewards or outcomes that is neither, as other words of the field are labels."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class FieldWords:
-    """The kinds of words in a field of rewards or outcomes: `pass`, `fail`, and `other`."""
-
-    kinds: frozenset[str] = frozenset()
-
-    def including(self, value: Any) -> FieldWords:
-        """Return the same with one more value of any type."""
-        if value is None or type(value) is float:  # as in most dumps
-            return self
-        kind = _kind(_normalized_word(raw_value(value)))
-        if kind:
-            return FieldWords(self.kinds | {kind})
-        return self
-
-    def read(self, value: Any) -> Any:
-        """Return a value unchanged, or as a Label if its word is no result of a check in this field."""
-        if value is None or type(value) is float:
-            return value
-        word = _normalized_word(value)
-        sure = word not in _AMBIGUOUS or {"pass", "fail"} <= self.kinds
-        known = _kind(word) in ("pass", "fail")
-        if known and ("other" in self.kinds or not sure):
-            return Label(value)
-        return value
-
-
-def _kind(word: str | None) -> str:
-    if word in _PASSED or word in _FAILED:
-        return "pass" if word in _PASSED else "fail"
-    if word is None or word in _NEITHER:
-        return ""
-    return "other"
-
-
-def raw_value(value: Any) -> Any:
-    """Return a reward or an outcome as the dump has it."""
-    if isinstance(value, Label):
-        return value.value
-    return value
+"""Characters of a number in text."""
 
 
 def number(value: Any) -> float | None:
@@ -309,23 +232,21 @@ def number(value: Any) -> float | None:
         return _finite(value)
     if is_text(value):
         text = value.strip()
-        if text in _GRADES:
-            return _GRADES[text]
-        return _numeric(text)
+        # neither "nan" nor "1_0"
+        numeric = len(text) <= _LONGEST and "_" not in text and text[-1:].isdigit()
+        return _finite(text) if numeric else _GRADES.get(text)
     if is_list(value):
         return _sum(
             None if isinstance(one, list | str) else number(one) for one in value
         )
-    if not is_object(value) or not value:
+    if not is_object(value):
         return None
-    parts = list(value.values())
+    parts = value.values()
     if all(is_object(part) and "score" in part for part in parts):
-        factors = [(number(p["score"]), number(p.get("weight", 1.0))) for p in parts]
-        return _sum(None if None in pair else math.prod(pair) for pair in factors)  # type: ignore[arg-type]  # no None
-    single = parts[0] if len(parts) == 1 else None
-    one = value.get("reward", single)
+        return _sum(_weighted(part) for part in parts)
+    one = value.get("reward", first(parts) if len(value) == 1 else None)
     if isinstance(one, int | float):
-        return number(one)
+        return _finite(one)
     return None
 
 
@@ -337,39 +258,23 @@ def passed(value: Any) -> bool | None:
     """
     if items(value) and all(isinstance(item, bool) for item in value):
         return all(value)
+    if is_object(value) and len(value) == 1:
+        (only,) = value.values()
+        value = only if is_text(only) else value
     if (reward := number(value)) is not None:
         return reward >= PASSING
-    return {"pass": True, "fail": False}.get(_kind(_normalized_word(value)))
-
-
-def _normalized_word(value: Any) -> str | None:
-    """Return a value or its only member as a normalized word; None if it is none, or numeric text.
-
-    Inspect's grades keep their case, which identifies them.
-    """
-    if is_object(value) and len(value) == 1:
-        value = next(iter(value.values()))
     if not is_text(value):
         return None
-    if len(value) > _LONGEST:
-        return value[:_LONGEST]  # no result of a check is that long
-    word = value.strip()
-    if word in _GRADES:
-        return word
-    plain = word.casefold().replace(" ", "_").replace("-", "_")
-    if _numeric(word) is None:
-        return plain
-    return None
+    word = value.strip().casefold().replace(" ", "_").replace("-", "_")
+    return _RESULTS.get(word)
 
 
-def _numeric(text: str) -> float | None:
-    # neither "nan" nor "1_0"
-    if len(text) > _LONGEST or "_" in text or not text[-1:].isdigit():
+def _weighted(part: JsonObject) -> float | None:
+    score = number(part["score"])
+    weight = number(part.get("weight", 1.0))
+    if score is None or weight is None:
         return None
-    try:
-        return _finite(float(text))
-    except ValueError:
-        return None
+    return score * weight
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
@@ -379,10 +284,10 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return None
 
 
-def _finite(value: float) -> float | None:
+def _finite(value: float | str) -> float | None:
     try:
         result = float(value)
-    except OverflowError:
+    except (OverflowError, ValueError):
         return None
     if math.isfinite(result):
         return result

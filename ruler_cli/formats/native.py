@@ -8,6 +8,7 @@ Parquet files, exported as JSON lines, hold metrics, tools and payloads as JSON 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -30,6 +31,7 @@ from ruler_cli.formats.chat import (
 )
 from ruler_cli.formats.fields import (
     JsonObject,
+    Names,
     Rollouts,
     first,
     is_object,
@@ -158,21 +160,13 @@ def read_row(record: JsonObject) -> Rollout:
     return read_single(record if payload is None else payload)
 
 
-def is_native_group(record: JsonObject) -> bool | None:
-    """Tell if trajectories have `messages`; None for a group that is empty, or has no known members."""
-    return _has_any(record, "messages") or None
-
-
-def is_art_group(record: JsonObject) -> bool | None:
-    """Tell if trajectories have ART's members; None for a group that is empty."""
-    if record["trajectories"]:
-        return _has_any(record, *ART)
-    return None
-
-
-def _has_any(record: JsonObject, *keys: str) -> bool:
+def _has_any(record: JsonObject, keys: Names) -> bool:
     """Tell if a trajectory of a group has one of these keys."""
     return any(key in one for one in objects(record["trajectories"]) for key in keys)
+
+
+is_native_group = partial(_has_any, keys=("messages",))
+is_art_group = partial(_has_any, keys=ART)
 
 
 def is_native(record: JsonObject) -> bool:

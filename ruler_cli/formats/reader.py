@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -28,11 +27,9 @@ from ruler_cli.formats.chat import (
     with_prompt,
 )
 from ruler_cli.formats.fields import (
-    FieldWords,
     JsonObject,
     Rollouts,
     column,
-    dotted,
     first,
     first_at,
     first_of,
@@ -42,7 +39,10 @@ from ruler_cli.formats.fields import (
     items,
     json_value,
     lookup,
+    parts,
     printable,
+    value_at,
+    words,
 )
 from ruler_cli.formats.table import (
     FAMILIES,
@@ -51,13 +51,15 @@ from ruler_cli.formats.table import (
     ID_KEYS,
     PROMPT_HASH,
     SHAPE_ERRORS,
+    UNFIT,
     Format,
     RecordLayout,
+    code,
     fits,
 )
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.suggestions import nearest, suggest_path
-from ruler_cli.types import Line, Path, Record, Rollout
+from ruler_cli.types import Line, Record, Rollout
 
 _STATES = ("scored", "failed")
 
@@ -70,8 +72,7 @@ class Reader:
     `reward` and `outcome` are the user's own paths; None: as the format reads them. `prompt` is the user's
     path of the task's text, put before a conversation that does not begin with it.
     `labels` maps file names to labels: if several files count their keys anew, the label becomes a part of
-    the key. `label_kind` is `task`, `folder` or `file`. `words` are the words seen so far among rewards and
-    outcomes, which tell if a word such as `right` is a check's result or a label.
+    the key. `label_kind` is `task`, `folder` or `file`.
     """
 
     format: Format
@@ -81,19 +82,6 @@ class Reader:
     prompt: str | None = None
     labels: Mapping[str, str] | None = None
     label_kind: str = ""
-    words: tuple[FieldWords, FieldWords] = (FieldWords(), FieldWords())
-
-    def with_words(self, records: Iterable[Record]) -> Reader:
-        """Return the same reader, with the words of these records added."""
-        rewards, outcomes = self.words
-        for record in records:
-            for rollout in record.rollouts:
-                rewards = rewards.including(rollout.reward)
-                outcomes = outcomes.including(rollout.outcome)
-        words = (rewards, outcomes)
-        if words == self.words:
-            return self
-        return replace(self, words=words)
 
     def read(self, line: Line) -> tuple[Record, ...]:
         """Read one line: one record, or one for each group of a columnar line.
@@ -135,8 +123,9 @@ class Reader:
         rubric = value.get("rubric")
         tools = value.get("tools") if form.shape == "group" else None
         key = self._key_of(value, line, read)
-        if self.labels is not None and line.source in self.labels:
-            key = f"{self.labels[line.source]}: {key}"
+        label = self.labels and self.labels.get(line.source)
+        if label:
+            key = f"{label}: {key}"
         own = rubric if is_text(rubric) else None
         return (
             Record(
@@ -158,11 +147,7 @@ class Reader:
             reward = self.value_at(value, rollout, self.reward)
         elif reward is None and not self.format.own_reward and layout.reward:
             # where the score is written
-            place = dotted(layout.reward)
-            if layout.listed:
-                reward = self.value_at(value, rollout, place)
-            else:
-                reward = lookup(rollout_object(value, rollout), place)
+            reward = self._own_value(value, rollout, layout.reward)
         if self.outcome is not None:
             outcome = self.value_at(value, rollout, self.outcome)
         annotation = self.previous_annotation(value, rollout) if again else None
@@ -171,8 +156,6 @@ class Reader:
             # without a first reward the score stands in its place, unless the reward is read from another
             if noted is not None or reward == annotation.get("score"):
                 reward = noted
-        reward = self.words[0].read(reward)
-        outcome = self.words[1].read(outcome)
         if reward is rollout.reward and outcome is rollout.outcome:
             return rollout
         return replace(rollout, reward=reward, outcome=outcome)
@@ -186,22 +169,22 @@ class Reader:
         if not rollouts:
             raise UnreadableError("holds no rollouts: its columns are empty")
         groups: dict[str, Rollouts] = {}
-        for i, read in enumerate(rollouts):
-            rollout = read
-            key = read.key
+        for i, rollout in enumerate(rollouts):
+            key = rollout.key
             if self._by_path:
-                key = self.value_at(value, read, self.key)
+                key = self.value_at(value, rollout, self.key)
                 if key is None:
                     raise UnreadableError(
                         f"has no group key at `{self.key}` for rollout {i}"
                     )
             elif key is None:
                 try:
-                    key = prompt_key(read, value.get("step"))
+                    key = prompt_key(rollout, value.get("step"))
                 except UnreadableError as error:
                     # without a prompt it is a group of its own
                     key = f"rollout {i}"
-                    rollout = replace(read, error=read.error or error.reason)
+                    reason = rollout.error or error.reason
+                    rollout = replace(rollout, error=reason)  # noqa: PLW2901
             groups.setdefault(key_text(key), []).append(rollout)
         return tuple(
             Record(
@@ -238,19 +221,17 @@ class Reader:
         line: Line,
         rollouts: tuple[Rollout, ...],
     ) -> str:
-        if self.key == GIVEN:
-            return line.where
         group = self.format.shape == "group"
         key = None
         if self._by_path:
             key = lookup(value, self.key)
             if key is None and group and rollouts:
                 key = lookup(rollout_object(value, rollouts[0]), self.key)
-        elif not self.by_prompt:
+        elif self.key == self.format.key_description:
             key = self.format.key_of(value)
         if key is not None:
             return key_text(key)
-        if group:
+        if group or self.key == GIVEN:
             return line.where
         if self.by_prompt:
             return prompt_key(rollouts[0], first_at(value, "step", "gen_step"))
@@ -258,17 +239,17 @@ class Reader:
 
     def value_at(self, value: JsonObject, rollout: Rollout, path: str) -> Any:
         """Return the value at a dotted path below a rollout of a record, else below the record itself."""
-        if self.format.layout.listed:
-            values = items(lookup(value, path))
-            i = rollout.path[-1]
-            if isinstance(i, int) and i < len(values):
-                return values[i]
-            return None
-        own = rollout_object(value, rollout)
-        inner = lookup(own, path)
-        if inner is not None or own is value:
-            return inner
-        return lookup(value, path)
+        found = self._own_value(value, rollout, path)
+        if found is None and not self.format.layout.listed:
+            return lookup(value, path)
+        return found
+
+    def _own_value(self, value: JsonObject, rollout: Rollout, path: str) -> Any:
+        """Return the value at a dotted path below a rollout itself, or its item of the list at that path."""
+        if not self.format.layout.listed:
+            return lookup(rollout_object(value, rollout), path)
+        at = int(rollout.path[0])
+        return first(items(lookup(value, path))[at : at + 1])
 
     def previous_annotation(
         self,
@@ -276,14 +257,9 @@ class Reader:
         rollout: Rollout,
     ) -> dict[str, Any] | None:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
-        layout = self.format.layout
-        if layout.listed:
-            columns = self.format.shape == "columns"
-            listed = "ruler" if columns else "ruler.rollouts"
-            found = self.value_at(value, rollout, listed)
-        else:
-            places = map(dotted, filter(None, (layout.ruler, layout.other_ruler)))
-            found = first_at(rollout_object(value, rollout), *places)
+        found = self._own_value(value, rollout, self.format.ruler)
+        if found is None and (other := self.format.layout.other_ruler):
+            found = self._own_value(value, rollout, other)
         annotation = json_value(found)
         if is_object(annotation):
             return annotation
@@ -296,27 +272,26 @@ class Reader:
         one item for each rollout.
         """
         layout = self.format.layout
-        columns = self.format.shape == "columns"
         if layout.listed:
-            own = "" if self.format.own_reward else dotted(layout.reward or ())
+            columns = self.format.shape == "columns"
             key = self.key if columns and self._by_path else ""
-            for listed in filter(None, (self.reward or own, key)):
+            for listed in filter(None, (layout.reward, key)):
                 column(value, listed, len(rollouts))
-        again = _is_ours(value, "ruler", columns) or layout.other_ruler is not None
+        again = _is_ours(value, "ruler") or layout.other_ruler != ""
         # items of lists have one owner, the record
         for rollout in rollouts[: 1 if layout.listed else None]:
             owner = rollout_object(value, rollout)
-            again |= _is_ours(owner, dotted(layout.ruler), columns)
-            for path in (layout.ruler, layout.reward or ()):
-                holder = owner
-                for part, inner in itertools.pairwise(path):
-                    holder = lookup(holder, str(part))
-                    if holder is None:
-                        break
-                    kinds = (list, dict) if isinstance(inner, int) else dict
-                    if not isinstance(holder, kinds):
-                        where = f"`{part}`, where ruler would write"
-                        raise UnreadableError(f"has no object at {where}; rename it")
+            again |= _is_ours(owner, layout.ruler)
+            for dotted in (layout.ruler, layout.reward):
+                path = parts(dotted)
+                for i, inner in enumerate(path[1:], 1):
+                    holder = value_at(owner, path[:i])
+                    kinds = list | dict if isinstance(inner, int) else dict
+                    # a key may hold the dots itself
+                    if isinstance(holder, kinds | None) or dotted in owner:
+                        continue
+                    where = f"`{path[i - 1]}`, where ruler would write"
+                    raise UnreadableError(f"has no object at {where}; rename it")
         return again
 
 
@@ -356,19 +331,14 @@ def key_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _is_ours(holder: Any, path: str, listed: bool) -> bool:
-    """Tell if a value is an annotation: an object with a status, its JSON text, or in columns a list of those.
-
-    UnreadableError for another value that is not null.
-    """
+def _is_ours(holder: Any, path: str) -> bool:
+    """Tell if a value is an annotation, JSON text of one, or a list of those; UnreadableError if it is another's."""
     value = lookup(holder, path)
     if value is None:
         return False
-    if is_text(value):
-        value = json_value(value)
-    for annotation in (items(value) if listed else []) or [value]:
-        known = is_object(annotation) and annotation.get("status") in _STATES
-        if not known and (annotation is not None or value is None):
+    value = json_value(value, text=True)
+    for annotation in items(value) or [value]:
+        if annotation is not None and lookup(annotation, "status") not in _STATES:
             raise UnreadableError(
                 f"has a field `{path}` that ruler did not write; rename it"
             )
@@ -386,40 +356,45 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     UsageError if there is none, or more than one, with lines, keys and what to do.
     """
     records = _parsed(name, first)
+    values = [record for _, record in records]
     path = settings.messages
     if path is not None and settings.format != "auto":
         form = settings.format
         remedy = Sentence("leave {format_:{form}} out, or {messages}", form=form)
         problem = "is for dumps that no format fits"
         raise UsageError(problem, remedy, option="messages", value=path)
-    _refuse_missing(name, records, settings)
+    _refuse_missing(name, values, settings)
     if path:
-        given = [record for _, record in records]
-        chosen = custom_format(path, given, alone=settings.prompt is not None)
+        chosen = custom_format(path, values, alone=settings.prompt is not None)
     else:
         chosen = _choose(name, records, settings.format)
     records = [pair for pair in records if fits(chosen, pair[1])] or records
-    chosen = chosen.refined([record for _, record in records])
+    if chosen.refine:
+        chosen = code(chosen.refine)(chosen, [record for _, record in records])
     key = settings.group_by or _key_path(chosen, records)
     reader = Reader(chosen, key, outcome=settings.outcome, prompt=settings.prompt)
     if not settings.group_by:
         reader = replace(reader, key=_scored_key(reader, records))
     if settings.reward is not None:
-        rewarded = with_reward(name, settings.reward, reader, records)
-        reader = replace(reader, format=rewarded, reward=settings.reward)
-    read = [record for line, _ in records for record in _read(reader, line)]
-    rollouts = [rollout for record in read for rollout in record.rollouts]
+        reader = with_reward(name, settings.reward, reader, records)
     generic = settings.format == "auto" and chosen.rank == 0
-    if generic and rollouts and all(map(_is_prompt, rollouts)):
+    read = [record for line, _ in records for record in _read(reader, line) if generic]
+    rollouts = [rollout for record in read for rollout in record.rollouts]
+    roles = [message.get("role") for one in rollouts for message in one.messages]
+    if roles and all(role in _ASKING for role in roles):
         problem = f"{records[0][0].where} is a prompt without an answer, as is every record read"
         raise UsageError(problem, "give the rollouts", place=name)
-    return reader.with_words(read)
+    return reader
+
+
+_ASKING = ("user", "system", "developer")
+"""Roles of a prompt."""
 
 
 def _parsed(name: str, first: Sequence[Line]) -> Records:
     """Return the first lines that are JSON objects; UsageError if none is."""
-    records: list[tuple[Line, dict[str, Any]]] = []
-    reasons: list[str] = []
+    records = []
+    reasons = []
     for line in first:
         try:
             records.append((line, parse(line.raw)))
@@ -430,14 +405,6 @@ def _parsed(name: str, first: Sequence[Line]) -> Records:
         remedy = "give JSON lines, one object a line, or one JSON document"
         raise UsageError(reasons[0], remedy, place=name)
     return records
-
-
-def _is_prompt(rollout: Rollout) -> bool:
-    """Tell if nobody but the user and the system says anything."""
-    roles = [message.get("role") for message in rollout.messages]
-    return bool(roles) and all(
-        role in ("user", "system", "developer") for role in roles
-    )
 
 
 def _read(reader: Reader, line: Line) -> tuple[Record, ...]:
@@ -460,27 +427,24 @@ def formats_of(wanted: str) -> list[Format]:
 
 def _choose(name: str, records: Records, wanted: str) -> Format:
     candidates = formats_of(wanted)
-    votes: dict[str, tuple[Format, Line]] = {}
+    votes: dict[Format, Line] = {}
     for line, record in records:
-        best = matching(record, candidates)
-        if len(best) > 1:
-            remedy = Sentence("name it: {format_:{family}}", family=best[0].family)
-            problem = f"{line.where} could be {best[0].name} or {best[1].name}"
-            raise UsageError(problem, remedy, place=name)
-        for form in best:
-            votes.setdefault(form.name, (form, line))
+        matches = [form for form in candidates if fits(form, record)]
+        # a generic one only if no named one does
+        for form in [one for one in matches if one.rank] or matches:
+            votes.setdefault(form, line)
     if len(votes) > 1:
-        (one, here), (other, there) = list(votes.values())[:2]
+        (one, here), (other, there) = list(votes.items())[:2]
         # a format for several answers also takes one
         named = other if other.family == "prompt-responses" else one
         remedy = Sentence("split the file, or name it: {format_:{f}}", f=named.family)
         both = f"{here.where} looks like {one.name}, {there.where} like {other.name}"
         raise UsageError(both, remedy, place=name)
-    chosen = first(form for form, _ in votes.values())
+    chosen = first(votes)
     if chosen is None and any("trajectories" in record for _, record in records):
         # a group without trajectories, or with unknown ones: ruler's own rather than ART's
-        groups = (form for form in candidates if form.has == "trajectories[]")
-        chosen = first(reversed(list(groups)))
+        groups = [form for form in candidates if form.has == "trajectories[]"]
+        chosen = first(groups[::-1])
     if chosen is None:
         line, record = records[0]
         keys = f"(its keys: {first_keys(record) or 'none'})"
@@ -496,23 +460,12 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
     return chosen
 
 
-def matching(record: JsonObject, candidates: Iterable[Format]) -> list[Format]:
-    """Return the formats of the highest rank that match a record; none if only a generic one may do so."""
-    tests = [(form, fits(form, record)) for form in candidates]
-    rank = max((form.rank for form, result in tests if result), default=None)
-    best = [form for form, result in tests if result and form.rank == rank]
-    unsure = rank == 0 and any(result is None for _, result in tests)
-    if unsure and len(best) == 1:
-        return []
-    return best
-
-
 def _key_path(chosen: Format, records: Records) -> str:
     for _, record in records:
-        with suppress(UnreadableError, RecursionError, *SHAPE_ERRORS):
+        with suppress(*UNFIT):
             if chosen.key_of(record) is not None:
                 return chosen.key_description
-    for path in chosen.keys:
+    for path in words(chosen.keys):
         if any(lookup(record, path) is not None for _, record in records):
             return path
     return PROMPT_HASH
@@ -523,38 +476,36 @@ def _scored_key(reader: Reader, records: Records) -> str:
 
     They differ if that run read several files and added labels to their keys. Else return the reader's key.
     """
-    path = dotted((*reader.format.layout.ruler, "group", "key"))
-    keys = [(line, lookup(record, path)) for line, record in records]
-    noted = all(is_text(key) for _, key in keys)
-    if reader.format.shape != "trajectory" or not noted:
+    path = f"{reader.format.layout.ruler}.group.key"
+    keys = [lookup(record, path) for _, record in records]
+    if reader.format.shape != "trajectory" or not all(map(is_text, keys)):
         return reader.key
-    read = [([record.key for record in _read(reader, line)], key) for line, key in keys]
-    if all(found == [key] for found, key in read):
-        return reader.key
-    return path
+    read = [[record.key for record in _read(reader, line)] for line, _ in records]
+    return reader.key if read == [[key] for key in keys] else path
 
 
-def _refuse_missing(name: str, records: Records, settings: InputSettings) -> None:
+def _refuse_missing(
+    name: str,
+    values: Sequence[JsonObject],
+    settings: InputSettings,
+) -> None:
     """Raise UsageError for a path of the user's that no record has."""
-    paths = (
-        ("messages", settings.messages),
-        ("prompt", settings.prompt),
-        ("group_by", settings.group_by),
-        (settings.outcome_option, settings.outcome),
-    )
-    whole = [record for _, record in records]
-    parts = [part for record in whole for part in items(record.get("trajectories"))]
-    for option, path in paths:
-        places = whole if option == "messages" else (*whole, *parts)
+    paths = {
+        "messages": settings.messages,
+        "prompt": settings.prompt,
+        "group_by": settings.group_by,
+        settings.outcome_option: settings.outcome,
+    }
+    members = [one for value in values for one in items(value.get("trajectories"))]
+    for option, path in paths.items():
+        places = values if option == "messages" else (*values, *members)
         if path is None or any(lookup(place, path) is not None for place in places):
             continue
-        suggestion = suggest_path(path, places)
-        hint = f" (did you mean {printable(suggestion)}?)" if suggestion else ""
-        problem = f"none of the first records has it{hint}"
-        keys = f"their keys: {first_keys(whole[0])}"
+        near = suggest_path(path, places)
+        keys = f"their keys: {first_keys(values[0])}"
         raise UsageError(
-            problem,
-            keys,
+            "none of the first records has it",
+            f"did you mean {printable(near)}?" if near else keys,
             option=option,
             value=path,
             place=name,
@@ -583,8 +534,8 @@ def custom_format(
     first records are JSON of messages, texts are conversations; else they are answers.
     """
     values = [v for v in (lookup(record, path) for record in records) if v is not None]
-    parts = [part for v in values for part in (v if is_list(v) else [v])]
-    whole = all_conversations(parts)
+    pieces = [part for v in values for part in (v if is_list(v) else [v])]
+    whole = all_conversations(pieces)
     item = first(items(values[0]))
     # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
     choice = is_object(item) and not {"role", "type", "from"} & item.keys()
@@ -615,9 +566,8 @@ def custom_format(
             for i, item in enumerate(value)
         ]
 
-    reward = ("rewards",) if several else ("reward",)
     layout = RecordLayout(
-        reward,
+        "rewards" if several else "reward",
         listed=several,
         lists=(path, "rewards"),
         apart=(*_PROMPTS, "tools"),
@@ -643,50 +593,34 @@ def with_reward(
     name: str,
     dotted: str,
     reader: Reader,
-    records: Sequence[tuple[Line, JsonObject]],
-) -> Format:
-    """Return the reader's format with its reward at a path; UsageError if a score there overwrites others."""
+    records: Records,
+) -> Reader:
+    """Return the reader with its reward at a path; UsageError if a score there overwrites what is read."""
     from ruler_cli.formats.annotate import ORIGINAL, annotate
 
     form = reader.format
-    layout = reader.format.layout
-    wrong = partial(
-        UsageError,
-        option="reward",
-        value=dotted,
-        place=name,
-    )
-    parts = dotted.split(".")
-    if any(dotted in record for _, record in records):
-        path: Path = (dotted,)  # a key that holds the dots itself
-    elif "" in parts or "-1" in parts:
-        raise wrong("is no place that stays", "give keys, and the numbers of items")
-    else:
-        path = tuple(
-            int(part) if part.isdecimal() and len(part) < 10 else part for part in parts
-        )
-    ours: list[Path] = [("ruler",), layout.ruler]
-    if layout.payload is not None:
-        raise wrong(f"{form.name} keep the reward in two places", "leave it out")
-    if layout.extras:
-        ours += [("logs",), ("metrics", "ruler_score"), ("metrics", ORIGINAL)]
     moved = replace(
-        layout,
-        reward=path,
+        form.layout,
+        reward=dotted,
         elsewhere=False,
         absent=None,
         form=b"%s",
         lost=b"null",
     )
     rewarded = replace(form, layout=moved)
-    taken = any(path[: len(other)] == other[: len(path)] for other in ours)
-    for line, _ in () if taken else records[:_TRIED]:
-        try:
-            before = reader.read(line)
-        except UnreadableError:
-            continue  # reported when it is read
+    ours = ["ruler", moved.ruler]
+    if moved.extras:
+        ours += ["logs", "metrics.ruler_score", f"metrics.{ORIGINAL}"]
+    path = parts(dotted)
+    # `-1` is another item in a longer list; a trajectory that stands twice is read from its copy
+    taken = moved.payload is not None or not {"", "-1"}.isdisjoint(path)
+    taken |= any(path[: len(other)] == other[: len(path)] for other in map(parts, ours))
+    for line, _ in records[:_TRIED]:
+        before = _read(reader, line)
         scored = [(r, _SCORED) for record in before for r in record.rollouts]
-        try:
+        if taken or not scored:
+            continue  # what cannot be read is reported when it is read
+        with suppress(RecursionError):  # too deep to compare; other records tell
             raw = annotate(
                 line.raw,
                 rewarded,
@@ -694,26 +628,30 @@ def with_reward(
                 _SCORED,
                 "null",
             )
-            taken |= _compared(reader.read(replace(line, raw=raw))) != _compared(before)
-        except UnreadableError:
-            taken = True
-        except RecursionError:
-            continue  # too deep to compare; other records tell
+            after = _read(reader, replace(line, raw=raw))
+            taken = _without_rewards(after, line) != _without_rewards(before, line)
     if taken:
-        problem = "a score there would replace what is read, or what ruler writes"
-        raise wrong(problem, "name a field of its own")
-    return rewarded
+        raise UsageError(
+            "is no free place for a score",
+            "name a field that ruler neither reads nor writes, by keys and the numbers of items",
+            option="reward",
+            value=dotted,
+            place=name,
+        )
+    return replace(reader, format=rewarded, reward=dotted)
 
 
 _SCORED = {"status": "scored", "score": 0.5}
 """An annotation to try."""
 
 
-def _compared(records: Sequence[Record]) -> list[Any]:
-    """Return all that the judge sees of records, and their group keys."""
-    whole: list[Any] = [(one.key, one.rubric, one.tools) for one in records]
-    return whole + [
-        (r.messages, r.histories, r.tools, r.error, r.member)
+def _without_rewards(records: Iterable[Record], line: Line) -> list[Record]:
+    """Return what the judge sees of records, and their group keys, as of one line."""
+
+    def bare(rollout: Rollout) -> Rollout:
+        return replace(rollout, reward=None, outcome=None)
+
+    return [
+        replace(record, line=line, rollouts=tuple(map(bare, record.rollouts)))
         for record in records
-        for r in record.rollouts
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -31,7 +31,6 @@ from ruler_cli.formats.chat import (
 from ruler_cli.formats.fields import (
     JsonObject,
     Names,
-    dotted,
     first,
     holds,
     is_list,
@@ -41,7 +40,6 @@ from ruler_cli.formats.fields import (
     lookup,
     path_of,
     printable,
-    value_at,
     words,
 )
 from ruler_cli.types import Path, Rollout
@@ -52,14 +50,16 @@ of a field, because records may have a field `prompt`."""
 GIVEN = "the group as it was given"
 """The group key of records from Python, whose group the caller knows."""
 
-ID_KEYS = words(
+ID_KEYS = (
     "group_id group group_index prompt_id example_id problem_id task_id instance_id"
 )
-"""Fields of generic shapes that hold a group key, best first. Not `uid` or `index`: they often differ between
+"""Fields of generic shapes that hold a group key. Not `uid` or `index`: they often differ between
 the rollouts of a group."""
 
 SHAPE_ERRORS = (TypeError, KeyError, IndexError, AttributeError, ValueError)
 """Exceptions that a format may raise on a record that only looks like one of its own."""
+UNFIT = (UnreadableError, RecursionError, *SHAPE_ERRORS)
+"""Exceptions that tell that a record is of another format."""
 Code = str | Callable[..., Any] | None
 """A function, or its module and name: a module of formats is imported when a record needs it."""
 
@@ -68,8 +68,8 @@ Code = str | Callable[..., Any] | None
 class RecordLayout:
     """The places where ruler writes.
 
-    Paths begin at the rollout's own object (`Rollout.path`). `reward` is the dump's own reward field, None if the
-    framework has none. A score is written there as `form` says, with `%s` for the number; `lost` is written
+    Dotted paths begin at the rollout's own object (`Rollout.path`). `reward` is the dump's own reward field, empty
+    if the framework has none. A score is written there as `form` says, with `%s` for the number; `lost` is written
     if there is no score, and if `lost` is empty the field is removed, for readers that take no null.
     `other_ruler` is where `ruler` stands in a file that the framework's own writer wrote for us.
     `elsewhere`: only ruler writes the field `reward`, the dump's own is read from another place.
@@ -87,9 +87,9 @@ class RecordLayout:
     a missing reward stands for.
     """
 
-    reward: Path | None = ("reward",)
-    ruler: Path = ("ruler",)
-    other_ruler: Path | None = None
+    reward: str = "reward"
+    ruler: str = "ruler"
+    other_ruler: str = ""
     elsewhere: bool = False
     form: bytes = b"%s"
     lost: bytes = b"null"
@@ -107,22 +107,23 @@ class Format:
     """One dump shape.
 
     `name` is for messages, `family` for the option `format`, `has` are the terms that identify a record (see
-    `fields.holds`), `shown` says more than they do. `read` gets a record and returns its rollouts, or its only
-    one; it raises UnreadableError. A reward that it leaves out is read where the score is written, unless `own_reward`.
+    `fields.holds`); `shown` says it better than the first name of each does. `read` gets a record and returns
+    its rollouts, or its only one; it raises UnreadableError. A reward that it leaves out is read where the score
+    is written, unless `own_reward`.
     `shape`: a record is a group, a trajectory, or columns with the rollouts of several groups.
-    `test` looks at the keys of a record that has the terms, and returns None for "possibly". If several formats
-    match a record, the highest `rank` wins: named shapes have a higher one than generic ones.
-    `keys` are dotted paths of a group key, best first. `compute_key` computes the key if it is no field, and
-    `key_description` names it for messages. `simulated_user`: a model plays the user, so that rollouts of
-    one task begin differently. `varied_prompts`: they do because prompts are what is compared. `refine`
-    adapts the format to the first records of a file, if one record alone cannot tell.
+    `test` looks at the keys of a record that has the terms. If several formats match a record, the highest
+    `rank` wins: named shapes have a higher one than generic ones.
+    `keys` are dotted paths of a group key with spaces between, the best first. `compute_key` computes the key if
+    it is no field, and `key_description` names it for messages. `simulated_user`: a model plays the user, so that
+    rollouts of one task begin differently. `varied_prompts`: they do because prompts are what is compared.
+    `refine` adapts the format to the first records of a file, if one record alone cannot tell.
     """
 
     name: str
     family: str
     has: str
     read: str | Callable[..., Any]
-    keys: Names = ()
+    keys: str = ""
     layout: RecordLayout = RecordLayout()
     shape: Literal["group", "trajectory", "columns"] = "trajectory"
     test: Code = None
@@ -143,27 +144,23 @@ class Format:
         )
 
     @property
+    def ruler(self) -> str:
+        """The dotted path of a rollout's annotation, or of the list of them."""
+        if self.layout.listed and self.shape != "columns":
+            return "ruler.rollouts"
+        return self.layout.ruler
+
+    @property
     def signature(self) -> str:
         """The fields that identify a record, for messages."""
         terms = [term for term in self.has.split() if not term.startswith("!")]
-        names = ", ".join(f"`{term}`" for term in terms).replace("|", "` or `")
-        return self.shown or re.sub(r'\[\]|{}|"|#', "", names)
-
-    def matches(self, record: JsonObject) -> bool | None:
-        """Tell if a record is of this format by its keys; None for "possibly"."""
-        if not holds(record, self.has):
-            return False
-        return self.test is None or code(self.test)(record)
+        names = ", ".join(f"`{term.split('|')[0]}`" for term in terms)
+        return self.shown or re.sub(r'\[\]|{}|"|#|\.0|~[^`]*', "", names)
 
     def rollouts(self, record: JsonObject) -> list[Rollout]:
         """Read the rollouts of a record; UnreadableError if there are none."""
         found = code(self.read)(record)
         return found if is_list(found) else [found]
-
-    def refined(self, records: Sequence[JsonObject]) -> Format:
-        """Return the format as the first records of a file have it."""
-        found: Format = code(self.refine)(self, records) if self.refine else self
-        return found
 
     def key_of(self, record: JsonObject) -> str | None:
         """Return the group key that is computed from a record; None if it has none."""
@@ -181,11 +178,12 @@ def code(name: str | Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
-def fits(form: Format, record: JsonObject) -> bool | None:
-    """Tell if a record is of a format; False if its test raises an error."""
+def fits(form: Format, record: JsonObject) -> bool:
+    """Tell if a record is of a format by its keys; False if its test raises an error."""
     try:
-        return form.matches(record)
-    except (UnreadableError, RecursionError, *SHAPE_ERRORS):
+        known = holds(record, form.has)
+        return known and (form.test is None or bool(code(form.test)(record)))
+    except UNFIT:
         return False
 
 
@@ -203,8 +201,8 @@ def parallel_lists(layout: RecordLayout, record: JsonObject, size: int) -> list[
     names = layout.lists
     if names == ("*",):
         names = tuple(name for name in record if name not in (apart or ()))
-    paths = (path_of(record, name) for name in names)
-    lists = [path for path in paths if len(items(value_at(record, path))) == size]
+    same = (name for name in names if len(items(lookup(record, name))) == size)
+    lists = [path_of(record, name) for name in same]
     if apart is None:
         return lists
     # ruler's own lists are parallel, or belong to the group
@@ -217,7 +215,7 @@ def parallel_lists(layout: RecordLayout, record: JsonObject, size: int) -> list[
         if is_object(value):
             inside += [((*path, key), inner) for key, inner in value.items()]
         elif is_list(value) and len(value) == size:
-            where = printable(dotted(path))
+            where = printable(".".join(map(str, path)))
             raise UnreadableError(
                 f"has as many items at `{where}` as rollouts, and may not be cut with them; take `{where}` "
                 "out, or write a rollout a line"
@@ -267,8 +265,8 @@ def _present(record: JsonObject, names: str) -> str:
     return first(name for name in names.split("|") if name in record) or names
 
 
-_ID = words("group_id prompt_id example_id problem_id task_id instance_id id")
-_INSTANCE = ("instance_id",)
+_ID = "group_id prompt_id example_id problem_id task_id instance_id id"
+_INSTANCE = "instance_id"
 _STOPPED = " (the run was stopped before its first step)"
 _CRASHED = " (tau-bench writes this when a run crashed)"
 _ERROR = " (written when an example ended in an error)"
@@ -282,24 +280,24 @@ _SAMPLE = Fields(
 )
 _ALL = ("*",)
 VERL = Fields("input", "output", outcome="acc")
-_SCORE = RecordLayout(("score",))
-_SCORES = RecordLayout(("scores",), listed=True, lists=_ALL)
+_SCORE = RecordLayout("score")
+_SCORES = RecordLayout("scores", listed=True, lists=_ALL)
 _NATIVE = RecordLayout(extras=True)
 _ART = replace(_NATIVE, absent=b"0.0", refuses_null="ART")
 _WEIGHTED = RecordLayout(
-    ("rewards",),
-    ("info", "ruler"),
+    "rewards",
+    "info.ruler",
     form=b'{"ruler": {"score": %s, "weight": 1.0}}',
     lost=b'{"ruler": null}',
 )
-_TASK = ("task.key", "task.hash")
-_TASKS = (*_TASK, "traces.0.task.key", "traces.0.task.hash")
+_TASK = "task.key task.hash"
+_TASKS = f"{_TASK} traces.0.task.key traces.0.task.hash"
 _BY_TASK: Any = {"compute_key": "trainers.task_key", "key_description": "hash of task.data"}  # fmt: skip
 _BY_ITEM: Any = {"compute_key": "traces.item_key", "key_description": "the data set's item"}  # fmt: skip
 _NO_CONVERSATION = "!messages !history !trajectory !trajectories !prompt !conversations"
 _NO_ROLLOUT = "!messages !response !responses !output !outputs !completions !sample_idx !advantage"
 _NO_TURNS = "!messages !conversations !conversation !trajectories"
-_TURNS = "text|conversations|conversation|dialog|dialogue|turns|items"
+_TURNS = "conversations|text|conversation|dialog|dialogue|turns|items"
 _ASKED = "|".join(PROMPTS)
 _ANSWERED = "|".join((*ANSWERS, *ANSWER_LISTS))
 _SIDES = (
@@ -335,16 +333,15 @@ FORMATS = (
         "areal",
         "task_id sample_idx prompt completion",
         _PAIR,
-        ("task_id",),
+        "task_id",
     ),
     Format(
         "ART table rows",
         "art",
         "group_index trajectory_json|group_metadata",
         "native.read_row",
-        ("group_index",),
+        "group_index",
         layout=replace(_ART, payload="trajectory_json"),
-        own_reward=True,
         shown="`group_index` with `trajectory_json` or `group_metadata`",
     ),
     Format(
@@ -352,7 +349,7 @@ FORMATS = (
         "art",
         "trajectories[]",
         "native.read_group",
-        ("group_id", "metadata.scenario_id"),
+        "group_id metadata.scenario_id",
         layout=_ART,
         shape="group",
         test="native.is_art_group",
@@ -364,15 +361,16 @@ FORMATS = (
         "messages_and_choices|exchanges "
         "!group_index|!trajectory_json !group_index|!group_metadata",
         "native.read_single",
-        words("group_id group_index metadata.group_id metadata.scenario_id"),
+        "group_id group_index metadata.group_id metadata.scenario_id",
         layout=_ART,
+        shown="`messages_and_choices` or `exchanges`",
     ),
     Format(
         "ATIF trajectories",
         "atif",
         "schema_version~ATIF-v.*",
         "agents.read_atif",
-        layout=RecordLayout(("extra", "reward"), ("extra", "ruler")),
+        layout=RecordLayout("extra.reward", "extra.ruler"),
         shown="`schema_version` (ATIF-v…)",
     ),
     Format(
@@ -381,7 +379,7 @@ FORMATS = (
         "tokens scores messages",
         "trainers.read_atropos",
         layout=RecordLayout(
-            ("scores",),
+            "scores",
             refuses_null="Atropos",
             listed=True,
             lists=_ALL,
@@ -404,14 +402,13 @@ FORMATS = (
         "chat_history.0{} summary|cost|human_input !messages",
         "agents.read_chat_history",
         ID_KEYS,
-        shown="`chat_history`, `summary`",
     ),
     Format(
         "BFCL results",
         "bfcl",
         "id",
         "evaluations.read_bfcl",
-        ("id",),
+        "id",
         test="evaluations.is_bfcl",
         shown="`id`, `result`, `inference_log`",
     ),
@@ -427,17 +424,16 @@ FORMATS = (
     Format(
         "LiveCodeBench outputs",
         "code",
-        'question_content output_list.0"|code_list.0"',
+        'question_content code_list.0"|output_list.0"',
         "answers.read_live_code",
-        ("question_id",),
+        "question_id",
         layout=RecordLayout(
-            None,
+            "",
             listed=True,
             lists=words("output_list code_list graded_list"),
             apart=None,
         ),
         shape="group",
-        shown="`question_content`, `code_list`",
     ),
     Format(
         "code completions",
@@ -448,9 +444,8 @@ FORMATS = (
             "completion|solution",
             outcome="passed",
         ),
-        ("task_id",),
+        "task_id",
         test="answers.is_code",
-        shown="`task_id`, `completion`",
     ),
     Format(
         "Codex sessions",
@@ -474,9 +469,9 @@ FORMATS = (
         "eval-protocol",
         "messages input_metadata",
         "evaluations.read_eval_protocol",
-        ("input_metadata.row_id",),
+        "input_metadata.row_id",
         layout=RecordLayout(
-            ("evaluation_result", "score"),
+            "evaluation_result.score",
             refuses_null="eval-protocol",
         ),
     ),
@@ -485,7 +480,6 @@ FORMATS = (
         "eval-protocol",
         "env_index#|env_idx# step# messages !input_metadata",
         "evaluations.read_recording",
-        shown="`env_index`, `step`, `messages`",
         compute_key="evaluations.recording_key",
         key_description="hash of the prompt, whatever the step",
     ),
@@ -503,10 +497,10 @@ FORMATS = (
         "harbor",
         "result.task_name trajectory",
         "agents.read_trial",
-        ("result.task_name",),
+        "result.task_name",
         layout=RecordLayout(
-            ("result", "verifier_result", "rewards", "reward"),
-            ("result", "ruler"),
+            "result.verifier_result.rewards.reward",
+            "result.ruler",
             lost=b"",
         ),
     ),
@@ -519,24 +513,24 @@ FORMATS = (
             tools="tool_definitions",
             member="trial_name",
         ),
-        ("task",),
-        layout=RecordLayout(("result",), form=b'"%s"'),
+        "task",
+        layout=RecordLayout("result", form=b'"%s"'),
     ),
     Format(
         "Inspect samples",
         "inspect",
         "id epoch messages",
         "evaluations.read_inspect",
-        ("id",),
+        "id",
+        own_reward=True,
         layout=RecordLayout(
-            ("scores", "ruler"),
-            ("metadata", "ruler"),
-            ("scores", "ruler", "metadata"),
+            "scores.ruler",
+            "metadata.ruler",
+            "scores.ruler.metadata",
             elsewhere=True,
             form=b'{"value": %s}',
             lost=b"",
         ),
-        own_reward=True,
     ),
     Format(
         "LangChain messages",
@@ -553,7 +547,7 @@ FORMATS = (
         "doc_id resps",
         "answers.read_lm_eval",
         layout=RecordLayout(
-            None,
+            "",
             listed=True,
             lists=("resps.0", "filtered_resps.0"),
             apart=None,
@@ -566,7 +560,7 @@ FORMATS = (
         "miles",
         "group_index sample_index !trajectory_json !group_metadata",
         _SAMPLE,
-        ("group_index",),
+        "group_index",
     ),
     Format(
         "mini-swe-agent",
@@ -596,7 +590,7 @@ FORMATS = (
         "mt-bench",
         "question_id choices.0.turns turns[]",
         "evaluations.read_mt_bench",
-        ("question_id",),
+        "question_id",
         shown="`question_id`, `choices`, `turns`",
     ),
     Format(
@@ -604,7 +598,7 @@ FORMATS = (
         "native",
         "trajectories[]",
         "native.read_group",
-        ("group_id",),
+        "group_id",
         layout=_NATIVE,
         shape="group",
         test="native.is_native_group",
@@ -613,7 +607,7 @@ FORMATS = (
     Format(
         "native trajectories",
         "native",
-        "messages",
+        "messages !trajectories[]",
         "native.read_single",
         ID_KEYS,
         layout=_NATIVE,
@@ -625,7 +619,7 @@ FORMATS = (
         "nemo-gym",
         "responses_create_params{} response",
         "trainers.read_gym",
-        ("_ng_task_index",),
+        "_ng_task_index",
         own_reward=True,
         compute_key="trainers.gym_key",
         key_description="agent_ref.name + _ng_task_index, or hash of responses_create_params.input",
@@ -635,8 +629,7 @@ FORMATS = (
         "nemo-rl",
         "content[] rewards idx",
         "trainers.read_nemo_rl",
-        layout=RecordLayout(("rewards",), form=b"[%s]", lost=b"[null]"),
-        own_reward=True,
+        layout=RecordLayout("rewards", form=b"[%s]", lost=b"[null]"),
     ),
     Format(
         "OpenCode sessions",
@@ -677,8 +670,8 @@ FORMATS = (
         "preference",
         _SIDES,
         "answers.read_preference",
-        words("prompt_id question_id id"),
-        layout=RecordLayout(None, listed=True),
+        "prompt_id question_id id",
+        layout=RecordLayout("", listed=True),
         shape="group",
         test="answers.is_preference",
         shown="`chosen`, `rejected`; or two answers beside a prompt: `response_a`, `response_b`",
@@ -688,18 +681,16 @@ FORMATS = (
         "prime-rl",
         "traces[] task|env group.id",
         "trainers.read_episode",
-        ("group.id",),
+        "group.id",
         layout=_WEIGHTED,
-        shown="`traces`, `task`, `group.id`",
     ),
     Format(
         "prime-rl traces",
         "prime-rl",
-        "nodes task group_id rewards{}|!rewards",
+        "nodes task rewards{}|!rewards group_id",
         "trainers.read_trace",
-        ("group_id",),
+        "group_id",
         layout=_WEIGHTED,
-        shown="`nodes`, `task`, `rewards`, `group_id`",
         refine="trainers.refine_trace",
     ),
     Format(
@@ -716,11 +707,11 @@ FORMATS = (
     Format(
         "prompts with a list of responses",
         "prompt-responses",
-        f"{_ANSWERED} !labels !conversations",
+        f"{_ANSWERED} !labels !conversations !trajectories[]",
         "answers.read_group",
         _ID,
         layout=RecordLayout(
-            ("rewards",),
+            "rewards",
             listed=True,
             lists=(*ANSWER_LISTS, *ANSWERS, "rewards"),
             apart=(*PROMPTS, *INSTRUCTION_INPUTS, *HISTORIES, "messages", "tools"),
@@ -733,10 +724,9 @@ FORMATS = (
     Format(
         "promptfoo results",
         "promptfoo",
-        'prompt.raw" testIdx|vars promptIdx|gradingResult',
+        'testIdx|vars promptIdx|gradingResult prompt.raw"',
         "evaluations.read_promptfoo",
         layout=_SCORE,
-        shown="`testIdx`, `promptIdx`, `prompt.raw`",
         compute_key="evaluations.promptfoo_key",
         key_description="variables of the test",
         varied_prompts=True,
@@ -746,8 +736,8 @@ FORMATS = (
         "rewardbench2",
         "num_correct chosen rejected",
         "answers.read_reward_bench",
-        ("id",),
-        layout=RecordLayout(None, listed=True),
+        "id",
+        layout=RecordLayout("", listed=True),
         shape="group",
     ),
     Format(
@@ -755,7 +745,7 @@ FORMATS = (
         "rllm",
         "trajectories[] task_hash|episode_id|eval_idx|is_correct",
         "trainers.read_rllm",
-        layout=RecordLayout(ruler=("metadata", "ruler")),
+        layout=RecordLayout(ruler="metadata.ruler"),
         shown="`trajectories`, `task_hash` or `episode_id`",
         compute_key="trainers.rllm_key",
         key_description="task_hash with training_step",
@@ -765,10 +755,9 @@ FORMATS = (
         "roll",
         "responses[] scores[] global_step[]|sampling_params[]",
         "trainers.read_roll",
-        ("id",),
+        "id",
         layout=_SCORES,
         shape="columns",
-        shown="`responses`, `scores`, `global_step`",
     ),
     Format(
         "ROLL agentic steps",
@@ -777,7 +766,6 @@ FORMATS = (
         "trainers.read_roll_agentic",
         layout=_SCORES,
         shape="columns",
-        own_reward=True,
     ),
     Format(
         "ShareGPT conversations",
@@ -786,7 +774,6 @@ FORMATS = (
         "answers.read_conversation",
         ID_KEYS,
         test="answers.is_conversation",
-        shown="`conversations`",
         rank=0,
     ),
     Format(
@@ -802,8 +789,8 @@ FORMATS = (
         "slime",
         "group_index prompt response !sample_index",
         _SAMPLE,
-        ("group_index",),
-        layout=RecordLayout(ruler=("metadata", "ruler")),
+        "group_index",
+        layout=RecordLayout(ruler="metadata.ruler"),
     ),
     Format(
         "slime buffer items",
@@ -831,7 +818,7 @@ FORMATS = (
         "tau-bench",
         "task_id traj",
         Fields(messages="traj", cause=_CRASHED),
-        ("task_id",),
+        "task_id",
         layout=RecordLayout(refuses_null="tau-bench"),
         simulated_user=True,
     ),
@@ -840,10 +827,10 @@ FORMATS = (
         "tau2",
         "task_id messages reward_info",
         "evaluations.read_tau2",
-        ("task_id",),
+        "task_id",
         layout=RecordLayout(
-            ("reward_info", "reward"),
-            ("reward_info", "info", "ruler"),
+            "reward_info.reward",
+            "reward_info.info.ruler",
             refuses_null="tau2-bench",
         ),
         simulated_user=True,
@@ -853,7 +840,7 @@ FORMATS = (
         "tinker",
         "example_id turns",
         Fields(messages="turns", cause=_ERROR),
-        ("example_id",),
+        "example_id",
     ),
     Format(
         "traces of spans",
@@ -892,7 +879,7 @@ FORMATS = (
         "ultrafeedback",
         "instruction completions[] completions[].response|!completions.0",
         "answers.read_ultrafeedback",
-        layout=RecordLayout(("overall_score",), lists=("models",), apart=None),
+        layout=RecordLayout("overall_score", lists=("models",), apart=None),
         shape="group",
         shown="`instruction`, `completions`",
     ),
@@ -901,7 +888,7 @@ FORMATS = (
         "verifiers",
         "example_id prompt completion",
         "trainers.read_result",
-        ("example_id",),
+        "example_id",
         compute_key="trainers.result_key",
         key_description="example_id with env_name, task, step, info.env_id",
     ),
@@ -912,17 +899,15 @@ FORMATS = (
         "trainers.read_episode",
         _TASKS,
         layout=_WEIGHTED,
-        shown="`traces`, `task`",
         **_BY_TASK,
     ),
     Format(
         "verifiers traces",
         "verifiers",
-        "nodes task !group_id rewards{}|!rewards",
+        "nodes task rewards{}|!rewards !group_id",
         "trainers.read_trace",
         _TASK,
         layout=_WEIGHTED,
-        shown="`nodes`, `task`, `rewards`",
         refine="trainers.refine_trace",
         **_BY_TASK,
     ),
@@ -932,7 +917,6 @@ FORMATS = (
         f'input" output score step {_UID}',
         "trainers.read_verl_v1",
         layout=_SCORE,
-        shown="`input`, `output`, `score`, `step`, `uid`",
         compute_key="trainers.verl_group",
         key_description="uid without its two numbers",
     ),

@@ -13,8 +13,9 @@ that is free.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -35,7 +36,6 @@ from ruler_cli.formats.chat import (
 )
 from ruler_cli.formats.fields import (
     JsonObject,
-    Names,
     Rollouts,
     column,
     first,
@@ -119,14 +119,13 @@ def read_gym(record: JsonObject) -> Rollout:
             "has no items in `response.output`: the agent failed before it answered"
         )
     *earlier, last = _gym_conversations(output)
-    system = [new_turn("system", rules)]
     task = task if task or first_agent_turn(last) else _gym_task(record)
     failed = record.get("_ng_failure_class")
+    prompt = prompt_turns(task, "input")
+    if is_text(rules) and rules:
+        prompt = [new_turn("system", rules), *prompt]
     return make_rollout(
-        [
-            *(system if is_text(rules) and rules else []),
-            *prompt_turns(task, "input"),
-        ],
+        prompt,
         with_submission(record, last),
         histories=tuple(earlier),
         tools=tools_of({"tools": lookup(record, "responses_create_params.tools")}),
@@ -152,34 +151,26 @@ def read_nemo_rl(record: JsonObject) -> Rollout:
     return Rollout([*asked, new_turn("assistant", "".join(rest))], reward=reward)
 
 
-def read_swift(record: JsonObject) -> Rollouts:
-    """Read a step of ms-swift: columns of prompts and completions."""
-    return _read_step(record, "prompt", "completion")
-
-
-def read_roll(record: JsonObject) -> Rollouts:
-    """Read a step of ROLL: columns of prompts or conversations, and of responses."""
-    return _read_step(record, "responses", "responses", talks="messages")
-
-
-def _read_step(
-    record: JsonObject,
-    listed: str,
-    answer: str,
-    talks: str = "",
-) -> Rollouts:
+def _read_step(record: JsonObject, answer: str, talks: str = "") -> Rollouts:
     """Read columns of prompts and answers; `talks` names a column of conversations in place of prompts."""
-    size = len(list_field(record, listed, " (the file is a step a line)"))
-    prompts = column(record, "prompt", size)
-    answers = column(record, answer, size)
-    conversations = column(record, talks, size) if talks else ()
+    answers = list_field(record, answer, " (the file is a step a line)")
+    prompts = column(record, "prompt", len(answers))
+    conversations = column(record, talks, len(answers)) if talks else ()
     out = []
-    for i in range(size):
+    for i, answered in enumerate(answers):
         asked = prompt_turns(prompts[i], f"prompt[{i}]")
         if conversations and conversations[i] is not None:
             asked = chat_turns(conversations[i], f"{talks}[{i}]")
-        out.append(answer_rollout(asked, answers[i], (i,)))
+        out.append(answer_rollout(asked, answered, (i,)))
     return out
+
+
+read_swift = partial(_read_step, answer="completion")
+read_roll = partial(_read_step, answer="responses", talks="messages")
+
+
+_GROUP = ("tag", "group_id", "episode_id", "seed")
+"""Members of ROLL's environments that tell its groups from one another."""
 
 
 def read_roll_agentic(record: JsonObject) -> Rollouts:
@@ -202,19 +193,12 @@ def read_roll_agentic(record: JsonObject) -> Rollouts:
     for i, reward in enumerate(scores):
         about = json_value(data[i])
         env = lookup(about, "env_info")
-        names = ("tag", "group_id", "episode_id", "seed") if is_object(env) else ()
-        key = "_".join(str(env.get(name)) for name in names) or None
-        other = lookup(about, "reward_info.episode_reward")
-        stated = other if reward is None else reward
-        out.append(
-            read_or_error(
-                (i,),
-                read,
-                i,
-                reward=stated,
-                key=key,
-            )
-        )
+        key = None
+        if is_object(env):
+            key = "_".join(str(env.get(name)) for name in _GROUP)
+        if reward is None:
+            reward = lookup(about, "reward_info.episode_reward")  # noqa: PLW2901
+        out.append(read_or_error((i,), read, i, reward=reward, key=key))
     return out
 
 
@@ -249,10 +233,11 @@ def _correct(metrics: Any) -> Any:
 
 def result_key(record: JsonObject) -> str | None:
     """Return the example with its environment, task and step."""
-    parts = (record.get(name) for name in ("env_name", "task", "step"))
-    more: list[Any] = [part for part in parts if isinstance(part, str | int)]
-    route = lookup(record, "info.env_id")
-    more += [route] if isinstance(route, str | list) and route else []
+    names = ("env_name", "task", "step", "info.env_id")
+    stated = [lookup(record, name) for name in names]
+    more = [
+        part for part in stated if isinstance(part, str | int | list) and part != []
+    ]
     if more and record.get("example_id") is not None:
         return key_text([record["example_id"], *more])
     return None
@@ -283,63 +268,49 @@ def read_trace(trace: JsonObject) -> Rollout:
             at = parents[at]
         branches.append(check_messages(messages[::-1], "nodes"))
     *parts, last = branches
-    found = (_correct(trace.get(name)) for name in ("metrics", "rewards"))
+    found = [_correct(trace.get(name)) for name in ("metrics", "rewards")]
     outcome = first(value for value in found if value is not None)
-    outcome = outcome.get("score") if is_object(outcome) else outcome
-    return Rollout(
-        last,
-        (),
-        tuple(parts),
-        tools_of(trace),
-        outcome=outcome,
-    )
+    if is_object(outcome):
+        outcome = outcome.get("score")
+    return Rollout(last, (), tuple(parts), tools_of(trace), outcome=outcome)
 
 
 def read_episode(record: JsonObject) -> Rollouts:
     """Read the traces of an episode that train the model, one rollout each."""
-    trained = {
-        i: trace
-        for i, trace in enumerate(items(record.get("traces")))
-        if lookup(trace, "agent.trainable") is not False
-    }
-    if not trained:
-        raise UnreadableError(
-            "has no trace of a `trainable` agent in `traces`: nothing here is to be scored"
-        )
     return _rollouts(
         record,
         "traces",
-        trained,
         "agent.name",
         read_trace,
-        ("id",),
+        "has no trace of a `trainable` agent in `traces`: nothing here is to be scored",
     )
 
 
 def _rollouts(
     record: JsonObject,
     name: str,
-    members: Mapping[int, Any],
     role: str,
     read: Callable[[Any], Rollout],
-    ids: Names,
+    empty: str,
     **shared: Any,
 ) -> Rollouts:
-    """Read members of the list `name` by their indices; UnreadableError if none of them can be judged.
+    """Read the trained members of the list `name`; UnreadableError if none of them can be judged.
 
     Members of several roles, at the path `role`, are parts of one rollout.
     """
+    members = {
+        i: value
+        for i, value in enumerate(items(record.get(name)))
+        if lookup(value, "agent.trainable") is not False
+    }
+    if not members:
+        raise UnreadableError(empty)
     roles = {key_text(lookup(value, role)) for value in members.values()}
-    episode = first_of(record, ids) or hashed_key("episode", record[name])
+    episode = first_of(record, ("episode_id", "id"))
+    episode = episode or hashed_key("episode", record[name])
     member = key_text(episode) if len(roles) > 1 else None
     rollouts = [
-        read_or_error(
-            (name, i),
-            read,
-            value,
-            member=member,
-            **shared,
-        )
+        read_or_error((name, i), read, value, member=member, **shared)
         for i, value in members.items()
     ]
     if all(rollout.error is not None for rollout in rollouts):
@@ -385,11 +356,6 @@ def rllm_key(record: JsonObject) -> str | None:
 
 def read_rllm(record: JsonObject) -> Rollouts:
     """Read the trajectories of an rLLM episode."""
-    trajectories = dict(enumerate(items(record.get("trajectories"))))
-    if not trajectories:
-        raise UnreadableError(
-            "has no `trajectories`: the workflow failed before the first of them"
-        )
 
     def read(value: Any) -> Rollout:
         """Read the conversations of a trajectory's steps that no later step continues."""
@@ -402,14 +368,11 @@ def read_rllm(record: JsonObject) -> Rollouts:
             )
         return Rollout(talks[-1], histories=tuple(talks[:-1]))
 
-    ids = ("episode_id", "id")
-    passed = record.get("is_correct")
     return _rollouts(
         record,
         "trajectories",
-        trajectories,
         "name",
         read,
-        ids,
-        outcome=passed,
+        "has no `trajectories`: the workflow failed before the first of them",
+        outcome=record.get("is_correct"),
     )

@@ -349,10 +349,7 @@ def cut(
             paths += _take_out(value, named, size)
         paths += parallel_lists(layout, value, size)
     if layout.listed:
-        columns = form.shape == "columns"
-        paths.append(("ruler",) if columns else ("ruler", "rollouts"))
-        if layout.reward:
-            paths.append(layout.reward)
+        paths += [path_of(value, path) for path in (form.ruler, layout.reward)]
     patches = Patches(raw)
     for path in dict.fromkeys(paths):
         span = span_at(raw, path)

@@ -30,6 +30,7 @@ from ruler_cli.files.output import (
     refuse_settings,
 )
 from ruler_cli.files.scratch import Scratch
+from ruler_cli.formats.fields import parts
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.providers import MissingCredentialsError, Price
 from ruler_cli.judges.resolve import (
@@ -292,7 +293,7 @@ class _FileRun(GroupStream):
             raise UsageError(problem, remedy, option="on_failure", value="drop")
         self._reader = reader = source.reader
         self._output.writer.begin(
-            form.layout.ruler,
+            parts(form.layout.ruler),
             lambda: _columns(source.container, reader),
             settings.on_failure,
         )
@@ -504,7 +505,7 @@ def _shallow(value: Any, levels: int) -> bool:
 def _columns(container: Container, reader: Reader) -> set[str]:
     """Return the members of a record that scores change, as its first record shows."""
     layout = reader.format.layout
-    paths = [layout.ruler, layout.reward or ()]
+    paths = [parts(layout.ruler), parts(layout.reward)]
     for line in container.sample(1):
         with suppress(UnreadableError):
             for record in reader.read(line):

@@ -148,9 +148,8 @@ class Survey:
     """Counts of the records and groups of a file; sizes are rollouts per group, the parts of one joined.
 
     `mine` counts the run's own groups: all of them, unless the run is of one shard. `end` is the number of
-    the last line and the offset behind it: lines that are appended later are not read. `reader` knows the
-    words that all records have for rewards and outcomes: groups are read with it. `cut`: the file was not
-    read to its end, because the run needs its first groups only.
+    the last line and the offset behind it: lines that are appended later are not read. `cut`: the file
+    was not read to its end, because the run needs its first groups only.
     """
 
     reader: Reader
@@ -521,7 +520,6 @@ def survey(
     last, runs = b"", 0
     for record in read:
         result.records += 1
-        result.reader = result.reader.with_words((record,))
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
         within = among is None or index.among_first(digest(key), among)
         mine = within and (shard is None or shard.holds(digest(str(record.key))))

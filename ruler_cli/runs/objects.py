@@ -26,7 +26,7 @@ from ruler_cli.formats.annotate import (
     annotations_of,
 )
 from ruler_cli.formats.chat import PROMPTS
-from ruler_cli.formats.fields import first_at, lookup
+from ruler_cli.formats.fields import first_at, lookup, words
 from ruler_cli.formats.native import ART, BESIDE
 from ruler_cli.formats.reader import Reader, detect, formats_of, key_text
 from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
@@ -239,13 +239,13 @@ class ObjectReader:
         )
         reader = self._readers.get(shape)
         if reader is None or not all(fits(reader.format, one.parsed) for one in items):
-            reader = self._detected(items, name, alone=kind == "record")
+            reader = self._detected(items, name)
             if len(self._readers) >= _MOST:
                 self._readers.clear()
             self._readers[shape] = reader
         return reader
 
-    def _detected(self, items: Sequence[_Item], name: str, *, alone: bool) -> Reader:
+    def _detected(self, items: Sequence[_Item], name: str) -> Reader:
         """Return a reader of the format that all records have."""
         settings = self._settings
         # the first groups may have no outcome
@@ -259,11 +259,10 @@ class ObjectReader:
             raise WrongShapeError(error.sentence) from None
         key = GIVEN
         if reader.format.shape == "columns":
-            for path in reversed(reader.format.keys):
+            for path in reversed(words(reader.format.keys)):
                 if lookup(items[0].parsed, path) is not None:
                     key = path
-        reader = replace(reader, key=key, outcome=settings.outcome)
-        return reader.with_words(_records(reader, items, alone=alone))
+        return replace(reader, key=key, outcome=settings.outcome)
 
 
 def _place(kind: Shape, i: int) -> str:
@@ -388,7 +387,7 @@ def _key(form: Format, value: dict[str, Any]) -> str | None:
     if form.key_of is not None:
         with suppress(UnreadableError, *SHAPE_ERRORS):
             key = form.key_of(value)
-    key = first_at(value, *form.keys) if key is None else key
+    key = first_at(value, *words(form.keys)) if key is None else key
     return None if key is None else key_text(key)
 
 

@@ -54,7 +54,7 @@ OURS = {
     f"{S} --rubric @": "--rubric @: cannot be read",
     f"{S} --rubric rubric.txt": "--rubric rubric.txt: looks like a file name; write @rubric.txt",
     f"{S} -m offline --format artt": "--format artt: no such format; did you mean art?",
-    f"{S} -m offline --group-by group-id": "group-id: none of the first records has it (did you mean ",
+    f"{S} -m offline --group-by group-id": "group-id: none of the first records has it; did you mean ",
     f"{S} -m offlin": "judge offlin: no such provider or model; did you mean `offline`? ",
     f"{S} -m a,b": "judge a,b: no such provider or model; ",
     f"{S} -m http://h/v1": "or give --api-base for an endpoint of your own",

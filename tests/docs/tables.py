@@ -272,7 +272,7 @@ def check_formats(report: Report) -> None:
                 report.wrong.append(
                     f"docs/formats.md: {path.name} stands at {family} and is {seen}"
                 )
-    ids = " ".join(f"`{key}`," for key in ID_KEYS).removesuffix(",")
+    ids = " ".join(f"`{key}`," for key in ID_KEYS.split()).removesuffix(",")
     if ids not in page:
         report.wrong.append(f"docs/formats.md does not say {ids}")
     report.done.append(f"{len(documented)} formats with {len(examples)} examples")
@@ -290,12 +290,10 @@ def _families(rows: list[list[str]]) -> dict[str, list[list[str]]]:
 
 def _places_of(form: Format) -> dict[int, list[str]]:
     """Return the cells of a format by column: its keys, group key and paths of the score."""
-    keys = [f"`{key.removeprefix('traces.0.')}`" for key in form.keys]
+    keys = [f"`{key.removeprefix('traces.0.')}`" for key in form.keys.split()]
     layout = form.layout
-    reward = (
-        "ruler.rollouts" if layout.reward is None else ".".join(map(str, layout.reward))
-    )
-    ours = [] if layout.ruler == ("ruler",) else [".".join(map(str, layout.ruler))]
+    reward = layout.reward or "ruler.rollouts"
+    ours = [] if layout.ruler == "ruler" else [layout.ruler]
     generic = "[an id]" if len(keys) > _FEW else ""
     return {
         3: [f"`{span}`" for span in code(form.signature)],

@@ -376,7 +376,7 @@ def written(
 @pytest.mark.parametrize("kind", ["group", "columns"])
 def test_lists(kind: str) -> None:
     """Rollouts in lists get rewards at their indexes, and their annotations in a list."""
-    form = shape(reward=("scores",), listed=True, shape=kind)
+    form = shape(reward="scores", listed=True, shape=kind)
     done = written(b'{"scores": [ 1.0 ,-1.0 ], "x": 1e0}', form, scored(), FAILED)
     assert done["scores"] == [0.75, None]
     annotations = done["ruler"]["rollouts"] if kind == "group" else done["ruler"]
@@ -397,7 +397,7 @@ def test_other_members_in_lists(
     more: dict[str, Any], layout: dict[str, Any], rewards: list[Any]
 ) -> None:
     """Only the rewards and `ruler` of a record with lists change."""
-    form = shape(reward=("scores",), listed=True, shape="columns")
+    form = shape(reward="scores", listed=True, shape="columns")
     raw = text_of({**more, "scores": rewards}, {**layout, "indent": None})
     done = written(raw, form, scored(), scored(0.25))
     assert done.pop("scores") == [0.75, 0.25]

@@ -76,7 +76,7 @@ UNREADABLE: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("atropos", {"scores": [1.0]}, "`scores`"),
     ("atropos", {"scores": 1.0}, "`scores`"),
     ("atropos", {"tokens": [[1]]}, "`tokens`"),
-    ("ms_swift", {"completion": ["a", "b"]}, "no list of 3 items at `completion`"),
+    ("ms_swift", {"completion": ["a", "b"]}, "no list of 2 items at `prompt`"),
     ("ms_swift_ray", {"prompt": GONE}, "no text before"),
     ("roll", {"scores": [1]}, "no list of 5 items at `scores`"),
     ("roll", {"id": ["a"]}, "no list of 5 items at `id`"),

@@ -1,21 +1,15 @@
-"""Rewards as numbers, and words as results of a check or labels."""
+"""Rewards as numbers, and words as results of a check."""
 
 from __future__ import annotations
 
-import json
 import math
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 
-from ruler_cli.formats.fields import FieldWords, number, passed
-from ruler_cli.formats.fields import raw_value as as_given
-from ruler_cli.runs.input import open_input
-from ruler_cli.settings.models import InputSettings
-from tests.values import read, talk, values
+from ruler_cli.formats.fields import number, passed
+from tests.values import values
 
 NUMBERS: list[Any] = [
     (0.25, 0.25),
@@ -82,8 +76,8 @@ RESULTS: dict[bool | None, list[Any]] = {
         {"reward": 0}, {"status": "failed"},
     ],
     None: [
-        None, math.nan, "", "nan", "unknown", "skipped", "TimeoutError", "passed " * 40, [], {}, [None],
-        {"a": "passed", "b": "failed"}, {"a": None}, {"a": {"b": True}}, ["passed"],
+        None, math.nan, "", "nan", "unknown", "left", "good", "skipped", "TimeoutError", "passed " * 40, [], {},
+        [None], {"a": "passed", "b": "failed"}, {"a": None}, {"a": {"b": True}}, ["passed"],
     ],
 }  # fmt: skip
 
@@ -102,82 +96,3 @@ def test_passed_agrees_with_number(value: Any) -> None:
     reward = number(value)
     if reward is not None and not isinstance(value, list):
         assert passed(value) is (reward >= 0.5)
-
-
-def results(*field: Any) -> list[bool | None]:
-    """Return the result of each value of a field, after reading all of them."""
-    words = FieldWords()
-    for value in field:
-        words = words.including(value)
-    return [passed(words.read(value)) for value in field]
-
-
-FIELDS: list[Any] = [
-    (["passed"], [True]),
-    (["failed"], [False]),
-    (["right"], [None]),
-    (["right", "wrong"], [True, False]),
-    (["right", "left", "both"], [None, None, None]),
-    (["right", "left", "wrong"], [None, None, None]),
-    (["yes", "yes"], [None, None]),
-    (["yes", "no"], [True, False]),
-    (["no"], [None]),
-    (["good", "error"], [True, False]),
-    (["C", "C"], [True, True]),
-    (["C", "I", "P", "N"], [True, False, True, False]),
-    (["A", "B", "C", "D"], [None, None, None, None]),
-    (["passed", "timeout", ""], [True, None, None]),
-    (["passed", "green"], [None, None]),
-    ([True, "right", 0], [True, None, False]),
-    (["1", "0.0", "TimeoutError"], [True, False, None]),
-    ([{"status": "right"}, {"status": "left"}], [None, None]),
-    ([{"status": "passed"}, {"status": "failed"}], [True, False]),
-    (["passed", "x" * 100], [None, None]),
-]
-
-
-def test_fields(subtests: pytest.Subtests) -> None:
-    """A word is a result only if the other words of its field are results; numbers stay."""
-    for field, wanted in FIELDS:
-        with subtests.test(field=str(field), wanted=str(wanted)):
-            assert results(*field) == wanted
-
-
-def test_label() -> None:
-    """A grade among other letters is no reward, and keeps its raw value."""
-    words = FieldWords().including("A").including("C")
-    assert number(words.read("C")) is None
-    assert as_given(words.read("C")) == "C"
-    assert words.including(words.read("C")) == words
-
-
-def records(*words: str) -> list[dict[str, Any]]:
-    """Return a rollout for each word, in groups of two."""
-    return [
-        {"group_id": i // 2, "messages": talk(f"{word} {i}"), "verdict": word}
-        for i, word in enumerate(words)
-    ]
-
-
-def test_first_records() -> None:
-    """The words of a stream's first records decide its outcomes."""
-    records_read = read(*records("right", "left"), outcome="verdict")
-    assert [passed(record.rollouts[0].outcome) for record in records_read] == [
-        None,
-        None,
-    ]
-
-
-@pytest.mark.parametrize(("last", "wanted"), [("left", None), ("wrong", True)])
-def test_later_word(tmp_path: Path, last: str, wanted: bool | None) -> None:
-    """All words of a file decide its outcomes, even one far behind the first records."""
-    dump = tmp_path / "in.jsonl"
-    dump.write_text(
-        "".join(json.dumps(r) + "\n" for r in records(*["right"] * 80, last))
-    )
-    with ExitStack() as stack:
-        opened = open_input(
-            InputSettings(str(dump), outcome="verdict"), stack, lambda _: None
-        )
-        rollouts = [rollout for group in opened.groups for rollout in group.rollouts]
-    assert {passed(r.outcome) for r in rollouts[:80]} == {wanted}

@@ -14,7 +14,7 @@ from ruler_cli.files import open_container
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.reader import detect
 from ruler_cli.formats.sessions import Gemini
-from ruler_cli.formats.table import FORMATS
+from ruler_cli.formats.table import FORMATS, fits
 from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Line, Rollout
@@ -28,7 +28,7 @@ Event = dict[str, Any]
 
 def one(family: str, record: dict[str, Any]) -> Rollout:
     """Return the rollout of a record of a format."""
-    assert FORMS[family].matches(record)
+    assert fits(FORMS[family], record)
     (rollout,) = FORMS[family].rollouts(record)
     return rollout
 
@@ -447,7 +447,7 @@ def test_sub_agents(subtests: pytest.Subtests) -> None:
     """A sub-agent's own file matches no format, and is refused if it is alone."""
     for record in SUB_AGENTS:
         with subtests.test(record=str(record)):
-            assert not any(form.matches(record) for form in FORMATS)
+            assert not any(fits(form, record) for form in FORMATS)
             with pytest.raises(UsageError, match="holds no rollouts"):
                 detect(
                     "in", [Line(1, 0, json.dumps(record).encode())], InputSettings("in")

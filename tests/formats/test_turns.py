@@ -313,14 +313,14 @@ def test_missing_prompt() -> None:
     with pytest.raises(UnreadableError, match="has no prompt at `task`"):
         read(*records, prompt="task")
     with pytest.raises(
-        UsageError, match=r"prompt='tsak': none .* \(did you mean task\?\)"
+        UsageError, match=r"prompt='tsak': none .*; did you mean task\?"
     ):
         reader(*records, prompt="tsak")
 
 
 def test_reward_from_the_end() -> None:
     """A reward path with `-1` is refused, because the end of a list moves."""
-    with pytest.raises(UsageError, match="no place that stays"):
+    with pytest.raises(UsageError, match="no free place"):
         reader({"messages": talk("4"), "scores": [1, 2]}, reward="scores.-1")
 
 
