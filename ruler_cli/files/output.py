@@ -478,10 +478,16 @@ class FailedFile:
                 for last in stream:
                     digest = blake2b(last.removesuffix(b"\n")).digest()
                     self._earlier[digest] += 1
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        no_link = 0 if _is_device(path) else os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link
         file = os.fdopen(os.open(path, flags, 0o666), "ab")
         file.write(b"" if last.endswith(b"\n") else b"\n")
         return file
+
+
+def _is_device(path: Path) -> bool:
+    """Tell if a path is one of the system's, where links such as /dev/stderr stand."""
+    return path.parts[:2] in (("/", "dev"), ("/", "proc"))
 
 
 def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:
@@ -536,7 +542,7 @@ def refuse_settings(settings: ScoreSettings) -> None:
     if failed is None and settings.on_failure == "drop":
         remedy = Sentence("say where dropped records go, with {failed:FILE}")
         raise UsageError(remedy, option="on_failure", value="drop")
-    if failed is not None and failed.is_symlink():
+    if failed is not None and failed.is_symlink() and not _is_device(failed):
         raise UsageError(
             "is a link, and a run adds lines to it",
             Sentence("remove it, or give {failed:FILE}"),

@@ -340,6 +340,15 @@ def test_failed_file_is_no_link(ruler: Ruler, tmp_path: Path) -> None:
     assert precious.read_text() == "mine\n"
 
 
+def test_failed_file_may_be_stderr(tmp_path: Path) -> None:
+    """A device may be a link, as /dev/fd is."""
+    reading, writing = os.pipe()
+    add_failed(Path(f"/dev/fd/{writing}"), b"{")
+    assert os.read(reading, 9) == b"\n{\n"[1:]
+    os.close(reading)
+    os.close(writing)
+
+
 def test_replaced_partial(tmp_path: Path) -> None:
     """A file that takes the place of OUTPUT.partial during the run does not become OUTPUT."""
     path, partial = tmp_path / "out", tmp_path / "out.partial"
