@@ -154,9 +154,9 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
     model = model_at_endpoint(judge)
     at_openai = target == "openai" and not judge.api_base
     if at_openai and model == judge.model and "/" in model:
-        from ruler_cli.judges.litellm import model_at_provider
+        from ruler_cli.judges.litellm import read_name
 
-        model = model_at_provider(model)  # without the name of the provider
+        model = read_name(model)[0]  # without the name of the provider
     address = judge.api_base or (OPENAI if at_openai else LOCAL)
     answer_format = first_format(judge, address)
     return lambda key, request: (
