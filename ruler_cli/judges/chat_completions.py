@@ -18,6 +18,7 @@ import orjson
 
 from ruler_cli.judges.provider_errors import ErrorResponse, classify, refuses_format
 from ruler_cli.judges.providers import (
+    LIMITS,
     OWN_ENGINES,
     ModelInfo,
     limit_name,
@@ -40,7 +41,6 @@ _OWN_HOSTS = (".local", ".internal", ".lan", ".svc", ".home", ".intranet")
 _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
 _LISTS: tuple[Form, ...] = ("list", "json", "text")
-_NAMES = ("max_completion_tokens", "max_tokens")
 _ANSWER = 256
 _PER_ROLLOUT = 320
 """Tokens of an answer, and of each rollout in it: the longest explanation, with a token for each letter."""
@@ -106,8 +106,8 @@ class AnswerFormat:
             return None
         if self.limit != sent.limit:
             return self
-        other = sent.limit == _NAMES[1] and _NAMES[0] in named
-        return replace(self, limit=_NAMES[0] if other else "")
+        other = sent.limit == LIMITS[1] and LIMITS[0] in named
+        return replace(self, limit=LIMITS[0] if other else "")
 
     def after_reply(self, reply: Reply) -> AnswerFormat:
         """The format with more tokens for thinking, if thoughts cut the answer off."""
@@ -200,7 +200,7 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     model = model_info(judge.model) if listed or provider == "openai" else ModelInfo()
     return AnswerFormat(
         _LISTS if fixed else forms,
-        _NAMES[0] if openai else _NAMES[1],
+        LIMITS[0] if openai else LIMITS[1],
         _thinking(judge.params, thinks=model.reasoning is True),
         model.max_output if listed else None,
         fixed,
@@ -223,7 +223,7 @@ def chat_arguments(
         body["response_format"] = form
     body |= params
     if (tokens := how.max_tokens(request, params)) is not None:
-        body[limit_name(params) or how.limit or _NAMES[1]] = tokens
+        body[limit_name(params) or how.limit or LIMITS[1]] = tokens
     return body
 
 

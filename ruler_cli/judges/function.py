@@ -6,6 +6,7 @@ import asyncio
 import copy
 import inspect
 import logging
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -84,11 +85,8 @@ class FunctionJudge(Judge):
                 why = f"the judge did not answer within {settings.timeout:g} s"
                 return CallError("transport", why, "call")
             _log.debug("judge %s failed", self.name, exc_info=error)
-            text = ""
-            with suppress(Exception):  # its class may fail to tell it
-                text = clean(str(error))
-            why = ": ".join(filter(None, (type(error).__name__, text)))
-            return self._failed("transport", f"raised {why}")
+            why, *_ = traceback.format_exception_only(error)
+            return self._failed("transport", f"raised {clean(why)}")
         return self._reply(request, value)
 
     def _failed(self, kind: Kind, what: str) -> CallError:

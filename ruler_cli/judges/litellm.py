@@ -29,7 +29,7 @@ from ruler_cli.judges.chat_completions import (
     chat_arguments,
     first_format,
 )
-from ruler_cli.judges.provider_errors import ErrorResponse, error_of, with_left
+from ruler_cli.judges.provider_errors import ErrorResponse, error_of, left_of
 from ruler_cli.judges.providers import (
     NEEDS,
     Credentials,
@@ -330,4 +330,6 @@ def _reply(answer: Any, key: str | None) -> Reply | CallError:
     # litellm has no public name for a response's headers
     hidden = getattr(answer, "_hidden_params", None) or {}
     headers = hidden.get("additional_headers") or {}
-    return with_left(reply, headers) if isinstance(reply, Reply) else reply
+    if isinstance(reply, Reply):
+        return replace(reply, left=left_of(headers))
+    return reply

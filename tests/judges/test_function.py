@@ -225,7 +225,11 @@ class UntoldError(Exception):
             RefusedError,
             "the judge's function returned a dict that is not a chat completion",
         ),
-        (UntoldError(), RefusedError, "the judge's function raised UntoldError"),
+        (
+            UntoldError(),
+            RefusedError,
+            r"the judge's function raised tests\.judges\.test_function\.UntoldError: <.*>",
+        ),
         (
             NameError("no x"),
             RefusedError,
@@ -234,7 +238,7 @@ class UntoldError(Exception):
         (
             asyncio.CancelledError(),
             RefusedError,
-            "the judge's function raised CancelledError",
+            r"the judge's function raised asyncio\.exceptions\.CancelledError",
         ),
         (TimeoutError(), RefusedError, "the judge's function raised TimeoutError"),
         (RefusedError("no key sk-0123456789abcdef"), RefusedError, r"no key \[key\]"),
