@@ -79,8 +79,6 @@ _UNREAD = {"JSONDecodeError", "ValidationError"}
 """Errors that quote the judge's reply: no rollout may make a judge write a reply that ends the run."""
 _SENTENCE = 100
 """Characters of such a message that are litellm's own."""
-_KEY_NAMES = ("_key", "secret_manager_client")
-"""Ends of the names in litellm that a program sets to give it keys."""
 _PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?::| -) )+")
 """Class names before litellm's messages; a traceback stands behind some."""
 
@@ -171,7 +169,7 @@ class LitellmJudge(ChatJudge):
 
         litellm, whose import takes seconds, is asked about names and needs that are not listed here.
         """
-        provider = self._provider or read_name(self.model)[1]
+        provider = provider_of(self.model, self.params) or read_name(self.model)[1]
         if provider is None:
             raise unknown_judge(self.model)
         given = self._credentials(provider)
@@ -184,28 +182,19 @@ class LitellmJudge(ChatJudge):
             if len(keys) == 1 and keys[0].endswith("_API_KEY"):
                 raise missing_key(self.name, keys[0])
 
-    @property
-    def _provider(self) -> str | None:
-        proxied = os.environ.get("USE_LITELLM_PROXY", "").strip().lower() == "true"
-        return "litellm_proxy" if proxied else provider_of(self.model, self.params)
-
     def _credentials(self, provider: str | None) -> Credentials:
         """The judge's own credentials, and those that a program has set in litellm itself."""
         given = self.params.get
-        own = vars(sys.modules["litellm"]) if "litellm" in sys.modules else {}
-        keyed = any(
-            name.endswith(_KEY_NAMES) and value and not callable(value)
-            for name, value in own.items()
-        )
-        key = self.key or given("api_key") or keyed
-        addresses = self.base, given("api_base"), given("base_url"), own.get("api_base")
-        return Credentials(provider, self.params, bool(key), any(addresses))
+        litellm = sys.modules.get("litellm")
+        keys = self.key, given("api_key"), getattr(litellm, "api_key", None)
+        addresses = self.base, given("api_base"), given("base_url")
+        return Credentials(provider, self.params, any(keys), any(addresses))
 
     async def __aenter__(self) -> Self:
         """Import litellm, which takes seconds."""
         self._litellm = _litellm()
         _, known, found = read_name(self.model)
-        provider = self._provider or known
+        provider = provider_of(self.model, self.params) or known
         keys = map(os.environ.get, variables(provider, of_key=True))
         # a key that litellm finds by itself is removed from messages, too
         self.secret = self.key or next(filter(None, keys), found)

@@ -106,7 +106,7 @@ def key_for(settings: JudgeSettings, variable: str = "") -> str | None:
     if not key:
         raise missing_key(settings.label, variable)
     key = key.strip()
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
+    if not re.fullmatch(r"[!-~]+", key):
         raise UsageError(
             f"the key in {variable} holds characters that no key has; set it anew"
         )
