@@ -29,7 +29,7 @@ from ruler_cli.judges.resolve import (
 from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import open_panel
-from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.pool.engine import (
     Bounds,
     Engine,
@@ -272,7 +272,8 @@ async def render_missing(
         async with engine:
             async for group_run, result in engine:
                 for judge_index, request in group_run.missing:
-                    key = panel.judges[judge_index].key(request)
+                    judge = settings.judges[judge_index]
+                    key = key_of(judge.model, judge.params, request)
                     number = sum(counts.requests) + 1
                     if seen.first_seen(key.hex(), number) == number:
                         counts.requests[judge_index] += 1
