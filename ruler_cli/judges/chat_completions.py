@@ -67,15 +67,13 @@ class AnswerFormat:
 
     `forms` are those not refused so far; the first is asked for. `limit` names the parameter that bounds
     an answer ("": the endpoint has none). `thinking` is in tokens, for the judge's thoughts before the
-    answer; `max_output` are the tokens that the model can write. `fixed`: the user's own `response_format`
-    is sent.
+    answer; `max_output` are the tokens that the model can write.
     """
 
     forms: tuple[Form, ...] = _LISTS
     limit: str = "max_tokens"
     thinking: int = 0
     max_output: int | None = None
-    fixed: bool = False
 
     def max_tokens(self, request: Request, params: Mapping[str, Any]) -> int | None:
         """The tokens that an answer may have, never more than the user's own limit; None: do not send any."""
@@ -96,7 +94,7 @@ class AnswerFormat:
     ) -> AnswerFormat | None:
         """The format to try after a refusal of the one that was `sent`; None if something else is refused."""
         if refuses_format(status, message):
-            if sent.fixed or len(sent.forms) == 1:
+            if len(sent.forms) == 1:
                 return None
             # another call may have stepped down meanwhile
             rest = self.forms[1:] if self.forms == sent.forms else self.forms
@@ -128,11 +126,8 @@ class ChatJudge(Judge):
     timeout: float
     params: Mapping[str, Any]
     answer_format: AnswerFormat
-    secret: str | None = field(init=False, repr=False)
-    """The key that is removed from every message and reply."""
-
-    def __post_init__(self) -> None:
-        self.secret = self.key
+    secret: str | None = field(default=None, init=False, repr=False)
+    """The key that is removed from every message and reply, once the judge is open."""
 
     async def ask(self, request: Request) -> Reply | CallError:
         """Post once, and once more for each form or limit of the answer that is refused.
@@ -182,7 +177,7 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     """
     provider = judge.model.partition("/")[0]
     host = (urlsplit(base).hostname or "") if base else ""
-    openai = host == "openai.com" or host.endswith(".openai.com")
+    openai = f".{host}".endswith(".openai.com")
     try:  # a machine of one's own: loopback, a private network, a bare name
         own = not ip_address(host).is_global
     except ValueError:
@@ -190,20 +185,20 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     own = provider in OWN_ENGINES or (own and provider != "litellm_proxy")
     sized = openai or (not host and provider in _SIZED and "claude" not in judge.model)
     forms = _LISTS
-    if sized:
+    if "response_format" in judge.params:  # the user's own is sent
+        forms = ("text",)
+    elif sized:
         forms = ("sized", *_LISTS)
     elif host and own:
         forms = ("keyed", *_LISTS)
-    fixed = "response_format" in judge.params
     # else another model may have that name
     listed = judge.api_base is None or base is None
     model = model_info(judge.model) if listed or provider == "openai" else ModelInfo()
     return AnswerFormat(
-        _LISTS if fixed else forms,
+        forms,
         LIMITS[0] if openai else LIMITS[1],
         _thinking(judge.params, thinks=model.reasoning is True),
         model.max_output if listed else None,
-        fixed,
     )
 
 

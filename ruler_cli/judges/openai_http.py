@@ -66,6 +66,7 @@ class HttpJudge(ChatJudge):
     async def __aenter__(self) -> Self:
         """Open the session; it does not limit the number of connections."""
         headers = {"Content-Type": "application/json"}
+        self.secret = self.key
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         self._session = aiohttp.ClientSession(

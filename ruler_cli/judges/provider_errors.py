@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -426,13 +426,15 @@ def left_of(headers: Mapping[str, Any]) -> Left | None:
 
     The names of headers are in lower case, or `headers` ignores case.
     """
-    found: list[int | None] = []
-    for names in (_REQUESTS, _TOKENS):
-        stated = [headers[name] for name in names if headers.get(name) is not None]
-        numbers = [_LEFT.fullmatch(str(value)[:_VALUE]) for value in stated]
-        number = next(filter(None, numbers), None)
-        found.append(number and (0 if number[1] else int(number[2])))
-    return None if found == [None, None] else Left(*found)
+    left = Left(_left(headers, _REQUESTS), _left(headers, _TOKENS))
+    return None if left == Left() else left
+
+
+def _left(headers: Mapping[str, Any], names: Iterable[str]) -> int | None:
+    for name in names:
+        if number := _LEFT.fullmatch(str(headers.get(name))[:_VALUE]):
+            return 0 if number[1] else int(number[2])
+    return None
 
 
 def lowered(headers: Mapping[str, str]) -> dict[str, str]:

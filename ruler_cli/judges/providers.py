@@ -223,11 +223,12 @@ class Credentials:
         needs = needs_of(self.provider)
         if self.provider in _OWN_ADDRESS:
             return self._meet(needs[0])
-        signing = [need for need in needs if ("@aws",) in need or ("@google",) in need]
-        if not signing or ("api_key",) not in signing[0]:
-            return bool(signing)
-        signed = tuple(words for words in signing[0] if words[0] not in _BEARERS)
-        return not any(map(os.environ.get, _BEARERS)) and self._meet(signed)
+        for need in needs:
+            if ("@aws",) in need or ("@google",) in need:
+                return ("api_key",) not in need or not any(
+                    map(os.environ.get, _BEARERS)
+                )
+        return False
 
     def refuse(self, name: str) -> None:
         """Raise UsageError if a judge has unmet needs; the message names them and how to meet them."""
