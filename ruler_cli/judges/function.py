@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
 import logging
 import traceback
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ruler_cli.errors import RefusedError, RulerError, WrongShapeError
+from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.files.parse import dump
 from ruler_cli.judges.chat_completions import AnswerFormat
 from ruler_cli.judges.provider_errors import Scope
@@ -57,7 +56,6 @@ class FunctionJudge(Judge):
         """Call the function once, for `timeout` seconds at most.
 
         A RulerError of the function is a refusal, any other exception a failed call that may be tried again.
-        WrongShapeError if the function returns an awaitable.
         """
         settings = self.settings
         asked = JudgeRequest(
@@ -101,12 +99,6 @@ class FunctionJudge(Judge):
 
     def _reply(self, request: Request, value: Any) -> Reply | CallError:
         """Read what the function returned: text, or a chat completion as a dict."""
-        if inspect.isawaitable(value):
-            if inspect.iscoroutine(value):
-                value.close()
-            raise WrongShapeError(
-                f"judge {self.name}: its function returned a coroutine; `await` it there"
-            )
         if not isinstance(value, str | Mapping):
             return self._failed(
                 "reply", f"returned {type(value).__name__}, and no text"

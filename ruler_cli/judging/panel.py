@@ -124,11 +124,6 @@ class Panel:
     def _gates(self) -> list[Gate]:
         return [judge.caller.gate for judge in self.judges if judge.caller is not None]
 
-    @property
-    def in_flight(self) -> int:
-        """Calls that are in flight now."""
-        return sum(gate.in_flight for gate in self._gates)
-
     def watch(self, on_change: Callable[[], object]) -> None:
         """Have a function called each time that calls begin to wait for a judge, or that it answers again."""
         for gate in self._gates:

@@ -264,21 +264,6 @@ def test_no_reply(
             virtually(lambda way=way: way(by(Asked(*[first] * 100))))  # type: ignore[misc]
 
 
-def test_coroutine_as_a_reply(tmp_path: Path) -> None:
-    """A coroutine that is returned and not awaited is an error of the program, which is told at once."""
-    source = write(tmp_path / "in.jsonl", GROUPS)
-
-    async def forgetful(request: JudgeRequest) -> Any:
-        return Asked()(request)
-
-    settings = by(forgetful)
-    sentence = "judge mine: its function returned a coroutine; `await` it there"
-    with pytest.raises(WrongShapeError, match=sentence):
-        asyncio.run(score_all(settings))
-    with pytest.raises(WrongShapeError, match=sentence):
-        asyncio.run(score_file(source, tmp_path / "out.jsonl", settings))
-
-
 def sync(request: JudgeRequest) -> str:
     """Answer without `async`."""
     return reply(request)
