@@ -176,7 +176,7 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     schema, so it gets one for each size of a group, or one for all if it has no sizes.
     """
     provider = judge.model.partition("/")[0]
-    host = (urlsplit(base).hostname or "") if base else ""
+    host = urlsplit(base or "").hostname or ""
     openai = f".{host}".endswith(".openai.com")
     try:  # a machine of one's own: loopback, a private network, a bare name
         own = not ip_address(host).is_global

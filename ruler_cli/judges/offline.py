@@ -221,18 +221,11 @@ def reply_with(ratings: Mapping[str, tuple[float, str]]) -> Reply:
     return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
 
 
+_BLOCK = re.compile(
+    r'^<trajectory id="([a-z]+)">\n((?:.*\n)*?)</trajectory>$', re.MULTILINE
+)
+
+
 def blocks(user: str) -> dict[str, str]:
     """The rollouts of a user message: label → the lines between its delimiters."""
-    rollouts: dict[str, str] = {}
-    label: str | None = None
-    lines: list[str] = []
-    for line in user.split("\n"):
-        if opened := re.fullmatch(r'<trajectory id="([a-z]+)">', line):
-            label = opened[1]
-            lines = []
-        elif line == "</trajectory>" and label:
-            rollouts[label] = "\n".join(lines)
-            label = None
-        elif label:
-            lines.append(line)
-    return rollouts
+    return {label: lines.removesuffix("\n") for label, lines in _BLOCK.findall(user)}

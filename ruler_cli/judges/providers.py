@@ -235,7 +235,7 @@ class Credentials:
         needs = self.missing()
         if not needs:
             return
-        wanted = Sentence.joined(", and ", [self._ways(need) for need in needs])
+        wanted = Sentence.joined(", and ", list(map(_ways, needs)))
         nowhere = any(("api_base",) in need for need in needs)
         raise (UsageError if nowhere else MissingCredentialsError)(
             Sentence("judge {name} needs {wanted}", name=name, wanted=wanted),
@@ -243,14 +243,6 @@ class Credentials:
                 "set what is missing, or try the pipeline without a model: {model:offline}"
             ),
         )
-
-    def _ways(self, need: Need) -> Sentence:
-        """Return the first three ways to meet a need, without what is there."""
-        ways = []
-        for words in need[:3]:
-            lacking = [_way(word) for word in words if not self._have(word)]
-            ways.append(Sentence.joined(" + ", lacking))
-        return Sentence.joined(" or ", ways)
 
     def _meet(self, need: Need) -> bool:
         return any(all(map(self._have, words)) for words in need)
@@ -267,6 +259,12 @@ class Credentials:
             return _finds(word, frozenset(os.environ.items()))
         variable = word.isupper() and os.environ.get(word)
         return bool(variable or self.params.get(word.lower()))
+
+
+def _ways(need: Need) -> Sentence:
+    """Return the first three ways to meet a need."""
+    ways = [Sentence.joined(" + ", list(map(_way, words))) for words in need[:3]]
+    return Sentence.joined(" or ", ways)
 
 
 def _way(word: str) -> str:

@@ -170,7 +170,7 @@ ENTRIES: list[tuple[dict[str, Any], ModelInfo]] = [
 
 
 def test_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an entry of the price list does not hold is unknown."""
+    """A field that an entry of the price list lacks is unknown."""
     for entry, model in ENTRIES:
         monkeypatch.setattr(providers, "_prices", lambda entry=entry: {"m": entry})
         assert model_info("m") == model_info("provider/m") == model
