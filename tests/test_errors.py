@@ -222,7 +222,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "OPENAI_API_KEY is not set": partial(
             scored, ScoreSettings(judge=JudgeSettings("openai/o3"))
         ),
-        "needs a key (ANTHROPIC": partial(
+        "needs ANTHROPIC_API_KEY or": partial(
             scored, ScoreSettings(judge=JudgeSettings("anthropic/x"))
         ),
         "no such provider or model": partial(

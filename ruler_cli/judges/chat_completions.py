@@ -18,6 +18,7 @@ import orjson
 
 from ruler_cli.judges.provider_errors import ErrorResponse, classify, refuses_format
 from ruler_cli.judges.providers import (
+    LIMITS,
     OWN_ENGINES,
     ModelInfo,
     limit_name,
@@ -40,7 +41,6 @@ _OWN_HOSTS = (".local", ".internal", ".lan", ".svc", ".home", ".intranet")
 _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
 _LISTS: tuple[Form, ...] = ("list", "json", "text")
-_NAMES = ("max_completion_tokens", "max_tokens")
 _ANSWER = 256
 _PER_ROLLOUT = 320
 """Tokens of an answer, and of each rollout in it: the longest explanation, with a token for each letter."""
@@ -67,15 +67,13 @@ class AnswerFormat:
 
     `forms` are those not refused so far; the first is asked for. `limit` names the parameter that bounds
     an answer ("": the endpoint has none). `thinking` is in tokens, for the judge's thoughts before the
-    answer; `max_output` are the tokens that the model can write. `fixed`: the user's own `response_format`
-    is sent.
+    answer; `max_output` are the tokens that the model can write.
     """
 
     forms: tuple[Form, ...] = _LISTS
     limit: str = "max_tokens"
     thinking: int = 0
     max_output: int | None = None
-    fixed: bool = False
 
     def max_tokens(self, request: Request, params: Mapping[str, Any]) -> int | None:
         """The tokens that an answer may have, never more than the user's own limit; None: do not send any."""
@@ -96,7 +94,7 @@ class AnswerFormat:
     ) -> AnswerFormat | None:
         """The format to try after a refusal of the one that was `sent`; None if something else is refused."""
         if refuses_format(status, message):
-            if sent.fixed or len(sent.forms) == 1:
+            if len(sent.forms) == 1:
                 return None
             # another call may have stepped down meanwhile
             rest = self.forms[1:] if self.forms == sent.forms else self.forms
@@ -106,8 +104,8 @@ class AnswerFormat:
             return None
         if self.limit != sent.limit:
             return self
-        other = sent.limit == _NAMES[1] and _NAMES[0] in named
-        return replace(self, limit=_NAMES[0] if other else "")
+        other = sent.limit == LIMITS[1] and LIMITS[0] in named
+        return replace(self, limit=LIMITS[0] if other else "")
 
     def after_reply(self, reply: Reply) -> AnswerFormat:
         """The format with more tokens for thinking, if thoughts cut the answer off."""
@@ -128,11 +126,8 @@ class ChatJudge(Judge):
     timeout: float
     params: Mapping[str, Any]
     answer_format: AnswerFormat
-    secret: str | None = field(init=False, repr=False)
-    """The key that is removed from every message and reply."""
-
-    def __post_init__(self) -> None:
-        self.secret = self.key
+    secret: str | None = field(default=None, init=False, repr=False)
+    """The key that is removed from every message and reply, once the judge is open."""
 
     async def ask(self, request: Request) -> Reply | CallError:
         """Post once, and once more for each form or limit of the answer that is refused.
@@ -181,8 +176,8 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     schema, so it gets one for each size of a group, or one for all if it has no sizes.
     """
     provider = judge.model.partition("/")[0]
-    host = (urlsplit(base).hostname or "") if base else ""
-    openai = host == "openai.com" or host.endswith(".openai.com")
+    host = urlsplit(base or "").hostname or ""
+    openai = f".{host}".endswith(".openai.com")
     try:  # a machine of one's own: loopback, a private network, a bare name
         own = not ip_address(host).is_global
     except ValueError:
@@ -190,20 +185,20 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     own = provider in OWN_ENGINES or (own and provider != "litellm_proxy")
     sized = openai or (not host and provider in _SIZED and "claude" not in judge.model)
     forms = _LISTS
-    if sized:
+    if "response_format" in judge.params:  # the user's own is sent
+        forms = ("text",)
+    elif sized:
         forms = ("sized", *_LISTS)
     elif host and own:
         forms = ("keyed", *_LISTS)
-    fixed = "response_format" in judge.params
     # else another model may have that name
     listed = judge.api_base is None or base is None
     model = model_info(judge.model) if listed or provider == "openai" else ModelInfo()
     return AnswerFormat(
-        _LISTS if fixed else forms,
-        _NAMES[0] if openai else _NAMES[1],
+        forms,
+        LIMITS[0] if openai else LIMITS[1],
         _thinking(judge.params, thinks=model.reasoning is True),
         model.max_output if listed else None,
-        fixed,
     )
 
 
@@ -223,7 +218,7 @@ def chat_arguments(
         body["response_format"] = form
     body |= params
     if (tokens := how.max_tokens(request, params)) is not None:
-        body[limit_name(params) or how.limit or _NAMES[1]] = tokens
+        body[limit_name(params) or how.limit or LIMITS[1]] = tokens
     return body
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
 import logging
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ruler_cli.errors import RefusedError, RulerError, WrongShapeError
+from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.files.parse import dump
 from ruler_cli.judges.chat_completions import AnswerFormat
 from ruler_cli.judges.provider_errors import Scope
@@ -56,7 +56,6 @@ class FunctionJudge(Judge):
         """Call the function once, for `timeout` seconds at most.
 
         A RulerError of the function is a refusal, any other exception a failed call that may be tried again.
-        WrongShapeError if the function returns an awaitable.
         """
         settings = self.settings
         asked = JudgeRequest(
@@ -84,11 +83,8 @@ class FunctionJudge(Judge):
                 why = f"the judge did not answer within {settings.timeout:g} s"
                 return CallError("transport", why, "call")
             _log.debug("judge %s failed", self.name, exc_info=error)
-            text = ""
-            with suppress(Exception):  # its class may fail to tell it
-                text = clean(str(error))
-            why = ": ".join(filter(None, (type(error).__name__, text)))
-            return self._failed("transport", f"raised {why}")
+            why, *_ = traceback.format_exception_only(error)
+            return self._failed("transport", f"raised {clean(why)}")
         return self._reply(request, value)
 
     def _failed(self, kind: Kind, what: str) -> CallError:
@@ -103,12 +99,6 @@ class FunctionJudge(Judge):
 
     def _reply(self, request: Request, value: Any) -> Reply | CallError:
         """Read what the function returned: text, or a chat completion as a dict."""
-        if inspect.isawaitable(value):
-            if inspect.iscoroutine(value):
-                value.close()
-            raise WrongShapeError(
-                f"judge {self.name}: its function returned a coroutine; `await` it there"
-            )
         if not isinstance(value, str | Mapping):
             return self._failed(
                 "reply", f"returned {type(value).__name__}, and no text"

@@ -17,11 +17,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Self
 
 import orjson
+from dotenv import load_dotenv
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.judges.chat_completions import (
@@ -30,14 +29,14 @@ from ruler_cli.judges.chat_completions import (
     chat_arguments,
     first_format,
 )
-from ruler_cli.judges.provider_errors import ErrorResponse, error_of, with_left
+from ruler_cli.judges.provider_errors import ErrorResponse, error_of, left_of
 from ruler_cli.judges.providers import (
+    NEEDS,
     Credentials,
-    MissingKeyError,
-    UnknownJudgeError,
-    is_listed,
+    missing_key,
     provider_of,
-    secret,
+    unknown_judge,
+    variables,
 )
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import CallError, Reply, Request, clean, reply_of
@@ -95,12 +94,9 @@ def read_error(error: Exception, secret: str | None) -> CallError | ErrorRespons
         # as the provider sent it: litellm changes 529 to 500 and drops codes
         response: Any = getattr(cause, "response", None)  # not every error has one
         with suppress(AttributeError, RuntimeError):  # none, or one that was not read
-            status = response.status_code
-            headers = response.headers
-            content = response.content
-            read = isinstance(status, int) and isinstance(headers, Mapping)
-            if read and isinstance(content, bytes) and content:
-                return ErrorResponse(status, *error_of(content), dict(headers))
+            if content := response.content:
+                headers = dict(response.headers)
+                return ErrorResponse(response.status_code, *error_of(content), headers)
     stated = str(getattr(error, "status_code", 0))
     status = int(stated) if stated.isdecimal() else 0
     if isinstance(error, TypeError | AttributeError | KeyError) and not status:
@@ -113,13 +109,11 @@ def read_error(error: Exception, secret: str | None) -> CallError | ErrorRespons
     if type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in message:
         message = f"response_format: {message}"  # litellm may name no parameter
     body = getattr(error, "body", None)
-    headers = getattr(error, "litellm_response_headers", None)
+    headers = dict(getattr(error, "litellm_response_headers", None) or {})
     code = None
     if isinstance(body, Mapping):
         code = body.get("code") or body.get("type")
-    if not isinstance(headers, Mapping):
-        headers = {}
-    return ErrorResponse(status, str(code or ""), message, dict(headers))
+    return ErrorResponse(status, str(code or ""), message, headers)
 
 
 def _unanswered(names: set[str], message: str, why: str) -> CallError | None:
@@ -159,74 +153,51 @@ class LitellmJudge(ChatJudge):
 
     def arguments(self, request: Request, how: AnswerFormat) -> dict[str, Any]:
         """The arguments of `litellm.completion`."""
-        # our own deadline is to end the call
-        timeout = self.timeout + 5
-        arguments: dict[str, Any] = {
-            "timeout": timeout,
+        # litellm would send the provider's key to any host
+        hidden = "none" if self.base and not self._finds else None
+        own = {
+            "timeout": self.timeout + 5,  # our own deadline is to end the call
             "num_retries": 0,
             "max_retries": 0,
+            "api_key": self.key or hidden,
+            "api_base": self.base,
         }
-        if self.key:
-            arguments["api_key"] = self.key
-        elif self.base and not self._finds:
-            # litellm would send the provider's key to any host
-            arguments["api_key"] = "none"
-        if self.base:
-            arguments["api_base"] = self.base
-        return arguments | chat_arguments(self.model, self.params, request, how)
+        return own | chat_arguments(self.model, self.params, request, how)
 
     def check(self) -> None:
         """Raise UsageError if no provider has the name, or if the provider has unmet needs.
 
-        litellm is imported, which takes seconds, only if it may know more: of a provider that is not
-        listed, or of keys that are in no variable yet.
+        litellm, whose import takes seconds, is asked about names and needs that are not listed here.
         """
-        provider = self._provider
-        given = self._credentials(provider)
-        if provider and not given.missing():
-            return
-        if is_listed(provider) and not knows_more():
-            given.refuse(self.name)
-        litellm = _litellm()
-        if getattr(litellm, "secret_manager_client", None) is not None:
-            return
-        provider = provider or _read_name(self.model)[1]
+        provider = provider_of(self.model, self.params) or read_name(self.model)[1]
         if provider is None:
-            raise UnknownJudgeError(self.model)
-        keyed = any(
-            name.endswith("_key") and value and not callable(value)
-            for name, value in vars(litellm).items()
-        )
-        given = self._credentials(provider, keyed, bool(litellm.api_base))
-        if is_listed(provider):
+            raise unknown_judge(self.model)
+        given = self._credentials(provider)
+        if given.missing():
+            load_dotenv()  # as litellm does when it is imported
+        if provider in NEEDS:
             given.refuse(self.name)
         elif given.missing():
-            keys = litellm.validate_environment(self.model).get("missing_keys") or []
+            keys = _litellm().validate_environment(self.model).get("missing_keys") or []
             if len(keys) == 1 and keys[0].endswith("_API_KEY"):
-                raise MissingKeyError(self.name, keys[0])
+                raise missing_key(self.name, keys[0])
 
-    @property
-    def _provider(self) -> str | None:
-        proxied = os.environ.get("USE_LITELLM_PROXY", "").strip().lower() == "true"
-        return "litellm_proxy" if proxied else provider_of(self.model, self.params)
-
-    def _credentials(
-        self, provider: str | None, keyed: bool = False, addressed: bool = False
-    ) -> Credentials:
-        """The judge's own credentials; `keyed` and `addressed` tell of litellm's in Python."""
+    def _credentials(self, provider: str | None) -> Credentials:
+        """The judge's own credentials, and those that a program has set in litellm itself."""
         given = self.params.get
-        key = self.key or given("api_key") or keyed
-        address = self.base or given("api_base") or given("base_url") or addressed
-        return Credentials(provider, self.params, bool(key), bool(address))
+        litellm = sys.modules.get("litellm")
+        keys = self.key, given("api_key"), getattr(litellm, "api_key", None)
+        addresses = self.base, given("api_base"), given("base_url")
+        return Credentials(provider, self.params, any(keys), any(addresses))
 
     async def __aenter__(self) -> Self:
-        """Import litellm, which takes seconds; UsageError if it has no provider of that name."""
+        """Import litellm, which takes seconds."""
         self._litellm = _litellm()
-        provider = self._provider
-        _, known, found = _read_name(self.model)
-        if provider is None and known is None:
-            raise UnknownJudgeError(self.model)
-        self.secret = self.key or secret(provider or known) or found
+        _, known, found = read_name(self.model)
+        provider = provider_of(self.model, self.params) or known
+        keys = map(os.environ.get, variables(provider, of_key=True))
+        # a key that litellm finds by itself is removed from messages, too
+        self.secret = self.key or next(filter(None, keys), found)
         self._finds = self._credentials(provider).finds_itself()
         return self
 
@@ -237,7 +208,7 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     litellm makes them once for each limit of the answer; the texts are inserted then. UsageError if it
     refuses the model or its parameters, or if they need a header, which a row of a batch cannot have.
     """
-    if _read_name(settings.model)[1] != "anthropic":
+    if read_name(settings.model)[1] != "anthropic":
         problem = f"judge {settings.model} is not one of Anthropic's"
         raise UsageError(
             problem, "name it anthropic/…", option="target", value="anthropic"
@@ -273,13 +244,12 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 
-    forms = judge.answer_format.forms
+    how = judge.answer_format
     request = Request(_SYSTEM, _USER, (), max_tokens, fitted=True)
     raw: dict[str, Any] = {}
-    for i in range(len(forms)):
-        how = replace(judge.answer_format, forms=forms[i:])
-        arguments = judge.arguments(request, how)
-        arguments.pop("api_key", None)
+    for i in range(len(how.forms)):
+        arguments = judge.arguments(request, replace(how, forms=how.forms[i:]))
+        del arguments["api_key"]
         raw = dict(return_raw_request(CallTypes.completion, arguments))
         if "UnsupportedParamsError" not in str(raw.get("error")):
             break
@@ -293,9 +263,8 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
         header = f"anthropic-beta: {', '.join(needed)}"
         raise _not_in_a_batch(judge, f"it needs the header {header}")
     if "output_format" in body:  # its later name needs no header
-        config = body.get("output_config")
-        form = {"format": body.pop("output_format")}
-        body["output_config"] = {**config, **form} if isinstance(config, dict) else form
+        form = body.pop("output_format")
+        body.setdefault("output_config", {})["format"] = form
     data = orjson.dumps(body)
     user = orjson.dumps(_USER)
     system = orjson.dumps(_SYSTEM)
@@ -326,18 +295,7 @@ def _litellm() -> Any:
     return litellm
 
 
-def knows_more() -> bool:
-    """Tell if litellm may have keys that are in no variable yet: set in Python, or in a `.env` file.
-
-    It reads the first `.env` above its own folder, or above the current one, as python-dotenv does.
-    """
-    package = find_spec("litellm")
-    own = Path(package.origin if package and package.origin else "/_")
-    folders = [*(Path.cwd() / "_").parents, *own.parents]
-    return "litellm" in sys.modules or any((up / ".env").is_file() for up in folders)
-
-
-def _read_name(name: str) -> tuple[str, str | None, str | None]:
+def read_name(name: str) -> tuple[str, str | None, str | None]:
     """(model, provider, key) of a name, as litellm reads it; no provider and no key if it knows none."""
     try:
         model, provider, key, _ = _litellm().get_llm_provider(name)
@@ -346,28 +304,21 @@ def _read_name(name: str) -> tuple[str, str | None, str | None]:
     return str(model), str(provider), key
 
 
-def model_at_provider(name: str) -> str:
-    """A model's name without its provider, if litellm knows that provider."""
-    return _read_name(name)[0]
-
-
 def _reply(answer: Any, key: str | None) -> Reply | CallError:
     """Read litellm's answer, which is a chat completion for any provider."""
     try:
         with warnings.catch_warnings():
             # pydantic's, about types of litellm's fields
             warnings.simplefilter("ignore")
-            try:
-                body = answer.model_dump_json().encode()
-            except ValueError:  # a lone surrogate
-                body = json.dumps(answer.model_dump(), default=str).encode()
+            # escaped: pydantic's own JSON cannot hold a lone surrogate
+            body = json.dumps(answer.model_dump(), default=str)
     except (AttributeError, TypeError, ValueError):
         broken = "the provider's answer is not a chat completion"
         return CallError("transport", broken, "call")
-    reply = reply_of(body, key)
+    reply = reply_of(body.encode(), key)
     # litellm has no public name for a response's headers
-    hidden = getattr(answer, "_hidden_params", None)
-    headers = hidden.get("additional_headers") if isinstance(hidden, Mapping) else None
-    if isinstance(reply, Reply) and isinstance(headers, Mapping):
-        return with_left(reply, headers)
+    hidden = getattr(answer, "_hidden_params", None) or {}
+    headers = hidden.get("additional_headers") or {}
+    if isinstance(reply, Reply):
+        return replace(reply, left=left_of(headers))
     return reply

@@ -55,16 +55,7 @@ _READS = _vocabulary(
     query read retrieve scan search show think view
     """
 )
-_PEOPLE = {
-    "agent",
-    "agents",
-    "human",
-    "humans",
-    "operator",
-    "person",
-    "staff",
-    "support",
-}
+_PEOPLE = _vocabulary("agent agents human humans operator person staff support")
 _HANDOFFS = {"escalate", "handoff", "handover"}
 _VERBS = _WRITES | _READS
 """Verbs in the names of tools: the first one tells if a tool changes something."""
@@ -98,18 +89,15 @@ _HANDING = re.compile(
 class RolloutSignals:
     """Signals in one rollout by itself.
 
-    `before_tools` counts the messages before the first tool call, all if there is none. `changes` are the
-    calls that changed something, and a handoff.
+    `before_tools` counts the messages before the first tool call, all if there is none. `defects` are
+    numbers with what they count; 0: it has none. `changes` are the calls that changed something, and a
+    handoff.
     """
 
     messages: int
     before_tools: int
     calls: int
-    errors: int
-    repeats: int
-    handed_off: bool
-    refused: bool
-    unfinished: bool
+    defects: tuple[tuple[int, str], ...]
     goal: bool
     changes: frozenset[str]
 
@@ -150,18 +138,19 @@ def observe(rollout: str) -> RolloutSignals:
     handed_off = handed_off or bool(_HANDING.search(last_text))
     if handed_off:
         changes.add("handed off")
-    return RolloutSignals(
-        messages=messages,
-        before_tools=first_call - 1 if calls else messages,
-        calls=calls,
-        errors=errors,
-        repeats=calls - len(distinct_calls),
-        handed_off=handed_off,
-        refused=not calls and bool(_REFUSAL.search(last_text)),
-        unfinished=not messages or (kind in ("call", "tool") and not handed_off),
-        goal=goal,
-        changes=frozenset(changes or {"changed nothing"}),
+    repeats = calls - len(distinct_calls)
+    refused = not calls and _REFUSAL.search(last_text)
+    unfinished = not messages or (kind in ("call", "tool") and not handed_off)
+    defects = (
+        (min(errors, MOST), f"{errors} tool error{'s' * (errors > 1)}"),
+        (min(repeats, MOST), f"{repeats} repeated call{'s' * (repeats > 1)}"),
+        (handed_off, "ended by handing off"),
+        (bool(refused), "refused without trying a tool"),
+        (unfinished, "ended in mid-work" if messages else "no messages"),
     )
+    before = first_call - 1 if calls else messages
+    changed = frozenset(changes or {"changed nothing"})
+    return RolloutSignals(messages, before, calls, defects, goal, changed)
 
 
 def rate(rollouts: Iterable[str]) -> dict[str, tuple[float, str]]:
@@ -170,21 +159,16 @@ def rate(rollouts: Iterable[str]) -> dict[str, tuple[float, str]]:
     group = list(signals.values())
     siblings = len(group) - 1
     calls = any(each.calls for each in group)
-    typical = median(each.messages for each in group) if group else 0
+    typical = median(each.messages for each in group)
     counts = Counter(change for each in group for change in each.changes)
     ratings = {}
     for rollout, own in signals.items():
-        errors = own.errors
-        repeats = own.repeats
-        ended = "ended in mid-work" if own.messages else "no messages"
-        long = siblings > 0 and own.messages > LONG * typical
         defects = [
-            (min(errors, MOST), f"{errors} tool error{'s' * (errors > 1)}"),
-            (min(repeats, MOST), f"{repeats} repeated call{'s' * (repeats > 1)}"),
-            (own.handed_off, "ended by handing off"),
-            (own.refused, "refused without trying a tool"),
-            (own.unfinished, ended),
-            (long, "much longer than its siblings"),
+            *own.defects,
+            (
+                siblings and own.messages > LONG * typical,
+                "much longer than its siblings",
+            ),
             (-own.goal, "a tool reported success at the end"),
         ]
         late = own.before_tools / max(1, own.messages) if calls else 0.0
@@ -237,18 +221,11 @@ def reply_with(ratings: Mapping[str, tuple[float, str]]) -> Reply:
     return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
 
 
+_BLOCK = re.compile(
+    r'^<trajectory id="([a-z]+)">\n((?:.*\n)*?)</trajectory>$', re.MULTILINE
+)
+
+
 def blocks(user: str) -> dict[str, str]:
     """The rollouts of a user message: label → the lines between its delimiters."""
-    rollouts: dict[str, str] = {}
-    label: str | None = None
-    lines: list[str] = []
-    for line in user.split("\n"):
-        if opened := re.fullmatch(r'<trajectory id="([a-z]+)">', line):
-            label = opened[1]
-            lines = []
-        elif line == "</trajectory>" and label:
-            rollouts[label] = "\n".join(lines)
-            label = None
-        elif label:
-            lines.append(line)
-    return rollouts
+    return {label: lines.removesuffix("\n") for label, lines in _BLOCK.findall(user)}

@@ -7,7 +7,7 @@ limits the throughput.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -28,36 +28,27 @@ _CONNECT = 30.0
 class HttpJudge(ChatJudge):
     """A judge behind `{base}/chat/completions`."""
 
-    _session: aiohttp.ClientSession | None = None
-
-    @property
-    def _connect_timeout(self) -> float:
-        return min(_CONNECT, self.timeout)
-
-    def _unreached(self, why: str) -> CallError:
-        reason = f"the judge at {self.base} cannot be reached ({why}); is it running, and is the address right?"
-        return CallError("transport", reason, "call", sent=False, billed=False)
+    _session: aiohttp.ClientSession = field(init=False, repr=False)
 
     async def _post(
         self, request: Request, how: AnswerFormat
     ) -> Reply | CallError | ErrorResponse:
-        if self._session is None:
-            raise RuntimeError("the judge is not open")
         body = chat_body(self.model, self.params, request, how)
+        url = f"{self.base}/chat/completions"
         try:
             async with self._session.post(
-                f"{self.base}/chat/completions", data=body, allow_redirects=False
+                url, data=body, allow_redirects=False
             ) as response:
-                data = await response.content.read(_BIGGEST)
+                data = b""
                 while chunk := await response.content.read(_BIGGEST):
                     data += chunk
                     if len(data) > _BIGGEST:
                         large = "the judge's answer is larger than 32 MiB"
                         return CallError("transport", large, "call")
-        except aiohttp.ConnectionTimeoutError:
-            return self._unreached(f"no connection within {self._connect_timeout:g} s")
-        except aiohttp.ClientConnectorError as error:
-            return self._unreached(clean(str(error.os_error), self.key))
+        except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
+            why = clean(str(getattr(error, "os_error", error)), self.key)
+            unreached = f"the judge at {self.base} cannot be reached ({why}); is it running, and is the address right?"
+            return CallError("transport", unreached, "call", sent=False, billed=False)
         except (aiohttp.InvalidURL, ValueError) as error:
             # a name that cannot be looked up, a bad proxy
             unusable = f"the judge's address cannot be used ({clean(str(error))})"
@@ -75,22 +66,21 @@ class HttpJudge(ChatJudge):
     async def __aenter__(self) -> Self:
         """Open the session; it does not limit the number of connections."""
         headers = {"Content-Type": "application/json"}
+        self.secret = self.key
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
             # `ask` has the deadline of the whole call; an unreachable host is reported sooner
-            timeout=aiohttp.ClientTimeout(sock_connect=self._connect_timeout),
+            timeout=aiohttp.ClientTimeout(sock_connect=min(_CONNECT, self.timeout)),
             headers=headers,
-            proxy=proxy_of(
-                self.base or ""
-            ),  # aiohttp would read the environment for every call
+            # aiohttp would read the environment for every call
+            proxy=proxy_of(self.base or ""),
         )
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self._session.close()
 
 
 def proxy_of(base: str) -> str | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -189,13 +189,13 @@ def classify(
     `codes` are the body's short codes (see `error_of`), `headers` those of the response.
     """
     message = message[:READ]
-    low = {name.lower(): value for name, value in (headers or {}).items()}
+    low = lowered(headers or {})
     text = f"{codes[:READ]} {message}"
     rule = next((rule for rule in TABLE if rule.applies(status, text)), _AGAIN)
     rate = rule.scope == "rate"
     scope: Scope = "call" if rule.scope == "rate" else rule.scope
     # the server's own header on another try
-    retry = low.get("x-should-retry", "").strip().lower()
+    retry = low.get("x-should-retry", "").lower()
     if scope == "call" and retry == "false":
         scope = "group"
     elif scope == "group" and retry == "true" and status >= 400:
@@ -310,13 +310,13 @@ def read_response(
     if status < 300:
         reply = reply_of(data, key)
         if isinstance(reply, Reply):
-            return with_left(reply, headers or {})
+            return replace(reply, left=left_of(headers or {}))
         try:
             value = parse_foreign(data)
         except orjson.JSONDecodeError:
             if not data.lstrip().startswith(b"<"):
                 return reply
-            page = clean(_page(data[: 4 * _LONGEST].decode("utf-8", "replace")), key)
+            page = clean(_page(data), key)
             return replace(
                 reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}"
             )
@@ -329,19 +329,13 @@ def read_response(
     return ErrorResponse(status, *error_of(data), headers or {})
 
 
-def with_left(reply: Reply, headers: Mapping[str, Any]) -> Reply:
-    """Return a reply with what rate limits leave, if the headers that came with it name that."""
-    left = left_of(headers)
-    return reply if left is None else replace(reply, left=left)
-
-
 def error_of(data: bytes) -> tuple[str, str]:
     """(codes, message) of an error body: its short codes in one line, and its message."""
     data = data.removeprefix(BOM)
     try:
         value = parse_foreign(data)
     except orjson.JSONDecodeError:
-        return "", _page(data[: 4 * _LONGEST].decode("utf-8", "replace"))
+        return "", _page(data)
     if isinstance(value, list) and value:  # Gemini's OpenAI endpoint
         value = value[0]
     if not isinstance(value, Mapping):
@@ -385,8 +379,9 @@ def _text(message: Any) -> str:
     return str(message)
 
 
-def _page(text: str) -> str:
+def _page(data: bytes) -> str:
     """The title of an HTML page, else its words, else the text as it is."""
+    text = data[: 4 * _LONGEST].decode("utf-8", "replace")
     title = _TITLE.search(text)
     return " ".join((title[1] if title else _TAG.sub(" ", text)).split())[:_LONGEST]
 
@@ -397,14 +392,8 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _PART = r"([0-9]+(?:\.[0-9]+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)"
 _DURATION = re.compile(rf"(?:{_PART}(?![a-z])\s*)+", re.IGNORECASE)
 _EACH = re.compile(_PART, re.IGNORECASE)
-_UNITS = (
-    ("ms", 0.001),
-    ("mil", 0.001),
-    ("s", 1.0),
-    ("m", 60.0),
-    ("h", 3600.0),
-    ("d", 86400.0),
-)
+_UNITS = {"ms": 0.001, "mil": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+"""Seconds of each unit, by the letters that it begins with; the first that fits counts."""
 _LEAD = re.compile(
     r"(?:(?:try again|retry|wait)(?: again)? (?:in|after|for)|please wait|retryDelay\W{1,4})\s*(?=[0-9])",
     re.IGNORECASE,
@@ -437,13 +426,23 @@ def left_of(headers: Mapping[str, Any]) -> Left | None:
 
     The names of headers are in lower case, or `headers` ignores case.
     """
-    found: list[int | None] = []
-    for names in (_REQUESTS, _TOKENS):
-        stated = [headers[name] for name in names if headers.get(name) is not None]
-        numbers = [_LEFT.fullmatch(str(value)[:_VALUE]) for value in stated]
-        number = next(filter(None, numbers), None)
-        found.append(number and (0 if number[1] else int(number[2])))
-    return None if found == [None, None] else Left(*found)
+    left = Left(_left(headers, _REQUESTS), _left(headers, _TOKENS))
+    return None if left == Left() else left
+
+
+def _left(headers: Mapping[str, Any], names: Iterable[str]) -> int | None:
+    for name in names:
+        if number := _LEFT.fullmatch(str(headers.get(name))[:_VALUE]):
+            return 0 if number[1] else int(number[2])
+    return None
+
+
+def lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers with names in lower case, without the prefix that litellm puts before some."""
+    return {
+        name.lower().removeprefix("llm_provider-"): value.strip()
+        for name, value in headers.items()
+    }
 
 
 def retry_after(
@@ -451,36 +450,30 @@ def retry_after(
 ) -> float | None:
     """The seconds that a failed call is asked to wait; None if its headers and message name none.
 
-    Some providers send the resets of limits with every response, so they count only if a limit was
-    exceeded (`rate`).
+    `headers` are lowered. Some providers send the resets of limits with every response, so they count only
+    if a limit was exceeded (`rate`).
     """
-    # litellm puts a prefix of its own before the names
-    items = ((str(name).lower(), str(value).strip()) for name, value in headers.items())
-    low = {name.removeprefix("llm_provider-"): value for name, value in items}
     now = now or datetime.now(UTC)
     seconds = None
-    if low.get("rate_limit_type") != _IN_FLIGHT:
-        fine = low.get("retry-after-ms", "")
-        coarse = _seconds(low.get("retry-after", ""), now)
+    if headers.get("rate_limit_type") != _IN_FLIGHT:
+        fine = headers.get("retry-after-ms", "")
+        coarse = _seconds(headers.get("retry-after", ""), now)
         seconds = _finite(float(fine) / 1000) if _NUMBER.fullmatch(fine) else coarse
     if seconds is None:
         seconds = delay_in(message)
     if seconds is not None or not rate:
         return seconds
     # the latest reset of an exhausted limit; the next reset if no remainder is named
-    waits: list[float] = []
-    by_left: list[tuple[float, float]] = []
-    for name, value in low.items():
-        reset = "ratelimit" in name and "reset" in name
-        wait = _seconds(value, now) if reset else None
-        if wait is not None:
-            waits.append(wait)
-            left = low.get(name.replace("reset", "remaining"), "")
-            if _NUMBER.fullmatch(left):
-                by_left.append((float(left), wait))
-    if by_left:
-        return max((wait for left, wait in by_left if left <= 0), default=None)
-    return min(filter(None, waits), default=None)
+    resets = [
+        (headers.get(name.replace("reset", "remaining"), ""), _seconds(value, now))
+        for name, value in headers.items()
+        if "ratelimit" in name and "reset" in name
+    ]
+    waits = [(left, wait) for left, wait in resets if wait is not None]
+    named = [(float(left), wait) for left, wait in waits if _NUMBER.fullmatch(left)]
+    if named:
+        return max((wait for left, wait in named if left <= 0), default=None)
+    return min((wait for _, wait in waits if wait), default=None)
 
 
 def delay_in(message: str) -> float | None:
@@ -513,10 +506,9 @@ def _seconds(value: str, now: datetime) -> float | None:
 
 def _span(text: str) -> float:
     """The seconds of a span such as `1m30s`."""
-    parts = ((float(part[1]), part[2].lower()) for part in _EACH.finditer(text))
     return sum(
-        number * next(n for start, n in _UNITS if unit.startswith(start))
-        for number, unit in parts
+        float(number) * next(n for start, n in _UNITS.items() if unit.startswith(start))
+        for number, unit in _EACH.findall(text.lower())
     )
 
 

@@ -12,7 +12,7 @@ import contextlib
 import importlib.util
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,31 +35,27 @@ class MissingCredentialsError(UsageError):
     """This machine lacks the key, login, account or SDK of a judge; the message names what to give."""
 
 
-class MissingKeyError(MissingCredentialsError):
-    """A judge's key is missing; the message names the variable and the alternatives."""
+def missing_key(name: str, variable: str) -> MissingCredentialsError:
+    """Return the error of a judge without a key: it names the variable and the alternatives."""
+    remedy = Sentence(
+        "set it (export {variable}=…), name another variable with {api_key_env:VAR}, or try the pipeline "
+        "without a model: {model:offline}",
+        variable=variable,
+    )
+    problem = f"judge {name} needs a key and {variable} is not set"
+    return MissingCredentialsError(problem, remedy)
 
-    def __init__(self, name: str, variable: str) -> None:
-        remedy = Sentence(
-            "set it (export {variable}=…), name another variable with {api_key_env:VAR}, or try the pipeline "
-            "without a model: {model:offline}",
-            variable=variable,
-        )
-        super().__init__(f"judge {name} needs a key and {variable} is not set", remedy)
 
-
-class UnknownJudgeError(UsageError):
-    """A judge's name is that of no provider and model; the message has the embedded judge that is similar."""
-
-    def __init__(self, name: str) -> None:
-        similar = nearest(name, EMBEDDED)
-        hint = f"did you mean `{similar}`? Else write" if similar else "write"
-        remedy = Sentence(
-            "{hint} provider/model, e.g. anthropic/…, or a judge of ruler.toml (`ruler config` lists them), or give "
-            "{api_base} for an endpoint of your own",
-            hint=hint,
-        )
-        super().__init__("no such provider or model", remedy, place=f"judge {name}")
-        self.name = name
+def unknown_judge(name: str) -> UsageError:
+    """Return the error of a name that is no provider's; it has the embedded judge that is similar."""
+    similar = nearest(name, EMBEDDED)
+    hint = f"did you mean `{similar}`? Else write" if similar else "write"
+    remedy = Sentence(
+        "{hint} provider/model, e.g. anthropic/…, or a judge of ruler.toml (`ruler config` lists them), or give "
+        "{api_base} for an endpoint of your own",
+        hint=hint,
+    )
+    return UsageError("no such provider or model", remedy, place=f"judge {name}")
 
 
 _AWS = """AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY | @aws | AWS_PROFILE_NAME
@@ -106,7 +102,6 @@ _OWN = """azure azure_ai azure_text cloudflare databricks gdc heroku litellm_pro
  watsonx_text"""
 _OWN_ADDRESS = _OWN.split()
 """Providers without an address for all: the key in their variable is for the address that the user gives."""
-_KINDS = (("api_key", "a key ({ways})"), ("api_base", "an address ({ways})"))
 _KEY_ENDS = ("KEY", "TOKEN", "SECRET", "JWT")
 
 Need = tuple[tuple[str, ...], ...]
@@ -120,7 +115,7 @@ def _needs(text: str) -> tuple[Need, ...]:
     )
 
 
-_TABLE = {
+NEEDS = {
     name: _needs(needs.replace("*", name.upper()))
     for names, needs in re.findall(r"^([\w -]+):((?:.|\n )+)", _NEEDS, re.MULTILINE)
     for name in names.split()
@@ -141,49 +136,40 @@ def providers() -> frozenset[str]:
     """The names of litellm's providers, from the source of its list."""
     source = _beside_litellm("types/utils.py").decode()
     members = source.partition("class LlmProviders(")[2].partition("\n\n\n")[0]
-    return frozenset(re.findall(r' = "([\w-]+)"', members) or _TABLE)
+    return frozenset(re.findall(r' = "([\w-]+)"', members) or NEEDS)
 
 
-def provider_of(model: str, params: Mapping[str, Any] | None = None) -> str | None:
+def provider_of(model: str, params: Mapping[str, Any]) -> str | None:
     """The provider that the parameters name, else the first word of the name; None if litellm has none."""
     name, slash, _ = model.partition("/")
-    own = (params or {}).get("custom_llm_provider")
-    if isinstance(own, str):
-        name = own
-    elif not slash:
-        return None
-    return name if name in providers() else None
-
-
-def is_listed(provider: str | None) -> bool:
-    """Tell if the needs of a provider are known here."""
-    return provider in _TABLE
+    provider = str(params.get("custom_llm_provider") or (slash and name))
+    return provider if provider in providers() else None
 
 
 def needs_of(provider: str | None) -> tuple[Need, ...]:
     """The needs of a provider; of one that is not listed a key, in a variable named for the provider."""
-    if provider is None or provider in _TABLE:
-        return _TABLE.get(provider or "", ())
+    if provider is None or provider in NEEDS:
+        return NEEDS.get(provider or "", ())
     word = provider.upper().replace("-", "_")
     begin = (f"{word}_", f"{word}AI_")
-    own = [name for name in os.environ if name.startswith(begin)]
-    keys = [name for name in own if name.endswith(_KEY_ENDS)]
-    return _needs(" | ".join([*keys, "api_key"]))
+    keys = (
+        name
+        for name in os.environ
+        if name.startswith(begin) and name.endswith(_KEY_ENDS)
+    )
+    return (tuple((way,) for way in (*keys, "api_key")),)
 
 
-def variables(provider: str | None) -> list[str]:
-    """The variables that may be read for a provider; those of its key first."""
-    return [word for word in _words(needs_of(provider)) if word.isupper()]
-
-
-def secret(provider: str | None) -> str | None:
-    """The key that litellm finds by itself; it is to be removed from every message."""
-    keys = [need for need in needs_of(provider) if ("api_key",) in need]
-    return next(filter(None, map(os.environ.get, _words(keys))), None)
-
-
-def _words(needs: Iterable[Need]) -> Iterator[str]:
-    return (word for need in needs for words in need for word in words)
+def variables(provider: str | None, *, of_key: bool = False) -> list[str]:
+    """The variables that may be read for a provider, or for its key; those of its key first."""
+    return [
+        word
+        for need in needs_of(provider)
+        if not of_key or ("api_key",) in need
+        for words in need
+        for word in words
+        if word.isupper()
+    ]
 
 
 _FREE = (
@@ -237,34 +223,20 @@ class Credentials:
         needs = needs_of(self.provider)
         if self.provider in _OWN_ADDRESS:
             return self._meet(needs[0])
-        signing = [need for need in needs if ("@aws",) in need or ("@google",) in need]
-        if not signing or ("api_key",) not in signing[0]:
-            return bool(signing)
-        signed = tuple(words for words in signing[0] if words[0] not in _BEARERS)
-        return not any(map(os.environ.get, _BEARERS)) and self._meet(signed)
+        for need in needs:
+            if ("@aws",) in need or ("@google",) in need:
+                return ("api_key",) not in need or not any(
+                    map(os.environ.get, _BEARERS)
+                )
+        return False
 
     def refuse(self, name: str) -> None:
         """Raise UsageError if a judge has unmet needs; the message names them and how to meet them."""
         needs = self.missing()
         if not needs:
             return
-        parts = []
-        for need in needs:
-            template = "{ways}"
-            if need[0][0].isupper():
-                kinds = (kind for word, kind in _KINDS if (word,) in need[1:])
-                template = next(kinds, template)
-            # three ways, without what is there
-            ways = [
-                Sentence.joined(
-                    " + ",
-                    [_way(word) for word in words if not self._have(word)],
-                )
-                for words in need[:3]
-            ]
-            parts.append(Sentence(template, ways=Sentence.joined(" or ", ways)))
+        wanted = Sentence.joined(", and ", list(map(_ways, needs)))
         nowhere = any(("api_base",) in need for need in needs)
-        wanted = Sentence.joined(", and ", parts)
         raise (UsageError if nowhere else MissingCredentialsError)(
             Sentence("judge {name} needs {wanted}", name=name, wanted=wanted),
             Sentence(
@@ -287,6 +259,12 @@ class Credentials:
             return _finds(word, frozenset(os.environ.items()))
         variable = word.isupper() and os.environ.get(word)
         return bool(variable or self.params.get(word.lower()))
+
+
+def _ways(need: Need) -> Sentence:
+    """Return the first three ways to meet a need."""
+    ways = [Sentence.joined(" + ", list(map(_way, words))) for words in need[:3]]
+    return Sentence.joined(" or ", ways)
 
 
 def _way(word: str) -> str:
@@ -368,13 +346,11 @@ class ModelInfo:
 def model_info(name: str) -> ModelInfo:
     """Look up a model, with and without its provider."""
     entry = _entry(name)
-    context = entry.get("max_input_tokens")
-    output = entry.get("max_output_tokens")
     return ModelInfo(
         _price(entry, "", "cache_read_input_token_cost"),
-        context if isinstance(context, int) else None,
-        output if isinstance(output, int) else None,
-        entry.get("supports_reasoning") is True if entry else None,
+        entry.get("max_input_tokens"),
+        entry.get("max_output_tokens"),
+        entry.get("supports_reasoning", False) if entry else None,
     )
 
 
@@ -389,46 +365,38 @@ def listed_batch_price(name: str) -> Price | None:
     return _price(_entry(name), "_batches")
 
 
-def _price(entry: dict[str, Any], ending: str, cached: str = "") -> Price | None:
+def _price(entry: Mapping[str, Any], ending: str, cached: str = "") -> Price | None:
     """The price in an entry's fields with that ending; None if it has none."""
     prompt, completion = (
         entry.get(f"{kind}_cost_per_token{ending}") for kind in ("input", "output")
     )
-    if not (isinstance(prompt, float | int) and isinstance(completion, float | int)):
+    if prompt is None or completion is None:
         return None
-    read = entry.get(cached)
-    if not isinstance(read, float | int):
-        read = prompt
-    return Price(prompt, completion, read)
+    return Price(prompt, completion, entry.get(cached, prompt))
 
 
 def _entry(name: str) -> dict[str, Any]:
     table = _prices()
-    entry = table.get(name) or table.get(name.partition("/")[2])
-    return entry if isinstance(entry, dict) else {}
+    return table.get(name) or table.get(name.partition("/")[2]) or {}
 
 
 @lru_cache(maxsize=1)
-def _prices() -> dict[str, Any]:
-    try:
-        table = orjson.loads(_beside_litellm(_PRICES))
-    except orjson.JSONDecodeError:
-        return {}
-    return table if isinstance(table, dict) else {}
+def _prices() -> dict[str, dict[str, Any]]:
+    table: dict[str, Any] = orjson.loads(_beside_litellm(_PRICES) or b"{}")
+    table.pop("sample_spec", None)  # it tells of the fields in words
+    return table
 
 
-_LIMITS = ("max_completion_tokens", "max_tokens")
+LIMITS = ("max_completion_tokens", "max_tokens")
+"""Names of the parameter that bounds an answer."""
 
 
 def limit_name(params: Mapping[str, Any]) -> str | None:
     """The parameter with which the user bounds an answer, if any."""
-    return next((name for name in _LIMITS if name in params), None)
+    return next((name for name in LIMITS if name in params), None)
 
 
 def stated_limit(params: Mapping[str, Any]) -> int | None:
     """The completion tokens that the user's own parameters allow; None if they do not bound them."""
-    for name in _LIMITS:
-        value = params.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return None
+    value = params.get(limit_name(params) or "")
+    return value if type(value) is int and value > 0 else None

@@ -15,17 +15,15 @@ from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.judges.providers import (
     EMBEDDED,
     OWN_ENGINES,
-    MissingKeyError,
     ModelInfo,
     Price,
-    UnknownJudgeError,
+    missing_key,
     model_info,
     provider_of,
     stated_price,
     variables,
 )
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Judge
 
 if TYPE_CHECKING:
@@ -54,17 +52,20 @@ class Endpoint:
 
 def endpoint_of(settings: JudgeSettings) -> Endpoint:
     """The OpenAI-compatible endpoint of a judge; UsageError if its key or address is missing."""
-    key_variable, base_variable = DIRECT.get(settings.model.partition("/")[0], ("", ""))
     base = address_of(settings)
     if base is None:
-        hint = f" or set {base_variable}" if base_variable else ""
-        where = Sentence(
-            "its address is not known; give {api_base:URL} (it usually ends in /v1){hint}",
-            hint=hint,
+        problem = Sentence(
+            "its address is not known; give {api_base:URL} (it usually ends in /v1)"
         )
-        raise UsageError(where, place=f"judge {settings.label}")
+        raise UsageError(problem, place=f"judge {settings.label}")
     check_address(base, query=False)
-    return Endpoint(base, key_for(settings, key_variable), model_at_endpoint(settings))
+    variable, _ = _direct(settings)
+    return Endpoint(base, key_for(settings, variable), model_at_endpoint(settings))
+
+
+def _direct(settings: JudgeSettings) -> tuple[str, str]:
+    """The variables of the key and of the address of a judge's provider."""
+    return DIRECT.get(settings.model.partition("/")[0], ("", ""))
 
 
 def address_of(settings: JudgeSettings) -> str | None:
@@ -72,9 +73,9 @@ def address_of(settings: JudgeSettings) -> str | None:
 
     It ends where an endpoint's paths begin, see `cut_address`.
     """
-    provider = settings.model.partition("/")[0]
-    given = settings.api_base or os.environ.get(DIRECT.get(provider, ("", ""))[1])
-    return cut_address(given) if given else OPENAI if provider == "openai" else None
+    variable, base_variable = _direct(settings)
+    given = settings.api_base or os.environ.get(base_variable)
+    return cut_address(given) if given else OPENAI if variable else None
 
 
 def model_at_endpoint(settings: JudgeSettings) -> str:
@@ -103,9 +104,9 @@ def key_for(settings: JudgeSettings, variable: str = "") -> str | None:
         return settings.api_key
     key = os.environ.get(variable)
     if not key:
-        raise MissingKeyError(settings.label, variable)
+        raise missing_key(settings.label, variable)
     key = key.strip()
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
+    if not re.fullmatch(r"[!-~]+", key):
         raise UsageError(
             f"the key in {variable} holds characters that no key has; set it anew"
         )
@@ -119,8 +120,7 @@ def key_variable(settings: JudgeSettings) -> str | None:
     """
     if settings.api_key_env or settings.api_base or is_embedded(settings):
         return settings.api_key_env
-    own, _ = DIRECT.get(settings.model.partition("/")[0], ("", ""))
-    names = [own] if own else variables(provider_of(settings.model, settings.params))
+    names = variables(provider_of(settings.model, settings.params), of_key=True)
     return next(filter(os.environ.get, names), next(iter(names), None))
 
 
@@ -170,21 +170,15 @@ def check_address(base: str, *, query: bool = True) -> None:
     raise UsageError(problem, remedy, option="api_base")
 
 
-_PREFIXES = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
-"""Further prefixes of a provider's variables, beside its name and the first word of its key's variable."""
-
-
 def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     """The variables with which another machine can ask: those that the user names, and the providers' own."""
     names = {judge.api_key_env for judge in judges}
-    prefixes = list[str]()
+    words = {judge.model for judge in judges}
     for judge in judges:
-        own = variables(provider_of(judge.model, judge.params))
-        word = judge.model.partition("/")[0]
-        names.update(own)
-        prefixes += [f"{word.upper()}_", *_PREFIXES.get(word, ())]
-        prefixes += [f"{name.partition('_')[0]}_" for name in own[:1]]
-    begin = tuple(prefixes)
+        words.update(variables(provider_of(judge.model, judge.params)))
+        if judge.model.startswith("vertex_ai"):
+            words.add("GOOGLE")
+    begin = tuple(re.split("[/_]", word)[0].upper() + "_" for word in words)
     return {
         name: value
         for name, value in os.environ.items()
@@ -214,20 +208,15 @@ def is_embedded(settings: JudgeSettings) -> bool:
 
 
 def model_of(settings: JudgeSettings) -> ModelInfo:
-    """Look up a judge's price and limits, without a call or a key.
-
-    UsageError if the name is an embedded judge's misspelt: the search among providers would take seconds.
-    """
-    own = stated_price(settings.price) if settings.price else None
+    """Look up a judge's price and limits, without a call or a key."""
     if is_embedded(settings):
         return ModelInfo(Price(0.0, 0.0, 0.0), reasoning=False)
-    if settings.api_base or settings.ask:  # any model may stand behind either
-        return ModelInfo(own)
-    listed = model_info(settings.model)
-    bare = listed == ModelInfo() and "/" not in settings.model
-    if bare and nearest(settings.model, EMBEDDED, 0.75):
-        raise UnknownJudgeError(settings.model)
-    return replace(listed, price=own or listed.price)
+    model = ModelInfo()
+    if not (settings.api_base or settings.ask):  # else any model may have that name
+        model = model_info(settings.model)
+    if settings.price:
+        model = replace(model, price=stated_price(settings.price))
+    return model
 
 
 def resolve(settings: JudgeSettings) -> ResolvedJudge:
@@ -245,7 +234,6 @@ def resolve(settings: JudgeSettings) -> ResolvedJudge:
 
 def refuse_judge(settings: JudgeSettings) -> None:
     """Raise the UsageError with which `resolve` refuses a judge, without the import of an HTTP client."""
-    model_of(settings)
     if _is_direct(settings):
         endpoint_of(settings)
     else:

@@ -49,9 +49,8 @@ class SimulatedModel:
         """A model of a judge's parameters; UsageError for an unknown key or a wrong value."""
         known = [field.name for field in fields(cls)]
         for key, value in params.items():
-            kinds = int if key == "seed" else int | float
-            number = isinstance(value, kinds) and not isinstance(value, bool)
-            inside = number and (key == "seed" or 0 <= value <= 1)
+            kinds = (int,) if key == "seed" else (int, float)
+            inside = type(value) in kinds and (key == "seed" or 0 <= value <= 1)
             if key not in known or not inside:
                 raise UsageError(
                     f"{key}={value!r}: it takes {', '.join(known)}; seed is a whole number, the others are "
@@ -80,8 +79,7 @@ def truth(rollout: str) -> float:
     """A rollout's true score: its last `truth=0.35`, else .5 + .12 · N(0, 1) in [.02, .98] by its text."""
     if stated := _TRUTH.findall(rollout):
         return min(1.0, float(stated[-1]))
-    drawn = 0.5 + 0.12 * _normal(0, "truth", rollout)
-    return min(0.98, max(0.02, drawn))
+    return min(0.98, max(0.02, 0.5 + 0.12 * _normal(0, "truth", rollout)))
 
 
 @lru_cache(maxsize=256)
@@ -107,13 +105,11 @@ def answers(
 
     `noise` is what each position draws, on the scale of the scores; `level` is standard normal.
     """
-    shift = model.level * level
     scores = []
     biases = position_bias(len(values))
     for value, bias, error in zip(values, biases, noise, strict=True):
-        exact = value + shift + model.slot * bias + error
-        clipped = min(1.0, max(0.0, exact))
-        scores.append(round(clipped * 20) / 20)
+        exact = value + model.level * level + model.slot * bias + error
+        scores.append(round(min(1.0, max(0.0, exact)) * 20) / 20)
     return scores
 
 

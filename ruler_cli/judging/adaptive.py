@@ -144,17 +144,12 @@ class _Group:
         every = tables(result, correct)
         self.rollouts = len(result.sizes)
         self.table = anova(result, every)
-        apart = [self.table]
-        if len(every) > 1:
-            apart = [anova(result, [one]) for one in every]
-        each = [table for table in apart if table is not None]
+        each = [table for one in every if (table := anova(result, [one]))]
         self.df_res = sum(table.df_res for table in each)
         square = fsum(table.ms_res * table.df_res for table in each)
         self.ms_res = square / max(1, self.df_res)
-        passes: float = sum(each.passes for each in every)
-        if self.table:
-            passes = self.table.k
-        self.k = max(1.0, float(passes))
+        passes = self.table.k if self.table else sum(one.passes for one in every)
+        self.k = max(1.0, passes)
         self.per_pass = self.k / max(1, standing.passes)
         self.noise = statistics.ROUNDING
         self.likely: tuple[float, ...] = ()
@@ -260,54 +255,46 @@ class Blocks:
     def __init__(self, average: int | None) -> None:
         """`average` passes are spent over a block; None: no group gets further passes."""
         self._average = average
-        self._open: _Block | None = None
+        self._open = _Block(average)
 
     def place(self, group: Group) -> BlockMember:
         """Make a place for the next group of the input."""
-        block = self._open
-        if block is not None:
-            too_large = block.bytes + group.size > BLOCK_BYTES
-            if too_large or len(block.members) >= BLOCK_GROUPS:
-                self.close()
-        block = self._open = self._open or _Block(self._average)
-        member = BlockMember(block)
-        block.bytes += group.size
-        block.members.append(member)
-        return member
+        members = self._open.members
+        too_large = self._open.bytes + group.size > BLOCK_BYTES
+        if members and (too_large or len(members) == BLOCK_GROUPS):
+            self.close()
+        return BlockMember(self._open, group)
 
     def close(self) -> None:
         """End the block: it is full, or the input is at its end."""
-        block = self._open
-        self._open = None
-        if block is not None:
-            block.closed = True
-            block.end_round()
+        self._open.closed = True
+        self._open.end_round()
+        self._open = _Block(self._average)
 
 
 class _Block:
     """One block: each member reports its standing, and the last one to report decides for all.
 
-    `ended` counts members that can get no further pass: they do not wait.
+    `ended` counts members that can get no further pass: they do not wait. `extra` are the passes of each
+    member in this round.
     """
 
     def __init__(self, average: int | None) -> None:
         self._average = average
         self.members: list[BlockMember] = []
+        self.extra: list[int] = []
         self.bytes = self.waiting = self.ended = 0
-        self.closed = self.unanswered = self.goes_on = False
+        self.closed = self.unanswered = False
         self.round_over = anyio.Event()
 
     def end_round(self) -> None:
         """Give all members their passes, once none is missing; none if they depend on a missing reply."""
         if not self.closed or self.waiting + self.ended < len(self.members):
             return
-        extra = [0] * len(self.members)
+        self.extra = [0] * len(self.members)
         if not self.unanswered and self._average is not None:
             standings = [member.standing for member in self.members]
-            extra = allot(standings, self._average)
-        for member, more in zip(self.members, extra, strict=True):
-            member.extra = more
-        self.goes_on = any(extra)
+            self.extra = allot(standings, self._average)
         self.waiting = 0
         self.round_over.set()
         self.round_over = anyio.Event()
@@ -323,12 +310,14 @@ class _Block:
 
 
 class BlockMember:
-    """One group's place in its block: its standing (None: it failed), and its passes of this round."""
+    """One group's place in its block, and its standing (None: it failed)."""
 
-    def __init__(self, block: _Block) -> None:
+    def __init__(self, block: _Block, group: Group) -> None:
         self._block = block
+        self._number = len(block.members)
         self.standing: GroupStanding | None = None
-        self.extra = 0
+        block.bytes += group.size
+        block.members.append(self)
 
     @property
     def undecided(self) -> bool:
@@ -351,8 +340,9 @@ class BlockMember:
             self._block.waiting += 1
             self._block.end_round()
             await round_over.wait()
-            if self.extra or not self._block.goes_on:
-                return self.extra
+            extra = self._block.extra
+            if extra[self._number] or not any(extra):
+                return extra[self._number]
 
     async def escalate(self, result: GroupResult, tokens: float) -> bool:
         """Tell if the stronger judge is to score the group, once all of the block have their passes."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.location import Location
@@ -25,7 +26,7 @@ from ruler_cli.pool.limits import (
     Estimates,
     Window,
 )
-from ruler_cli.pool.retries import Caller, Hedging
+from ruler_cli.pool.retries import Caller, CallStats, Hedging
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.types import (
     UNANSWERED,
@@ -45,34 +46,27 @@ _SPARE = 100
 """File descriptors that are left for everything else."""
 
 
+@dataclass
 class PanelJudge:
-    """One judge of a run: its cached replies first, then its calls."""
+    """One judge of a run: its cached replies first, then its calls.
 
-    def __init__(
-        self,
-        caller: Caller | None,
-        cache: ReplyCache | None = None,
-        *,
-        price: Price | None = None,
-        context: int | None = None,
-        stop_signal: StopSignal | None = None,
-    ) -> None:
-        """`context` in tokens. Without a `caller` only cached replies count, and `stop_signal` is given."""
-        self.caller = caller
-        self.price = price
-        self.context = context
-        self._cache = cache
-        self._stop_signal = stop_signal if caller is None else caller.gate.stop_signal
-        self._in_flight: dict[bytes, asyncio.Event] = {}
-        self._asked_again: set[bytes] = set()
-        self.unanswered = 0
-        """Requests without a cached reply, if nothing else counts."""
+    `context` is in tokens. Without a `caller` only cached replies count, and `unanswered` counts the requests
+    that have none.
+    """
 
-    def key(self, request: Request) -> bytes:
-        """Return the key of a request's cached reply."""
-        if self._cache is None:
-            raise ValueError("a judge without a cache has no keys")
-        return self._cache.key(request)
+    caller: Caller | None
+    cache: ReplyCache | None = None
+    price: Price | None = None
+    context: int | None = None
+    stop_signal: StopSignal | None = None
+    unanswered: int = 0
+    _in_flight: dict[bytes, asyncio.Event] = field(default_factory=dict)
+    _asked_again: set[bytes] = field(default_factory=set)
+
+    @property
+    def stats(self) -> CallStats:
+        """The counts of its calls."""
+        return CallStats() if self.caller is None else self.caller.stats
 
     async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
         """Return a reply, or the error of the last try. An equal request of another group is asked once.
@@ -81,9 +75,10 @@ class PanelJudge:
         over errors alone: a second reply to one request would not be read, and so be paid for without end.
         """
         caller = self.caller
-        cache = self._cache
+        cache = self.cache
         if caller is None:
-            if cached := self._cached(self.key(request), again=again):
+            cached = None if cache is None else self._cached(cache, cache.key(request))
+            if cached and not (again and isinstance(cached, CallError)):
                 return cached
             self.unanswered += 1
             return UNANSWERED
@@ -94,7 +89,7 @@ class PanelJudge:
             await self._in_flight[key].wait()
         if again and key not in self._asked_again:
             self._asked_again.add(key)
-        elif cached := self._cached(key):
+        elif cached := self._cached(cache, key):
             return cached
         done = self._in_flight[key] = asyncio.Event()
         try:
@@ -103,39 +98,31 @@ class PanelJudge:
             del self._in_flight[key]
             done.set()
 
-    def _cached(self, key: bytes, *, again: bool = False) -> Reply | CallError | None:
-        """Return a cached answer; `again` passes over errors. If it cannot be read the run stops."""
+    def _cached(self, cache: ReplyCache, key: bytes) -> Reply | CallError | None:
+        """Return a cached answer. If it cannot be read the run stops."""
         try:
-            cached = None if self._cache is None else self._cache.find(key)
+            return cache.find(key)
         except RulerError as error:  # calls in flight are paid for and may finish
-            if self._stop_signal is not None:
-                self._stop_signal.stop(error)
+            if self.stop_signal is not None:
+                self.stop_signal.stop(error)
             return INTERRUPTED
-        return None if again and isinstance(cached, CallError) else cached
 
 
+@dataclass
 class Panel:
-    """Several judges that share a budget and a stop signal; each has its own limits and concurrency."""
+    """Several judges that share a budget and a stop signal; each has its own limits and concurrency.
 
-    def __init__(
-        self,
-        judges: Sequence[PanelJudge],
-        stop_signal: StopSignal,
-        budget: Budget | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        """`budget` is the one that the callers of the judges spend from; `ledger` has the cached replies."""
-        self.judges = tuple(judges)
-        self.stop_signal = stop_signal
-        self.budget = budget or Budget()
-        self.ledger = ledger
-        self._callers = [judge.caller for judge in judges if judge.caller is not None]
-        self._gates = [caller.gate for caller in self._callers]
+    `budget` is the one that the callers of the judges spend from; `ledger` has the cached replies.
+    """
 
-    @property
-    def in_flight(self) -> int:
-        """Calls that are in flight now."""
-        return sum(gate.in_flight for gate in self._gates)
+    judges: Sequence[PanelJudge]
+    stop_signal: StopSignal
+    budget: Budget = field(default_factory=Budget)
+    ledger: Ledger | None = None
+
+    @cached_property
+    def _gates(self) -> list[Gate]:
+        return [judge.caller.gate for judge in self.judges if judge.caller is not None]
 
     def watch(self, on_change: Callable[[], object]) -> None:
         """Have a function called each time that calls begin to wait for a judge, or that it answers again."""
@@ -168,15 +155,12 @@ class Panel:
 
     def spent(self) -> tuple[Usage, float | None]:
         """Tokens of all replies so far, and USD if every price is known."""
-        used = [
-            Usage() if judge.caller is None else judge.caller.stats.usage
-            for judge in self.judges
-        ]
+        used = [judge.stats.usage for judge in self.judges]
         return sum(used, Usage()), self.cost(used)
 
     def count(self, summary: Summary) -> None:
         """Set the counts of all calls so far: sent, most in flight, tried again, without a cached reply."""
-        stats = [caller.stats for caller in self._callers]
+        stats = [judge.stats for judge in self.judges]
         summary.asked = sum(own.calls for own in stats)
         summary.hedged = sum(own.hedged for own in stats)
         summary.most_in_flight = sum(own.most for own in stats)
@@ -195,21 +179,12 @@ def open_panel(
     budget = Budget(settings.pool.max_cost)
     judges = []
     for judge, way in zip(settings.judges, resolved, strict=True):
-        caller = None
-        cache = None
+        made = PanelJudge(None, None, way.price, way.context, stop_signal)
         if way.judge is not None:
             limits = settings.pool.of(judge)
-            caller = open_caller(way, judge, limits, stop_signal, budget)
-        if caller is None or (ledger is not None and not way.embedded):
-            kept = None if way.embedded else ledger
-            cache = ReplyCache(kept, judge.model, judge.params)
-        made = PanelJudge(
-            caller,
-            cache,
-            price=way.price,
-            context=way.context,
-            stop_signal=stop_signal,
-        )
+            made.caller = open_caller(way, judge, limits, stop_signal, budget)
+        if not way.embedded and (ledger is not None or made.caller is None):
+            made.cache = ReplyCache(ledger, judge.model, judge.params)
         judges.append(made)
     return Panel(judges, stop_signal, budget, ledger)
 
@@ -232,14 +207,12 @@ def open_caller(
         raise UsageError(problem, remedy, option="concurrency", value=stated)
     address = Location(resolved.base).public if resolved.base else ""
     price = resolved.price
-    limit = stated or (_EMBEDDED if resolved.embedded else None)
-    queues = judge.ask is None and judge.model.startswith(QUEUEING_ENGINES)
-    start = START_OF_QUEUE if queues else START
-    concurrency = (
-        ConcurrencyLimit(limit)
-        if limit
-        else AdaptiveConcurrency(most_open, start, resolved.account)
-    )
+    if limit := stated or (_EMBEDDED if resolved.embedded else None):
+        concurrency = ConcurrencyLimit(limit)
+    else:
+        queues = judge.model.startswith(QUEUEING_ENGINES)
+        start = START_OF_QUEUE if queues else START
+        concurrency = AdaptiveConcurrency(most_open, start, resolved.account)
     gate = Gate(
         concurrency,
         stop_signal,

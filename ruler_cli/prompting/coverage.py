@@ -145,13 +145,10 @@ class Coverage:
     def _join(self, record: Record, prompt: _PromptText) -> bool:
         """Tell if this is the last group of a columnar record; then the prompt holds the others' text too."""
         number = record.line.number
-        if number not in self._columns:
-            # parts of a record are adjacent, so one record's texts are enough
-            self._columns = {number: []}
-        texts = self._columns[number]
-        texts.append(prompt.text)
-        prompt.text = "\n".join(texts)
-        return len(texts) == record.parts
+        # parts of a record are adjacent, so one record's texts are enough
+        self._columns = {number: [*self._columns.get(number, ()), prompt.text]}
+        prompt.text = "\n".join(self._columns[number])
+        return len(self._columns[number]) == record.parts
 
     @property
     def bytes(self) -> int:
@@ -323,35 +320,26 @@ def _is_beside(path: str, turns: str) -> bool:
     return bool(singular & _BESIDE or (singular & _HARNESS and not named & _TURNS))
 
 
-def _leaves(value: Any) -> Iterator[tuple[str, str]]:
+def _leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yield path and text of each string that may count, in order.
 
     Without ruler's own, and without demonstrations, which an agent is given and formats leave out.
     """
-    stack: list[tuple[str, Any, int]] = [("", value, 0)]
-    while stack:
-        path, item, depth = stack.pop()
-        if isinstance(item, str):
-            if len(item) >= SHORTEST and not item.startswith(_LOG):
-                yield path, item
-        elif depth > _DEEPEST:
-            continue
-        elif isinstance(item, dict):
-            if item.get("is_demo") is True:
-                continue
-            before = f"{path}." if path else ""
-            stack += [
-                (before + _key(key), one, depth + 1)
-                for key, one in reversed(item.items())
-                if key != _RULER and type(one) in _HOLDERS
-            ]
-        elif isinstance(item, list):
-            below = f"{path}[]"
-            stack += [
-                (below, one, depth + 1)
-                for one in reversed(item)
-                if type(one) in _HOLDERS
-            ]
+    if isinstance(value, str):
+        if len(value) >= SHORTEST and not value.startswith(_LOG):
+            yield path, value
+    elif depth > _DEEPEST:
+        return
+    elif isinstance(value, list):
+        below = f"{path}[]"
+        for one in value:
+            if type(one) in _HOLDERS:
+                yield from _leaves(one, below, depth + 1)
+    elif isinstance(value, dict) and value.get("is_demo") is not True:
+        before = f"{path}." if path else ""
+        for key, one in value.items():
+            if key != _RULER and type(one) in _HOLDERS:
+                yield from _leaves(one, before + _key(key), depth + 1)
 
 
 _HOLDERS = (str, dict, list)
@@ -359,12 +347,9 @@ _HOLDERS = (str, dict, list)
 
 @lru_cache(4096)
 def _key(key: str) -> str:
-    if _ANY_KEY.fullmatch(key):
-        return "*"
-    return key
+    return "*" if _ANY_KEY.fullmatch(key) else key
 
 
 def _bytes(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    return len(text.encode("utf-8", "surrogatepass"))
+    data = text if text.isascii() else text.encode("utf-8", "surrogatepass")
+    return len(data)

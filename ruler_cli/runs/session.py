@@ -201,7 +201,7 @@ class ScoringSession:
     def _stop(self) -> None:
         """Read no further group, and let calls in flight finish, but not for ever."""
         reason = self.stop_signal.reason
-        in_flight = self.panel.in_flight
+        in_flight = self.panel.status().in_flight
         self.panel.nudge()
         for stream in self.streams:
             stream.last()

@@ -25,7 +25,7 @@ from tests.conftest import Ruler, group, write
 # litellm and its clients warn at import and at exit
 pytestmark = pytest.mark.filterwarnings("ignore")
 REQUEST = Request("Grade.", "Nothing.", ("a",))
-LISTED = sorted(providers._TABLE)
+LISTED = sorted(providers.NEEDS)
 NAMED = [
     ("gemini/m", "GEMINI_API_KEY"), ("azure/m", "AZURE_API_KEY"), ("azure/m", "AZURE_API_BASE"),
     ("vertex_ai/gemini-2.5-pro", "VERTEXAI_CREDENTIALS"), ("vertex_ai/m", "pip install google-auth"),
@@ -219,7 +219,7 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
         done = ruler("score", "in.jsonl", "out.jsonl", *judges)
         assert done.returncode == 2, done.stderr
         assert done.stderr.startswith(
-            "ruler: judge gemini/m needs a key (GEMINI_API_KEY"
+            "ruler: judge gemini/m needs GEMINI_API_KEY or GOOGLE_API_KEY"
         )
         assert done.stderr.count("\n") == 1
         assert [each.name for each in tmp_path.iterdir()] == ["in.jsonl"]

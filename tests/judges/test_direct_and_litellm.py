@@ -15,8 +15,6 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.chat_completions import AnswerFormat
-from ruler_cli.judges.openai_http import HttpJudge
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import (
@@ -415,14 +413,6 @@ async def test_unknown_provider(subtests: pytest.Subtests) -> None:
     for name, message in UNKNOWN:
         with subtests.test(name=name), pytest.raises(UsageError, match=message):
             await ask(name, "litellm", None, api_key=None)
-
-
-async def test_not_open() -> None:
-    """A judge that was not opened is an error of the caller."""
-    with pytest.raises(RuntimeError):
-        await HttpJudge(
-            "n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}, AnswerFormat()
-        ).ask(REQUEST)
 
 
 def test_usage() -> None:

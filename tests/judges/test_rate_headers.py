@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ruler_cli.judges.provider_errors import classify, delay_in, left_of, retry_after
+from ruler_cli.judges import provider_errors
+from ruler_cli.judges.provider_errors import classify, delay_in, left_of, lowered
 from ruler_cli.types import Left
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -21,6 +22,13 @@ NAMES = (
     "x-ratelimit-remaining-requests", "anthropic-ratelimit-tokens-reset", "ratelimit-reset",
     "anthropic-ratelimit-tokens-remaining",
 )  # fmt: skip
+
+
+def retry_after(
+    headers: dict[str, str], message: str, rate: bool, now: datetime
+) -> float | None:
+    """Return the seconds that headers and a message name."""
+    return provider_errors.retry_after(lowered(headers), message, rate, now)
 
 
 SPELLINGS = [

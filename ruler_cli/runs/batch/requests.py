@@ -29,7 +29,7 @@ from ruler_cli.judges.resolve import (
 from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import open_panel
-from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.pool.engine import (
     Bounds,
     Engine,
@@ -154,9 +154,9 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
     model = model_at_endpoint(judge)
     at_openai = target == "openai" and not judge.api_base
     if at_openai and model == judge.model and "/" in model:
-        from ruler_cli.judges.litellm import model_at_provider
+        from ruler_cli.judges.litellm import read_name
 
-        model = model_at_provider(model)  # without the name of the provider
+        model = read_name(model)[0]  # without the name of the provider
     address = judge.api_base or (OPENAI if at_openai else LOCAL)
     answer_format = first_format(judge, address)
     return lambda key, request: (
@@ -256,7 +256,8 @@ async def render_missing(
         async with engine:
             async for group_run, result in engine:
                 for judge_index, request in group_run.missing:
-                    key = panel.judges[judge_index].key(request)
+                    judge = settings.judges[judge_index]
+                    key = key_of(judge.model, judge.params, request)
                     number = sum(counts.requests) + 1
                     if seen.first_seen(key.hex(), number) == number:
                         counts.requests[judge_index] += 1
