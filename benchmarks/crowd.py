@@ -88,7 +88,7 @@ def measure(folder: Path, rows: int) -> dict[str, float]:
 
         def keep_each() -> None:
             for _ in range(_FEW):
-                ledger.keep(os.urandom(16), "m", reply, 0.1)
+                ledger.keep(os.urandom(16), "m", reply)
 
         figures = {
             "find": _cpu(lambda: [ledger.find(key) for key in keys], len(keys)),

@@ -33,7 +33,6 @@ from ruler_cli.cli.sentences import (
     measured,
     pair_counts,
 )
-from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, shorten
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.settings.options import Options
@@ -104,11 +103,12 @@ def _run(options: Options, sources: list[str]) -> int:
         scored.print_json({"inputs": inputs, **agreement})
     elif two:
         from ruler_cli.cli.report_view import view_of
+        from ruler_cli.cli.terminal import Terminal
 
         names = [one["source"] for one in inputs]
         view_of(scored.reading, names, figures).show(Terminal())
     else:
-        _show(inputs[0], agreement, Terminal())
+        _show(inputs[0], agreement)
     unmeasured = any(one[name] for one in inputs for name in LEFT_OUT)
     return 1 if scored.problems.number or unmeasured else 0
 
@@ -143,10 +143,13 @@ def _refuse_empty(agreement: Agreement, files: Sequence[ScoredFile]) -> None:
     raise UsageError(problem, remedy, place=files[0].name)
 
 
-def _show(file: _Json, page: Agreement, terminal: Terminal) -> None:
+def _show(file: _Json, page: Agreement) -> None:
     """Show the agreement of one file to a person."""
     from rich.table import Column
 
+    from ruler_cli.cli.terminal import Terminal
+
+    terminal = Terminal()
     terminal.show(terminal.facts(_head(file, page)), "")
     right = [Column(head, justify="right") for head in ("value", "95 % interval", "n")]
     rows = [

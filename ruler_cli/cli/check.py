@@ -11,8 +11,6 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
-from rich.table import Column
-from rich.text import Text
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.messages import command_words
@@ -50,7 +48,6 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import print_json
-from ruler_cli.cli.terminal import TITLE, Terminal
 from ruler_cli.cli.units import Row, count, number_of, rounded, rows, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
@@ -239,7 +236,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
             result.add(group, weight)
     reasons = [*_reasons(settings, source, result, len(bad)), *refused]
     facts = {
-        "version": 1,
+        "version": 2,
         "ready": not reasons,
         "not_ready": reasons,
         "missing_keys": missing,
@@ -488,6 +485,11 @@ def _print_page(facts: Facts, source: Input, estimate: Estimate) -> None:
         pages["Cost"] += _each(_JUDGE, judges)
         pages["Cost"] += _each(_BATCH, facts.get("batch", {"judges": ()})["judges"])
     pages["Warnings"] = [("", sentence) for sentence in facts["warnings"]]
+    from rich.table import Column
+    from rich.text import Text
+
+    from ruler_cli.cli.terminal import TITLE, Terminal
+
     terminal = Terminal()
     word = Text("ready: ", "bold green")
     if not facts["ready"]:

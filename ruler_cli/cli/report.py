@@ -37,7 +37,6 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.scored_files import ScoredFiles
 from ruler_cli.cli.signals import unwind_on_signal
-from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.options import Options
@@ -146,6 +145,8 @@ def _show_figures(
         scored.print_json(scored.reading.as_json(scored.heads, figures))
     else:
         names = [head["source"] for head in scored.heads]
+        from ruler_cli.cli.terminal import Terminal
+
         view_of(scored.reading, names, figures).show(Terminal())
     return scored
 
@@ -243,6 +244,8 @@ def _show_groups(options: Options, sources: list[str], stack: ExitStack) -> Scor
         text = text_json(first.kept, first.one, first.other)
         scored.print_json(page | {"group": first.as_json() | text})
         return scored
+    from ruler_cli.cli.terminal import Terminal, paged
+
     terminal = Terminal()
     with paged(terminal):
         for one in shown:

@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 _REASONS = 3
 _LONGEST, _IN_CELL, _TEXT = 120, 1000, 20_000
 """Characters of a reason or a rubric on a terminal, of one beside that of another file, and in a page."""
+_DISTRIBUTIONS = {
+    "scores": ("rollouts by score", "mean"),
+    "spread": ("groups by spread (sd)", "median"),
+    "reliability": ("groups by reliability", "median"),
+}
+_BARS = "▁▂▃▄▅▆▇█"
 _MADE_BY = ("served as", "rubric", "parameters", "ruler")
 """Rows on what made the scores."""
 
@@ -61,7 +67,11 @@ class RunView:
     def show(self, terminal: Terminal) -> None:
         """Write the page to the terminal."""
         terminal.show(terminal.facts(self._head(), scored=TITLE, failed=BAD))
-        found = (*sentences.averages(self.figures), *sentences.findings(self.figures))
+        found = [*sentences.findings(self.figures)]
+        if bars := [Text(line, "cyan") for line in self._histograms()]:
+            terminal.show("", *bars)
+        else:
+            found = [*sentences.averages(self.figures), *found]
         findings = terminal.facts(found)
         if findings.row_count:
             terminal.show("", findings)
@@ -88,6 +98,18 @@ class RunView:
                     times = f"{one['groups']} x " if one["groups"] > 1 else ""
                     yield "", times + shorten(one["reason"], _LONGEST)
         yield from sentences.times(figures)
+
+    def _histograms(self) -> Iterator[str]:
+        """Yield a histogram in a line for each distribution of enough groups."""
+        for name, (title, middle) in _DISTRIBUTIONS.items():
+            figures = self.figures[name]
+            numbers = [bar["n"] for bar in figures["bins"]]
+            if min(sum(numbers), self.figures["groups"]["scored"]) >= ENOUGH:
+                # rounded up: only no rollout has the lowest bar
+                bars = "".join(_BARS[-(-7 * n // max(numbers))] for n in numbers)
+                end = figures["bins"][-1]["to"]
+                value = f"{middle} {figures[middle]:.2f}"
+                yield f"{title:<22} 0 {bars} {end:g}, {value}"
 
 
 @dataclass(frozen=True)

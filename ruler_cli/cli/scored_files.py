@@ -96,4 +96,4 @@ class ScoredFiles:
             "problems": self.problems.number,
             "first_problems": self.problems.first,
         }
-        print_json({"version": 1, **page, **problems})
+        print_json({"version": 2, **page, **problems})

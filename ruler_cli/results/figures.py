@@ -57,6 +57,8 @@ _COMMONEST = 6
 """Reasons that are listed."""
 _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
 _IDS = re.compile(r"(?=[\w-]*\d)[A-Za-z0-9_-]{16,}")
+_MOST_RUBRICS = 24
+"""Rubrics of records whose texts are kept."""
 _MOST_LABELS = 12
 """Different labels up to which each has a cell; more are in as many bins."""
 _BARS = 60
@@ -111,7 +113,7 @@ class ScoredFile:
         for number, group in enumerate(self.input.groups, 1):
             if wanted is None or wanted(group.key):
                 scored = self._reader.group(group)
-                self.figures.add(scored)
+                self.figures.add(scored, group.rubric)
                 yield number, group, scored
         if wanted is not None:
             return
@@ -172,6 +174,7 @@ class FiguresBuilder:
         self.rollouts = Counter[str]()
         self.words: defaultdict[str, WordCounts] = defaultdict(WordCounts)
         """Words of groups, by what they name."""
+        self._rubrics: dict[str, str] = {}
         # by kind and pattern
         self._reasons: dict[tuple[str, str], Json] = {}
         self._usage = Usage()
@@ -182,8 +185,8 @@ class FiguresBuilder:
         # the time of each judged group, and the kind of its failure
         self._timed: list[tuple[float, str]] = []
 
-    def add(self, group: ScoredGroup) -> None:
-        """Count the next group of the file."""
+    def add(self, group: ScoredGroup, own_rubric: str | None = None) -> None:
+        """Count the next group of the file; its record may have a rubric of its own."""
         self.groups.update(["all", group.status])
         for rollout in group.rollouts:
             self._add_rollout(rollout)
@@ -206,6 +209,9 @@ class FiguresBuilder:
             self._timed.append((group.judged_at, group.kind))
         if group.failed:
             self._add_reason(group)
+        few = len(self._rubrics) < _MOST_RUBRICS
+        if own_rubric and few and group.rubric == digest_of(own_rubric):
+            self._rubrics[group.rubric] = own_rubric
         if group.scores:
             self._add_scored(group)
 
@@ -347,7 +353,7 @@ class FiguresBuilder:
 
         Without a ledger the built-in rubric is known too, and the parameters of a judge without any.
         """
-        known = {BUILT_IN: DEFAULT_RUBRIC}
+        known = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC}
         for name in self.words["judges"].listed():
             text = params_text([{"judge": name, "model": name, "params": {}}])
             known[digest_of(text)] = text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
                 judge = judges[judge_index]
                 assert key == key_of(judge.model, judge.params, request)
                 said = stage.judges[judge.model].say(request)
+                if isinstance(said, Reply):
+                    said = replace(said, seconds=1.0)
                 ledger.keep(key, judge.model, said)
     return rounds
 

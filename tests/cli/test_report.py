@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_missing_figures(ruler: Ruler, tmp_path: Path) -> None:
     )
     for word in names:
         assert word not in done.stdout, word
-    assert "mean score" in done.stdout
+    assert "rollouts by score" in done.stdout
 
 
 def test_few_groups(ruler: Ruler, tmp_path: Path) -> None:
@@ -184,6 +185,7 @@ def test_ascii(process: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", [scored("日本", 0.9, 0.1, labels=(0, 1)), *run_of()])
     done = process("report", "s.jsonl", **env)
     assert (done.returncode, done.stderr, done.stdout.isascii()) == (0, "", True)
+    assert re.search(r"rollouts by score +0 \?+", done.stdout)
     assert "$'\\u65e5\\u672c'" in done.stdout
     assert widest(done.stdout) <= 80
     shown = process("report", "s.jsonl", "--group", "$'\\u65e5\\u672c'", **env)

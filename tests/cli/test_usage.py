@@ -58,7 +58,7 @@ USAGE = {
     # judges
     f"{R} -m openai/o3": "OPENAI_API_KEY",
     f"{R} -m openai/o3 --api-key-env MY_KEY": "MY_KEY",
-    f"{R} -m hosted_vllm/x": "HOSTED_VLLM_API_BASE",
+    f"{R} -m hosted_vllm/x": "give --api-base URL",
     f"{R} -m mine --api-base localhost:8000": "http://",
     f"{R} -m mine --via http": "--api-base",
     f"{R} -m mine --api-base http://[": "http://",

@@ -206,7 +206,7 @@ PARTS = replace(
     layout=RecordLayout(),
     has="id text",
     read=lambda record: [Rollout(talk(record["text"]), member=record["member"])],
-    keys=("id",),
+    keys="id",
 )
 
 

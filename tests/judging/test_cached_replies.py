@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, Gate
 from ruler_cli.pool.limits import ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
-from ruler_cli.types import UNANSWERED, CallError, Reply, Request
+from ruler_cli.types import UNANSWERED, CallError, Reply, Request, value
 from tests.ledger.test_reply_cache import FAILED, reply
 from tests.pool.test_calls import ASKED, BROKEN, GONE, OK, Script
 from tests.virtual import virtually
@@ -50,7 +50,7 @@ def test_cached_only(tmp_path: Path) -> None:
     anyio.run(main)
 
 
-@dataclass
+@value
 class Memory(ReplyCache):
     """Replies in memory, under the user message."""
 
