@@ -180,7 +180,7 @@ def test_json(ruler: Ruler, custom: Path) -> None:
         result["groups"],
         result["rollouts"],
         result["exact"],
-    ) == (1, 2, 5, True)
+    ) == (2, 2, 5, True)
     assert result["rewards"] == {
         "numbers": 3, "absent": 1, "no_number": 1, "min": 0.5, "mean": 2.5 / 3, "max": 1.0, "spread": 0.0,
     }  # fmt: skip
