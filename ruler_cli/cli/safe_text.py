@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 import typer
 
+from ruler_cli.errors import UsageError
 from ruler_cli.types import readable
 
 UNSAFE = re.compile(
@@ -80,7 +82,12 @@ def parse_key(text: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print a JSON value on stdout, with escapes of JSON for all that a terminal cannot show."""
+    """Print a JSON value on stdout, with escapes of JSON for all that a terminal cannot show.
+
+    UsageError if stdout is closed.
+    """
+    if sys.stdout is None:
+        raise UsageError("stdout is closed")
     text = orjson.dumps(readable(value), option=orjson.OPT_INDENT_2).decode()
     # only a string can hold such a character
     for pattern in (UNSAFE, UNSEEN):
