@@ -14,6 +14,7 @@ it. A session that is printed (`stream-json`) may not hold the prompt. Traps:
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -48,7 +49,7 @@ _SAMPLE = 20
 
 
 @dataclass
-class Session:
+class Session(ABC):
     """A session of an agent: the turns so far, and the runs of turns that the user took back.
 
     `prompts` are the indices of the user's prompts among the turns. A subclass is an agent, whose sessions have
@@ -97,17 +98,9 @@ class Session:
         further = tuple(filter(_has_agent, session.taken_back))
         return Rollout(session.turns, (), further, record.get("tools"))
 
+    @abstractmethod
     def read(self, record: JsonObject) -> None:
-        """Read the events of a record, in the order of its file."""
-        for event in events_of(record):
-            if is_object(event):
-                self.read_event(event)
-            else:
-                self.add("unreadable", event)
-
-    def read_event(self, event: JsonObject) -> None:
-        """Read one event."""
-        raise NotImplementedError
+        """Read a record."""
 
     @property
     def begun(self) -> bool:
@@ -181,6 +174,22 @@ def _made_of(
     """Tell if at least half of the first items of the list `name` match."""
     first = objects(items(record.get(name))[:_SAMPLE])
     return bool(first) and 2 * sum(map(matches, first)) >= len(first)
+
+
+class EventSession(Session):
+    """A session whose events are read one by one."""
+
+    def read(self, record: JsonObject) -> None:
+        """Read the events of a record, in the order of its file."""
+        for event in events_of(record):
+            if is_object(event):
+                self.read_event(event)
+            else:
+                self.add("unreadable", event)
+
+    @abstractmethod
+    def read_event(self, event: JsonObject) -> None:
+        """Read one event."""
 
 
 _CONTEXT = (
@@ -288,7 +297,7 @@ def _gemini_result(call: JsonObject) -> Any:
     return out[0] if len(out) == 1 else out
 
 
-class OpenCode(Session):
+class OpenCode(EventSession):
     """A session of OpenCode: messages with `info` and `parts`, of which reverted ones may stand at the end."""
 
     name = "OpenCode"
@@ -354,7 +363,7 @@ def _opencode_request(part: JsonObject) -> Any:
     return None
 
 
-class Pi(Session):
+class Pi(EventSession):
     """A session of pi or of its kin: the entries from the last one back to the root; old ones are a list."""
 
     name = "pi"
@@ -434,7 +443,7 @@ _is_log_line = clue("user assistant system", lacks="role")
 
 
 @dataclass
-class Claude(Session):
+class Claude(EventSession):
     """A session of Claude Code.
 
     `attached`: what the user typed while the agent worked stands in events of its own. `tree`: each event
@@ -603,7 +612,7 @@ _CALLS = words("function_call custom_tool_call local_shell_call web_search_call"
 
 
 @dataclass
-class Codex(Session):
+class Codex(EventSession):
     """A session of Codex CLI: the items in the order of the file.
 
     `instructed`: an item holds the instructions that older files have in their head.
