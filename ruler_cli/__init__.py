@@ -14,8 +14,8 @@ if TYPE_CHECKING:
         UsageError,
         WrongShapeError,
     )
-    from ruler_cli.formats.annotate import GroupFields, TrajectoryFields
     from ruler_cli.prompting.templates import DEFAULT_RUBRIC
+    from ruler_cli.results.fields import GroupFields, TrajectoryFields
     from ruler_cli.runs.api import (
         NotScoredError,
         TrajectoryScore,

@@ -13,10 +13,10 @@ import pytest
 
 import ruler_cli
 from ruler_cli import JudgeSettings, Scorer, ScoreSettings, Summary
-from ruler_cli.formats.annotate import Digests, GroupFields
 from ruler_cli.ledger.database import texts
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.prompting import templates
+from ruler_cli.results.fields import Digests, GroupFields
 from ruler_cli.runs.session import RunTexts
 from ruler_cli.types import Group, Line, Record
 from tests.conftest import Ruler, group, read, rollout, write

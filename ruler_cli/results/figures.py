@@ -20,7 +20,6 @@ from itertools import pairwise
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.files.grouping import OnProblem
 from ruler_cli.files.location import Location
-from ruler_cli.formats.annotate import usage_fields
 from ruler_cli.formats.fields import printable
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.ledger.database import digest_of, params_text
@@ -32,6 +31,7 @@ from ruler_cli.results.annotations import (
     ScoredRollout,
     refuse_unannotated,
 )
+from ruler_cli.results.fields import usage_fields
 from ruler_cli.runs.input import open_input
 from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias, quantile
 from ruler_cli.settings.models import InputSettings

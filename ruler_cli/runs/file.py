@@ -60,7 +60,8 @@ from ruler_cli.types import (
 )
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
-    from ruler_cli.formats.annotate import Annotated, GroupFields
+    from ruler_cli.formats.annotate import Annotated
+    from ruler_cli.results.fields import GroupFields
 
 _HELD_GROUPS = 20
 _HELD_BYTES = 64 << 20
@@ -425,11 +426,8 @@ class _FileRun(GroupStream):
         fields: GroupFields,
     ) -> list[tuple[int, bytes]]:
         """The line number and the new bytes of each record; empty bytes if it is left out."""
-        from ruler_cli.formats.annotate import (
-            annotate,
-            annotations_of,
-            trajectory_bytes,
-        )
+        from ruler_cli.formats.annotate import annotate, trajectory_bytes
+        from ruler_cli.results.fields import annotations_of
 
         assert self._reader is not None  # noqa: S101 - it has read the group
         how = self._settings.on_failure

@@ -19,17 +19,13 @@ import orjson
 
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import dump, parse_value
-from ruler_cli.formats.annotate import (
-    GroupFields,
-    TrajectoryFields,
-    annotate,
-    annotations_of,
-)
+from ruler_cli.formats.annotate import annotate
 from ruler_cli.formats.chat import PROMPTS
 from ruler_cli.formats.fields import first_at, lookup
 from ruler_cli.formats.native import ART, BESIDE
 from ruler_cli.formats.reader import Reader, detect, formats_of, key_text
 from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
+from ruler_cli.results.fields import GroupFields, TrajectoryFields, annotations_of
 from ruler_cli.settings.models import InputSettings, OnFailure
 from ruler_cli.types import (
     Group,

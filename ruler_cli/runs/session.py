@@ -21,7 +21,6 @@ from ruler_cli.errors import (
     TooManyFailures,
 )
 from ruler_cli.files.scratch import Scratch
-from ruler_cli.formats.annotate import Digests
 from ruler_cli.judges.resolve import is_embedded
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel
@@ -30,6 +29,7 @@ from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import BOUNDS, Bounds, Engine, end_tasks
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import shown_rubric
+from ruler_cli.results.fields import Digests
 from ruler_cli.settings.keys import without_secrets
 from ruler_cli.settings.models import CombineSettings, MaxFailures, ScoreSettings
 from ruler_cli.types import (
@@ -48,7 +48,7 @@ from ruler_cli.types import (
 )
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
-    from ruler_cli.formats.annotate import GroupFields
+    from ruler_cli.results.fields import GroupFields
     from ruler_cli.scoring.combine import BatchStatistics
 
 FIRST_ASKED = 20
@@ -166,7 +166,7 @@ class ScoringSession:
         scores: GroupScores | GroupError,
     ) -> GroupFields:
         """Count the final scores of a group; return its part of OUTPUT."""
-        from ruler_cli.formats.annotate import group_fields
+        from ruler_cli.results.fields import group_fields
 
         cost = self.panel.cost(result.used)
         digests = self.texts.digests(group)
