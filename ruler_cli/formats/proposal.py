@@ -46,7 +46,7 @@ _LONG = 100
 """Characters of a text that is rather an answer than a name."""
 _ENOUGH = 2.75
 """Evidence that makes a place one of answers."""
-_WORD = re.compile(r"[A-Z][a-z]+|[a-z]{2,}|[A-Z]{2,}(?![a-z])")
+_WORD = re.compile(r"[A-Z][a-z]+|[a-z]{2,}|[A-Z]{2,}(?![a-z])|\A\w\Z")
 
 
 def _words(key: str) -> list[str]:
@@ -55,7 +55,10 @@ def _words(key: str) -> list[str]:
 
 
 _TEXT = FilePath(__file__).with_suffix(".toml").read_text("utf-8")
-_WORDS = {said: _words(text) for said, text in tomllib.loads(_TEXT).items()}
+_WORDS = {
+    said: [word.removesuffix("s") for word in text.split()]
+    for said, text in tomllib.loads(_TEXT).items()
+}
 """Words of names, by what they say."""
 
 
@@ -295,22 +298,17 @@ class _Survey:
             and one is not answer
             and answer.level[: len(one.level)] == one.level
         ]
-        best = max(
-            near,
-            key=lambda one: (len(one.level), -one.rank("asks"), one.length),
-            default=None,
-        )
-        if best is None:
-            return []
+        near.sort(key=lambda one: (-len(one.level), one.rank("asks")))
+        best = near[:1]
         parts = [
             one
             for one in near
+            for other in best
             if "part" in one.said
-            and one.steps[:-1] == best.steps[:-1]
-            and not _within(one, best)
-            and not _within(best, one)
+            and one.steps[:-1] == other.steps[:-1]
+            and not (_within(one, other) or _within(other, one))
         ]
-        return [*parts[:2], best]
+        return [*parts[:2], *best]
 
     def evidence(self, answer: _Place) -> float:
         """Return how much says that an agent wrote what stands at a place."""
@@ -356,13 +354,12 @@ class _Survey:
             judged |= "gold" in texts and not numbers.isdisjoint(("outcome", "reward"))
             if judged and answer.prose and "output" not in numbers | texts:
                 return True
-        elif "output" in answer.said and not texts.isdisjoint(("gold", "answer")):
-            return True
         lists = {where[:-1] for where in answer.texts}
-        several = answer.steps[-1:] == ("[]",) and 1 < len(lists) < len(answer.texts)
+        several = 1 < len(lists) < len(answer.texts)
         for one in self.places:
             alike = several and one.texts.keys() == answer.texts.keys()
-            if alike and one.kind == "number":
+            scored = answer.steps == answer.level or one.says("reward outcome")
+            if alike and scored and one.kind == "number":
                 return True
             if "output" in one.said and "own" not in one.said and not one.prose:
                 cuts = [
@@ -383,9 +380,7 @@ class _Survey:
         columns = [
             one
             for one in self.places
-            if one.answers
-            and one.like == answer.like
-            and "form" not in one.said | answer.said
+            if one.answers and one.like == answer.like
         ]
         answers = columns or [answer]
         inside = [one for one in self.places if one.steps[: len(level)] == level]
