@@ -425,7 +425,6 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
             problem, "rename the table", option="format_", value=settings.format
         )
     _refuse_missing(name, values, settings, row)
-    _refuse_tasks(name, values, settings.messages)
     if callable(settings.format):
         chosen = rows.program_format(settings.format, values)
     elif row.messages or row.answers:
@@ -609,33 +608,6 @@ def _refuse_missing(
                 value=path,
                 place=name if flag else f"{name}: [formats.{settings.format}] {option}",
             )
-
-
-def _refuse_tasks(
-    name: str, values: Sequence[JsonObject], given: Sequence[str]
-) -> None:
-    """Raise UsageError for a list of the user's that holds rollouts of several tasks: it is no group."""
-    if len(given) != 1:
-        return
-    from ruler_cli.formats.proposal import several_tasks
-
-    row = several_tasks(values, given[0])
-    if row is None:
-        return
-    remedy = Sentence(
-        "give {records:{path}[]}, {messages:{answer}} and {prompt:{task}}",
-        path=given[0],
-        answer=row.messages[0],
-        task=row.prompt[-1],
-    )
-    problem = "is a list whose items are of several tasks, and no group"
-    raise UsageError(
-        problem,
-        remedy,
-        option="messages",
-        value=given[0],
-        place=name,
-    )
 
 
 def first_keys(record: JsonObject) -> str:

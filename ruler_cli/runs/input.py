@@ -40,7 +40,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.scratch import Index, Scratch, digest, place
 from ruler_cli.formats.chat import has_content, task_messages
-from ruler_cli.formats.reader import SAMPLE, Reader, detect
+from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
 from ruler_cli.runs.tasks import JoinedReader, open_tasks
 from ruler_cli.settings.models import InputSettings, RecordPaths
@@ -419,6 +419,14 @@ def _is_of(reader: Reader, line: Line) -> bool | None:
         return False
 
 
+def _refuse_tasks(name: str, first: Sequence[Line], given: Sequence[str]) -> None:
+    """Raise UsageError if the list at the path of the rollouts holds those of several tasks."""
+    if len(given) == 1:
+        from ruler_cli.runs.proposal import refuse_tasks
+
+        refuse_tasks(name, [value for _, value in first_records(name, first)], given[0])
+
+
 def open_input(
     settings: InputSettings,
     stack: ExitStack,
@@ -469,6 +477,7 @@ def open_input(
     else:
         reader = tasks.reader(name, first, settings)
         opened.notes += tasks.notes
+    _refuse_tasks(name, first, settings.messages)
     if shard is not None and reader.format.shape == "columns":
         remedy = Sentence(
             "give each process some of the files or lines (`split -n l/16`), and a {ledger}"

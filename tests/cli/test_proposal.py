@@ -12,9 +12,9 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from ruler_cli.formats import proposal
 from ruler_cli.formats.fields import words
-from ruler_cli.formats.proposal import NothingToJudge, propose
+from ruler_cli.runs import proposal
+from ruler_cli.runs.proposal import NothingToJudge, propose
 from tests.conftest import Ruler, write
 
 ASKED = "Cancel order {} and tell me why it is late."

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any, Literal, get_args
 
+from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.formats.chat import ROLES, first_agent_turn, json_messages, named_turns
 from ruler_cli.formats.fields import (
     Names,
@@ -79,14 +80,23 @@ def propose(values: Sequence[Any]) -> RecordPaths | NothingToJudge:
     return survey.proposal(best, len(values))
 
 
-def several_tasks(values: Sequence[Any], path: str) -> RecordPaths | None:
-    """Return the row of the objects in lists at a path, if those of a list are of several tasks; else None."""
+def refuse_tasks(name: str, values: Sequence[Any], path: str) -> None:
+    """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is no group."""
     lists = [items(lookup(value, path)) for value in values]
     row = propose([one for inside in lists for one in inside])
     if isinstance(row, NothingToJudge) or row.records or not row.prompt:
-        return None
+        return
     tasks = [{str(lookup(one, row.prompt[-1])) for one in inside} for inside in lists]
-    return row if max(map(len, tasks)) > 1 else None
+    if max(map(len, tasks)) < 2:
+        return
+    remedy = Sentence(
+        "give {records:{path}[]}, {messages:{answer}} and {prompt:{task}}",
+        path=path,
+        answer=row.messages[0],
+        task=row.prompt[-1],
+    )
+    problem = "is a list whose items are of several tasks, and no group"
+    raise UsageError(problem, remedy, option="messages", value=path, place=name)
 
 
 def _said(names: Collection[str]) -> set[str]:
@@ -378,9 +388,7 @@ class _Survey:
         if not asked and (level == answer.steps or _alike(answer.openings)):
             level = _level(level[:-1])
         columns = [
-            one
-            for one in self.places
-            if one.answers and one.like == answer.like
+            one for one in self.places if one.answers and one.like == answer.like
         ]
         answers = columns or [answer]
         inside = [one for one in self.places if one.steps[: len(level)] == level]
