@@ -264,13 +264,11 @@ def other_text(message: JsonObject) -> dict[str, Any]:
     """Return the fields of a message that hold text and are neither its content, nor metadata, nor a grader's."""
     if _KNOWN.issuperset(message):  # fast, as most are
         return {}
-    fields = ungraded({key: message[key] for key in message.keys() - _KNOWN})
+    fields = {key: value for key, value in message.items() if key not in _KNOWN}
     return {
-        key: fields[key]
-        for key in message
-        if key in fields
-        and not isinstance(fields[key], int | float)
-        and has_text(fields[key])
+        key: value
+        for key, value in ungraded(fields).items()
+        if not isinstance(value, int | float) and has_text(value)
     }
 
 
@@ -387,22 +385,16 @@ def texts(content: Any) -> list[str]:
 
 _SPEAKERS = {
     "user": "human user prompter question customer",
-    "assistant": "gpt chatgpt bing bard assistant model bot ai claude chatbot agent function_call answer",
+    "assistant": "robot gpt chatgpt bing bard assistant model bot ai claude chatbot agent function_call answer",
     "system": "system developer",
     "tool": "tool observation function function_response tool_response api environment",
 }
 ROLES = {name: role for role, names in _SPEAKERS.items() for name in names.split()}
 """Names of a speaker in data sets → the role of a chat message."""
 
-_TURN_KEYS = [
-    tuple(pair.split("."))
-    for pair in words(
-        "from.value speaker.text from.content role.value role.text speaker.utterance speaker.content speaker.message "
-        "sender.message sender.text sender.content author.text author.content type.text agent.response agent.message "
-        "agent.content agent.text"
-    )
-]
-"""Fields of a turn with its speaker and its text."""
+_SPEAKERS_IN = words("from speaker role sender author type who agent")
+_SAID_IN = words("value text content utterance message response says said")
+"""Fields of a turn with its speaker, and with its text."""
 _STEP_KEYS = (
     words("thought thoughts reasoning think"),
     words("action actions act tool tool_name api_name command"),
@@ -473,24 +465,25 @@ def named_turns(value: list[Any]) -> Messages | None:
         return None
     if all("role" in turn and "parts" in turn for turn in value):
         return [made for turn in value for made in content_turns(turn)]
-    keys = first(keys for keys in _TURN_KEYS if begin.keys() >= {*keys})
-    if keys is None:
+    by = first(key for key in _SPEAKERS_IN if key in begin)
+    said = first(key for key in _SAID_IN if key in begin)
+    speakers = [turn.get(by) for turn in value]
+    # a part of content has a `type` and a `text` too
+    if by == "type" and not all(str(one).lower() in ROLES for one in speakers):
+        said = None
+    if by is None or said is None:
         return _paired_turns(value) or step_turns(value)
-    speakers = [turn.get(keys[0]) for turn in value]
     if not all(map(is_text, speakers)):
         return None
-    # a part of content has a `type` and a `text` too
-    if keys[0] == "type" and not ROLES.keys() >= {*speakers}:
-        return None
-    return [_named_turn(turn, *keys) for turn in value]
+    return [_named_turn(turn, by, said) for turn in value]
 
 
-def _named_turn(turn: Turn, *keys: str) -> Turn:
-    speaker, said = map(turn.get, keys)
-    named = {"name": speaker} if keys[0] == "agent" else {}
+def _named_turn(turn: Turn, by: str, said: str) -> Turn:
+    speaker = turn.get(by)
+    named = {"name": speaker} if by == "agent" else {}
     role = ROLES.get(str(speaker).lower(), "assistant" if named else speaker)
-    more = {key: inner for key, inner in turn.items() if key not in keys}
-    return {**new_turn(role, said, **named), **more}
+    more = {key: inner for key, inner in turn.items() if key not in (by, said)}
+    return {**new_turn(role, turn.get(said), **named), **more}
 
 
 def _paired_turns(value: list[Turn]) -> Messages | None:
