@@ -109,9 +109,11 @@ class Reader:
         rollouts = form.rollouts(value)
         self._check_lists(value, rollouts)
         if self.prompt:
-            for i, rollout in enumerate(rollouts):
-                task = self._task(value, rollout)
-                rollouts[i] = with_prompt(rollout, task, "`, `".join(self.prompt))
+            where = "`, `".join(self.prompt)
+            rollouts = [
+                with_prompt(rollout, self._task(value, rollout), where)
+                for rollout in rollouts
+            ]
             if form.shape == "trajectory" and rollouts[0].error is not None:
                 raise UnreadableError(rollouts[0].error)
         again = self._was_scored(value, rollouts)
@@ -125,19 +127,11 @@ class Reader:
         if label:
             key = f"{label}: {key}"
         own = rubric if is_text(rubric) else None
-        return (
-            Record(
-                line,
-                read,
-                key,
-                own,
-                tools,
-            ),
-        )
+        return (Record(line, read, key, own, tools),)
 
     def _check_lists(self, value: JsonObject, rollouts: Rollouts) -> None:
         """Raise UnreadableError if a list at a path of the user's has not an item for each rollout."""
-        given = [path for path in (self.reward, self.outcome) if path]
+        given = [*filter(None, (self.reward, self.outcome))]
         if not given:
             return
         rows.check_lists(value, [*map(_places, rollouts)], given)
@@ -248,9 +242,14 @@ class Reader:
         own = (PROMPT_HASH, GIVEN, self.format.key_description)
         return bool(self.group_by) or self.key not in own
 
+    @property
+    def _keys(self) -> Sequence[str]:
+        """The paths that are the group key together."""
+        return self.group_by or (self.key,)
+
     def _key_at(self, value_at: Callable[[str], Any]) -> Any:
         """Return the value at the path of the key; of several paths the list of their values, None if one is absent."""
-        values = [value_at(path) for path in self.group_by or (self.key,)]
+        values = [value_at(path) for path in self._keys]
         if None in values:
             return None
         return values if len(values) > 1 else values[0]
@@ -308,9 +307,7 @@ class Reader:
         if found is None and (other := self.format.other_ruler):
             found = self._own_value(value, rollout, other)
         annotation = json_value(found)
-        if is_object(annotation):
-            return annotation
-        return None
+        return annotation if is_object(annotation) else None
 
     def _was_scored(self, value: JsonObject, rollouts: Rollouts) -> bool:
         """Tell if ruler scored a record before.
@@ -320,9 +317,8 @@ class Reader:
         """
         form = self.format
         if form.listed:
-            keys: Sequence[str] = ()
-            if form.shape == "columns" and self.by_path:
-                keys = self.group_by or (self.key,)
+            columns = form.shape == "columns" and self.by_path
+            keys = self._keys if columns else ()
             for listed in filter(None, (form.reward, *keys)):
                 column(value, listed, len(rollouts))
         again = _is_ours(value, "ruler") or form.other_ruler != ""
@@ -412,29 +408,18 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     """
     records = first_records(name, first)
     values = [record for _, record in records]
-    row = settings.with_paths(settings.named_row or RecordPaths())
-    if settings.messages and settings.format in FAMILIES:
-        form = str(settings.format)
-        remedy = Sentence("leave {format_:{form}} out, or {messages}", form=form)
-        problem = "is for dumps that no format fits"
-        path = paths(settings.messages)[0]
-        raise UsageError(problem, remedy, option="messages", value=path)
-    if settings.named_row and settings.format in FAMILIES:
-        problem = "is a format of ruler's own, and a table of ruler.toml"
-        raise UsageError(
-            problem, "rename the table", option="format_", value=settings.format
-        )
+    named = settings.named_row
+    row = settings.with_paths(named or RecordPaths())
+    _refuse_family(settings)
     _refuse_missing(name, values, settings, row)
-    if callable(settings.format):
-        chosen = rows.program_format(settings.format, values)
+    given = settings.format
+    if callable(given):
+        chosen = rows.program_format(given, values)
     elif row.messages or row.answers:
-        path = (paths(row.messages) or paths(row.answers))[0]
-        own = f"messages at `{path}`"
-        if settings.named_row:
-            own = (
-                "a row" if isinstance(settings.format, RecordPaths) else settings.format
-            )
-        chosen = rows.row_format(str(own), row, values)
+        own = f"messages at `{paths(row.messages or row.answers)[0]}`"
+        if named:
+            own = given if isinstance(given, str) else "a row"
+        chosen = rows.row_format(own, row, values)
     else:
         chosen = _choose(name, records, settings)
         if chosen.rank == OWN:
@@ -453,17 +438,37 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     )
     if not keys:
         reader = replace(reader, key=_scored_key(reader, records))
-    reward = row.reward if settings.reward is None else settings.reward
-    if settings.reward is not None or reward != "reward":
+    if settings.reward is not None or row.reward != "reward":
+        reward = row.reward if settings.reward is None else settings.reward
         reader = with_reward(name, reward, reader, records)
-    generic = settings.format == "auto" and chosen.rank < 1
-    read = [record for line, _ in records for record in _read(reader, line) if generic]
+    if given == "auto" and chosen.rank < 1:
+        _refuse_prompts(name, reader, records)
+    return reader
+
+
+def _refuse_prompts(name: str, reader: Reader, records: Records) -> None:
+    """Raise UsageError if no record read has an answer."""
+    read = [record for line, _ in records for record in _read(reader, line)]
     rollouts = [rollout for record in read for rollout in record.rollouts]
-    roles = [message.get("role") for one in rollouts for message in one.messages]
-    if roles and all(role in _ASKING for role in roles):
+    roles = {message.get("role") for one in rollouts for message in one.messages}
+    if roles and roles <= {*_ASKING}:
         problem = f"{records[0][0].where} is a prompt without an answer, as is every record read"
         raise UsageError(problem, "give the rollouts", place=name)
-    return reader
+
+
+def _refuse_family(settings: InputSettings) -> None:
+    """Raise UsageError for a format of ruler's own beside a user's row."""
+    form = settings.format
+    if form not in FAMILIES:
+        return
+    if settings.messages:
+        remedy = Sentence("leave {format_:{form}} out, or {messages}", form=form)
+        problem = "is for dumps that no format fits"
+        path = settings.messages[0]
+        raise UsageError(problem, remedy, option="messages", value=path)
+    if settings.named_row:
+        problem = "is a format of ruler's own, and a table of ruler.toml"
+        raise UsageError(problem, "rename the table", option="format_", value=form)
 
 
 _ASKING = ("user", "system", "developer")
@@ -479,7 +484,7 @@ def first_records(name: str, first: Sequence[Line]) -> Records:
             records.append((line, parse(line.raw)))
         except UnreadableError as error:
             reason = too_large(line.skipped) if line.skipped else str(error)
-            reasons.append(Sentence("{line} {reason}", line=line.where, reason=reason))
+            reasons.append(f"{line.where} {reason}")
     if not records:
         remedy = "give JSON lines, one object a line, or one JSON document"
         raise UsageError(reasons[0], remedy, place=name)
@@ -507,10 +512,11 @@ def formats_of(wanted: str, own: Iterable[str] = ()) -> list[Format]:
 def _choose(name: str, records: Records, settings: InputSettings) -> Format:
     wanted = str(settings.format)
     values = [record for _, record in records]
-    known = [
-        name for name in settings.rows if wanted == "auto" and settings.rows[name].has
+    own = [
+        rows.row_format(name, row, values)
+        for name, row in settings.rows.items()
+        if wanted == "auto" and row.has
     ]
-    own = [rows.row_format(name, settings.rows[name], values) for name in known]
     candidates = [*own, *formats_of(wanted, settings.rows)]
     votes: dict[Format, Line] = {}
     for line, record in records:
@@ -528,10 +534,9 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
         both = f"{here.where} looks like {one.name}, {there.where} like {other.name}"
         raise UsageError(both, remedy, place=name)
     chosen = first(votes)
-    if chosen is None and any("trajectories" in record for _, record in records):
+    if chosen is None and any("trajectories" in value for value in values):
         # a group without trajectories, or with unknown ones: ruler's own rather than ART's
-        groups = [form for form in candidates if form.name == "native groups"]
-        chosen = first(groups)
+        chosen = first(one for one in candidates if one.name == "native groups")
     if chosen is None:
         line, record = records[0]
         keys = f"(its keys: {first_keys(record) or 'none'})"
@@ -544,7 +549,7 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
         )
         problem = f"{line.where} holds no rollouts that ruler knows {keys}"
         unknown = UnknownShapeError(problem, remedy, place=name)
-        unknown.values = [record for _, record in records]
+        unknown.values = values
         raise unknown
     return chosen
 
@@ -619,12 +624,7 @@ _TRIED = 5
 """Number of records in which a score is tried before any is written."""
 
 
-def with_reward(
-    name: str,
-    dotted: str,
-    reader: Reader,
-    records: Records,
-) -> Reader:
+def with_reward(name: str, dotted: str, reader: Reader, records: Records) -> Reader:
     """Return the reader with its reward at a path; UsageError if a score there overwrites what is read."""
     from ruler_cli.formats.annotate import ORIGINAL, annotate
 
@@ -658,13 +658,7 @@ def with_reward(
         if taken or not scored:
             continue  # what cannot be read is reported when it is read
         with suppress(RecursionError):  # too deep to compare; other records tell
-            raw = annotate(
-                line.raw,
-                rewarded,
-                scored,
-                _SCORED,
-                "null",
-            )
+            raw = annotate(line.raw, rewarded, scored, _SCORED, "null")
             after = _read(reader, replace(line, raw=raw))
             taken = _without_rewards(after, line) != _without_rewards(before, line)
     if taken:

@@ -23,14 +23,9 @@ from ruler_cli.formats.fields import (
     Names,
     holds,
     is_list,
-    is_object,
-    items,
-    lookup,
-    path_of,
-    printable,
 )
 from ruler_cli.settings.models import RecordPaths, frozen, paths
-from ruler_cli.types import Path, Rollout
+from ruler_cli.types import Rollout
 
 PROMPT_HASH = "hash of the prompt"
 """The group key of a dump without one: a hash of the messages before the first assistant turn. It is no path
@@ -181,42 +176,6 @@ def fits(form: Format, record: JsonObject) -> bool:
         return known and (form.test is None or bool(code(form.test)(record)))
     except UNFIT:
         return False
-
-
-# If the wrong list loses an item, or the right one does not, every later item belongs to another rollout, and
-# nobody notices. So lists that a format does not know are refused, not guessed at.
-
-
-def parallel_lists(form: Format, record: JsonObject, size: int) -> list[Path]:
-    """Return the paths of lists with an item for each of `size` rollouts; UnreadableError if one is doubtful."""
-    if form.lists is None:
-        raise UnreadableError(
-            "compares its answers, and would be wrong without one of them"
-        )
-    apart = form.apart
-    names = form.lists
-    if names == ("*",):
-        names = tuple(name for name in record if name not in apart)
-    same = (name for name in names if len(items(lookup(record, name))) == size)
-    lists = [path_of(record, name) for name in same]
-    if apart == ("*",):
-        return lists
-    # ruler's own lists are parallel, or belong to the group
-    known = {("ruler",), *lists, *((name,) for name in apart)}
-    inside: list[tuple[Path, Any]] = [((), record)]
-    while inside:
-        path, value = inside.pop()
-        if path in known:
-            continue
-        if is_object(value):
-            inside += [((*path, key), inner) for key, inner in value.items()]
-        elif is_list(value) and len(value) == size:
-            where = printable(".".join(map(str, path)))
-            raise UnreadableError(
-                f"has as many items at `{where}` as rollouts, and may not be cut with them; take `{where}` "
-                "out, or write a rollout a line"
-            )
-    return lists
 
 
 def _rows() -> tuple[Format, ...]:

@@ -9,7 +9,6 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from ruler_cli.formats.fields import number, passed
 from ruler_cli.judging.exchange import Answer, Overflow, exchange
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.pool.engine import ByteLimit, together
@@ -26,6 +25,7 @@ from ruler_cli.prompting.prompt import (
     too_long,
     why_unaskable,
 )
+from ruler_cli.scoring.rewards import number, passed
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import (
     NO_USAGE,

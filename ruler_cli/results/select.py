@@ -17,8 +17,17 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
-from ruler_cli.formats.fields import path_of, printable, value_at
-from ruler_cli.formats.table import Format, parallel_lists
+from ruler_cli.formats.fields import (
+    JsonObject,
+    is_list,
+    is_object,
+    items,
+    lookup,
+    path_of,
+    printable,
+    value_at,
+)
+from ruler_cli.formats.table import Format
 from ruler_cli.results.annotations import (
     AnnotationReader,
     ScoredRollout,
@@ -374,3 +383,39 @@ def _take_out(value: dict[str, Any], named: Iterable[str], size: int) -> Iterato
             if isinstance(parent, dict):
                 del parent[str(path[-1])]
             yield path
+
+
+# If the wrong list loses an item, or the right one does not, every later item belongs to another rollout, and
+# nobody notices. So lists that a format does not know are refused, not guessed at.
+
+
+def parallel_lists(form: Format, record: JsonObject, size: int) -> list[Path]:
+    """Return the paths of lists with an item for each of `size` rollouts; UnreadableError if one is doubtful."""
+    if form.lists is None:
+        raise UnreadableError(
+            "compares its answers, and would be wrong without one of them"
+        )
+    apart = form.apart
+    names = form.lists
+    if names == ("*",):
+        names = tuple(name for name in record if name not in apart)
+    same = (name for name in names if len(items(lookup(record, name))) == size)
+    lists = [path_of(record, name) for name in same]
+    if apart == ("*",):
+        return lists
+    # ruler's own lists are parallel, or belong to the group
+    known = {("ruler",), *lists, *((name,) for name in apart)}
+    inside: list[tuple[Path, Any]] = [((), record)]
+    while inside:
+        path, value = inside.pop()
+        if path in known:
+            continue
+        if is_object(value):
+            inside += [((*path, key), inner) for key, inner in value.items()]
+        elif is_list(value) and len(value) == size:
+            where = printable(".".join(map(str, path)))
+            raise UnreadableError(
+                f"has as many items at `{where}` as rollouts, and may not be cut with them; take `{where}` "
+                "out, or write a rollout a line"
+            )
+    return lists

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any, Literal
 
 from ruler_cli.files.scratch import place
-from ruler_cli.formats.fields import number
 from ruler_cli.formats.reader import SAMPLE
 from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
 from ruler_cli.pool.limits import Estimates
@@ -33,6 +32,7 @@ from ruler_cli.prompting.prompt import (
     write_prompt,
 )
 from ruler_cli.runs.input import Input
+from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
 from ruler_cli.types import CallError, Group, Problem, Record, Reply, Request, Usage

@@ -26,9 +26,9 @@ from ruler_cli.formats.fields import (
     is_text,
     items,
     lookup,
-    passed,
     words,
 )
+from ruler_cli.scoring.rewards import passed
 from ruler_cli.settings.models import RecordPaths
 
 Steps = tuple[str, ...]

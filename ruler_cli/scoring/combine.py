@@ -16,7 +16,8 @@ from math import ceil, fsum, sqrt
 from operator import attrgetter, sub
 from typing import NamedTuple
 
-from ruler_cli.formats.fields import PASSING, printable
+from ruler_cli.formats.fields import printable
+from ruler_cli.scoring.rewards import PASSING
 from ruler_cli.scoring.statistics import (
     CORRELATIONS,
     Anova,

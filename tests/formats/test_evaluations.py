@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.fields import number, passed
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.prompting.render import render
+from ruler_cli.scoring.rewards import number, passed
 from ruler_cli.settings.models import AskSettings, OnFailure
 from ruler_cli.types import Group
 from tests.formats.changes import (

@@ -16,10 +16,10 @@ import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.fields import number
 from ruler_cli.formats.table import FORMATS, Format, fits
 from ruler_cli.runs.file import score
 from ruler_cli.runs.scorer import Scorer
+from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from tests.conftest import ROOT, SHARED
 from tests.formats.changes import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ruler_cli.formats.fields import number, passed
+from ruler_cli.scoring.rewards import number, passed
 from tests.values import values
 
 NUMBERS: list[Any] = [
