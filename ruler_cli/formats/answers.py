@@ -38,15 +38,14 @@ from ruler_cli.formats.chat import (
     new_turn,
     prompt_field,
     prompt_turns,
+    read_conversation,
     read_or_error,
     response_turns,
     retrieved_turn,
     task_turns,
     text_of,
     tools_of,
-    with_answer,
     with_calls,
-    with_system,
 )
 from ruler_cli.formats.fields import (
     JsonObject,
@@ -180,14 +179,13 @@ def _as_dialogue(value: Any) -> Messages | None:
     return dialogue(value) if is_text(value) else None
 
 
-def read_conversation(record: JsonObject) -> Rollout:
+def read_turns(record: JsonObject) -> Rollout:
     """Read a conversation, and the answer beside it."""
     name = turns_field(record)
     if name is None:
         raise UnreadableError(f"has no turns in `{'`, `'.join(_TURN_LISTS)}`")
-    given = _as_dialogue(record[name]) or chat_turns(record[name], name)
-    messages = with_system(record, with_answer(record, given))
-    return Rollout(messages, tools=tools_of(record) or None)
+    turns = _as_dialogue(record[name]) or chat_turns(record[name], name)
+    return read_conversation(record, turns)
 
 
 _BETTER = words(

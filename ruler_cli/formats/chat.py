@@ -706,9 +706,8 @@ def with_answer(record: JsonObject, messages: Messages) -> Messages:
         return messages
     for name in (*ANSWERS, *ANSWER_LISTS):
         value = record.get(name)
-        # the options of a question: an API's choices are objects
-        options = name == "choices" and not all(map(is_object, items(value)))
-        if value is None or options:
+        # an API's choices are objects, the options of a question are not
+        if name == "choices" and not all(map(is_object, items(value))):
             continue
         if (answer := find_answer(value, name)) is not None:
             return [*messages, *answer]
@@ -726,6 +725,17 @@ def prompt_size(given: Messages, whole: Messages) -> int | None:
     return size if replied and given[-1].get("role") in USER_ROLES else None
 
 
+def read_conversation(
+    record: JsonObject, given: Messages, path: Path = (), **fields: Any
+) -> Rollout:
+    """Read a conversation with what stands beside it: the system prompt, the answer, the submitted work, the tools."""
+    given = with_system(record, given)
+    messages = with_submission(record, with_answer(record, given))
+    fields = {"tools": tools_of(record) or None, **fields}
+    length = prompt_size(given, messages)
+    return Rollout(messages, path, prompt_length=length, **fields)
+
+
 def answers_path(record: JsonObject, least: int = 2) -> Path:
     """Return the path of a list of answers to a prompt, or to messages without one; () if there is none.
 
@@ -733,21 +743,21 @@ def answers_path(record: JsonObject, least: int = 2) -> Path:
     """
     names = (*ANSWER_LISTS, *ANSWERS)
     paths = (path for name in names for path in ((name,), (name, "choices")))
-    found = first(path for path in paths if _is_answer_list(record, path, least))
-    if found and is_reply(lookup(json_value(record.get("messages")), "-1")):
+    if is_reply(lookup(json_value(record.get("messages")), "-1")):
         return ()
-    return found or ()
+    return first(path for path in paths if _is_answer_list(record, path, least)) or ()
 
 
 def _is_answer_list(record: JsonObject, path: Path, least: int) -> bool:
     values = items(value_at(record, path))
+    inside = objects(values)
     if len(values) < least or not all(map(is_answer, values)):
         return False
     if path[-1] == "choices":
-        return all(map(is_object, values))
+        return inside == values
     # a list of messages under a name for one answer is one conversation
     listed = path[-1] in ANSWER_LISTS
-    return listed or not any({"role", "type"} & item.keys() for item in objects(values))
+    return listed or not any({"role", "type"} & one.keys() for one in inside)
 
 
 def read_or_error(
@@ -805,6 +815,7 @@ They are shown, but are no part of the key: another system retrieves other texts
 """
 SYSTEM = words("system system_prompt systemInstruction system_instruction")
 HISTORIES = ("history", "chat_history")
+_PAIR = ("user", "assistant")
 _SYSTEM_ROLES = ("system", "developer")
 
 
@@ -829,7 +840,7 @@ def with_task(record: JsonObject, messages: Messages) -> Messages:
 def prompt_field(record: JsonObject) -> str | None:
     """Return the field with the prompt: the first that holds text or messages, preferably not empty."""
     present = [name for name in PROMPTS if is_prompt(record.get(name))]
-    return first(filter(record.get, present)) or first(present)
+    return first([*filter(record.get, present), *present])
 
 
 def is_prompt(value: Any) -> bool:
@@ -857,12 +868,8 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
         history = json_messages(history)
     pairs = [*map(items, items(history))]
     if pairs and all(pairs):
-        earlier = [
-            new_turn(role, content)
-            for pair in pairs
-            for role, content in zip(("user", "assistant"), pair, strict=False)
-            if content is not None
-        ]
+        turns = (turn for pair in pairs for turn in map(new_turn, _PAIR, pair))
+        earlier = [turn for turn in turns if turn["content"] is not None]
     else:
         earlier = prompt_turns(history, "history")
     return with_system(record, [*earlier, *_prompt_turns(value, name)])
@@ -905,20 +912,17 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     if not any(map(has_content, turns)):
         return replace(rollout, error=f"has no prompt at `{path}`")
     messages = rollout.messages
-    systems = [*takewhile(_is_system, messages)]
-    start = 0 if _is_system(turns[0]) else len(systems)
-    asked = [*map(text_of, turns)]
-    said = [*map(text_of, messages)]
+    start = 0 if _is_system(turns[0]) else len([*takewhile(_is_system, messages)])
+    asked, said = ([*map(text_of, listed)] for listed in (turns, messages))
     count = len(asked)
-    before = said[: first_agent_turn(messages)]
-    held = count == 1 and any(asked[0] in text for text in before)
+    begin = first_agent_turn(messages)
+    held = count == 1 and any(asked[0] in text for text in said[:begin])
     if held or asked == said[start : start + count]:
         return rollout
     size = rollout.prompt_length
-    if size is not None:
-        size += count
-    elif first_agent_turn(turns) < count:
-        size = start + count + first_agent_turn(messages[start:])
+    if size is None and first_agent_turn(turns) < count:
+        size = max(begin, start)
+    size = None if size is None else size + count
     messages = [*messages[:start], *turns, *messages[start:]]
     return replace(rollout, messages=messages, prompt_length=size)
 
@@ -942,11 +946,10 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
         )
     prompt = []
     for message in task:
-        role, content = message.get("role"), message.get("content")
+        part = [*map(message.get, ("role", "content"))]
         excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
-        part = [role, content]
         # without content, or with calls, other fields alone tell two messages apart
-        if content is None or message.get("tool_calls"):
+        if part[1] is None or message.get("tool_calls"):
             fields = {k: v for k, v in message.items() if k not in excluded and v}
             part += filter(None, [fields])
         prompt.append(part)

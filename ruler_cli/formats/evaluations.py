@@ -25,13 +25,11 @@ from ruler_cli.formats.chat import (
     new_turn,
     prompt_key,
     prompt_turns,
+    read_conversation,
     read_or_error,
     step_turns,
-    tools_of,
     with_answer,
     with_calls,
-    with_submission,
-    with_system,
     with_task,
 )
 from ruler_cli.formats.dialects import call_turn, called_names, result_turn
@@ -171,18 +169,13 @@ def steps_of(record: JsonObject) -> Messages:
 
 def read_steps(record: JsonObject) -> Rollout:
     """Read an agent's steps, behind the record's task and before the answer beside them."""
-    return _with_ends(record, with_task(record, steps_of(record)))
+    return read_conversation(record, with_task(record, steps_of(record)))
 
 
 def read_contents(record: JsonObject) -> Rollout:
     """Read the contents of Gemini's API, and the answer beside them."""
     contents = [{"role": "user", **one} for one in objects(record["contents"])]
-    return _with_ends(record, chat_turns(contents, "contents"))
-
-
-def _with_ends(record: JsonObject, turns: Messages) -> Rollout:
-    messages = with_system(record, with_answer(record, turns))
-    return Rollout(with_submission(record, messages), tools=tools_of(record))
+    return read_conversation(record, chat_turns(contents, "contents"))
 
 
 _SPANS = words("baseSpans agentSpans llmSpans retrieverSpans toolSpans")

@@ -22,11 +22,8 @@ from ruler_cli.formats.chat import (
     chat_turns,
     check_messages,
     last_states,
-    prompt_size,
+    read_conversation,
     tools_of,
-    with_answer,
-    with_submission,
-    with_system,
     with_task,
 )
 from ruler_cli.formats.fields import (
@@ -70,7 +67,6 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
 
 def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
     own = value.get("messages")
-    prompt_length = None
     given = [] if own is None else chat_turns(own, "messages")
     if given is not own:
         given = with_task(value, given)
@@ -78,12 +74,6 @@ def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
         tools = value.get("tools") and tools_of(value)
         return Rollout(given, path, tools=tools, reward=reward)
     recorded = _recorded(value) if "exchanges" in value else []
-    if given:
-        given = with_system(value, given)
-        messages = with_answer(value, given)
-        prompt_length = prompt_size(given, messages)
-    else:
-        messages = with_system(value, _main(value, recorded))
     further = [
         _main(history, _recorded(history))
         if is_object(history)
@@ -94,15 +84,13 @@ def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
     tools = tools_of(value)
     if tools is None:
         tools = first(lookup(request, "tools") for request, _ in _exchanges(value))
-    messages = with_submission(value, messages)
-    histories = (*further, *recorded[:-1])
-    return Rollout(
-        messages,
+    return read_conversation(
+        value,
+        given or _main(value, recorded),
         path,
-        histories,
-        tools,
+        histories=(*further, *recorded[:-1]),
+        tools=tools,
         reward=reward,
-        prompt_length=prompt_length,
     )
 
 
