@@ -6,7 +6,6 @@ without its question, which is in another file (BFCL, FastChat), holds nothing t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, cycle, takewhile
@@ -21,7 +20,6 @@ from ruler_cli.formats.chat import (
     chat_turns,
     check_messages,
     make_rollout,
-    messages_in,
     new_turn,
     prompt_key,
     prompt_turns,
@@ -40,7 +38,6 @@ from ruler_cli.formats.fields import (
     Rollouts,
     first,
     first_at,
-    holds,
     is_list,
     is_message_list,
     is_object,
@@ -195,8 +192,6 @@ def read_deepeval(record: JsonObject) -> Rollout:
     spans = [
         {
             **span,
-            "id": span.get("uuid"),
-            "parent_id": span.get("parentUuid"),
             "type": "tool" if name == "retrieverSpans" else span.get("type"),
         }
         for name in _SPANS
@@ -250,11 +245,10 @@ def read_recording(record: JsonObject) -> Rollout:
     return replace(rollout, member=hashed_key("env", [*map(record.get, _APART), begin]))
 
 
-def read_tau2(record: JsonObject) -> Rollout:
-    """Read a simulation of tau2-bench."""
-    crashed = " (tau2-bench writes this when a run crashed)"
-    messages = messages_in(record, "messages", crashed)
-    return Rollout([turn for message in messages for turn in _tau2_turns(message)])
+def with_results(_: JsonObject, rollout: Rollout) -> Rollout:
+    """Read the results of calls in a simulation of tau2-bench."""
+    turns = [turn for message in rollout.messages for turn in _tau2_turns(message)]
+    return replace(rollout, messages=turns)
 
 
 def _tau2_turns(message: Turn) -> Iterator[Turn]:
@@ -321,11 +315,6 @@ def _answered(record: JsonObject) -> Messages:
 
 
 _QUERY = "begin_of_turn_query"
-_CATEGORY = re.compile(
-    r"(live_|exec_|executable_|multi_turn_|simple|multiple|parallel|irrelevance|relevance|java|rest|sql|chatable|"
-    r"web_search|memory|format_sensitivity)"
-)
-"""Beginnings of BFCL's ids: the category."""
 
 
 def _model_turn(answer: Any) -> Turn:
@@ -336,14 +325,6 @@ def _model_turn(answer: Any) -> Turn:
     pairs = (pair for call in calls for pair in call.items())
     listed = [{"name": name, "arguments": value} for name, value in pairs]
     return new_turn("assistant", None, tool_calls=listed)
-
-
-def is_bfcl(record: JsonObject) -> bool:
-    """Tell if BFCL wrote a result or a score."""
-    named = is_text(record["id"]) and _CATEGORY.match(record["id"]) is not None
-    logged = holds(record, "result inference_log|input_token_count|traceback")
-    scored = holds(record, "valid prompt") and bool(lookup(record, "prompt.question"))
-    return (named and logged) or scored
 
 
 def _apart(key: str) -> Sentence:
