@@ -167,19 +167,12 @@ def steps_of(record: JsonObject) -> Messages:
 
 
 def read_steps(record: JsonObject) -> Rollout:
-    """Read an agent's steps, behind the record's task and before the answer beside them."""
-    return _with_ends(record, with_task(record, steps_of(record)))
-
-
-def read_contents(record: JsonObject) -> Rollout:
-    """Read the contents of Gemini's API, and the answer beside them."""
-    contents = [{"role": "user", **one} for one in objects(record["contents"])]
-    return _with_ends(record, chat_turns(contents, "contents"))
-
-
-def _with_ends(record: JsonObject, turns: Messages) -> Rollout:
-    messages = with_system(record, with_answer(record, turns))
-    return Rollout(with_submission(record, messages), tools=tools_of(record))
+    """Read an agent's steps, or Gemini's contents, behind the record's task and before the answer beside them."""
+    contents = [{"role": "user", **one} for one in objects(record.get("contents"))]
+    turns = chat_turns(contents, "contents") if contents else steps_of(record)
+    whole = with_answer(record, with_task(record, turns))
+    messages = with_submission(record, with_system(record, whole))
+    return Rollout(messages, tools=tools_of(record))
 
 
 _SPANS = words("baseSpans agentSpans llmSpans retrieverSpans toolSpans")
@@ -203,8 +196,7 @@ def read_deepeval(record: JsonObject) -> Rollout:
     if spans:
         from ruler_cli.formats.traces import read_trace
 
-        whole = {"input": asked, "output": said, "observations": spans}
-        rollout = read_trace(whole)
+        rollout = read_trace({"input": asked, "output": said, "observations": spans})
         further = (*rollout.histories, *_uncalled(spans, rollout))
         return replace(rollout, histories=further, outcome=outcome)
     if is_list(record.get("turns")):
@@ -217,8 +209,8 @@ def _uncalled(spans: list[Turn], rollout: Rollout) -> list[Messages]:
     """The tools that no turn calls, as a conversation of their own; [] if there are none."""
     turns = chain(rollout.messages, *rollout.histories)
     called = {name for turn in turns for name in called_names(turn)}
-    tools = [s for s in spans if s["type"] == "tool" and s["name"] not in called]
-    calls = sorted(tools, key=lambda span: str(span.get("startTime")))
+    calls = [s for s in spans if s["type"] == "tool" and s["name"] not in called]
+    calls.sort(key=lambda span: str(span.get("startTime")))
     return [[new_turn("assistant", None, tool_calls=calls)]] if calls else []
 
 
@@ -345,10 +337,9 @@ def read_mt_bench(record: JsonObject) -> Rollouts:
         count = len(items(answers))
         if not 0 < count <= len(questions):
             raise UnreadableError(f"has {count} answers for {len(questions)} questions")
-        roles = cycle(("user", "assistant"))
         said = chain(*zip(questions, answers, strict=False))
         texts = (turn.get("content") if is_object(turn) else turn for turn in said)
-        return Rollout([*map(new_turn, roles, texts)])
+        return Rollout([*map(new_turn, cycle(("user", "assistant")), texts)])
 
     return [
         read_or_error(("choices", i), read, lookup(choice, "turns"))

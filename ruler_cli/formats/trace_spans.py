@@ -278,7 +278,7 @@ def _attributes(raw: JsonObject) -> dict[str, Any]:
     }
     attributes = {**named, **own} if is_object(named) else own
     flat = {key: attributes[key] for key in attributes if key.startswith(_FLAT)}
-    return {**_unflat(flat), **attributes} if flat else attributes
+    return {**_unflat(flat), **attributes}
 
 
 def _unflat(flat: JsonObject) -> Any:

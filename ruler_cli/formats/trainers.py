@@ -59,10 +59,10 @@ def with_session(record: JsonObject, rollout: Rollout) -> Rollout:
     return replace(rollout, member=record["uid"].rpartition("_")[0])
 
 
-def verl_group(record: JsonObject) -> str | None:
+def verl_group(record: JsonObject) -> str:
     """Return the group of a `uid`, which ends with the numbers of the session and of the output."""
-    uid, *numbers = str(record.get("uid")).rsplit("_", 2)
-    return uid if len(numbers) == 2 else None
+    group: str = record["uid"].rsplit("_", 2)[0]
+    return group
 
 
 _TASKS = words("problem_statement question prompt instruction problem task")
@@ -85,9 +85,8 @@ def gym_key(record: JsonObject) -> str | None:
 
 def _gym_task(record: JsonObject) -> str | None:
     """Return the task of a record with an empty input; never `instance_dict`, which holds the solution."""
-    known = (
-        lookup(record, f"responses_create_params.metadata.{name}") for name in _TASKS
-    )
+    metadata = lookup(record, "responses_create_params.metadata")
+    known = (lookup(metadata, name) for name in _TASKS)
     return first(t for t in known if is_text(t) and t.strip())
 
 
@@ -170,16 +169,14 @@ def _correct(metrics: Any) -> Any:
     return metrics.get("correct", first(named))
 
 
+_EXAMPLE = words("example_id env_name task step info.env_id")
+
+
 def result_key(record: JsonObject) -> str | None:
     """Return the example with its environment, task and step."""
-    names = ("env_name", "task", "step", "info.env_id")
-    stated = [lookup(record, name) for name in names]
-    more = [
-        part for part in stated if isinstance(part, str | int | list) and part != []
-    ]
-    if more and record.get("example_id") is not None:
-        return key_text([record["example_id"], *more])
-    return None
+    example, *more = (lookup(record, path) for path in _EXAMPLE)
+    stated = [one for one in more if isinstance(one, str | int | list) and one != []]
+    return key_text([example, *stated]) if stated and example is not None else None
 
 
 def with_metric(record: JsonObject, rollout: Rollout) -> Rollout:
@@ -216,12 +213,7 @@ def read_trace(trace: JsonObject) -> Rollout:
 
 def read_episode(record: JsonObject) -> Rollouts:
     """Read the traces of an episode that train the model, one rollout each."""
-    return _rollouts(
-        record,
-        "traces",
-        "agent.name",
-        read_trace,
-    )
+    return _rollouts(record, "traces", "agent.name", read_trace)
 
 
 def _rollouts(
@@ -306,10 +298,5 @@ def read_rllm(record: JsonObject) -> Rollouts:
             )
         return Rollout(talks[-1], histories=tuple(talks[:-1]))
 
-    return _rollouts(
-        record,
-        "trajectories",
-        "name",
-        read,
-        outcome=record.get("is_correct"),
-    )
+    outcome = record.get("is_correct")
+    return _rollouts(record, "trajectories", "name", read, outcome=outcome)
