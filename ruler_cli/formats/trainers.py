@@ -66,8 +66,6 @@ def verl_group(record: JsonObject) -> str:
 
 
 _TASKS = words("problem_statement question prompt instruction problem task")
-_INPUT = "responses_create_params.input"
-_RULES = "responses_create_params.instructions"
 
 
 def gym_key(record: JsonObject) -> str | None:
@@ -76,17 +74,17 @@ def gym_key(record: JsonObject) -> str | None:
     agent = lookup(record, "agent_ref.name")
     if index is not None:
         return key_text(index if agent is None else [agent, index])
-    task = lookup(record, _INPUT) or _gym_task(record)
+    asked = record["responses_create_params"]
+    task = asked.get("input") or _gym_task(asked)
     if not task:  # the part of the output before the agent's first turn
         output = _gym_conversations(lookup(record, "response.output"))[-1]
         task = output[: first_agent_turn(output)]
-    return hashed_key("input", [lookup(record, _RULES), task]) if task else None
+    return hashed_key("input", [asked.get("instructions"), task]) if task else None
 
 
-def _gym_task(record: JsonObject) -> str | None:
-    """Return the task of a record with an empty input; never `instance_dict`, which holds the solution."""
-    metadata = lookup(record, "responses_create_params.metadata")
-    known = (lookup(metadata, name) for name in _TASKS)
+def _gym_task(asked: JsonObject) -> str | None:
+    """Return the task of a request with an empty input; never `instance_dict`, which holds the solution."""
+    known = (lookup(asked, f"metadata.{name}") for name in _TASKS)
     return first(t for t in known if is_text(t) and t.strip())
 
 
@@ -103,24 +101,25 @@ def _gym_conversations(output: Any) -> list[Messages]:
 
 def read_gym(record: JsonObject) -> Rollout:
     """Read a rollout of NeMo-Gym."""
-    output, task, rules = (
-        lookup(record, path) for path in ("response.output", _INPUT, _RULES)
-    )
+    asked = record["responses_create_params"]
+    output = lookup(record, "response.output")
     if not output:
         raise UnreadableError(
             "has no items in `response.output`: the agent failed before it answered"
         )
     *earlier, last = _gym_conversations(output)
-    task = task if task or first_agent_turn(last) else _gym_task(record)
+    task = asked.get("input")
+    task = task if task or first_agent_turn(last) else _gym_task(asked)
     failed = record.get("_ng_failure_class")
     prompt = prompt_turns(task, "input")
+    rules = asked.get("instructions")
     if is_text(rules) and rules:
         prompt = [new_turn("system", rules), *prompt]
     return make_rollout(
         prompt,
         with_submission(record, last),
         histories=tuple(earlier),
-        tools=tools_of({"tools": lookup(record, "responses_create_params.tools")}),
+        tools=tools_of(asked),
         # of a verifier that failed the number says nothing
         reward=record.get("reward") if failed is None else None,
     )
