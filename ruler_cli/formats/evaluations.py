@@ -6,7 +6,6 @@ without its question, which is in another file (BFCL, FastChat), holds nothing t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, cycle, takewhile
@@ -21,7 +20,6 @@ from ruler_cli.formats.chat import (
     chat_turns,
     check_messages,
     make_rollout,
-    messages_in,
     new_turn,
     prompt_key,
     prompt_turns,
@@ -38,7 +36,6 @@ from ruler_cli.formats.fields import (
     Rollouts,
     first,
     first_at,
-    holds,
     is_list,
     is_message_list,
     is_object,
@@ -168,14 +165,10 @@ def steps_of(record: JsonObject) -> Messages:
 
 
 def read_steps(record: JsonObject) -> Rollout:
-    """Read an agent's steps, behind the record's task and before the answer beside them."""
-    return read_conversation(record, with_task(record, steps_of(record)))
-
-
-def read_contents(record: JsonObject) -> Rollout:
-    """Read the contents of Gemini's API, and the answer beside them."""
-    contents = [{"role": "user", **one} for one in objects(record["contents"])]
-    return read_conversation(record, chat_turns(contents, "contents"))
+    """Read an agent's steps, or Gemini's contents, behind the record's task and before the answer beside them."""
+    contents = [{"role": "user", **one} for one in objects(record.get("contents"))]
+    turns = chat_turns(contents, "contents") if contents else steps_of(record)
+    return read_conversation(record, with_task(record, turns))
 
 
 _SPANS = words("baseSpans agentSpans llmSpans retrieverSpans toolSpans")
@@ -188,8 +181,6 @@ def read_deepeval(record: JsonObject) -> Rollout:
     spans = [
         {
             **span,
-            "id": span.get("uuid"),
-            "parent_id": span.get("parentUuid"),
             "type": "tool" if name == "retrieverSpans" else span.get("type"),
         }
         for name in _SPANS
@@ -201,8 +192,7 @@ def read_deepeval(record: JsonObject) -> Rollout:
     if spans:
         from ruler_cli.formats.traces import read_trace
 
-        whole = {"input": asked, "output": said, "observations": spans}
-        rollout = read_trace(whole)
+        rollout = read_trace({"input": asked, "output": said, "observations": spans})
         further = (*rollout.histories, *_uncalled(spans, rollout))
         return replace(rollout, histories=further, outcome=outcome)
     if is_list(record.get("turns")):
@@ -215,8 +205,8 @@ def _uncalled(spans: list[Turn], rollout: Rollout) -> list[Messages]:
     """The tools that no turn calls, as a conversation of their own; [] if there are none."""
     turns = chain(rollout.messages, *rollout.histories)
     called = {name for turn in turns for name in called_names(turn)}
-    tools = [s for s in spans if s["type"] == "tool" and s["name"] not in called]
-    calls = sorted(tools, key=lambda span: str(span.get("startTime")))
+    calls = [s for s in spans if s["type"] == "tool" and s["name"] not in called]
+    calls.sort(key=lambda span: str(span.get("startTime")))
     return [[new_turn("assistant", None, tool_calls=calls)]] if calls else []
 
 
@@ -243,11 +233,10 @@ def read_recording(record: JsonObject) -> Rollout:
     return replace(rollout, member=hashed_key("env", [*map(record.get, _APART), begin]))
 
 
-def read_tau2(record: JsonObject) -> Rollout:
-    """Read a simulation of tau2-bench."""
-    crashed = " (tau2-bench writes this when a run crashed)"
-    messages = messages_in(record, "messages", crashed)
-    return Rollout([turn for message in messages for turn in _tau2_turns(message)])
+def with_results(_: JsonObject, rollout: Rollout) -> Rollout:
+    """Read the results of calls in a simulation of tau2-bench."""
+    turns = [turn for message in rollout.messages for turn in _tau2_turns(message)]
+    return replace(rollout, messages=turns)
 
 
 def _tau2_turns(message: Turn) -> Iterator[Turn]:
@@ -314,11 +303,6 @@ def _answered(record: JsonObject) -> Messages:
 
 
 _QUERY = "begin_of_turn_query"
-_CATEGORY = re.compile(
-    r"(live_|exec_|executable_|multi_turn_|simple|multiple|parallel|irrelevance|relevance|java|rest|sql|chatable|"
-    r"web_search|memory|format_sensitivity)"
-)
-"""Beginnings of BFCL's ids: the category."""
 
 
 def _model_turn(answer: Any) -> Turn:
@@ -329,14 +313,6 @@ def _model_turn(answer: Any) -> Turn:
     pairs = (pair for call in calls for pair in call.items())
     listed = [{"name": name, "arguments": value} for name, value in pairs]
     return new_turn("assistant", None, tool_calls=listed)
-
-
-def is_bfcl(record: JsonObject) -> bool:
-    """Tell if BFCL wrote a result or a score."""
-    named = is_text(record["id"]) and _CATEGORY.match(record["id"]) is not None
-    logged = holds(record, "result inference_log|input_token_count|traceback")
-    scored = holds(record, "valid prompt") and bool(lookup(record, "prompt.question"))
-    return (named and logged) or scored
 
 
 def _apart(key: str) -> Sentence:
@@ -357,10 +333,9 @@ def read_mt_bench(record: JsonObject) -> Rollouts:
         count = len(items(answers))
         if not 0 < count <= len(questions):
             raise UnreadableError(f"has {count} answers for {len(questions)} questions")
-        roles = cycle(("user", "assistant"))
         said = chain(*zip(questions, answers, strict=False))
         texts = (turn.get("content") if is_object(turn) else turn for turn in said)
-        return Rollout([*map(new_turn, roles, texts)])
+        return Rollout([*map(new_turn, cycle(("user", "assistant")), texts)])
 
     return [
         read_or_error(("choices", i), read, lookup(choice, "turns"))

@@ -22,7 +22,6 @@ from ruler_cli.formats.fields import (
     EMPTY,
     JsonObject,
     Names,
-    first,
     first_at,
     first_of,
     is_list,
@@ -35,10 +34,10 @@ from ruler_cli.formats.fields import (
     words,
 )
 
-_IDS = words("spanId span_id spanID context.span_id id run_id")
+_IDS = words("spanId span_id spanID context.span_id uuid id run_id")
 _PARENTS = words(
     "parentSpanId parent_span_id parentObservationId parent_run_id parent_id parent.span_id "
-    "parent_observation_id references.0.spanID"
+    "parent_observation_id references.0.spanID parentUuid"
 )
 _STARTS = words(
     "startTimeUnixNano start_time_unix_nano start_time startTime started_at dotted_order"
@@ -82,8 +81,11 @@ _TITLES = words("name operationName op_name span_name")
 _TOOL_LISTS = words(
     "gen_ai.tool.definitions llm.tools llm.request.functions ai.prompt.tools"
 )
-_OWN_INPUTS = words("inputs input input_text")
-_OWN_OUTPUTS = words("outputs output output_text")
+_ENDS = (
+    (words("inputs input input_text"), _ARGUMENTS, _INPUTS),
+    (words("outputs output output_text"), _RESULTS, _OUTPUTS),
+)
+"""The input and the output of a span: its own members, the attributes of a tool's, those of a model's."""
 _EVENT = re.compile(r"gen_ai\.(choice$|(system|user|tool|assistant)\.message$)")
 _AROUND = 200
 """Spans around a span that are looked at."""
@@ -135,7 +137,7 @@ def spans_of(listed: Any, *, encoded: bool = False) -> list[Span]:
 
 
 def _start(span: Span) -> Any:
-    start = _first(span.raw, _STARTS)
+    start = first_at(span.raw, *_STARTS)
     # nanoseconds; another text is a date, which sorts as it is
     if is_text(start) and start.isdecimal() and len(start) < 30:
         return int(start)
@@ -148,15 +150,17 @@ def _span(raw: JsonObject, parent: str | None, *, encoded: bool) -> Span:
     attributes = _attributes(raw)
     kind = _kind(raw, attributes)
     tool = kind == "tool"
-    inputs = _first(raw, _OWN_INPUTS)
-    outputs = _first(raw, _OWN_OUTPUTS)
-    if encoded or "run_type" in raw:  # LangSmith's tables write objects as JSON text
-        inputs = decoded(inputs)
-        outputs = decoded(outputs)
-    if inputs is None:
-        inputs = _value(attributes, _ARGUMENTS if tool else _INPUTS, text=tool)
-    if outputs is None:
-        outputs = _value(attributes, _RESULTS if tool else _OUTPUTS, text=tool)
+    ends = []
+    for own, of_tool, of_model in _ENDS:
+        value = first_at(raw, *own)
+        if (
+            encoded or "run_type" in raw
+        ):  # LangSmith's tables write objects as JSON text
+            value = decoded(value)
+        if value in (None, ""):
+            value = _value(attributes, of_tool if tool else of_model, text=tool)
+        ends.append(value)
+    inputs, outputs = ends
     if not tool:
         called = decoded(attributes.get("ai.response.toolCalls"))
         outputs = with_calls(outputs, called)
@@ -170,8 +174,8 @@ def _span(raw: JsonObject, parent: str | None, *, encoded: bool) -> Span:
     system = decoded(attributes.get("gen_ai.system_instructions"))
     if inputs is not None and system:
         inputs = {"system": system, "messages": inputs}
-    named = (lookup(attributes, name) for name in _NAMES if tool)
-    name = str(first(filter(is_text, named)) or _first(raw, _TITLES))
+    named = first_at(attributes, *_NAMES) if tool else None
+    name = str(named or first_at(raw, *_TITLES))
     identity = _first_text(raw, _IDS)
     parent = _first_text(raw, _PARENTS) or parent
     tools = decoded(first_at(attributes, *_TOOL_LISTS))
@@ -198,9 +202,9 @@ def _kind(raw: JsonObject, attributes: JsonObject) -> str:
             return "call"
         if kind in _TOOLS:
             return "tool"
-    if any(lookup(attributes, name) for name in _CALL_MARKS):
+    if first_at(attributes, *_CALL_MARKS):
         return "call"
-    if any(is_text(lookup(attributes, name)) for name in _NAMES[:3]):
+    if first_at(attributes, *_NAMES[:3]):
         return "tool"
     messages = attributes.get(_INPUTS[0]) or attributes.get(_OUTPUTS[0])
     return "call" if messages and _AGENTS.isdisjoint(kinds) else "other"
@@ -251,14 +255,9 @@ def _flat(
             yield from _flat(raw.get(key), _first_text(raw, _IDS))
 
 
-def _first(raw: JsonObject, names: Names) -> Any:
-    values = (lookup(raw, name) for name in names)
-    return first(value for value in values if value not in (None, ""))
-
-
 def _first_text(raw: JsonObject, names: Names) -> str | None:
-    value = _first(raw, names)
-    return None if value is None else str(value)
+    value = first_at(raw, *names)
+    return None if value in (None, "") else str(value)
 
 
 _FLAT = words(
@@ -279,7 +278,7 @@ def _attributes(raw: JsonObject) -> dict[str, Any]:
     }
     attributes = {**named, **own} if is_object(named) else own
     flat = {key: attributes[key] for key in attributes if key.startswith(_FLAT)}
-    return {**_unflat(flat), **attributes} if flat else attributes
+    return {**_unflat(flat), **attributes}
 
 
 def _unflat(flat: JsonObject) -> Any:

@@ -72,17 +72,19 @@ _SPANS = words("spans observations data.spans child_runs")
 _ITEMS = words(
     "datasetItemId dataset_item_id reference_example_id dataset_example_id metadata.dataset_item_id "
     "metadata.datasetItemId metadata.dataset_example_id metadata.reference_example_id "
-    "attributes.dataset_example_id langfuse.experiment.item.id"
+    "attributes.dataset_example_id langfuse.experiment.item.id "
+    'metadata.attributes."langfuse.experiment.item.id"'
 )
 _SCORES = words(
-    "scores[] annotations[] span_annotations[] info.assessments[] feedback_stats{}.value"
+    "scores[].value annotations[].result.score annotations[].score span_annotations[].result.score "
+    "span_annotations[].score info.assessments[].feedback.value feedback_stats{}.value.avg"
 )
-_SCORE_VALUES = words("value result.score score feedback.value avg")
 _INPUTS = words("input inputs input_text info.request info.request_preview")
 _OUTPUTS = words(
     "final_output output outputs output_text info.response info.response_preview"
 )
 _ANSWER_MEMBERS = frozenset(words("messages choices generations candidates"))
+_OWN = ("assistant", "None")
 _LONG = 12
 _WORD = 4
 """Characters of an answer, and of a task, that do not stand in another text by chance."""
@@ -144,32 +146,29 @@ def read_trace(record: JsonObject) -> Rollout:
     spans = spans_of(listed, encoded=encoded)
     given, final = _ends(record, spans, encoded=encoded)
     conversations = conversations_of(spans)
+    further: tuple[Messages, ...] = ()
     if conversations:
-        _put_task_first(conversations, given)
-        messages = _with_ends(conversations, given, final)
+        main = _main(conversations, given)
+        messages = _with_ends(main.messages, conversations, given, final)
+        further = tuple(one.messages for one in conversations if one is not main)
     else:
         messages = _without_calls(given, final, spans)
-    further = tuple(one.messages for one in conversations[1:])
-    scores = _scores(record, spans)
-    # a number is the outcome if it is the only one
-    outcome = scores[0] if len(scores) == 1 else None
     calls = (span for span in spans if span.kind == "call")
     offered = (span.tools or offered_tools(span.input) for span in calls)
     tools = first(filter(None, offered))
-    return Rollout(messages, (), further, tools, outcome=outcome)
+    return Rollout(messages, (), further, tools, outcome=_outcome(record, spans))
 
 
-def _put_task_first(conversations: list[Conversation], given: Any) -> None:
-    """Put the conversation with the task first; the others stay in the order in which they begin."""
-    question = messages_of(given, "user")
+def _main(conversations: list[Conversation], given: Any) -> Conversation:
+    """The first conversation with the task, outside all tools if there is one."""
+    question = messages_of(given, "user") or []
 
     def rank(one: Conversation) -> tuple[bool, int]:
         # a sub-agent's conversation is one tool deeper
         kinds = [span.kind for span in one.begin.around()]
         return not _is_asked(question, [one]), kinds.count("tool")
 
-    best = min(conversations, key=rank)
-    conversations.sort(key=lambda one: one is not best)
+    return min(conversations, key=rank)
 
 
 def _without_calls(given: Any, final: Any, spans: list[Span]) -> Messages:
@@ -194,55 +193,54 @@ def _result(tool: Span) -> Turn:
     return result_turn(tool.identity or tool.name, tool.output, tool.name)
 
 
-def _scores(record: JsonObject, spans: list[Span]) -> list[float]:
-    """Langfuse's scores, Phoenix's annotations, MLflow's assessments, LangSmith's feedback, each once."""
-    known: dict[int, float] = {}
-    for holder in (record, _trace(record), *(span.raw for span in spans)):
-        for score in (one for path in _SCORES for _, one in every(holder, path)):
-            values = (lookup(score, path) for path in _SCORE_VALUES)
-            for value in (v for v in values if isinstance(v, int | float)):
-                known.setdefault(id(score), value)
-    return [*known.values()]
+def _outcome(record: JsonObject, spans: list[Span]) -> float | None:
+    """The only number of Langfuse's scores, Phoenix's annotations, MLflow's assessments, LangSmith's feedback."""
+    holders = (record, _trace(record), *(span.raw for span in spans))
+    found = [
+        value
+        for holder in {id(holder): holder for holder in holders}.values()
+        for path in _SCORES
+        for _, value in every(holder, path)
+        if isinstance(value, int | float)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
-def _with_ends(conversations: list[Conversation], given: Any, final: Any) -> Messages:
-    """The first conversation, with the root's task and final answer if no conversation has them."""
-    messages = conversations[0].messages
-    question = messages_of(given, "user")
-    if question and not _is_asked(question, conversations):
+def _with_ends(
+    messages: Messages, conversations: list[Conversation], given: Any, final: Any
+) -> Messages:
+    """The main conversation, with the root's task and final answer if no conversation has them."""
+    question = messages_of(given, "user") or []
+    if not _is_asked(question, conversations):
         messages = [*question, *messages]
     elif first_agent_turn(messages) == 0:  # no message before it tells the task
         opening = [m for m in messages if m.get("role") == "user"][:1]
         messages = [*(question or opening or as_turn("user", given)), *messages]
     spoken = [each for one in conversations for each in (*one.input, *one.output)]
-    own = [
-        text_of(one.message) for one in spoken if one.message.get("role") in OWN_ROLES
-    ]
-    output = messages_of(final, "assistant") or ()
+    output = messages_of(final, "assistant") or []
     answers = [m for m in output if m.get("role") in OWN_ROLES and text_of(m)]
-    if answers:
-        shown = any(_within(text_of(answers[-1]), text, _LONG) for text in own)
-    elif output:
-        shown = _says(spoken, [said(output[-1])])
+    last = (answers or output)[-1:]
+    if last:
+        shown = _says(spoken, [*map(said, last)])
     else:
+        own = (each.text for each in spoken if each.role in _OWN)
         shown = final in map(_parsed, own)
     if shown:
         return messages
     return [*messages, *(answers[-1:] or as_turn("assistant", final))]
 
 
-def _is_asked(question: Messages | None, conversations: list[Conversation]) -> bool:
+def _is_asked(question: Messages, conversations: list[Conversation]) -> bool:
     """Tell if the last text of a user in a question is empty, or stands in an input of the conversations."""
-    texts = [text_of(m) for m in question or () if m.get("role") == "user"]
-    inputs = [text_of(one.message) for each in conversations for one in each.input]
-    return not any(texts[-1:]) or any(
-        _within(texts[-1], text, _WORD) for text in inputs
-    )
+    texts = [text_of(m) for m in question if m.get("role") == "user"][-1:]
+    asked = [text_of(one.message) for each in conversations for one in each.input]
+    return not any(texts) or any(_within(texts[0], text, _WORD) for text in asked)
 
 
 def _within(text: str, other: str, least: int) -> bool:
     """Tell if another text holds this one; one shorter than `least` must be equal, as it stands in many."""
-    return text == other or (len(text) >= least and text in other)
+    known = not text or text == other
+    return known or (len(text) >= least and text in other)
 
 
 def _answer(given: Any, final: Any) -> Messages:
@@ -255,9 +253,8 @@ def _answer(given: Any, final: Any) -> Messages:
     if messages is None or _has_more(final):
         return whole
     before = [*map(said, messages_of(given, "user") or ())]
-    size = len(before)
-    if size < len(messages) and [*map(said, messages[:size])] == before:
-        messages = messages[size:]
+    rest = _rest(before, [*map(said, messages)])
+    messages = [one.message for one in rest] or messages
     with_results = is_object(final) and "messages" in final
     known = all(is_own(m) or (with_results and is_result(m)) for m in messages)
     return messages if known else whole
@@ -275,12 +272,8 @@ def item_key(record: JsonObject) -> str | None:
     """Return the item of a data set on which a trace ran; None if it names none."""
     trace = _trace(record)
     metadata = {"metadata": decoded(trace.get("metadata"))}
-    values = (
-        lookup(part, path)
-        for holder in (record, trace, metadata, *_listed(record))
-        for part in (holder, lookup(holder, "metadata.attributes"))
-        for path in _ITEMS
-    )
+    holders = (record, trace, metadata, *_listed(record))
+    values = (lookup(holder, path) for holder in holders for path in _ITEMS)
     item = first(v for v in values if isinstance(v, str | int) and v != "")
     return None if item is None else key_text(item)
 
@@ -368,7 +361,9 @@ def conversations_of(spans: list[Span]) -> list[Conversation]:
         one = max(known, key=lambda one: len(one.input), default=None)
         if one is None:
             one = by_parent.get(span.parent) or first(reversed(found))
-            if one is None or not _is_partial(asked):
+            # a framework may send only new messages: none, results of tools, or the agent's own turns
+            partial = not asked or asked[0].role in _OWN or is_result(asked[0].message)
+            if one is None or not partial:
                 one = Conversation(span, number, [], [])
                 found.append(one)
             before = [*one.input, *one.output]
@@ -404,12 +399,6 @@ def _is_wrapped(call: Span, answered: list[Said]) -> bool:
     return _says([*question, *answer], answered)
 
 
-def _is_partial(asked: list[Said]) -> bool:
-    """Tell if a framework sent only new messages: none, results of tools, or the agent's own turns."""
-    begin = asked[0].message if asked else {"role": None}
-    return begin.get("role") in OWN_ROLES or is_result(begin)
-
-
 def _rest(before: list[Said], asked: list[Said]) -> list[Said]:
     """The messages of an input without its first ones with which a conversation ends already."""
     sizes = range(min(len(before), len(asked)), 0, -1)
@@ -425,10 +414,13 @@ def _results(spans: list[Span]) -> list[Said]:
 
 def _says(messages: list[Said], answer: list[Said]) -> bool:
     """Tell if messages hold an answer: its text without its thoughts, and its calls."""
-    own = [one for one in messages if one.role in ("assistant", "None")]
+    own = [one for one in messages if one.role in _OWN]
     called = {name for one in own for name in one.called}
     return all(
         called.issuperset(one.called)
-        and any(one.text.split("</think>")[-1].strip() in each.text for each in own)
+        and any(
+            _within(one.text.split("</think>")[-1].strip(), each.text, _LONG)
+            for each in own
+        )
         for one in answer
     )

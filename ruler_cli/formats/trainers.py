@@ -59,15 +59,13 @@ def with_session(record: JsonObject, rollout: Rollout) -> Rollout:
     return replace(rollout, member=record["uid"].rpartition("_")[0])
 
 
-def verl_group(record: JsonObject) -> str | None:
+def verl_group(record: JsonObject) -> str:
     """Return the group of a `uid`, which ends with the numbers of the session and of the output."""
-    uid, *numbers = str(record.get("uid")).rsplit("_", 2)
-    return uid if len(numbers) == 2 else None
+    group: str = record["uid"].rsplit("_", 2)[0]
+    return group
 
 
 _TASKS = words("problem_statement question prompt instruction problem task")
-_INPUT = "responses_create_params.input"
-_RULES = "responses_create_params.instructions"
 
 
 def gym_key(record: JsonObject) -> str | None:
@@ -76,18 +74,17 @@ def gym_key(record: JsonObject) -> str | None:
     agent = lookup(record, "agent_ref.name")
     if index is not None:
         return key_text(index if agent is None else [agent, index])
-    task = lookup(record, _INPUT) or _gym_task(record)
+    asked = record["responses_create_params"]
+    task = asked.get("input") or _gym_task(asked)
     if not task:  # the part of the output before the agent's first turn
         output = _gym_conversations(lookup(record, "response.output"))[-1]
         task = output[: first_agent_turn(output)]
-    return hashed_key("input", [lookup(record, _RULES), task]) if task else None
+    return hashed_key("input", [asked.get("instructions"), task]) if task else None
 
 
-def _gym_task(record: JsonObject) -> str | None:
-    """Return the task of a record with an empty input; never `instance_dict`, which holds the solution."""
-    known = (
-        lookup(record, f"responses_create_params.metadata.{name}") for name in _TASKS
-    )
+def _gym_task(asked: JsonObject) -> str | None:
+    """Return the task of a request with an empty input; never `instance_dict`, which holds the solution."""
+    known = (lookup(asked, f"metadata.{name}") for name in _TASKS)
     return first(t for t in known if is_text(t) and t.strip())
 
 
@@ -104,24 +101,25 @@ def _gym_conversations(output: Any) -> list[Messages]:
 
 def read_gym(record: JsonObject) -> Rollout:
     """Read a rollout of NeMo-Gym."""
-    output, task, rules = (
-        lookup(record, path) for path in ("response.output", _INPUT, _RULES)
-    )
+    asked = record["responses_create_params"]
+    output = lookup(record, "response.output")
     if not output:
         raise UnreadableError(
             "has no items in `response.output`: the agent failed before it answered"
         )
     *earlier, last = _gym_conversations(output)
-    task = task if task or first_agent_turn(last) else _gym_task(record)
+    task = asked.get("input")
+    task = task if task or first_agent_turn(last) else _gym_task(asked)
     failed = record.get("_ng_failure_class")
     prompt = prompt_turns(task, "input")
+    rules = asked.get("instructions")
     if is_text(rules) and rules:
         prompt = [new_turn("system", rules), *prompt]
     return make_rollout(
         prompt,
         with_submission(record, last),
         histories=tuple(earlier),
-        tools=tools_of({"tools": lookup(record, "responses_create_params.tools")}),
+        tools=tools_of(asked),
         # of a verifier that failed the number says nothing
         reward=record.get("reward") if failed is None else None,
     )
@@ -170,16 +168,14 @@ def _correct(metrics: Any) -> Any:
     return metrics.get("correct", first(named))
 
 
+_EXAMPLE = words("example_id env_name task step info.env_id")
+
+
 def result_key(record: JsonObject) -> str | None:
     """Return the example with its environment, task and step."""
-    names = ("env_name", "task", "step", "info.env_id")
-    stated = [lookup(record, name) for name in names]
-    more = [
-        part for part in stated if isinstance(part, str | int | list) and part != []
-    ]
-    if more and record.get("example_id") is not None:
-        return key_text([record["example_id"], *more])
-    return None
+    example, *more = (lookup(record, path) for path in _EXAMPLE)
+    stated = [one for one in more if isinstance(one, str | int | list) and one != []]
+    return key_text([example, *stated]) if stated and example is not None else None
 
 
 def with_metric(record: JsonObject, rollout: Rollout) -> Rollout:
@@ -216,12 +212,7 @@ def read_trace(trace: JsonObject) -> Rollout:
 
 def read_episode(record: JsonObject) -> Rollouts:
     """Read the traces of an episode that train the model, one rollout each."""
-    return _rollouts(
-        record,
-        "traces",
-        "agent.name",
-        read_trace,
-    )
+    return _rollouts(record, "traces", "agent.name", read_trace)
 
 
 def _rollouts(
@@ -306,10 +297,5 @@ def read_rllm(record: JsonObject) -> Rollouts:
             )
         return Rollout(talks[-1], histories=tuple(talks[:-1]))
 
-    return _rollouts(
-        record,
-        "trajectories",
-        "name",
-        read,
-        outcome=record.get("is_correct"),
-    )
+    outcome = record.get("is_correct")
+    return _rollouts(record, "trajectories", "name", read, outcome=outcome)
