@@ -142,8 +142,8 @@ def value_at(record: Any, path: Path) -> Any:
             continue
         listed = items(record)
         at = -1 if part == "-1" else part
-        known = isinstance(at, int) and at < len(listed) and listed
-        record = listed[at] if known else None
+        known = isinstance(at, int) and at < len(listed)
+        record = listed[int(at)] if listed and known else None
     return record
 
 
