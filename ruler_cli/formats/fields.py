@@ -112,10 +112,15 @@ _DOT = re.compile(r'\.(?=(?:[^"]*"[^"]*")*[^"]*$)')
 """A dot outside quotes."""
 
 
+_ITEM = re.compile("0|[1-9][0-9]{0,8}")
+"""The number of an item in a path."""
+
+
 @cache
-def names_in(path: str) -> Names:
-    """Return the names in a dotted path; one in quotes may hold dots."""
-    return tuple(name.strip('"') for name in _DOT.split(path))
+def parts(path: str) -> Path:
+    """Return the keys and the numbers of items in a dotted path; a key in quotes may hold dots."""
+    names = [name.strip('"') for name in _DOT.split(path)]
+    return tuple([int(name) if _ITEM.fullmatch(name) else name for name in names])
 
 
 def lookup(record: Any, path: str) -> Any:
@@ -125,19 +130,20 @@ def lookup(record: Any, path: str) -> Any:
     """
     if is_object(record) and (path in record or "." not in path):
         return record.get(path)
-    return value_at(record, names_in(path))
+    return value_at(record, parts(path))
 
 
-def _member(value: Any, name: str) -> Any:
-    """Return the member of an object, or the item of a list; None if there is none."""
-    if is_object(value):
-        return value.get(name)
-    if not items(value):
-        return None
-    if name == "-1":
-        return value[-1]
-    known = name.isdecimal() and len(name) < 10 and int(name) < len(value)
-    return value[int(name)] if known else None
+def value_at(record: Any, path: Path) -> Any:
+    """Return the value at a path; None if there is none."""
+    for part in path:
+        if is_object(record):
+            record = record.get(str(part))
+            continue
+        listed = items(record)
+        at = -1 if part == "-1" else part
+        known = isinstance(at, int) and at < len(listed)
+        record = listed[int(at)] if listed and known else None
+    return record
 
 
 Places = tuple[tuple[str, int | str], ...]
@@ -223,15 +229,6 @@ def present(record: JsonObject, names: str) -> str:
     return first(valued) or first(name for name in known if name in record) or names
 
 
-@cache
-def parts(path: str) -> Path:
-    """Return the keys and the numbers of items in a dotted path."""
-    return tuple(
-        int(part) if part.isdecimal() and len(part) < 10 else part
-        for part in names_in(path)
-    )
-
-
 def path_of(record: Any, dotted: str) -> Path:
     """Return the path to the value that `lookup` returns for a dotted path; () if there is none, and for `-1`."""
     if is_object(record) and dotted in record:
@@ -239,13 +236,6 @@ def path_of(record: Any, dotted: str) -> Path:
     path = parts(dotted)
     known = "-1" not in path and value_at(record, path) is not None
     return path if known else ()
-
-
-def value_at(record: Any, path: Path) -> Any:
-    """Return the value at a path; None if there is none."""
-    for part in path:
-        record = _member(record, str(part))
-    return record
 
 
 def list_field(record: JsonObject, name: str) -> list[Any]:
@@ -256,6 +246,11 @@ def list_field(record: JsonObject, name: str) -> list[Any]:
     return value
 
 
+def wrong_size(path: str, size: int) -> UnreadableError:
+    """Return the error for a list at a path that has not one item for each of `size` rollouts."""
+    return UnreadableError(f"has no list of {size} items at `{path}`, one a rollout")
+
+
 def column(record: JsonObject, name: str, size: int) -> list[Any]:
     """Return the list at a path that holds one item for each of `size` rollouts, all None if it is absent.
 
@@ -263,7 +258,7 @@ def column(record: JsonObject, name: str, size: int) -> list[Any]:
     """
     values = lookup(record, name)
     if values is not None and len(items(values)) != size:
-        raise UnreadableError(f"has no list of {size} items at `{name}`, one a rollout")
+        raise wrong_size(name, size)
     return items(values) or [None] * size
 
 

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from typing import Any
@@ -29,7 +29,6 @@ from ruler_cli.formats.fields import (
     every,
     first,
     first_at,
-    is_list,
     is_object,
     is_text,
     is_text_list,
@@ -67,8 +66,9 @@ class Reader:
 
     `key` is the path of the group key, PROMPT_HASH, GIVEN, or the format's `key_description`; `group_by` are the
     user's own paths, which are the key together.
-    `reward`, `outcome` and `tools` are the user's own paths; None: as the format reads them. `prompt` are the user's
-    paths of the task, which is put before a conversation that does not begin with it.
+    `given` are the user's own paths of `reward` and `outcome`, `tools` is that of the tools; without them they are
+    as the format reads them. `prompt` are the user's paths of the task, which is put before a conversation that does
+    not begin with it.
     `labels` maps file names to labels: if several files count their keys anew, the label becomes a part of
     the key. `label_kind` is `task`, `folder` or `file`.
     """
@@ -76,11 +76,10 @@ class Reader:
     format: Format
     key: str
     group_by: Sequence[str] = ()
-    reward: str | None = None
-    outcome: str | None = None
-    tools: str | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
+    tools: str = ""
     prompt: Sequence[str] = ()
-    labels: Mapping[str, str] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
     label_kind: str = ""
 
     def read(self, line: Line) -> tuple[Record, ...]:
@@ -95,77 +94,78 @@ class Reader:
         try:
             return self._records(value, line)
         except RecursionError:
-            raise UnreadableError(
-                "is nested too deeply to be read; flatten the record"
-            ) from None
+            reason = "is nested too deeply to be read; flatten the record"
         # in one place for all formats, whose input is untrusted
         except SHAPE_ERRORS as error:
-            raise UnreadableError(
-                f"is not of the shape of {self.format.name} ({error!r:.80})"
-            ) from None
+            reason = f"is not of the shape of {self.format.name} ({error!r:.80})"
+        raise UnreadableError(reason)
 
     def _records(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
         form = self.format
         rollouts = form.rollouts(value)
-        self._check_lists(value, rollouts)
+        if self.given:
+            places = [*map(_places, rollouts)]
+            given = self.given.values()
+            rows.check_lists(value, places, given, listed=form.listed)
         if self.prompt:
-            where = "`, `".join(self.prompt)
+            named = "`, `".join(self.prompt)
             rollouts = [
-                with_prompt(rollout, self._task(value, rollout), where)
-                for rollout in rollouts
+                with_prompt(one, self._task(value, one), named) for one in rollouts
             ]
             if form.shape == "trajectory" and rollouts[0].error is not None:
                 raise UnreadableError(rollouts[0].error)
         again = self._was_scored(value, rollouts)
-        read = tuple([self._finished(value, rollout, again) for rollout in rollouts])
+        read = [self._finished(value, rollout, again) for rollout in rollouts]
+        rubric = tools = None
         if form.shape == "columns":
-            return self._columns(value, line, read)
-        rubric = lookup(value, form.rubric)
-        tools = value.get("tools") if form.shape == "group" else None
-        key = self._key_of(value, line, read)
-        label = self.labels and self.labels.get(line.source)
-        if label:
-            key = f"{label}: {key}"
-        own = rubric if is_text(rubric) else None
-        return (Record(line, read, key, own, tools),)
-
-    def _check_lists(self, value: JsonObject, rollouts: Rollouts) -> None:
-        """Raise UnreadableError if a list at a path of the user's has not an item for each rollout."""
-        given = [*filter(None, (self.reward, self.outcome))]
-        if not given:
-            return
-        rows.check_lists(value, [*map(_places, rollouts)], given)
-        for path in given * self.format.listed:
-            if is_list(lookup(value, path)):
-                column(value, path, len(rollouts))
+            groups = self._columns(value, line, read)
+        else:
+            label = self.labels.get(line.source)
+            key = self._key_of(value, line, read)
+            groups = {f"{label}: {key}" if label else key: read}
+            rubric = lookup(value, form.rubric)
+        if form.shape == "group":
+            tools = value.get("tools")
+        return tuple(
+            [
+                Record(
+                    line,
+                    tuple(members),
+                    key,
+                    rubric if is_text(rubric) else None,
+                    tools,
+                    i,
+                    len(groups),
+                )
+                for i, (key, members) in enumerate(groups.items())
+            ]
+        )
 
     def _finished(self, value: JsonObject, rollout: Rollout, again: bool) -> Rollout:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
         rollout = validated(rollout)
         form = self.format
         reward = rollout.reward
-        tools = rollout.tools
-        outcome = rollout.outcome
-        if self.reward is not None:
-            reward = self.value_at(value, rollout, self.reward)
-        elif reward is None and not form.own_reward and form.reward:
+        found = {
+            name: self.value_at(value, rollout, path)
+            for name, path in self.given.items()
+        }
+        if reward is None and not form.own_reward and form.reward:
             # where the score is written
             reward = self._own_value(value, rollout, form.reward)
-        if self.tools is not None:
-            given = self._shared_at(value, rollout, self.tools)
-            tools = json_value(given, text=True)
-        if self.outcome is not None:
-            outcome = self.value_at(value, rollout, self.outcome)
+        reward = found.get("reward", reward)
+        if self.tools:
+            tools = self._shared_at(value, rollout, self.tools)
+            found["tools"] = json_value(tools, text=True)
         annotation = self.previous_annotation(value, rollout) if again else None
         if annotation:
             noted = annotation.get("independent_reward")
             # without a first reward the score stands in its place, unless the reward is read from another
             if noted is not None or reward == annotation.get("score"):
                 reward = noted
-        found = (reward, outcome, tools)
-        if found == (rollout.reward, rollout.outcome, rollout.tools):
-            return rollout
-        return replace(rollout, reward=reward, outcome=outcome, tools=tools)
+        if found or reward != rollout.reward:
+            return replace(rollout, **found | {"reward": reward})
+        return rollout
 
     def _task(self, value: JsonObject, rollout: Rollout) -> Any:
         """Return the task at the user's paths: one value, a text of all texts, or a list of messages."""
@@ -175,8 +175,8 @@ class Reader:
             return "\n\n".join(part for part in parts if part.strip())
         if len(parts) == 1:
             return parts[0]
-        pairs = zip(parts, self.prompt, strict=True)
-        return [turn for part, path in pairs for turn in prompt_turns(part, path)]
+        turns = map(prompt_turns, parts, self.prompt)
+        return [*itertools.chain.from_iterable(turns)]
 
     def _shared_at(self, value: JsonObject, rollout: Rollout, path: str) -> Any:
         """Return a value that answers to one prompt share, unless its path goes through a list."""
@@ -186,22 +186,17 @@ class Reader:
         return self.value_at(value, rollout, path)
 
     def _columns(
-        self,
-        value: JsonObject,
-        line: Line,
-        rollouts: tuple[Rollout, ...],
-    ) -> tuple[Record, ...]:
-        if not rollouts:
-            raise UnreadableError("holds no rollouts: its columns are empty")
+        self, value: JsonObject, line: Line, rollouts: Rollouts
+    ) -> dict[str, Rollouts]:
+        """Return the rollouts of each group of a columnar line."""
         groups: dict[str, Rollouts] = {}
         for i, rollout in enumerate(rollouts):
             key = rollout.key
-            if self.by_path:
+            if self.key_paths:
                 key = self._key_at(partial(self.value_at, value, rollout))
                 if key is None:
-                    raise UnreadableError(
-                        f"has no group key at `{self.key}` for rollout {i}"
-                    )
+                    where = f"`{self.key}` for rollout {i}"
+                    raise UnreadableError(f"has no group key at {where}")
             elif key is None:
                 try:
                     key = prompt_key(rollout, value.get("step"))
@@ -210,17 +205,11 @@ class Reader:
                     key = f"rollout {i}"
                     reason = rollout.error or error.reason
                     rollout = replace(rollout, error=reason)  # noqa: PLW2901
-            groups.setdefault(key_text(key), []).append(rollout)
-        return tuple(
-            Record(
-                line,
-                tuple(members),
-                f"{line.where}: {key}",
-                part=i,
-                parts=len(groups),
-            )
-            for i, (key, members) in enumerate(groups.items())
-        )
+            name = f"{line.where}: {key_text(key)}"
+            groups.setdefault(name, []).append(rollout)
+        if not groups:
+            raise UnreadableError("holds no rollouts: its columns are empty")
+        return groups
 
     @property
     def by_prompt(self) -> bool:
@@ -237,37 +226,25 @@ class Reader:
         return "hash of the prompt"
 
     @property
-    def by_path(self) -> bool:
-        """Tell if the group key stands at a path of the record."""
+    def key_paths(self) -> Sequence[str]:
+        """The paths of the record at which the group key stands."""
         own = (PROMPT_HASH, GIVEN, self.format.key_description)
-        return bool(self.group_by) or self.key not in own
-
-    @property
-    def _keys(self) -> Sequence[str]:
-        """The paths that are the group key together."""
-        return self.group_by or (self.key,)
+        return self.group_by or (() if self.key in own else (self.key,))
 
     def _key_at(self, value_at: Callable[[str], Any]) -> Any:
         """Return the value at the path of the key; of several paths the list of their values, None if one is absent."""
-        values = [value_at(path) for path in self._keys]
+        values = [value_at(path) for path in self.key_paths]
         if None in values:
             return None
-        return values if len(values) > 1 else values[0]
+        return values if len(values) > 1 else first(values)
 
-    def _key_of(
-        self,
-        value: JsonObject,
-        line: Line,
-        rollouts: tuple[Rollout, ...],
-    ) -> str:
+    def _key_of(self, value: JsonObject, line: Line, rollouts: Rollouts) -> str:
         group = self.format.shape == "group"
-        key = None
-        if self.by_path:
-            key = self._key_at(lambda path: lookup(value, present(value, path)))
-            if key is None and group and rollouts:
-                own = rollout_object(value, rollouts[0])
-                key = self._key_at(partial(lookup, own))
-        elif self.key == self.format.key_description:
+        key = self._key_at(lambda path: lookup(value, present(value, path)))
+        if key is None and group and rollouts:
+            own = rollout_object(value, rollouts[0])
+            key = self._key_at(partial(lookup, own))
+        if self.key == self.format.key_description:
             key = self.format.key_of(value)
         if key is not None:
             return key_text(key)
@@ -298,16 +275,12 @@ class Reader:
         return first(items(lookup(value, path))[at : at + 1])
 
     def previous_annotation(
-        self,
-        value: JsonObject,
-        rollout: Rollout,
+        self, value: JsonObject, rollout: Rollout
     ) -> dict[str, Any] | None:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
-        found = self._own_value(value, rollout, self.format.annotations)
-        if found is None and (other := self.format.other_ruler):
-            found = self._own_value(value, rollout, other)
-        annotation = json_value(found)
-        return annotation if is_object(annotation) else None
+        places = filter(None, (self.format.annotations, self.format.other_ruler))
+        found = (json_value(self._own_value(value, rollout, path)) for path in places)
+        return first(filter(is_object, found))
 
     def _was_scored(self, value: JsonObject, rollouts: Rollouts) -> bool:
         """Tell if ruler scored a record before.
@@ -317,8 +290,7 @@ class Reader:
         """
         form = self.format
         if form.listed:
-            columns = form.shape == "columns" and self.by_path
-            keys = self._keys if columns else ()
+            keys = self.key_paths if form.shape == "columns" else ()
             for listed in filter(None, (form.reward, *keys)):
                 column(value, listed, len(rollouts))
         again = _is_ours(value, "ruler") or form.other_ruler != ""
@@ -408,18 +380,16 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     """
     records = first_records(name, first)
     values = [record for _, record in records]
-    named = settings.named_row
-    row = settings.with_paths(named or RecordPaths())
-    _refuse_family(settings)
-    _refuse_missing(name, values, settings, row)
-    given = settings.format
-    if callable(given):
-        chosen = rows.program_format(given, values)
-    elif row.messages or row.answers:
-        own = f"messages at `{paths(row.messages or row.answers)[0]}`"
-        if named:
-            own = given if isinstance(given, str) else "a row"
-        chosen = rows.row_format(own, row, values)
+    row = settings.with_paths(settings.named_row or RecordPaths())
+    _refuse_paths(name, values, settings, row)
+    own = paths(row.messages or row.answers)
+    if callable(settings.format):
+        chosen = rows.program_format(settings.format, values)
+    elif own:
+        title = f"messages at `{own[0]}`"
+        if settings.named_row:
+            title = settings.format if is_text(settings.format) else "a row"
+        chosen = rows.row_format(title, row, values)
     else:
         chosen = _choose(name, records, settings)
         if chosen.rank == OWN:
@@ -432,62 +402,49 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
         chosen,
         " + ".join(keys) or _key_path(chosen, records),
         keys,
-        outcome=row.outcome or None,
-        tools=row.tools or None,
-        prompt=paths(row.prompt),
+        {"outcome": row.outcome} if row.outcome else {},
+        row.tools,
+        paths(row.prompt),
     )
     if not keys:
         reader = replace(reader, key=_scored_key(reader, records))
-    if settings.reward is not None or row.reward != "reward":
-        reward = row.reward if settings.reward is None else settings.reward
+    reward = row.reward if settings.reward is None else settings.reward
+    if settings.reward is not None or reward != "reward":
         reader = with_reward(name, reward, reader, records)
-    if given == "auto" and chosen.rank < 1:
+    if settings.format == "auto" and chosen.rank < 1:
         _refuse_prompts(name, reader, records)
     return reader
 
 
 def _refuse_prompts(name: str, reader: Reader, records: Records) -> None:
-    """Raise UsageError if no record read has an answer."""
+    """Raise UsageError if no record holds an answer."""
     read = [record for line, _ in records for record in _read(reader, line)]
     rollouts = [rollout for record in read for rollout in record.rollouts]
     roles = {message.get("role") for one in rollouts for message in one.messages}
-    if roles and roles <= {*_ASKING}:
+    if roles and roles <= _ASKING:
         problem = f"{records[0][0].where} is a prompt without an answer, as is every record read"
         raise UsageError(problem, "give the rollouts", place=name)
 
 
-def _refuse_family(settings: InputSettings) -> None:
-    """Raise UsageError for a format of ruler's own beside a user's row."""
-    form = settings.format
-    if form not in FAMILIES:
-        return
-    if settings.messages:
-        remedy = Sentence("leave {format_:{form}} out, or {messages}", form=form)
-        problem = "is for dumps that no format fits"
-        path = settings.messages[0]
-        raise UsageError(problem, remedy, option="messages", value=path)
-    if settings.named_row:
-        problem = "is a format of ruler's own, and a table of ruler.toml"
-        raise UsageError(problem, "rename the table", option="format_", value=form)
-
-
-_ASKING = ("user", "system", "developer")
+_ASKING = {"user", "system", "developer"}
 """Roles of a prompt."""
 
 
 def first_records(name: str, first: Sequence[Line]) -> Records:
     """Return the first lines that are JSON objects; UsageError if none is."""
     records = []
-    reasons = []
+    problem = ""
     for line in first:
         try:
             records.append((line, parse(line.raw)))
         except UnreadableError as error:
-            reason = too_large(line.skipped) if line.skipped else str(error)
-            reasons.append(f"{line.where} {reason}")
+            reason = too_large(line.skipped) if line.skipped else error
+            problem = problem or Sentence(
+                "{line} {reason}", line=line.where, reason=reason
+            )
     if not records:
         remedy = "give JSON lines, one object a line, or one JSON document"
-        raise UsageError(reasons[0], remedy, place=name)
+        raise UsageError(problem, remedy, place=name)
     return records
 
 
@@ -512,12 +469,12 @@ def formats_of(wanted: str, own: Iterable[str] = ()) -> list[Format]:
 def _choose(name: str, records: Records, settings: InputSettings) -> Format:
     wanted = str(settings.format)
     values = [record for _, record in records]
-    own = [
-        rows.row_format(name, row, values)
-        for name, row in settings.rows.items()
-        if wanted == "auto" and row.has
+    candidates = [
+        rows.row_format(title, row, values)
+        for title, row in settings.rows.items()
+        if row.has and wanted == "auto"
     ]
-    candidates = [*own, *formats_of(wanted, settings.rows)]
+    candidates += formats_of(wanted, settings.rows)
     votes: dict[Format, Line] = {}
     for line, record in records:
         matches = [form for form in candidates if fits(form, record)]
@@ -533,25 +490,24 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
         remedy = Sentence("split the file, or name it: {format_:{f}}", f=named.family)
         both = f"{here.where} looks like {one.name}, {there.where} like {other.name}"
         raise UsageError(both, remedy, place=name)
-    chosen = first(votes)
-    if chosen is None and any("trajectories" in value for value in values):
+    line, record = records[0]
+    if not votes and any("trajectories" in value for value in values):
         # a group without trajectories, or with unknown ones: ruler's own rather than ART's
-        chosen = first(one for one in candidates if one.name == "native groups")
-    if chosen is None:
-        line, record = records[0]
-        keys = f"(its keys: {first_keys(record) or 'none'})"
-        if wanted != "auto":
-            problem = f"{line.where} is not of the format {wanted} {keys}"
-            raise UsageError(problem, place=name)
-        remedy = Sentence(
-            "name the path of the answers with {messages:PATH}, of the task with {prompt:PATH} or its file with "
-            "{prompts:FILE}, and of the group key with {group_by:PATH}"
-        )
-        problem = f"{line.where} holds no rollouts that ruler knows {keys}"
-        unknown = UnknownShapeError(problem, remedy, place=name)
-        unknown.values = values
-        raise unknown
-    return chosen
+        votes = {form: line for form in candidates if form.name == "native groups"}
+    for form in votes:
+        return form
+    keys = f"(its keys: {first_keys(record) or 'none'})"
+    if wanted != "auto":
+        problem = f"{line.where} is not of the format {wanted} {keys}"
+        raise UsageError(problem, place=name)
+    remedy = Sentence(
+        "name the path of the answers with {messages:PATH}, of the task with {prompt:PATH} or its file with "
+        "{prompts:FILE}, and of the group key with {group_by:PATH}"
+    )
+    problem = f"{line.where} holds no rollouts that ruler knows {keys}"
+    unknown = UnknownShapeError(problem, remedy, place=name)
+    unknown.values = values
+    raise unknown
 
 
 def _key_path(chosen: Format, records: Records) -> str:
@@ -578,23 +534,21 @@ def _scored_key(reader: Reader, records: Records) -> str:
     return reader.key if read == [[key] for key in keys] else path
 
 
-def _refuse_missing(
+def _refuse_paths(
     name: str, values: Sequence[JsonObject], settings: InputSettings, row: RecordPaths
 ) -> None:
-    """Raise UsageError for a path of the user's that no record has."""
-    given = {
-        "messages": row.messages,
-        "answers": row.answers,
-        "prompt": row.prompt,
-        "tools": row.tools,
-        "group_by": row.group_by,
-        settings.outcome_option: row.outcome,
-    }
+    """Raise UsageError for a path of the user's that no record has, or that leads to what is no group."""
+    if settings.messages and settings.format in FAMILIES:
+        form = str(settings.format)
+        remedy = Sentence("leave {format_:{form}} out, or {messages}", form=form)
+        problem = "is for dumps that no format fits"
+        path = paths(settings.messages)[0]
+        raise UsageError(problem, remedy, option="messages", value=path)
     members = [one for value in values for one in items(value.get("trajectories"))]
-    for option, listed in given.items():
-        own = option in ("messages", "answers")
+    for name_of in ("messages", "answers", "prompt", "tools", "group_by", "outcome"):
+        own = name_of in ("messages", "answers")
         places = values if own else (*values, *members)
-        for path in filter(None, paths(listed)):
+        for path in filter(None, paths(getattr(row, name_of))):
             found = (
                 value
                 for place in places
@@ -604,12 +558,12 @@ def _refuse_missing(
                 continue
             near = suggest_path(path, places)
             keys = f"their keys: {first_keys(values[0])}"
-            flag = bool(getattr(settings, option.replace("labels", "outcome"), None))
-            it = "it" if flag else f"`{path}`"
+            flag = bool(getattr(settings, name_of, None))
+            option = settings.outcome_option if name_of == "outcome" else name_of
             raise UsageError(
-                f"none of the first records has {it}",
+                f"none of the first records has {'it' if flag else f'`{path}`'}",
                 f"did you mean {printable(near)}?" if near else keys,
-                option=option if flag else "",
+                option=option * flag,
                 value=path,
                 place=name if flag else f"{name}: [formats.{settings.format}] {option}",
             )
@@ -624,27 +578,19 @@ _TRIED = 5
 """Number of records in which a score is tried before any is written."""
 
 
-def with_reward(name: str, dotted: str, reader: Reader, records: Records) -> Reader:
+def with_reward(name: str, given: str, reader: Reader, records: Records) -> Reader:
     """Return the reader with its reward at a path; UsageError if a score there overwrites what is read."""
     from ruler_cli.formats.annotate import ORIGINAL, annotate
 
     form = reader.format
-    given = dotted
-    if LISTS.search(dotted):
+    read = {**reader.given, "reward": given}
+    dotted = given
+    if LISTS.search(given):
         # read there; what is written has one place, of each rollout or of none
-        own = dotted.rpartition("[].")[2]
-        if form.listed or own != form.reward:
-            rewarded = replace(form, elsewhere=True, reward="")
-            return replace(reader, format=rewarded, reward=dotted)
-        dotted = own
-    rewarded = replace(
-        form,
-        reward=dotted,
-        elsewhere=False,
-        absent=None,
-        written=b"%s",
-        lost=b"null",
-    )
+        dotted = given.rpartition("[].")[2]
+        if form.listed or dotted != form.reward:
+            form = replace(form, elsewhere=True, reward="")
+            return replace(reader, format=form, given=read)
     ours = ["ruler", form.ruler]
     if form.extras:
         ours += ["logs", "metrics.ruler_score", f"metrics.{ORIGINAL}"]
@@ -652,15 +598,24 @@ def with_reward(name: str, dotted: str, reader: Reader, records: Records) -> Rea
     # `-1` is another item in a longer list; a trajectory that stands twice is read from its copy
     taken = form.payload is not None or not {"", "-1"}.isdisjoint(path)
     taken |= any(path[: len(other)] == other[: len(path)] for other in map(parts, ours))
+    form = replace(
+        form,
+        reward=dotted,
+        elsewhere=False,
+        absent=None,
+        written=b"%s",
+        lost=b"null",
+    )
     for line, _ in records[:_TRIED]:
-        before = _read(reader, line)
-        scored = [(r, _SCORED) for record in before for r in record.rollouts]
+        before = _shown(reader, line)
+        scored = [
+            (rollout, _SCORED) for record in before for rollout in record.rollouts
+        ]
         if taken or not scored:
             continue  # what cannot be read is reported when it is read
         with suppress(RecursionError):  # too deep to compare; other records tell
-            raw = annotate(line.raw, rewarded, scored, _SCORED, "null")
-            after = _read(reader, replace(line, raw=raw))
-            taken = _without_rewards(after, line) != _without_rewards(before, line)
+            raw = annotate(line.raw, form, scored, _SCORED, "null")
+            taken = _shown(reader, replace(line, raw=raw)) != before
     if taken:
         raise UsageError(
             "is no free place for a score",
@@ -669,20 +624,18 @@ def with_reward(name: str, dotted: str, reader: Reader, records: Records) -> Rea
             value=dotted,
             place=name,
         )
-    return replace(reader, format=rewarded, reward=given)
+    return replace(reader, format=form, given=read)
 
 
 _SCORED = {"status": "scored", "score": 0.5}
 """An annotation to try."""
 
 
-def _without_rewards(records: Iterable[Record], line: Line) -> list[Record]:
-    """Return what the judge sees of records, and their group keys, as of one line."""
-
-    def bare(rollout: Rollout) -> Rollout:
-        return replace(rollout, reward=None, outcome=None)
-
+def _shown(reader: Reader, line: Line) -> list[Record]:
+    """Return what the judge sees of the records of a line, and their group keys."""
+    bare = partial(replace, reward=None, outcome=None)
+    here = replace(line, raw=b"")
     return [
-        replace(record, line=line, rollouts=tuple(map(bare, record.rollouts)))
-        for record in records
+        replace(record, line=here, rollouts=tuple(map(bare, record.rollouts)))
+        for record in _read(reader, line)
     ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -33,6 +33,7 @@ from ruler_cli.formats.fields import (
     JsonObject,
     Places,
     Rollouts,
+    column,
     every,
     first,
     first_list,
@@ -43,8 +44,10 @@ from ruler_cli.formats.fields import (
     items,
     json_value,
     lookup,
-    names_in,
+    parts,
     present,
+    words,
+    wrong_size,
 )
 from ruler_cli.formats.native import read_single, read_trajectory
 from ruler_cli.formats.table import ID_KEYS, OWN, UNFIT, Format, code
@@ -64,10 +67,10 @@ def read_row(form: Format, record: JsonObject) -> Rollout | Rollouts:
         raise UnreadableError(f"has no list `{head}`{cause}")
     given = (*paths(form.prompt), form.outcome, form.tools)
     check_lists(record, [places for _, places, _ in found], given)
-    holder = names_in(head)
+    holder = () if form.listed else tuple(map(str, parts(head)))
     return [
         read_or_error(
-            (i,) if form.listed else (*holder, i),
+            (*holder, i),
             _rollout,
             form,
             record,
@@ -81,18 +84,25 @@ def read_row(form: Format, record: JsonObject) -> Rollout | Rollouts:
 
 
 def check_lists(
-    record: JsonObject, rollouts: Sequence[Places], given: Sequence[str]
+    record: JsonObject,
+    rollouts: Sequence[Places],
+    given: Iterable[str],
+    *,
+    listed: bool = False,
 ) -> None:
-    """Raise UnreadableError if a list has not as many items as rollouts: nothing tells which belong together."""
+    """Raise UnreadableError if a list has not as many items as rollouts: nothing tells which belong together.
+
+    `listed`: one that is named without a mark has an item for each, too.
+    """
     size = len(rollouts)
     own = {path for places in rollouts for path, _ in places}
     for path in (name for names in given for name in names.split("|")):
+        if listed and is_list(lookup(record, path)):
+            column(record, path, size)
         beside = [places for places, _ in every(record, path) if places]
         apart = beside and beside[0][-1][0] not in own
         if apart and len(beside) != size and isinstance(beside[0][-1][1], int):
-            raise UnreadableError(
-                f"has no list of {size} items at `{first_list(path)}`, one a rollout"
-            )
+            raise wrong_size(first_list(path), size)
 
 
 def _paths(form: RecordPaths) -> Sequence[str]:
@@ -102,15 +112,14 @@ def _paths(form: RecordPaths) -> Sequence[str]:
 
 def _present(form: Format, record: JsonObject) -> str:
     """Return the path of the only rollout: its messages, or else its answer."""
-    messages, answers = (
-        first(present(record, path) for path in paths(given))
-        for given in (form.messages, form.answers)
-    )
-    return (
-        messages
-        if messages and (lookup(record, messages) or not answers)
-        else answers or ""
-    )
+    given = (*paths(form.messages)[:1], *paths(form.answers)[:1])
+    *better, last = [present(record, path) for path in given]
+    return first(path for path in better if lookup(record, path)) or last
+
+
+def _at(record: JsonObject, names: str, places: Places) -> Any:
+    """Return the value at the first of several paths that belongs to a rollout; None without a path."""
+    return item_at(record, present(record, names), places) if names else None
 
 
 def _sources(
@@ -151,18 +160,14 @@ def _rollout(
         rollout = make_rollout(_task(form, record, places), answer_turns(value, path))
     tools = None
     if form.tools not in ("", "tools"):
-        tools = tools_of(
-            {"tools": item_at(record, present(record, form.tools), places)}
-        )
+        tools = tools_of({"tools": _at(record, form.tools, places)})
     elif own or form.tools:
         tools = tools_of(record)
-    member = lookup(record, form.member) if form.member else None
+    member = _at(record, form.member, ())
     rollout = replace(
         rollout,
         tools=tools,
-        outcome=item_at(record, present(record, form.outcome), places)
-        if form.outcome
-        else None,
+        outcome=_at(record, form.outcome, places),
         member=member if is_text(member) else None,
         places=places,
     )
@@ -182,9 +187,9 @@ def _conversation(form: Format, record: JsonObject, path: str, value: Any) -> Ro
     if not value:
         cause = form.cause and f" ({form.cause})"
         raise UnreadableError(f"has no messages in `{path}`{cause}")
-    parts = items(json_value(value))
-    several = any(parts) and all(map(is_list, parts))
-    *earlier, value = filter(None, parts) if several else [value]
+    listed = items(json_value(value))
+    several = any(listed) and all(map(is_list, listed))
+    *earlier, value = filter(None, listed) if several else [value]
     histories = tuple(chat_turns(part, path) for part in earlier)
     given = chat_turns(value, path)
     if form.calls:
@@ -225,7 +230,7 @@ def row_format(name: str, row: RecordPaths, records: Sequence[JsonObject]) -> Fo
     messages, texts are conversations; else they are answers.
     """
     given = [*_paths(row)]
-    inside = [value for record in records for _, _, value in _sources(row, record)]
+    inside = [value for record in records for *_, value in _sources(row, record)]
     values = [value for value in inside if value is not None]
     pieces = [
         part for value in values for part in (value if is_list(value) else [value])
@@ -234,22 +239,19 @@ def row_format(name: str, row: RecordPaths, records: Sequence[JsonObject]) -> Fo
     item = first(listed_first)
     # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
     choice = is_object(item) and not {"role", "type", "from"} & item.keys()
-    choice = choice and named_turns(listed_first) is None
-    if len(given) == 1 and (
-        is_list(item) or is_text(item) or (choice and is_answer(item))
-    ):
+    choice = choice and is_answer(item) and named_turns(listed_first) is None
+    if len(given) == 1 and (is_list(item) or is_text(item) or choice):
         given = [f"{given[0]}[]"]
     several = len(given) > 1 or LISTS.search(given[0]) is not None
     holder, _, rest = given[0].partition("[].")
     # a rollout is an object of its own if it is in a list of the record, else an item of lists
     objects = len(given) == 1 and rest and not LISTS.search(holder + rest)
-    listed = several and not (objects and len(names_in(holder)) == 1)
+    listed = several and not (objects and len(parts(holder)) == 1)
     # a path with `[]` is read; what is written has one place
     reward = row.reward if listed else row.reward.removeprefix(f"{holder}[].")
     if reward == "reward" or LISTS.search(reward):
         reward = "rewards" if listed else "reward"
-    columns = {field.name: getattr(row, field.name) for field in fields(RecordPaths)}
-    columns |= {
+    columns = asdict(row) | {
         "messages" if row.messages else "answers": tuple(given),
         "reward": reward,
         "group_by": row.group_by or (ID_KEYS,),
@@ -270,11 +272,8 @@ def row_format(name: str, row: RecordPaths, records: Sequence[JsonObject]) -> Fo
         as_json=all_conversations(pieces),
         listed=listed,
         lists=(one, "rewards") if single else None,
-        apart=(*_ASKED, "tools"),
+        apart=words("prompt input question tools"),
     )
-
-
-_ASKED = ("prompt", "input", "question")
 
 
 def program_format(read: ReadRecord, records: Sequence[JsonObject]) -> Format:

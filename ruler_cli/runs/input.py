@@ -78,7 +78,7 @@ class Openings:
     def of(cls, reader: Reader) -> Openings:
         """Begin to count those that a reader reads."""
         form = reader.format
-        key = reader.key if reader.by_path and " + " not in reader.key else "KEY"
+        key = reader.key if reader.key_paths and " + " not in reader.key else "KEY"
         return cls(form.simulated_user, form.varied_prompts, key)
 
     def look(self, rollouts: Iterable[Rollout], where: str) -> list[Opening]:
@@ -400,7 +400,7 @@ def _key(reader: Reader) -> str:
         key = f"key: {reader.key}"
     else:
         key = f"key `{reader.key}`"
-    if reader.labels is not None:
+    if reader.labels:
         key += f" within its {reader.label_kind}"
     if isinstance(reader, JoinedReader):
         key += f", tasks of {reader.tasks.name}"

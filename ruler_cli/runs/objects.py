@@ -227,7 +227,9 @@ class ObjectReader:
         if native or not (items and all(isinstance(one, Mapping) for one in objects)):
             forms = formats_of("native")
             form = next(form for form in forms if form.shape == "trajectory")
-            return Reader(form, GIVEN, reward=settings.reward, outcome=settings.outcome)
+            paths = {"reward": settings.reward, "outcome": settings.outcome}
+            given = {name: path for name, path in paths.items() if path is not None}
+            return Reader(form, GIVEN, given=given)
         shape = frozenset(
             (member, one[:1] in "[{" if type(one) is str else type(one))
             for item in items
@@ -258,7 +260,10 @@ class ObjectReader:
             for path in reversed(reader.format.key_paths):
                 if lookup(items[0].parsed, path) is not None:
                     key = path
-        return replace(reader, key=key, outcome=settings.outcome)
+        given = dict(reader.given)
+        if settings.outcome is not None:
+            given["outcome"] = settings.outcome
+        return replace(reader, key=key, given=given)
 
 
 def _place(kind: Shape, i: int) -> str:

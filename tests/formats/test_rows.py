@@ -373,3 +373,10 @@ def test_scored_records(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler(
         "select", "out.jsonl", "-", "--keep", 1, "--by", "score", *words
     ).stdout
+
+
+def test_row_with_a_name_of_rulers_own() -> None:
+    """A table of the user's is read by its name, also if a format of ruler's own has that name."""
+    row = RecordPaths(answers=("ans",), prompt=("q",))
+    record = {"q": "What is 2+2?", "ans": "4"}
+    assert last_texts(read(record, format="verl", rows={"verl": row})) == ["4"]
