@@ -1012,6 +1012,12 @@ def _count(usage: Mapping[str, Any], name: str) -> int:
     return value if type(value) is int and 0 < value < _UNCOUNTED else 0
 
 
+def printable(text: str, longest: int = 60) -> str:
+    """Return text of a dump for a message: printable characters, at most `longest` and an ellipsis."""
+    clean = "".join(c if c.isprintable() else "\ufffd" for c in text[: longest + 1])
+    return clean[:longest] + "…" * (len(clean) > longest)
+
+
 def clean(text: str, key: str | None = None) -> str:
     """Foreign text for one line of a terminal, log or report: short, without keys and control characters."""
     text = readable_text(text.replace(key, "[key]") if key else text)

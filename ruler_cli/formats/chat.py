@@ -33,12 +33,11 @@ from ruler_cli.formats.fields import (
     json_value,
     lookup,
     objects,
-    printable,
     value_at,
     words,
 )
 from ruler_cli.formats.parts import content_turns
-from ruler_cli.types import Path, Rollout
+from ruler_cli.types import Path, Rollout, printable
 
 Messages = list[Any]
 Turn = dict[str, Any]

@@ -229,15 +229,6 @@ def present(record: JsonObject, names: str) -> str:
     return first(valued) or first(name for name in known if name in record) or names
 
 
-def path_of(record: Any, dotted: str) -> Path:
-    """Return the path to the value that `lookup` returns for a dotted path; () if there is none, and for `-1`."""
-    if is_object(record) and dotted in record:
-        return (dotted,)
-    path = parts(dotted)
-    known = "-1" not in path and value_at(record, path) is not None
-    return path if known else ()
-
-
 def list_field(record: JsonObject, name: str) -> list[Any]:
     """Return the list in a field of the record; UnreadableError if there is none."""
     value = record.get(name)
@@ -270,9 +261,3 @@ def is_message_list(value: Any) -> bool:
 def is_text_list(value: Any) -> bool:
     """Tell if a value is a list of texts, at least one."""
     return bool(items(value)) and all(map(is_text, value))
-
-
-def printable(text: str, longest: int = 60) -> str:
-    """Return text of a dump for a message: printable characters, at most `longest` and an ellipsis."""
-    clean = "".join(c if c.isprintable() else "\ufffd" for c in text[: longest + 1])
-    return clean[:longest] + "…" * (len(clean) > longest)

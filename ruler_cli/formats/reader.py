@@ -38,7 +38,6 @@ from ruler_cli.formats.fields import (
     lookup,
     parts,
     present,
-    printable,
     value_at,
 )
 from ruler_cli.formats.table import (
@@ -55,7 +54,7 @@ from ruler_cli.formats.table import (
 )
 from ruler_cli.settings.models import InputSettings, RecordPaths, paths
 from ruler_cli.settings.suggestions import nearest, suggest_path
-from ruler_cli.types import Line, Record, Rollout
+from ruler_cli.types import Line, Record, Rollout, printable
 
 _STATES = ("scored", "failed")
 

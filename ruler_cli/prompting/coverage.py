@@ -26,10 +26,10 @@ from ruler_cli.formats.chat import (
     fields_told,
     words_of,
 )
-from ruler_cli.formats.fields import first, printable, words
+from ruler_cli.formats.fields import first, words
 from ruler_cli.prompting.prompt import PromptLayout
 from ruler_cli.prompting.render import quoted
-from ruler_cli.types import Group, Record
+from ruler_cli.types import Group, Record, printable
 
 SHORTEST = 20
 """Characters of the shortest text that counts: shorter ones are roles, kinds and names."""

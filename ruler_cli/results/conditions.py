@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ruler_cli.errors import UsageError
-from ruler_cli.formats.fields import printable
+from ruler_cli.types import printable
 
 if TYPE_CHECKING:
     from ruler_cli.results.annotations import ScoredGroup, ScoredRollout

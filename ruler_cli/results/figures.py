@@ -20,7 +20,6 @@ from itertools import pairwise
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.files.grouping import OnProblem
 from ruler_cli.files.location import Location
-from ruler_cli.formats.fields import printable
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.ledger.database import digest_of, params_text
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC
@@ -35,7 +34,7 @@ from ruler_cli.results.fields import usage_fields
 from ruler_cli.runs.input import open_input
 from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias, quantile
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Usage, iso
+from ruler_cli.types import Group, Usage, iso, printable
 
 ReportFigures = Json
 """The figures of a run; None: not known."""

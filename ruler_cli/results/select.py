@@ -23,8 +23,7 @@ from ruler_cli.formats.fields import (
     is_object,
     items,
     lookup,
-    path_of,
-    printable,
+    parts,
     value_at,
 )
 from ruler_cli.formats.table import Format
@@ -36,7 +35,7 @@ from ruler_cli.results.annotations import (
 from ruler_cli.results.conditions import FIGURES, Condition
 from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Path, Problem
+from ruler_cli.types import Group, Path, Problem, printable
 
 By = Literal["variance", "score", "majority"]
 _NOISE = 1e-12
@@ -383,6 +382,15 @@ def _take_out(value: dict[str, Any], named: Iterable[str], size: int) -> Iterato
             if isinstance(parent, dict):
                 del parent[str(path[-1])]
             yield path
+
+
+def path_of(record: Any, dotted: str) -> Path:
+    """Return the path to the value that `lookup` returns for a dotted path; () if there is none, and for `-1`."""
+    if is_object(record) and dotted in record:
+        return (dotted,)
+    path = parts(dotted)
+    known = "-1" not in path and value_at(record, path) is not None
+    return path if known else ()
 
 
 # If the wrong list loses an item, or the right one does not, every later item belongs to another rollout, and

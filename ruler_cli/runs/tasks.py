@@ -36,7 +36,6 @@ from ruler_cli.formats.fields import (
     is_text,
     items,
     lookup,
-    printable,
     words,
 )
 from ruler_cli.formats.reader import (
@@ -48,7 +47,7 @@ from ruler_cli.formats.reader import (
 )
 from ruler_cli.settings.models import InputSettings, paths
 from ruler_cli.settings.suggestions import suggest_path
-from ruler_cli.types import Line, Record, Rollout
+from ruler_cli.types import Line, Record, Rollout, printable
 
 _NAMES = (*PROMPTS, *words("problem_statement question_content text turns messages"))
 """Fields that hold a task, best first. Never those of an answer, a solution, a patch or a test."""

@@ -16,7 +16,6 @@ from math import ceil, fsum, sqrt
 from operator import attrgetter, sub
 from typing import NamedTuple
 
-from ruler_cli.formats.fields import printable
 from ruler_cli.scoring.rewards import PASSING
 from ruler_cli.scoring.statistics import (
     CORRELATIONS,
@@ -43,6 +42,7 @@ from ruler_cli.types import (
     Pair,
     PassScores,
     RolloutScore,
+    printable,
 )
 
 _EXACT = 12

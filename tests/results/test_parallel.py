@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.fields import lookup, path_of, value_at
+from ruler_cli.formats.fields import lookup, value_at
 from ruler_cli.formats.table import Format
-from ruler_cli.results.select import parallel_lists
+from ruler_cli.results.select import parallel_lists, path_of
 
 parts = st.sampled_from(["a", "b", "0", "1", "a.b", "²"])
 trees = st.recursive(

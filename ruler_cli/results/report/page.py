@@ -27,13 +27,12 @@ from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import create_file
 from ruler_cli.files.scratch import Scratch
-from ruler_cli.formats.fields import printable
 from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.figures import scores_by_position
 from ruler_cli.results.group_text import GroupText, page_key
 from ruler_cli.results.highlights import Best, RunGroup, reasons
-from ruler_cli.types import Group, iso, readable
+from ruler_cli.types import Group, iso, printable, readable
 
 MOST_GROUPS = 10_000
 """Rows of the table, unless the user says otherwise."""
