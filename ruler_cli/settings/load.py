@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import inspect
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -54,6 +55,8 @@ _NAMED = ("judges", "formats")
 _OFF = ("0", "false", "no", "off")
 """Words of a variable that unset a flag."""
 _NO_LEDGER = (True, "true", "none", ["none"])
+_UNKNOWN_SIGN = re.compile(r"[=<>?^&+;,()'%]")
+"""A sign that no term of `has` knows, and few keys hold."""
 _RESERVED = ("judges.offline", "judges.simulated", "formats.auto")
 
 
@@ -131,6 +134,11 @@ def _checked(path: str, content: Mapping[str, Any]) -> ConfigFile:
                     raise UsageError(problem, option="reward")
                 if "~" in row.has:
                     raise UsageError("has a pattern, which is not read", option="has")
+                sign = _UNKNOWN_SIGN.search(row.has)
+                if sign:
+                    problem = f"has a sign that means nothing: {sign[0]}"
+                    remedy = 'a term ends in [], {}, ", # or *, or begins with !'
+                    raise UsageError(problem, remedy, option="has")
             else:
                 for key in own:
                     if key not in FIELDS:

@@ -303,6 +303,10 @@ def test_mistakes(ruler: Ruler, tmp_path: Path) -> None:
             "has a pattern, which is not read",
         ),
         (
+            '[formats.x]\nmessages = "runs"\nhas = "name=x"\n',
+            "[formats.x] has: has a sign that means nothing: =",
+        ),
+        (
             '[formats.x]\nmessages = "runs[].uot"\n',
             "[formats.x] messages: none of the first records has `runs[].uot`",
         ),

@@ -33,12 +33,13 @@ _JSON = re.compile(rb'\s*[\[{]\s*["\[{\]}\d-]')
 
 @dataclass(slots=True)
 class _Row:
-    """A row: its first line, the bytes that are held of it, its cells, or why they cannot be read, and its size."""
+    """A row: its first line, the bytes that are held of it, its cells, its size, and why it cannot be read."""
 
     line: int
     raw: bytearray
     cells: Sequence[str] = ()
     size: int = 0
+    error: str = ""
 
 
 def _rows(text: BinaryIO, delimiter: str, most: int) -> Iterator[_Row]:
@@ -70,8 +71,9 @@ def _rows(text: BinaryIO, delimiter: str, most: int) -> Iterator[_Row]:
             row.cells = next(reader)
         except StopIteration:
             ended = True
-        except csv.Error:  # its bytes are a row without cells
-            pass
+        except csv.Error as error:  # its bytes are a row without cells
+            if str(error) == "unexpected end of data":
+                row.error = "opens a quote that nothing closes, up to the end"
         if row.raw.strip(b"\r\n" + delimiter.encode()) or row.size > most:
             yield row
 
@@ -112,11 +114,14 @@ class CsvTable(Container):
             rows = _rows(text, self._delimiter, self.most)
             for number, row in enumerate(islice(rows, 1, None), 1):
                 raw = bytes(row.raw).rstrip(b"\r\n")
-                error = ""
+                error = row.error
                 try:
                     raw = orjson.dumps(dict(zip(self._names, row.cells, strict=True)))
                 except ValueError:
-                    error = f"has {len(row.cells)} cells where the header has {width}; check its quotes"
+                    error = (
+                        error
+                        or f"has {len(row.cells)} cells where the header has {width}; check its quotes"
+                    )
                 except TypeError:
                     error = "is not UTF-8; convert it, e.g. with iconv"
                 line = self.line(number, number - 1, raw, max(row.size, len(raw)))
