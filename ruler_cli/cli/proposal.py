@@ -22,7 +22,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.formats.reader import SAMPLE, detect
 from ruler_cli.formats.table import FAMILIES
 from ruler_cli.prompting.render import render
-from ruler_cli.runs.proposal import NothingToJudge, propose
+from ruler_cli.runs.proposal import NothingToJudge, other_answers, propose
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.options import COMMAND_LINE, Options
 
@@ -80,8 +80,9 @@ def refuse(
                 "proposal": facts,
             }
         )
-    elif check and facts and seen is not None:
-        typer.echo("\n".join(_page(facts, seen)))
+    elif check and facts and isinstance(found, RecordPaths) and seen is not None:
+        others = other_answers(error.values, found)
+        typer.echo("\n".join(_page(facts, seen, others)))
 
 
 def _record(row: RecordPaths, settings: InputSettings) -> list[str] | None:
@@ -139,11 +140,14 @@ def _facts(row: RecordPaths, source: str, options: Options) -> dict[str, Any]:
     }
 
 
-def _page(facts: dict[str, Any], seen: list[str]) -> Iterator[str]:
+def _page(facts: dict[str, Any], seen: list[str], others: list[str]) -> Iterator[str]:
     yield "No format fits, but this looks like rollouts:"
     for name, path in facts["paths"].items():
         shown = path if isinstance(path, str) else ", ".join(path)
         yield f"  {_FOUND[name]:10} {one_line(shown)}"
+    if others:
+        named = ", ".join(f"`{one_line(path)}`" for path in others)
+        yield f"  other texts that could be answers: {named}"
     if seen:
         yield "\nThe first record as a judge would see it:"
         yield from (f"  {line}" for line in seen)

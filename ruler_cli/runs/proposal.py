@@ -80,6 +80,15 @@ def propose(values: Sequence[Any]) -> RecordPaths | NothingToJudge:
     return survey.proposal(best, len(values))
 
 
+def other_answers(values: Sequence[Any], row: RecordPaths) -> list[str]:
+    """Return the paths of up to two other texts of a file that could be the answers, the best first."""
+    survey = _Survey(_places(values))
+    ranked = sorted(survey.places, key=survey.evidence, reverse=True)
+    taken = {f"{row.records}.{path}".lstrip(".") for path in row.messages}
+    likely = [_path(one.steps) for one in ranked if survey.evidence(one) >= _ENOUGH]
+    return [path for path in likely if path not in taken | {*row.messages}][:2]
+
+
 def refuse_tasks(name: str, values: Sequence[Any], path: str) -> None:
     """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is no group."""
     lists = [items(lookup(value, path)) for value in values]

@@ -337,6 +337,19 @@ def test_hostile_names(key: str, ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("check", "mine.json", *given).returncode == 0
 
 
+def test_other_answers(ruler: Ruler, tmp_path: Path) -> None:
+    """Other texts that could be the answers are named beside those that are proposed."""
+    records = [
+        {"the_task": asked(2 * i), "llm_reply": said(i), "draft": {"output": said(i)}}
+        for i in EIGHT
+    ]
+    dumped(tmp_path, records)
+    page = ruler("check", "mine.json").stdout
+    assert "  other texts that could be answers: `draft.output`\n" in page
+    dumped(tmp_path, CASES["conversations"][0])
+    assert "other texts" not in ruler("check", "mine.json").stdout
+
+
 def test_the_name_of_a_table(ruler: Ruler, tmp_path: Path) -> None:
     """A file's name becomes a key of TOML, whatever it is."""
     dumped(tmp_path, CASES["conversations"][0], name="a]\n[x.json")
