@@ -54,7 +54,7 @@ def _holds(record: JsonObject, term: str) -> bool:
             return type(lookup(record, term.removesuffix(mark))) is kind
     name, _, pattern = term.partition("~")
     if pattern:
-        return re.fullmatch(pattern, str(record.get(name))) is not None
+        return re.fullmatch(pattern, str(lookup(record, name))) is not None
     if term.endswith("*"):
         return any(key.startswith(term[:-1]) for key in record)
     return term in record or lookup(record, term) is not None

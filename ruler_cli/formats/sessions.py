@@ -34,6 +34,7 @@ from ruler_cli.formats.fields import (
     JsonObject,
     first,
     first_at,
+    holds,
     is_list,
     is_object,
     is_text,
@@ -55,12 +56,14 @@ class Session:
 
     `prompts` are the indices of the user's prompts among the turns, `turns_before` is the number of turns before
     each event. A subclass is an agent, whose sessions have lists `member` of events of a `kind` of `events.toml`.
+    A session of a sub-agent has the terms `sub_agent` (see `holds`) in its record, or in one of its first events.
     """
 
     name: ClassVar[str]
     kind: ClassVar[str]
     member: ClassVar = "events"
     event_id: ClassVar = "id"
+    sub_agent: ClassVar = "type !type"
     turns: Messages = field(default_factory=list)
     taken_back: list[Messages] = field(default_factory=list)
     prompts: list[int] = field(default_factory=list)
@@ -72,10 +75,11 @@ class Session:
         """Tell if a record holds a session of the agent, or of one of its sub-agents."""
         return _made_of(record, cls.member, cls.kind)
 
-    @staticmethod
-    def is_sub_agent(record: JsonObject) -> bool:
+    @classmethod
+    def is_sub_agent(cls, record: JsonObject) -> bool:
         """Tell if a session is a sub-agent's."""
-        return False
+        heads = (record, *objects(events_of(record)[:_SAMPLE]))
+        return any(holds(head, cls.sub_agent) for head in heads)
 
     @classmethod
     def is_session(cls, record: JsonObject) -> bool:
@@ -230,6 +234,7 @@ class Gemini(Session):
 
     name = "Gemini CLI"
     kind = "gemini-cli"
+    sub_agent = "kind~subagent"
 
     @classmethod
     def matches(cls, record: JsonObject) -> bool:
@@ -237,12 +242,6 @@ class Gemini(Session):
         if is_list(record.get("messages")):
             return {"sessionId", "projectHash"} <= record.keys()
         return super().matches(record)
-
-    @staticmethod
-    def is_sub_agent(record: JsonObject) -> bool:
-        """Tell if a head names a sub-agent."""
-        heads = (record, *objects(events_of(record)[:_SAMPLE]))
-        return any(head.get("kind") == "subagent" for head in heads)
 
     def read(self, record: JsonObject) -> None:
         """Read the turns that are left in the end."""
@@ -316,11 +315,7 @@ class OpenCode(Session):
     kind = "opencode"
     member = "messages"
     event_id = "info.id"
-
-    @staticmethod
-    def is_sub_agent(record: JsonObject) -> bool:
-        """Tell if the session names a parent."""
-        return bool(lookup(record, "info.parentID"))
+    sub_agent = "info.parentID"
 
     def read(self, record: JsonObject) -> None:
         """Read the messages, and take back reverted ones."""
@@ -499,8 +494,8 @@ class Claude(Session):
         lines = _made_of(record, "loglines", "claude-log")
         return lines or super().matches(record)
 
-    @staticmethod
-    def is_sub_agent(record: JsonObject) -> bool:
+    @classmethod
+    def is_sub_agent(cls, record: JsonObject) -> bool:
         """Tell if all turns are of sub-agents."""
         known = objects(events_of(record))
         spoken = [e for e in known if e.get("type") in ("user", "assistant")]
@@ -639,15 +634,10 @@ class Codex(Session):
 
     name = "Codex"
     kind = "codex"
+    sub_agent = (
+        "type~session_meta payload.source.subagent|payload.thread_source~subagent"
+    )
     instructed: bool = False
-
-    @staticmethod
-    def is_sub_agent(record: JsonObject) -> bool:
-        """Tell if the first `session_meta` names a sub-agent."""
-        events = objects(events_of(record))
-        head = first(event for event in events if event.get("type") == "session_meta")
-        named = lookup(head, "payload.source.subagent") is not None
-        return named or lookup(head, "payload.thread_source") == "subagent"
 
     def read(self, record: JsonObject) -> None:
         """Read the items and events."""
