@@ -19,13 +19,11 @@ from ruler_cli.formats.chat import (
     make_rollout,
     named_turns,
     prompt_field,
-    prompt_size,
     prompt_turns,
+    read_conversation,
     read_or_error,
     task_turns,
     tools_of,
-    with_answer,
-    with_submission,
     with_task,
 )
 from ruler_cli.formats.fields import (
@@ -197,11 +195,8 @@ def _conversation(form: Format, record: JsonObject, path: str, value: Any) -> Ro
     if given is not value and not form.prompt:
         given = with_task(record, given)
     beside = lookup(record, path.rpartition(".")[0])
-    messages = with_answer(beside, given) if is_object(beside) else given
-    messages = with_submission(record, with_answer(record, messages))
-    return Rollout(
-        messages, histories=histories, prompt_length=prompt_size(given, messages)
-    )
+    holder = {**record, **beside} if is_object(beside) else record
+    return read_conversation(holder, given, histories=histories)
 
 
 def _with_calls(turn: JsonObject, path: str) -> dict[str, Any]:
