@@ -24,6 +24,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import (
     ANSWER_LISTS,
     ANSWERS,
+    RETRIEVED,
     Messages,
     all_conversations,
     answers_path,
@@ -41,7 +42,6 @@ from ruler_cli.formats.chat import (
     read_conversation,
     read_or_error,
     response_turns,
-    retrieved_turn,
     task_turns,
     text_of,
     tools_of,
@@ -135,7 +135,8 @@ def is_pair(record: JsonObject) -> bool:
 def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
     """Read a prompt and its answer; `as_json`: the answer may be JSON text of messages."""
     prompt = task_turns(record, prompt_field(record))
-    context = retrieved_turn(record)
+    retrieved = first(filter(is_list, map(record.get, RETRIEVED)))
+    context = [new_turn("context", retrieved)] if retrieved else []
     name = _answer_field(record)
     if name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
@@ -165,7 +166,7 @@ def turns_field(record: JsonObject) -> str | None:
     """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
     turns = (name for name in _TURN_LISTS if _are_turns(record.get(name)))
     names = ("text", *_TURN_LISTS)
-    return first(turns) or first(n for n in names if _as_dialogue(record.get(n)))
+    return first(turns) or first(n for n in names if dialogue(record.get(n)))
 
 
 def _are_turns(value: Any) -> bool:
@@ -175,16 +176,12 @@ def _are_turns(value: Any) -> bool:
     return messages or bool(named_turns(items(value)))
 
 
-def _as_dialogue(value: Any) -> Messages | None:
-    return dialogue(value) if is_text(value) else None
-
-
 def read_turns(record: JsonObject) -> Rollout:
     """Read a conversation, and the answer beside it."""
     name = turns_field(record)
     if name is None:
         raise UnreadableError(f"has no turns in `{'`, `'.join(_TURN_LISTS)}`")
-    turns = _as_dialogue(record[name]) or chat_turns(record[name], name)
+    turns = dialogue(record[name]) or chat_turns(record[name], name)
     return read_conversation(record, turns)
 
 

@@ -126,14 +126,9 @@ _OUTPUTS = words(
 
 
 def new_turn(role: Any, content: Any, **more: Any) -> Turn:
-    """Make a message."""
-    return {"role": role, "content": content, **more}
-
-
-def filled_turn(role: Any, content: Any, **more: Any) -> Turn:
     """Make a message, without further fields that are empty."""
     stated = {name: value for name, value in more.items() if value}
-    return new_turn(role, content, **stated)
+    return {"role": role, "content": content, **stated}
 
 
 def tools_of(trajectory: JsonObject) -> Any:
@@ -520,7 +515,7 @@ def _turns_of_step(step: JsonObject) -> Messages:
         if one is not None
     ]
     turn = {key: value for key, value in step.items() if key not in found}
-    turn |= filled_turn("assistant", said, reasoning_content=thought, tool_calls=calls)
+    turn |= new_turn("assistant", said, reasoning_content=thought, tool_calls=calls)
     turns = [turn] if has_content(turn) else []
     if seen is not None:
         begin = first(name for name in step if name in found)
@@ -541,8 +536,9 @@ def _is_exchange(turns: Messages) -> bool:
     return {"user", "assistant"} <= {turn["role"] for turn in turns}
 
 
-def dialogue(text: str) -> Messages | None:
-    """Split a text that has a marker such as `Human:` before each turn into its turns; else None."""
+def dialogue(value: Any) -> Messages | None:
+    """Split a text that has a marker such as `Human:` before each turn into its turns; None for any other value."""
+    text = value if is_text(value) else ""
     known = (_split(text, markers) for markers in _MARKERS if markers.match(text))
     return first(filter(_is_exchange, known))
 
@@ -883,15 +879,9 @@ def with_system(record: JsonObject, messages: Messages) -> Messages:
     return messages if given or not text_of(turn) else [turn, *messages]
 
 
-def retrieved_turn(record: JsonObject) -> Messages:
-    """Return the texts retrieved to answer the question, as a list of one turn or of none."""
-    texts = first(filter(is_list, map(record.get, RETRIEVED)))
-    return [new_turn("context", texts)] if texts else []
-
-
 def _prompt_turns(value: Any, where: str) -> Messages:
     """Return the turns of a prompt, also of one that is a dialogue in one text."""
-    turns = dialogue(value) if is_text(value) else None
+    turns = dialogue(value)
     if turns is None:
         return prompt_turns(value, where)
     # it may end with a marker for the answer to come

@@ -22,7 +22,6 @@ from ruler_cli.formats.chat import (
     THOUGHT_KEYS,
     Messages,
     Turn,
-    filled_turn,
     new_turn,
     other_text,
     texts,
@@ -225,7 +224,7 @@ def normalize_message(value: JsonObject) -> Messages:
         body, "additional_kwargs.reasoning_content"
     )
     more |= {"tool_calls": calls, "reasoning_content": thought}
-    return [filled_turn(role, content, **more)]
+    return [new_turn(role, content, **more)]
 
 
 def offered_tools(value: Any) -> list[Any]:
@@ -272,8 +271,7 @@ def call_turn(identity: Any, name: Any, arguments: Any) -> Turn:
 
 def result_turn(identity: Any, content: Any, name: Any = None) -> Turn:
     """The result of a call as a message."""
-    named = {} if name is None else {"name": name}
-    return new_turn("tool", content, tool_call_id=identity, **named)
+    return new_turn("tool", content, tool_call_id=identity, name=name)
 
 
 def each_at(event: Any, places: str) -> list[Any]:

@@ -25,8 +25,8 @@ from ruler_cli.files.events import KINDS, TURNS
 from ruler_cli.formats.chat import (
     Messages,
     Turn,
-    filled_turn,
     first_agent_turn,
+    new_turn,
     texts,
 )
 from ruler_cli.formats.dialects import call_turn, each_at, result_turn
@@ -144,7 +144,7 @@ class Session:
             thought = "\n".join(filter(None, texts(thought)))
         said = plain_content(content)
         made = [*map(normalize_call, objects(calls))]
-        turn = filled_turn(role, said, reasoning=thought, tool_calls=made)
+        turn = new_turn(role, said, reasoning=thought, tool_calls=made)
         if content not in (None, "", []) or len(turn) > 2:
             self.turns.append(turn)
 
