@@ -27,6 +27,7 @@ from ruler_cli.formats.chat import (
     RETRIEVED,
     Messages,
     all_conversations,
+    answer_turns,
     answers_path,
     chat_turns,
     dialogue,
@@ -41,7 +42,6 @@ from ruler_cli.formats.chat import (
     prompt_turns,
     read_conversation,
     read_or_error,
-    response_turns,
     task_turns,
     text_of,
     tools_of,
@@ -112,7 +112,7 @@ def read_group(record: JsonObject) -> Rollouts:
         prompt = task_turns(record, prompt_field(record))
 
     def read(answer: Any) -> Rollout:
-        return make_rollout(prompt, response_turns(answer, "answer"))
+        return make_rollout(prompt, answer_turns(answer, "answer"))
 
     return [read_or_error((i,), read, answer) for i, answer in enumerate(answers)]
 
@@ -140,7 +140,7 @@ def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
     name = _answer_field(record)
     if name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
-    answer = response_turns(record[name], name, as_json=as_json)
+    answer = answer_turns(record[name], name, as_json=as_json)
     answer = with_calls(record, answer)
     label = record.get("label")
     tools = tools_of(record)
@@ -185,13 +185,13 @@ def read_turns(record: JsonObject) -> Rollout:
     return read_conversation(record, turns)
 
 
-_BETTER = words(
-    "chosen preferred_output chosen_response response_chosen chosen_messages"
-)
-_WORSE = words(
-    "rejected non_preferred_output rejected_response response_rejected rejected_messages"
-)
-_PREFERRED = [*zip(_BETTER, _WORSE, strict=True)]
+_PREFERRED = [
+    ("chosen", "rejected"),
+    ("preferred_output", "non_preferred_output"),
+    ("chosen_response", "rejected_response"),
+    ("response_chosen", "response_rejected"),
+    ("chosen_messages", "rejected_messages"),
+]
 """Names of the preferred answer and of the other one."""
 _STEMS = words("response output answer completion generation conversation human_ref")
 _MARKS = ("_", "", " ")
@@ -246,7 +246,7 @@ def read_preference(record: JsonObject) -> Rollouts:
         if "winner_model_a" in record:
             answer = _battle(record, name)
         else:
-            answer = response_turns(sides[i], name, as_json=as_json)
+            answer = answer_turns(sides[i], name, as_json=as_json)
         whole = _is_whole(answer)
         judged = record.get("turn")
         asked = sum(message.get("role") == "user" for message in answer)
@@ -262,10 +262,8 @@ def _dialogues(names: Names, sides: list[Any], prompt: Messages) -> Sequence[Mes
     """Return the two sides as whole dialogues (HH-RLHF), which hold the prompt; () if they are none."""
     if names not in _PREFERRED or not all(map(is_text, sides)):
         return ()
-    found = dialogue_pair(sides) or ()
-    said = [text_of(turn) for turns in found[:1] for turn in turns]
-    held = all(any(text_of(turn) in text for text in said) for turn in prompt)
-    return found if held else ()
+    held = all(text_of(turn) in sides[0] for turn in prompt)
+    return dialogue_pair(sides) if held else ()
 
 
 def _are_json(record: JsonObject, sides: list[Any]) -> bool:
@@ -279,7 +277,7 @@ def _are_json(record: JsonObject, sides: list[Any]) -> bool:
 def _battle(record: JsonObject, name: str) -> Messages:
     """Read a conversation of the Arena's table, in which prompt and answers are lists of texts, as JSON text."""
     asked, said = (items(json_value(record.get(field))) for field in ("prompt", name))
-    if not asked or len(asked) != len(said):
+    if len(asked) != len(said):
         raise UnreadableError(
             f"has {len(asked)} turns in `prompt` and {len(said)} in `{name}`"
         )
@@ -290,12 +288,9 @@ def _battle(record: JsonObject, name: str) -> Messages:
 
 def _names(record: JsonObject) -> Names:
     """The fields that hold the answers of a record; () if there are not two."""
-    pairs = (pair for pair in _PREFERRED if record.keys() >= {*pair})
-    return first(p for p in pairs if any(map(record.get, p))) or _numbered(record)
-
-
-def _numbered(record: JsonObject) -> Names:
-    """The fields of answers whose names end with letters or numbers; () if there are not two."""
+    for pair in _PREFERRED:
+        if record.keys() >= {*pair} and any(map(record.get, pair)):
+            return pair
     for stem, mark, ends in product(_STEMS, _MARKS, _ENDS):
         names = (f"{stem}{mark}{end}" for end in ends)
         found = tuple(takewhile(record.__contains__, names))
@@ -329,12 +324,10 @@ def _best(record: JsonObject, names: Names) -> str | None:
         known = {one, other} == {*names} and isinstance(value, int | float)
         if known and 0 < abs(value - draw) <= most:
             return other if value > draw else one
-    for field in _WINNERS:
-        label = record.get(field)
-        if is_text(label):
-            named = [name for name in names if _is_named(label, name, record)]
-            if len(named) == 1:
-                return named[0]
+    for label in filter(is_text, map(record.get, _WINNERS)):
+        named = [name for name in names if _is_named(label, name, record)]
+        if len(named) == 1:
+            return named[0]
     return None
 
 
@@ -354,6 +347,5 @@ def is_preference(record: JsonObject) -> bool:
     known = all(isinstance(v, str | dict | None) or is_message_list(v) for v in values)
     if not any(values) or not known:
         return False
-    if names in _PREFERRED:
-        return True
-    return bool(_prompt(record)) or all(map(_is_whole, values))
+    whole = names in _PREFERRED or all(map(_is_whole, values))
+    return whole or bool(_prompt(record))

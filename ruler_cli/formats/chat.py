@@ -551,8 +551,8 @@ def _split(text: str, markers: re.Pattern[str]) -> Messages:
     ]
 
 
-def dialogue_pair(texts: list[Any]) -> list[Messages] | None:
-    """Split two dialogues that begin alike into the turns of each; None if they are no dialogues.
+def dialogue_pair(texts: list[Any]) -> list[Messages]:
+    """Split two dialogues that begin alike into the turns of each; [] if they are no dialogues.
 
     The turns up to the last common marker are the prompt. The rest of each dialogue is one turn, because
     markers in it may be the agent's own text.
@@ -565,7 +565,7 @@ def dialogue_pair(texts: list[Any]) -> list[Messages] | None:
             prompt = _split(shared[: begins[-1].start()], markers)
             rests = (text[begins[-1].end() :].strip() for text in texts)
             return [[*prompt, new_turn("assistant", rest)] for rest in rests]
-    return None
+    return []
 
 
 ANSWERS = words(
@@ -602,11 +602,13 @@ def chat_turns(value: Any, where: str) -> Messages:
 
 
 def prompt_turns(value: Any, where: str) -> Messages:
-    """Read a prompt: a text is the user's turn unless it is JSON of messages; null or empty is no turn."""
+    """Read a prompt: a text is the user's turn unless it is JSON of messages or a dialogue; an empty one is no turn."""
     if value in EMPTY:
         return []
     if is_text(value) and json_messages(value) is None:
-        return [new_turn("user", value)]
+        turns = dialogue(value) or [new_turn("user", value)]
+        # it may end with a marker for the answer to come
+        return turns[:-1] if turns[-1] == new_turn("assistant", "") else turns
     body = json_value(value)
     if is_object(body) and "role" in body:
         body = [body]
@@ -615,23 +617,21 @@ def prompt_turns(value: Any, where: str) -> Messages:
     return chat_turns(body, where)
 
 
-def answer_turns(value: Any, where: str) -> Messages:
-    """Read the agent's answer: a text, also an empty one, is its turn; UnreadableError for null."""
+def answer_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
+    """Read the agent's answer, also as an API's response; `as_json`: also as JSON text of messages.
+
+    A text, also an empty one, is its turn; UnreadableError for null.
+    """
     if value is None:
         raise UnreadableError(
             f"has no answer: `{where}` is null, as after an error in the rollout"
         )
-    if is_text(value):
-        return [new_turn("assistant", value)]
-    return check_messages([value] if is_object(value) else value, where)
-
-
-def response_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
-    """Read the agent's answer, also as an API's response; `as_json`: also as JSON text of messages."""
     if as_json and is_text(value) and json_messages(value):
         return chat_turns(value, where)
     turns = find_answer(value, where)
-    return answer_turns(value, where) if turns is None else turns
+    if turns is None:
+        return check_messages([value] if is_object(value) else value, where)
+    return turns
 
 
 def find_answer(value: Any, where: str) -> Messages | None:
@@ -641,9 +641,11 @@ def find_answer(value: Any, where: str) -> Messages | None:
     """
     if is_text(value):
         return [new_turn("assistant", value)]
+    if is_object(value) and is_list(value.get("parts")):
+        value = {"role": "assistant", **value}
+    if turns := named_turns([value] if is_object(value) else items(value)):
+        return turns
     if is_list(value) and value:
-        if (turns := named_turns(value)) is not None:
-            return turns
         if all(lookup(m, "type") in _PARTS and "role" not in m for m in value):
             return [new_turn("assistant", value)]
         if all(is_object(m) and {"role", "type"} & m.keys() for m in value):
@@ -657,12 +659,8 @@ def find_answer(value: Any, where: str) -> Messages | None:
         )
     if not is_object(value):
         return None
-    if is_list(value.get("parts")):
-        value = {"role": "assistant", **value}
     if is_text(value.get("role")):
-        return chat_turns([value], where)
-    if (turns := named_turns([value])) is not None:
-        return turns
+        return check_messages([value], where)
     # a list at `content` is of parts
     held = [*map(value.get, _HOLDERS), *objects([value.get("content")])]
     inner = (find_answer(one, where) for one in held if isinstance(one, dict | list))
@@ -829,7 +827,7 @@ def with_task(record: JsonObject, messages: Messages) -> Messages:
     for path in _TASKS:
         task = lookup(record, path)
         if task and is_prompt(task):
-            return [*_prompt_turns(task, path), *messages]
+            return [*prompt_turns(task, path), *messages]
     return messages
 
 
@@ -868,7 +866,7 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
         earlier = [turn for turn in turns if turn["content"] is not None]
     else:
         earlier = prompt_turns(history, "history")
-    return with_system(record, [*earlier, *_prompt_turns(value, name)])
+    return with_system(record, [*earlier, *prompt_turns(value, name)])
 
 
 def with_system(record: JsonObject, messages: Messages) -> Messages:
@@ -879,15 +877,6 @@ def with_system(record: JsonObject, messages: Messages) -> Messages:
     return messages if given or not text_of(turn) else [turn, *messages]
 
 
-def _prompt_turns(value: Any, where: str) -> Messages:
-    """Return the turns of a prompt, also of one that is a dialogue in one text."""
-    turns = dialogue(value)
-    if turns is None:
-        return prompt_turns(value, where)
-    # it may end with a marker for the answer to come
-    return turns[:-1] if turns[-1] == new_turn("assistant", "") else turns
-
-
 def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     """Put the task, the value at `path`, before a rollout's conversation and behind its system prompt.
 
@@ -896,7 +885,7 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     if rollout.error is not None:
         return rollout
     try:
-        turns = _prompt_turns(value, path)
+        turns = prompt_turns(value, path)
     except UnreadableError as error:
         return replace(rollout, error=str(error))
     if not any(map(has_content, turns)):
