@@ -24,7 +24,6 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import (
     ANSWER_LISTS,
     ANSWERS,
-    RETRIEVED,
     Messages,
     all_conversations,
     answer_turns,
@@ -33,13 +32,12 @@ from ruler_cli.formats.chat import (
     dialogue,
     dialogue_pair,
     is_answer,
-    is_prompt,
     json_messages,
     make_rollout,
     named_turns,
     new_turn,
+    prompt_at,
     prompt_field,
-    prompt_turns,
     read_conversation,
     read_or_error,
     task_turns,
@@ -132,20 +130,27 @@ def is_pair(record: JsonObject) -> bool:
     return named and not answers_path(record)
 
 
+_RETRIEVED = words("context contexts retrieved_contexts retrieval_context documents")
+"""Fields with a list of texts retrieved to answer a question: of promptflow, Ragas, DeepEval.
+
+They are shown, but are no part of the key: another system retrieves other texts for the same question.
+"""
+
+
 def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
     """Read a prompt and its answer; `as_json`: the answer may be JSON text of messages."""
     prompt = task_turns(record, prompt_field(record))
-    retrieved = first(filter(is_list, map(record.get, RETRIEVED)))
+    retrieved = first(filter(is_list, map(record.get, _RETRIEVED)))
     context = [new_turn("context", retrieved)] if retrieved else []
     name = _answer_field(record)
     if name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
     answer = answer_turns(record[name], name, as_json=as_json)
-    answer = with_calls(record, answer)
+    answer = [*context, *with_calls(record, answer)]
     label = record.get("label")
     tools = tools_of(record)
     outcome = label if isinstance(label, bool) else None
-    rollout = make_rollout(prompt, [*context, *answer], tools=tools, outcome=outcome)
+    rollout = make_rollout(prompt, answer, tools=tools, outcome=outcome)
     if context:
         return replace(rollout, prompt_length=len(prompt))
     return rollout
@@ -170,10 +175,8 @@ def turns_field(record: JsonObject) -> str | None:
 
 
 def _are_turns(value: Any) -> bool:
-    if is_text(value):
-        return json_messages(value) is not None
     messages = is_message_list(value) and {"role", "content"} <= value[0].keys()
-    return messages or bool(named_turns(items(value)))
+    return bool(messages or json_messages(value) or named_turns(items(value)))
 
 
 def read_turns(record: JsonObject) -> Rollout:
@@ -304,11 +307,7 @@ def _prompt(record: JsonObject) -> Messages:
     for name in (prompt_field(record), *_WHOLE):
         if name and record.get(name):
             return task_turns(record, name)
-    for path in _FURTHER_PROMPTS:
-        value = lookup(record, path)
-        if value and is_prompt(value):
-            return prompt_turns(value, path)
-    return []
+    return prompt_at(record, _FURTHER_PROMPTS)
 
 
 def _is_whole(answer: Any) -> bool:

@@ -22,6 +22,7 @@ from ruler_cli.files.parse import dump
 from ruler_cli.formats.fields import (
     EMPTY,
     JsonObject,
+    Names,
     first,
     first_at,
     first_of,
@@ -159,7 +160,7 @@ def check_messages(value: Any, where: str) -> Messages:
         message = inner if is_object(inner) and "role" not in item else item
         if is_object(message) and {"role", "type"} & message.keys():
             out.append(message)
-        elif is_text(item) and (listed := json_messages(item)):
+        elif listed := json_messages(item):
             out += listed
         else:
             raise UnreadableError(f"`{where}[{i}]` is no message object with a role")
@@ -319,12 +320,11 @@ def has_text(value: Any) -> bool:
 
 def fields_told(message: JsonObject) -> dict[str, list[str]]:
     """Return the fields of a message with text that is no content, not about the message and no grader's."""
-    told = {
-        key: [*_texts_inside(value)]
+    return {
+        key: texts
         for key, value in other_text(message).items()
-        if not _NOTES & words_of(key)
+        if not _NOTES & words_of(key) and (texts := [*_texts_inside(value)])
     }
-    return {key: texts for key, texts in told.items() if texts}
 
 
 def fields_beside(message: JsonObject) -> dict[str, list[str]]:
@@ -333,7 +333,7 @@ def fields_beside(message: JsonObject) -> dict[str, list[str]]:
     A user's are none: they mostly describe a task, whose text is the content. An `answer` is none: it may be the
     reference.
     """
-    if _KNOWN.issuperset(message) or message.get("role") in USER_ROLES:
+    if message.get("role") in USER_ROLES:
         return {}
     told = fields_told(message)
     return {key: texts for key, texts in told.items() if "answer" not in words_of(key)}
@@ -425,11 +425,11 @@ _BODIES = ("messages", "contents")
 """Members of an API's request that hold its messages."""
 
 
-def json_messages(text: str) -> list[Any] | None:
-    """Return the messages that a text holds as JSON; None if it holds anything else."""
-    if text[:64].lstrip()[:1] not in ("[", "{"):
+def json_messages(value: Any) -> list[Any] | None:
+    """Return the messages that a text holds as JSON; None if it holds anything else, and for no text."""
+    if not is_text(value) or value[:64].lstrip()[:1] not in ("[", "{"):
         return None
-    value = json_value(text)
+    value = json_value(value)
     if is_object(value):
         held = first_at(value, *_BODIES, "choices.0.message")
         value = held if is_list(held) else [held or value]
@@ -448,20 +448,19 @@ def _is_message(value: Any) -> bool:
     if not is_object(value) or not _CONTENT_KEYS & value.keys():
         return False
     speaker = first_of(value, ("role", "from", "speaker"))
-    return is_text(speaker) and speaker.lower() in ROLES
+    return str(speaker).lower() in ROLES
 
 
 def named_turns(value: list[Any]) -> Messages | None:
     """Convert turns of other names to chat messages: `from` and `value`, steps, parts; None if they are none."""
-    begin = first(value)
-    if not is_object(begin) or {"role", "content"} <= begin.keys():
+    if not is_message_list(value) or {"role", "content"} <= value[0].keys():
         return None
     if not all(map(is_object, value)):
         return None
     if all("role" in turn and "parts" in turn for turn in value):
         return [made for turn in value for made in content_turns(turn)]
-    by = first(key for key in _SPEAKERS_IN if key in begin)
-    said = first(key for key in _SAID_IN if key in begin)
+    by = first(key for key in _SPEAKERS_IN if key in value[0])
+    said = first(key for key in _SAID_IN if key in value[0])
     speakers = [turn.get(by) for turn in value]
     # a part of content has a `type` and a `text` too
     if by == "type" and not all(str(one).lower() in ROLES for one in speakers):
@@ -475,10 +474,10 @@ def named_turns(value: list[Any]) -> Messages | None:
 
 def _named_turn(turn: Turn, by: str, said: str) -> Turn:
     speaker = turn.get(by)
-    named = {"name": speaker} if by == "agent" else {}
-    role = ROLES.get(str(speaker).lower(), "assistant" if named else speaker)
+    name = speaker if by == "agent" else None
+    role = ROLES.get(str(speaker).lower(), "assistant" if name else speaker)
     more = {key: inner for key, inner in turn.items() if key not in (by, said)}
-    return {**new_turn(role, turn.get(said), **named), **more}
+    return {**new_turn(role, turn.get(said), name=name), **more}
 
 
 def _paired_turns(value: list[Turn]) -> Messages | None:
@@ -594,8 +593,7 @@ def chat_turns(value: Any, where: str) -> Messages:
 
     UnreadableError if the value is none of these; `where` is its path for the error.
     """
-    if is_text(value):
-        value = json_messages(value) or json_value(value)
+    value = json_messages(value) or json_value(value)
     if is_list(value):
         value = named_turns(value) or value
     return check_messages(value, where)
@@ -610,11 +608,10 @@ def prompt_turns(value: Any, where: str) -> Messages:
         # it may end with a marker for the answer to come
         return turns[:-1] if turns[-1] == new_turn("assistant", "") else turns
     body = json_value(value)
-    if is_object(body) and "role" in body:
-        body = [body]
-    elif is_object(body) and (held := first_of(body, _BODIES)):
-        return with_system(body, chat_turns(held, where))
-    return chat_turns(body, where)
+    if not is_object(body):
+        return chat_turns(body, where)
+    held = first_of(body, _BODIES) or [body]
+    return with_system(body, chat_turns(held, where))
 
 
 def answer_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
@@ -626,7 +623,7 @@ def answer_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
         raise UnreadableError(
             f"has no answer: `{where}` is null, as after an error in the rollout"
         )
-    if as_json and is_text(value) and json_messages(value):
+    if as_json and json_messages(value):
         return chat_turns(value, where)
     turns = find_answer(value, where)
     if turns is None:
@@ -798,19 +795,9 @@ PROMPTS = words(
     "prompt instruction question query problem input user_input user_prompt user_query user_message"
 )
 """Fields with the prompt, best first."""
-INSTRUCTION_INPUTS = ("input", "context")
-"""Fields with the input of an Alpaca `instruction`, shown below it after a blank line (`context`: Dolly)."""
 _WITH_CONTEXT = words("instruction query question user_input user_query")
 """Prompts that a `context` beside them completes; other prompts mostly hold it themselves."""
-RETRIEVED = words("context contexts retrieved_contexts retrieval_context documents")
-"""Fields with a list of texts retrieved to answer a question: of promptflow, Ragas, DeepEval.
-
-They are shown, but are no part of the key: another system retrieves other texts for the same question.
-"""
 SYSTEM = words("system system_prompt systemInstruction system_instruction")
-HISTORIES = ("history", "chat_history")
-_PAIR = ("user", "assistant")
-_SYSTEM_ROLES = ("system", "developer")
 
 
 _TASKS = (
@@ -824,11 +811,16 @@ def with_task(record: JsonObject, messages: Messages) -> Messages:
     """Put the record's task before a conversation of the agent's turns and tools' alone."""
     if any(message.get("role") in USER_ROLES for message in messages):
         return messages
-    for path in _TASKS:
-        task = lookup(record, path)
-        if task and is_prompt(task):
-            return [*prompt_turns(task, path), *messages]
-    return messages
+    return [*prompt_at(record, _TASKS), *messages]
+
+
+def prompt_at(record: JsonObject, paths: Names) -> Messages:
+    """Return the turns of the first prompt at one of these paths; [] if there is none."""
+    for path in paths:
+        value = lookup(record, path)
+        if value and is_prompt(value):
+            return prompt_turns(value, path)
+    return []
 
 
 def prompt_field(record: JsonObject) -> str | None:
@@ -852,17 +844,22 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
         raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
     value = record.get(name)
     if name in _WITH_CONTEXT and is_text(value):
-        names = INSTRUCTION_INPUTS if name == "instruction" else ("context",)
+        # the input of Alpaca's and Dolly's instructions is shown below them, after a blank line
+        names = ("input", "context") if name == "instruction" else ("context",)
         texts = filter(is_text, map(record.get, names))
         context = first(text for text in texts if text.strip()) or ""
         if context not in value:
             value = "\n\n".join(filter(None, (value, context)))
-    history = first_of(record, HISTORIES)
+    history = first_of(record, ("history", "chat_history"))
     if is_text(history):
         history = json_messages(history)
     pairs = [*map(items, items(history))]
     if pairs and all(pairs):
-        turns = (turn for pair in pairs for turn in map(new_turn, _PAIR, pair))
+        turns = (
+            turn
+            for pair in pairs
+            for turn in map(new_turn, ("user", "assistant"), pair)
+        )
         earlier = [turn for turn in turns if turn["content"] is not None]
     else:
         earlier = prompt_turns(history, "history")
@@ -892,7 +889,8 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
         return replace(rollout, error=f"has no prompt at `{path}`")
     messages = rollout.messages
     start = 0 if _is_system(turns[0]) else len([*takewhile(_is_system, messages)])
-    asked, said = ([*map(text_of, listed)] for listed in (turns, messages))
+    asked = [*map(text_of, turns)]
+    said = [*map(text_of, messages)]
     count = len(asked)
     begin = first_agent_turn(messages)
     held = count == 1 and any(asked[0] in text for text in said[:begin])
@@ -907,7 +905,7 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
 
 
 def _is_system(message: JsonObject) -> bool:
-    return message.get("role") in _SYSTEM_ROLES
+    return message.get("role") in ("system", "developer")
 
 
 _NOT_IN_KEY = {"role", "content", "type", "id"}

@@ -98,7 +98,7 @@ def _listed_messages(value: list[Any], role: str) -> Messages | None:
         return [new_turn(role, item) for item in value]
     if asked and all(is_object(m) and "parts" in m for m in value):
         # Gemini's may be without a role
-        value = [m if is_message(m) else {"role": role, **m} for m in value]
+        value = [{"role": role, **m} for m in value]
     if all(map(is_message, value)):
         messages = [turn for item in value for turn in normalize_message(item)]
         if messages:
@@ -158,9 +158,9 @@ def as_turn(role: str, value: Any) -> Messages:
 
 def is_own(message: JsonObject) -> bool:
     """Tell if a message is the agent's, and holds no result of a tool."""
-    kinds = [part.get("type") for part in objects(message.get("content"))]
-    held = {*RESULT_KINDS}.intersection(kinds)
-    return message.get("role") in OWN_ROLES and not held and not is_result(message)
+    parts = objects(message.get("content"))
+    held = is_result(message) or any(part.get("type") in RESULT_KINDS for part in parts)
+    return message.get("role") in OWN_ROLES and not held
 
 
 def is_result(message: JsonObject) -> bool:
@@ -199,9 +199,8 @@ def normalize_message(value: JsonObject) -> Messages:
             return [value]
         role = kind if str(kind).lower() in _ROLES else body.get("role") or kind
     role = _ROLES.get(str(role).lower(), str(role))
-    contents = map(body.get, ("content", "parts", "contents", "text"))
-    content = first(content for content in contents if content not in (None, ""))
-    if content is not None and content is body.get("parts"):
+    content = first_of(body, ("content", "parts", "contents", "text"))
+    if content is body.get("parts"):
         content = json_value(content, text=True)
     content = items(lookup(content, "parts")) or content
     if role == "tool" and lookup(content, "type") == "function":

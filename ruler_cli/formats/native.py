@@ -144,10 +144,7 @@ def read_single(record: JsonObject) -> Rollout:
 
 def read_row(record: JsonObject) -> Rollout:
     """Read a row of ART's tables."""
-    payload = json_value(record.get("trajectory_json"))
-    if not isinstance(payload, dict | None):
-        raise UnreadableError("holds no JSON object in `trajectory_json`")
-    return read_single(payload or record)
+    return read_single(json_value(record.get("trajectory_json")) or record)
 
 
 def is_native(record: JsonObject) -> bool:

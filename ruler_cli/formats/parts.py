@@ -52,8 +52,8 @@ def _call_and_result(part: Any) -> list[Any]:
     if lookup(inner, "toolCallId") is None or kind in ("tool-call", "tool-result"):
         return [normalize_part(part)]
     inner = {"toolName": kind.removeprefix("tool-"), **inner}
-    returned = first_at(inner, *_RETURNED) is not None
-    return [_use(inner), _result(inner)] if returned else [_use(inner)]
+    both = [_use(inner), _result(inner)]
+    return both if first_at(inner, *_RETURNED) is not None else both[:1]
 
 
 def _message(role: Any, name: Any, content: Any) -> Part:
