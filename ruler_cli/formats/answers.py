@@ -150,10 +150,7 @@ def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
     label = record.get("label")
     tools = tools_of(record)
     outcome = label if isinstance(label, bool) else None
-    rollout = make_rollout(prompt, answer, tools=tools, outcome=outcome)
-    if context:
-        return replace(rollout, prompt_length=len(prompt))
-    return rollout
+    return make_rollout(prompt, answer, tools=tools, outcome=outcome)
 
 
 def refine_pair(form: Format, records: Sequence[JsonObject]) -> Format:

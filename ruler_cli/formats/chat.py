@@ -482,9 +482,13 @@ def _named_turn(turn: Turn, by: str, said: str) -> Turn:
 
 def _paired_turns(value: list[Turn]) -> Messages | None:
     """Convert questions and answers under the speakers' names, beside ids and numbers (ms-swift)."""
-    said = [pair for turn in value for pair in turn.items() if pair[0] in ROLES]
-    turns = [new_turn(ROLES[name], text) for name, text in said]
-    if not (_is_exchange(turns) and all(is_text(text) for _, text in said)):
+    turns = [
+        new_turn(ROLES[name], text)
+        for turn in value
+        for name, text in turn.items()
+        if name in ROLES
+    ]
+    if not (_is_exchange(turns) and all(is_text(turn["content"]) for turn in turns)):
         return None
     more = any(fields_beside(turn).keys() - ROLES for turn in value)
     return None if more else turns
@@ -764,15 +768,12 @@ def read_or_error(
         return Rollout([], path, error=str(error), **fields)
 
 
-def make_rollout(
-    prompt: Messages,
-    answer: Messages,
-    path: Path = (),
-    **fields: Any,
-) -> Rollout:
+def make_rollout(prompt: Messages, answer: Messages, **fields: Any) -> Rollout:
     """Join a prompt and an answer; turns of the agent in the prompt stay a part of it."""
-    prompt_length = len(prompt) if first_agent_turn(prompt) < len(prompt) else None
-    return Rollout([*prompt, *answer], path, prompt_length=prompt_length, **fields)
+    messages = [*prompt, *answer]
+    size = len(prompt)
+    told = first_agent_turn(messages) == size or not prompt
+    return Rollout(messages, prompt_length=None if told else size, **fields)
 
 
 SUBMISSIONS = words(

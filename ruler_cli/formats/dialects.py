@@ -31,7 +31,6 @@ from ruler_cli.formats.fields import (
     EMPTY,
     JsonObject,
     Names,
-    first,
     first_at,
     first_of,
     is_list,
@@ -112,8 +111,10 @@ def _asked(body: JsonObject) -> Messages | None:
     """The prompt in the body of a request, and its system prompt."""
     for key in _PROMPTS:
         if found := messages_of(body.get(key), "user"):
-            systems = (_plain(lookup(body, path)) for path in _SYSTEM)
-            return with_system({"system": first(filter(None, systems))}, found)
+            system = first_at(body, *_SYSTEM)
+            parts = items(lookup(system, "parts")) or items(system) or [system]
+            text = "\n".join(texts([*map(normalize_part, parts)]))
+            return with_system({"system": text}, found)
     return None
 
 
@@ -234,7 +235,7 @@ def offered_tools(value: Any) -> list[Any]:
         for tool in listed
         for one in (pick(tool, "function_declarations") or [tool])
     ]
-    messages = objects(lookup(value, "messages") if is_object(value) else value)
+    messages = objects(lookup(value, "messages") or value)
     contents = (message.get("content") for message in messages)
     return declared or [one for one in contents if lookup(one, "type") == "function"]
 
@@ -246,12 +247,6 @@ def called_names(message: JsonObject) -> Names:
     calls = [part for part in parts if part.get("type") in kinds]
     calls += objects(message.get("tool_calls"))
     return tuple(str(lookup(one, "function.name") or one.get("name")) for one in calls)
-
-
-def _plain(value: Any) -> str:
-    """The text of a system prompt; empty if it has none."""
-    listed = items(lookup(value, "parts")) or items(value)
-    return "\n".join(texts([*map(normalize_part, listed or [value])]))
 
 
 def _calls(body: JsonObject) -> list[Any]:

@@ -81,15 +81,13 @@ def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
         for history in items(value.get("additional_histories"))
         if isinstance(history, dict | list)
     ]
-    tools = tools_of(value)
-    if tools is None:
-        tools = first(lookup(request, "tools") for request, _ in _exchanges(value))
+    offered = (lookup(request, "tools") for request, _ in _exchanges(value))
     return read_conversation(
         value,
         given or _main(value, recorded),
         path,
         histories=(*further, *recorded[:-1]),
-        tools=tools,
+        tools=tools_of(value) or first(offered),
         reward=reward,
     )
 
