@@ -26,8 +26,11 @@ from ruler_cli.formats.chat import (
 )
 from ruler_cli.formats.dialects import (
     call_turn,
+    content_turns,
     each_at,
+    normalize_call,
     normalize_message,
+    pick,
     result_turn,
 )
 from ruler_cli.formats.fields import (
@@ -46,7 +49,6 @@ from ruler_cli.formats.fields import (
     objects,
     words,
 )
-from ruler_cli.formats.parts import content_turns, normalize_call, pick
 from ruler_cli.types import Rollout
 
 _USERS = words("user human user_proxy userproxy userproxyagent user_proxy_agent")

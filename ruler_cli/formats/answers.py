@@ -186,11 +186,16 @@ def read_turns(record: JsonObject) -> Rollout:
 
 
 _PREFERRED = [
-    ("chosen", "rejected"),
-    ("preferred_output", "non_preferred_output"),
-    ("chosen_response", "rejected_response"),
-    ("response_chosen", "response_rejected"),
-    ("chosen_messages", "rejected_messages"),
+    *map(
+        words,
+        (
+            "chosen rejected",
+            "preferred_output non_preferred_output",
+            "chosen_response rejected_response",
+            "response_chosen response_rejected",
+            "chosen_messages rejected_messages",
+        ),
+    )
 ]
 """Names of the preferred answer and of the other one."""
 _STEMS = words("response output answer completion generation conversation human_ref")
@@ -233,45 +238,42 @@ def read_preference(record: JsonObject) -> Rollouts:
         )
     sides = [*map(record.get, names)]
     prompt = _prompt(record)
-    dialogues = _dialogues(names, sides, prompt)
-    as_json = _are_json(record, sides)
+    all_texts = all(map(is_text, sides))
+    # two whole dialogues (HH-RLHF) hold the prompt
+    whole = all_texts and names in _PREFERRED
+    held = whole and all(text_of(turn) in sides[0] for turn in prompt)
+    dialogues = dialogue_pair(sides) if held else []
+    as_json = all_texts and _are_json(record, sides)
     tools = first_at(record, "tools", "input.tools")
     best = names[0] if names in _PREFERRED else _best(record, names)
 
     def read(i: int, name: str) -> Rollout:
         outcome = None if best is None else name == best
+        shown = prompt
         if dialogues:
             *shown, last = dialogues[i]
-            return make_rollout(shown, [last], tools=tools, outcome=outcome)
-        if "winner_model_a" in record:
+            answer = [last]
+        elif "winner_model_a" in record:
             answer = _battle(record, name)
         else:
             answer = answer_turns(sides[i], name, as_json=as_json)
-        whole = _is_whole(answer)
-        judged = record.get("turn")
-        asked = sum(message.get("role") == "user" for message in answer)
-        if whole and type(judged) is int and asked > judged:
-            outcome = None  # the conversation goes on after the turn that was judged (MT-bench)
-        shown = [] if whole else prompt
+        if _is_whole(answer):
+            shown = []
+            judged = record.get("turn")
+            asked = sum(message.get("role") == "user" for message in answer)
+            if type(judged) is int and asked > judged:
+                outcome = None  # it goes on after the turn that was judged (MT-bench)
         return make_rollout(shown, answer, tools=tools, outcome=outcome)
 
     return [read_or_error((i,), read, i, name) for i, name in enumerate(names)]
 
 
-def _dialogues(names: Names, sides: list[Any], prompt: Messages) -> Sequence[Messages]:
-    """Return the two sides as whole dialogues (HH-RLHF), which hold the prompt; () if they are none."""
-    if names not in _PREFERRED or not all(map(is_text, sides)):
-        return ()
-    held = all(text_of(turn) in sides[0] for turn in prompt)
-    return dialogue_pair(sides) if held else ()
-
-
 def _are_json(record: JsonObject, sides: list[Any]) -> bool:
-    """Tell if all answers are messages as JSON text, which beside a prompt in plain text is an agent's own text."""
+    """Tell if answers in texts are messages as JSON, which beside a prompt in plain text is an agent's own text."""
     prompt = record.get(prompt_field(record) or "")
     if is_text(prompt) and prompt and not json_messages(prompt):
         return False
-    return all(map(is_text, sides)) and all_conversations(sides)
+    return all_conversations(sides)
 
 
 def _battle(record: JsonObject, name: str) -> Messages:

@@ -38,7 +38,6 @@ from ruler_cli.formats.fields import (
     value_at,
     words,
 )
-from ruler_cli.formats.parts import content_turns
 from ruler_cli.types import Path, Rollout
 
 Messages = list[Any]
@@ -121,9 +120,6 @@ _TEXT_KINDS = (
     *words("text input_text output_text thinking reasoning message"),
 )
 """Kinds of parts and items that are empty if their text is empty."""
-_OUTPUTS = words(
-    "function_call_output computer_call_output local_shell_call_output custom_tool_call_output"
-)
 
 
 def new_turn(role: Any, content: Any, **more: Any) -> Turn:
@@ -135,10 +131,8 @@ def new_turn(role: Any, content: Any, **more: Any) -> Turn:
 def tools_of(trajectory: JsonObject) -> Any:
     """Return the trajectory's tools, also if they are JSON text."""
     tools = json_value(trajectory.get("tools"), text=True)
-    if tools is None:
-        values = (lookup(trajectory, path) for path in TOOLS)
-        tools = first(filter(is_list, values))
-    return tools
+    others = (lookup(trajectory, path) for path in TOOLS)
+    return first(filter(is_list, others)) if tools is None else tools
 
 
 def check_messages(value: Any, where: str) -> Messages:
@@ -213,7 +207,7 @@ def task_messages(rollout: Rollout) -> Messages:
 def is_agent(message: JsonObject) -> bool:
     """Tell if the agent wrote a message: by its role, or as a Responses item that is no tool result."""
     role = message.get("role")
-    returned = role is None and message.get("type") in _OUTPUTS
+    returned = role is None and str(message.get("type")).endswith("call_output")
     return role == TRANSCRIPT or (role in AGENT_ROLES and not returned)
 
 
@@ -458,6 +452,8 @@ def named_turns(value: list[Any]) -> Messages | None:
     if not all(map(is_object, value)):
         return None
     if all("role" in turn and "parts" in turn for turn in value):
+        from ruler_cli.formats.dialects import content_turns
+
         return [made for turn in value for made in content_turns(turn)]
     by = first(key for key in _SPEAKERS_IN if key in value[0])
     said = first(key for key in _SAID_IN if key in value[0])

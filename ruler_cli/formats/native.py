@@ -66,14 +66,11 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
 
 
 def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
-    own = value.get("messages")
-    given = [] if own is None else chat_turns(own, "messages")
-    if given is not own:
-        given = with_task(value, given)
-    if given and _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
+    recorded = _recorded(value) if "exchanges" in value else []
+    given = _main(value, recorded)
+    if _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
         tools = value.get("tools") and tools_of(value)
         return Rollout(given, path, tools=tools, reward=reward)
-    recorded = _recorded(value) if "exchanges" in value else []
     further = [
         _main(history, _recorded(history))
         if is_object(history)
@@ -84,7 +81,7 @@ def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
     offered = (lookup(request, "tools") for request, _ in _exchanges(value))
     return read_conversation(
         value,
-        given or _main(value, recorded),
+        given,
         path,
         histories=(*further, *recorded[:-1]),
         tools=tools_of(value) or first(offered),
@@ -96,7 +93,8 @@ def _main(value: JsonObject, recorded: list[Messages]) -> Messages:
     """Return the main conversation of a trajectory; UnreadableError if there is none."""
     for key in ("messages", "messages_and_choices"):
         if value.get(key) is not None:
-            return check_messages(value[key], key)
+            given = chat_turns(value[key], key)
+            return given if given is value[key] else with_task(value, given)
     if not recorded:
         raise UnreadableError("has no messages")
     return recorded[-1]

@@ -29,7 +29,7 @@ from ruler_cli.formats.chat import (
     new_turn,
     texts,
 )
-from ruler_cli.formats.dialects import call_turn, each_at, result_turn
+from ruler_cli.formats.dialects import call_turn, each_at, normalize_call, result_turn
 from ruler_cli.formats.fields import (
     JsonObject,
     first,
@@ -42,7 +42,6 @@ from ruler_cli.formats.fields import (
     objects,
     words,
 )
-from ruler_cli.formats.parts import normalize_call
 from ruler_cli.types import Rollout
 
 _SAMPLE = 20
