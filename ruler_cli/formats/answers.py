@@ -186,15 +186,13 @@ def read_turns(record: JsonObject) -> Rollout:
 
 
 _PREFERRED = [
-    *map(
-        words,
-        (
-            "chosen rejected",
-            "preferred_output non_preferred_output",
-            "chosen_response rejected_response",
-            "response_chosen response_rejected",
-            "chosen_messages rejected_messages",
-        ),
+    words(pair)
+    for pair in (
+        "chosen rejected",
+        "preferred_output non_preferred_output",
+        "chosen_response rejected_response",
+        "response_chosen response_rejected",
+        "chosen_messages rejected_messages",
     )
 ]
 """Names of the preferred answer and of the other one."""
@@ -236,7 +234,7 @@ def read_preference(record: JsonObject) -> Rollouts:
         raise UnreadableError(
             "has no `chosen` and `rejected`, nor other names of answers to one prompt"
         )
-    sides = [*map(record.get, names)]
+    sides: list[Any] = [*map(record.get, names)]
     prompt = _prompt(record)
     all_texts = all(map(is_text, sides))
     # two whole dialogues (HH-RLHF) hold the prompt

@@ -246,7 +246,7 @@ def calls_of(message: JsonObject) -> list[Any]:
     value = json_value(listed, text=True)
     # a number only counts them
     single = [value] if value and isinstance(value, str | dict) else []
-    calls = value if is_list(value) else single
+    calls = items(value) or single
     return [*calls, *filter(None, map(message.get, SINGLE_CALLS))]
 
 
@@ -329,8 +329,11 @@ def fields_beside(message: JsonObject) -> dict[str, list[str]]:
     """
     if message.get("role") in USER_ROLES:
         return {}
-    told = fields_told(message)
-    return {key: texts for key, texts in told.items() if "answer" not in words_of(key)}
+    return {
+        key: texts
+        for key, texts in fields_told(message).items()
+        if "answer" not in words_of(key)
+    }
 
 
 def _texts_inside(value: Any) -> Iterator[str]:
@@ -367,7 +370,7 @@ def text_of(message: JsonObject) -> str:
 
 def texts(content: Any) -> list[str]:
     """Return the texts of a message's content: of one, or of parts."""
-    parts = content if is_list(content) else [content]
+    parts = items(content) or [content]
     found = (part if is_text(part) else lookup(part, "text") for part in parts)
     return [*filter(is_text, found)]
 
@@ -426,7 +429,7 @@ def json_messages(value: Any) -> list[Any] | None:
     value = json_value(value)
     if is_object(value):
         held = first_at(value, *_BODIES, "choices.0.message")
-        value = held if is_list(held) else [held or value]
+        value = items(held) or [held or value]
     listed = items(value)
     return listed if listed and all(map(_is_message, listed)) else None
 
@@ -447,9 +450,8 @@ def _is_message(value: Any) -> bool:
 
 def named_turns(value: list[Any]) -> Messages | None:
     """Convert turns of other names to chat messages: `from` and `value`, steps, parts; None if they are none."""
-    if not is_message_list(value) or {"role", "content"} <= value[0].keys():
-        return None
-    if not all(map(is_object, value)):
+    plain = not is_message_list(value) or {"role", "content"} <= value[0].keys()
+    if plain or not all(map(is_object, value)):
         return None
     if all("role" in turn and "parts" in turn for turn in value):
         from ruler_cli.formats.dialects import content_turns
@@ -844,7 +846,7 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
         # the input of Alpaca's and Dolly's instructions is shown below them, after a blank line
         names = ("input", "context") if name == "instruction" else ("context",)
         texts = filter(is_text, map(record.get, names))
-        context = first(text for text in texts if text.strip()) or ""
+        context = first(filter(str.strip, texts)) or ""
         if context not in value:
             value = "\n\n".join(filter(None, (value, context)))
     history = first_of(record, ("history", "chat_history"))

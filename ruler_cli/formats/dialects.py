@@ -224,8 +224,9 @@ def normalize_message(value: JsonObject) -> Messages:
     thought = first_of(body, THOUGHT_KEYS) or lookup(
         body, "additional_kwargs.reasoning_content"
     )
-    more |= {"tool_calls": calls, "reasoning_content": thought}
-    return [new_turn(role, content, **more)]
+    return [
+        new_turn(role, content, **more, tool_calls=calls, reasoning_content=thought)
+    ]
 
 
 def offered_tools(value: Any) -> list[Any]:

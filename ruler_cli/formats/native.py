@@ -56,16 +56,16 @@ _BESIDE = frozenset(path.split(".", 1)[0] for path in BESIDE)
 
 def read_trajectory(value: Any, path: Path = ()) -> Rollout:
     """Read one trajectory object, native or ART; if it cannot be judged, the rollout has an `error`."""
-    if not is_object(value):
-        return Rollout([], path, error="is no object")
-    reward = value.get("reward")
+    reward = lookup(value, "reward")
     try:
         return _read(value, path, reward)
     except UnreadableError as error:
         return Rollout([], path, reward=reward, error=str(error))
 
 
-def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
+def _read(value: Any, path: Path, reward: Any) -> Rollout:
+    if not is_object(value):
+        raise UnreadableError("is no object")
     recorded = _recorded(value) if "exchanges" in value else []
     given = _main(value, recorded)
     if _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
