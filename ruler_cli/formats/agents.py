@@ -19,7 +19,6 @@ from ruler_cli.formats.chat import (
     Messages,
     Turn,
     check_messages,
-    filled_turn,
     messages_in,
     new_turn,
     prompt_turns,
@@ -27,8 +26,11 @@ from ruler_cli.formats.chat import (
 )
 from ruler_cli.formats.dialects import (
     call_turn,
+    content_turns,
     each_at,
+    normalize_call,
     normalize_message,
+    pick,
     result_turn,
 )
 from ruler_cli.formats.fields import (
@@ -47,7 +49,6 @@ from ruler_cli.formats.fields import (
     objects,
     words,
 )
-from ruler_cli.formats.parts import content_turns, normalize_call, pick
 from ruler_cli.types import Rollout
 
 _USERS = words("user human user_proxy userproxy userproxyagent user_proxy_agent")
@@ -103,7 +104,7 @@ def _autogen_turns(message: Turn) -> Iterator[Turn]:
         thought = kind == "ThoughtEvent"
         calls = objects(content)
         called = calls == content and all(holds(c, "name arguments") for c in calls)
-        yield filled_turn(
+        yield new_turn(
             "assistant",
             None if called or thought else content,
             name=source,
@@ -385,7 +386,7 @@ def _atif_turns(record: JsonObject) -> Messages:
             for call in items(step.get("tool_calls"))
         ]
         said, thought = each_at(step, "message reasoning_content")
-        out.append(filled_turn(role, said, reasoning_content=thought, tool_calls=calls))
+        out.append(new_turn(role, said, reasoning_content=thought, tool_calls=calls))
         for result in objects(lookup(step, "observation.results")):
             turn = result_turn(*each_at(result, "source_call_id content"))
             if turn["content"] is None and result.get("subagent_trajectory_ref"):

@@ -26,22 +26,20 @@ from ruler_cli.formats.chat import (
     ANSWERS,
     Messages,
     all_conversations,
+    answer_turns,
     answers_path,
     chat_turns,
     dialogue,
     dialogue_pair,
     is_answer,
-    is_prompt,
     json_messages,
     make_rollout,
     named_turns,
     new_turn,
+    prompt_at,
     prompt_field,
-    prompt_turns,
     read_conversation,
     read_or_error,
-    response_turns,
-    retrieved_turn,
     task_turns,
     text_of,
     tools_of,
@@ -112,7 +110,7 @@ def read_group(record: JsonObject) -> Rollouts:
         prompt = task_turns(record, prompt_field(record))
 
     def read(answer: Any) -> Rollout:
-        return make_rollout(prompt, response_turns(answer, "answer"))
+        return make_rollout(prompt, answer_turns(answer, "answer"))
 
     return [read_or_error((i,), read, answer) for i, answer in enumerate(answers)]
 
@@ -132,22 +130,27 @@ def is_pair(record: JsonObject) -> bool:
     return named and not answers_path(record)
 
 
+_RETRIEVED = words("context contexts retrieved_contexts retrieval_context documents")
+"""Fields with a list of texts retrieved to answer a question: of promptflow, Ragas, DeepEval.
+
+They are shown, but are no part of the key: another system retrieves other texts for the same question.
+"""
+
+
 def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
     """Read a prompt and its answer; `as_json`: the answer may be JSON text of messages."""
     prompt = task_turns(record, prompt_field(record))
-    context = retrieved_turn(record)
+    retrieved = first(filter(is_list, map(record.get, _RETRIEVED)))
+    context = [new_turn("context", retrieved)] if retrieved else []
     name = _answer_field(record)
     if name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
-    answer = response_turns(record[name], name, as_json=as_json)
-    answer = with_calls(record, answer)
+    answer = answer_turns(record[name], name, as_json=as_json)
+    answer = [*context, *with_calls(record, answer)]
     label = record.get("label")
     tools = tools_of(record)
     outcome = label if isinstance(label, bool) else None
-    rollout = make_rollout(prompt, [*context, *answer], tools=tools, outcome=outcome)
-    if context:
-        return replace(rollout, prompt_length=len(prompt))
-    return rollout
+    return make_rollout(prompt, answer, tools=tools, outcome=outcome)
 
 
 def refine_pair(form: Format, records: Sequence[JsonObject]) -> Format:
@@ -165,18 +168,12 @@ def turns_field(record: JsonObject) -> str | None:
     """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
     turns = (name for name in _TURN_LISTS if _are_turns(record.get(name)))
     names = ("text", *_TURN_LISTS)
-    return first(turns) or first(n for n in names if _as_dialogue(record.get(n)))
+    return first(turns) or first(n for n in names if dialogue(record.get(n)))
 
 
 def _are_turns(value: Any) -> bool:
-    if is_text(value):
-        return json_messages(value) is not None
     messages = is_message_list(value) and {"role", "content"} <= value[0].keys()
-    return messages or bool(named_turns(items(value)))
-
-
-def _as_dialogue(value: Any) -> Messages | None:
-    return dialogue(value) if is_text(value) else None
+    return bool(messages or json_messages(value) or named_turns(items(value)))
 
 
 def read_turns(record: JsonObject) -> Rollout:
@@ -184,17 +181,20 @@ def read_turns(record: JsonObject) -> Rollout:
     name = turns_field(record)
     if name is None:
         raise UnreadableError(f"has no turns in `{'`, `'.join(_TURN_LISTS)}`")
-    turns = _as_dialogue(record[name]) or chat_turns(record[name], name)
+    turns = dialogue(record[name]) or chat_turns(record[name], name)
     return read_conversation(record, turns)
 
 
-_BETTER = words(
-    "chosen preferred_output chosen_response response_chosen chosen_messages"
-)
-_WORSE = words(
-    "rejected non_preferred_output rejected_response response_rejected rejected_messages"
-)
-_PREFERRED = [*zip(_BETTER, _WORSE, strict=True)]
+_PREFERRED = [
+    words(pair)
+    for pair in (
+        "chosen rejected",
+        "preferred_output non_preferred_output",
+        "chosen_response rejected_response",
+        "response_chosen response_rejected",
+        "chosen_messages rejected_messages",
+    )
+]
 """Names of the preferred answer and of the other one."""
 _STEMS = words("response output answer completion generation conversation human_ref")
 _MARKS = ("_", "", " ")
@@ -234,55 +234,50 @@ def read_preference(record: JsonObject) -> Rollouts:
         raise UnreadableError(
             "has no `chosen` and `rejected`, nor other names of answers to one prompt"
         )
-    sides = [*map(record.get, names)]
+    sides: list[Any] = [*map(record.get, names)]
     prompt = _prompt(record)
-    dialogues = _dialogues(names, sides, prompt)
-    as_json = _are_json(record, sides)
+    all_texts = all(map(is_text, sides))
+    # two whole dialogues (HH-RLHF) hold the prompt
+    whole = all_texts and names in _PREFERRED
+    held = whole and all(text_of(turn) in sides[0] for turn in prompt)
+    dialogues = dialogue_pair(sides) if held else []
+    as_json = all_texts and _are_json(record, sides)
     tools = first_at(record, "tools", "input.tools")
     best = names[0] if names in _PREFERRED else _best(record, names)
 
     def read(i: int, name: str) -> Rollout:
         outcome = None if best is None else name == best
+        shown = prompt
         if dialogues:
             *shown, last = dialogues[i]
-            return make_rollout(shown, [last], tools=tools, outcome=outcome)
-        if "winner_model_a" in record:
+            answer = [last]
+        elif "winner_model_a" in record:
             answer = _battle(record, name)
         else:
-            answer = response_turns(sides[i], name, as_json=as_json)
-        whole = _is_whole(answer)
-        judged = record.get("turn")
-        asked = sum(message.get("role") == "user" for message in answer)
-        if whole and type(judged) is int and asked > judged:
-            outcome = None  # the conversation goes on after the turn that was judged (MT-bench)
-        shown = [] if whole else prompt
+            answer = answer_turns(sides[i], name, as_json=as_json)
+        if _is_whole(answer):
+            shown = []
+            judged = record.get("turn")
+            asked = sum(message.get("role") == "user" for message in answer)
+            if type(judged) is int and asked > judged:
+                outcome = None  # it goes on after the turn that was judged (MT-bench)
         return make_rollout(shown, answer, tools=tools, outcome=outcome)
 
     return [read_or_error((i,), read, i, name) for i, name in enumerate(names)]
 
 
-def _dialogues(names: Names, sides: list[Any], prompt: Messages) -> Sequence[Messages]:
-    """Return the two sides as whole dialogues (HH-RLHF), which hold the prompt; () if they are none."""
-    if names not in _PREFERRED or not all(map(is_text, sides)):
-        return ()
-    found = dialogue_pair(sides) or ()
-    said = [text_of(turn) for turns in found[:1] for turn in turns]
-    held = all(any(text_of(turn) in text for text in said) for turn in prompt)
-    return found if held else ()
-
-
 def _are_json(record: JsonObject, sides: list[Any]) -> bool:
-    """Tell if all answers are messages as JSON text, which beside a prompt in plain text is an agent's own text."""
+    """Tell if answers in texts are messages as JSON, which beside a prompt in plain text is an agent's own text."""
     prompt = record.get(prompt_field(record) or "")
     if is_text(prompt) and prompt and not json_messages(prompt):
         return False
-    return all(map(is_text, sides)) and all_conversations(sides)
+    return all_conversations(sides)
 
 
 def _battle(record: JsonObject, name: str) -> Messages:
     """Read a conversation of the Arena's table, in which prompt and answers are lists of texts, as JSON text."""
     asked, said = (items(json_value(record.get(field))) for field in ("prompt", name))
-    if not asked or len(asked) != len(said):
+    if len(asked) != len(said):
         raise UnreadableError(
             f"has {len(asked)} turns in `prompt` and {len(said)} in `{name}`"
         )
@@ -293,12 +288,9 @@ def _battle(record: JsonObject, name: str) -> Messages:
 
 def _names(record: JsonObject) -> Names:
     """The fields that hold the answers of a record; () if there are not two."""
-    pairs = (pair for pair in _PREFERRED if record.keys() >= {*pair})
-    return first(p for p in pairs if any(map(record.get, p))) or _numbered(record)
-
-
-def _numbered(record: JsonObject) -> Names:
-    """The fields of answers whose names end with letters or numbers; () if there are not two."""
+    for pair in _PREFERRED:
+        if record.keys() >= {*pair} and any(map(record.get, pair)):
+            return pair
     for stem, mark, ends in product(_STEMS, _MARKS, _ENDS):
         names = (f"{stem}{mark}{end}" for end in ends)
         found = tuple(takewhile(record.__contains__, names))
@@ -312,11 +304,7 @@ def _prompt(record: JsonObject) -> Messages:
     for name in (prompt_field(record), *_WHOLE):
         if name and record.get(name):
             return task_turns(record, name)
-    for path in _FURTHER_PROMPTS:
-        value = lookup(record, path)
-        if value and is_prompt(value):
-            return prompt_turns(value, path)
-    return []
+    return prompt_at(record, _FURTHER_PROMPTS)
 
 
 def _is_whole(answer: Any) -> bool:
@@ -332,12 +320,10 @@ def _best(record: JsonObject, names: Names) -> str | None:
         known = {one, other} == {*names} and isinstance(value, int | float)
         if known and 0 < abs(value - draw) <= most:
             return other if value > draw else one
-    for field in _WINNERS:
-        label = record.get(field)
-        if is_text(label):
-            named = [name for name in names if _is_named(label, name, record)]
-            if len(named) == 1:
-                return named[0]
+    for label in filter(is_text, map(record.get, _WINNERS)):
+        named = [name for name in names if _is_named(label, name, record)]
+        if len(named) == 1:
+            return named[0]
     return None
 
 
@@ -357,6 +343,5 @@ def is_preference(record: JsonObject) -> bool:
     known = all(isinstance(v, str | dict | None) or is_message_list(v) for v in values)
     if not any(values) or not known:
         return False
-    if names in _PREFERRED:
-        return True
-    return bool(_prompt(record)) or all(map(_is_whole, values))
+    whole = names in _PREFERRED or all(map(_is_whole, values))
+    return whole or bool(_prompt(record))

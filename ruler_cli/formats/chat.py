@@ -22,6 +22,7 @@ from ruler_cli.files.parse import dump
 from ruler_cli.formats.fields import (
     EMPTY,
     JsonObject,
+    Names,
     first,
     first_at,
     first_of,
@@ -36,7 +37,6 @@ from ruler_cli.formats.fields import (
     value_at,
     words,
 )
-from ruler_cli.formats.parts import content_turns
 from ruler_cli.types import Path, Rollout, printable
 
 Messages = list[Any]
@@ -119,29 +119,19 @@ _TEXT_KINDS = (
     *words("text input_text output_text thinking reasoning message"),
 )
 """Kinds of parts and items that are empty if their text is empty."""
-_OUTPUTS = words(
-    "function_call_output computer_call_output local_shell_call_output custom_tool_call_output"
-)
 
 
 def new_turn(role: Any, content: Any, **more: Any) -> Turn:
-    """Make a message."""
-    return {"role": role, "content": content, **more}
-
-
-def filled_turn(role: Any, content: Any, **more: Any) -> Turn:
     """Make a message, without further fields that are empty."""
     stated = {name: value for name, value in more.items() if value}
-    return new_turn(role, content, **stated)
+    return {"role": role, "content": content, **stated}
 
 
 def tools_of(trajectory: JsonObject) -> Any:
     """Return the trajectory's tools, also if they are JSON text."""
     tools = json_value(trajectory.get("tools"), text=True)
-    if tools is None:
-        values = (lookup(trajectory, path) for path in TOOLS)
-        tools = first(filter(is_list, values))
-    return tools
+    others = (lookup(trajectory, path) for path in TOOLS)
+    return first(filter(is_list, others)) if tools is None else tools
 
 
 def check_messages(value: Any, where: str) -> Messages:
@@ -163,7 +153,7 @@ def check_messages(value: Any, where: str) -> Messages:
         message = inner if is_object(inner) and "role" not in item else item
         if is_object(message) and {"role", "type"} & message.keys():
             out.append(message)
-        elif is_text(item) and (listed := json_messages(item)):
+        elif listed := json_messages(item):
             out += listed
         else:
             raise UnreadableError(f"`{where}[{i}]` is no message object with a role")
@@ -216,7 +206,7 @@ def task_messages(rollout: Rollout) -> Messages:
 def is_agent(message: JsonObject) -> bool:
     """Tell if the agent wrote a message: by its role, or as a Responses item that is no tool result."""
     role = message.get("role")
-    returned = role is None and message.get("type") in _OUTPUTS
+    returned = role is None and str(message.get("type")).endswith("call_output")
     return role == TRANSCRIPT or (role in AGENT_ROLES and not returned)
 
 
@@ -255,7 +245,7 @@ def calls_of(message: JsonObject) -> list[Any]:
     value = json_value(listed, text=True)
     # a number only counts them
     single = [value] if value and isinstance(value, str | dict) else []
-    calls = value if is_list(value) else single
+    calls = items(value) or single
     return [*calls, *filter(None, map(message.get, SINGLE_CALLS))]
 
 
@@ -323,12 +313,11 @@ def has_text(value: Any) -> bool:
 
 def fields_told(message: JsonObject) -> dict[str, list[str]]:
     """Return the fields of a message with text that is no content, not about the message and no grader's."""
-    told = {
-        key: [*_texts_inside(value)]
+    return {
+        key: texts
         for key, value in other_text(message).items()
-        if not _NOTES & words_of(key)
+        if not _NOTES & words_of(key) and (texts := [*_texts_inside(value)])
     }
-    return {key: texts for key, texts in told.items() if texts}
 
 
 def fields_beside(message: JsonObject) -> dict[str, list[str]]:
@@ -337,10 +326,13 @@ def fields_beside(message: JsonObject) -> dict[str, list[str]]:
     A user's are none: they mostly describe a task, whose text is the content. An `answer` is none: it may be the
     reference.
     """
-    if _KNOWN.issuperset(message) or message.get("role") in USER_ROLES:
+    if message.get("role") in USER_ROLES:
         return {}
-    told = fields_told(message)
-    return {key: texts for key, texts in told.items() if "answer" not in words_of(key)}
+    return {
+        key: texts
+        for key, texts in fields_told(message).items()
+        if "answer" not in words_of(key)
+    }
 
 
 def _texts_inside(value: Any) -> Iterator[str]:
@@ -377,7 +369,7 @@ def text_of(message: JsonObject) -> str:
 
 def texts(content: Any) -> list[str]:
     """Return the texts of a message's content: of one, or of parts."""
-    parts = content if is_list(content) else [content]
+    parts = items(content) or [content]
     found = (part if is_text(part) else lookup(part, "text") for part in parts)
     return [*filter(is_text, found)]
 
@@ -429,14 +421,14 @@ _BODIES = ("messages", "contents")
 """Members of an API's request that hold its messages."""
 
 
-def json_messages(text: str) -> list[Any] | None:
-    """Return the messages that a text holds as JSON; None if it holds anything else."""
-    if text[:64].lstrip()[:1] not in ("[", "{"):
+def json_messages(value: Any) -> list[Any] | None:
+    """Return the messages that a text holds as JSON; None if it holds anything else, and for no text."""
+    if not is_text(value) or value[:64].lstrip()[:1] not in ("[", "{"):
         return None
-    value = json_value(text)
+    value = json_value(value)
     if is_object(value):
         held = first_at(value, *_BODIES, "choices.0.message")
-        value = held if is_list(held) else [held or value]
+        value = items(held) or [held or value]
     listed = items(value)
     return listed if listed and all(map(_is_message, listed)) else None
 
@@ -452,20 +444,20 @@ def _is_message(value: Any) -> bool:
     if not is_object(value) or not _CONTENT_KEYS & value.keys():
         return False
     speaker = first_of(value, ("role", "from", "speaker"))
-    return is_text(speaker) and speaker.lower() in ROLES
+    return str(speaker).lower() in ROLES
 
 
 def named_turns(value: list[Any]) -> Messages | None:
     """Convert turns of other names to chat messages: `from` and `value`, steps, parts; None if they are none."""
-    begin = first(value)
-    if not is_object(begin) or {"role", "content"} <= begin.keys():
-        return None
-    if not all(map(is_object, value)):
+    plain = not is_message_list(value) or {"role", "content"} <= value[0].keys()
+    if plain or not all(map(is_object, value)):
         return None
     if all("role" in turn and "parts" in turn for turn in value):
+        from ruler_cli.formats.dialects import content_turns
+
         return [made for turn in value for made in content_turns(turn)]
-    by = first(key for key in _SPEAKERS_IN if key in begin)
-    said = first(key for key in _SAID_IN if key in begin)
+    by = first(key for key in _SPEAKERS_IN if key in value[0])
+    said = first(key for key in _SAID_IN if key in value[0])
     speakers = [turn.get(by) for turn in value]
     # a part of content has a `type` and a `text` too
     if by == "type" and not all(str(one).lower() in ROLES for one in speakers):
@@ -479,17 +471,21 @@ def named_turns(value: list[Any]) -> Messages | None:
 
 def _named_turn(turn: Turn, by: str, said: str) -> Turn:
     speaker = turn.get(by)
-    named = {"name": speaker} if by == "agent" else {}
-    role = ROLES.get(str(speaker).lower(), "assistant" if named else speaker)
+    name = speaker if by == "agent" else None
+    role = ROLES.get(str(speaker).lower(), "assistant" if name else speaker)
     more = {key: inner for key, inner in turn.items() if key not in (by, said)}
-    return {**new_turn(role, turn.get(said), **named), **more}
+    return {**new_turn(role, turn.get(said), name=name), **more}
 
 
 def _paired_turns(value: list[Turn]) -> Messages | None:
     """Convert questions and answers under the speakers' names, beside ids and numbers (ms-swift)."""
-    said = [pair for turn in value for pair in turn.items() if pair[0] in ROLES]
-    turns = [new_turn(ROLES[name], text) for name, text in said]
-    if not (_is_exchange(turns) and all(is_text(text) for _, text in said)):
+    turns = [
+        new_turn(ROLES[name], text)
+        for turn in value
+        for name, text in turn.items()
+        if name in ROLES
+    ]
+    if not (_is_exchange(turns) and all(is_text(turn["content"]) for turn in turns)):
         return None
     more = any(fields_beside(turn).keys() - ROLES for turn in value)
     return None if more else turns
@@ -519,7 +515,7 @@ def _turns_of_step(step: JsonObject) -> Messages:
         if one is not None
     ]
     turn = {key: value for key, value in step.items() if key not in found}
-    turn |= filled_turn("assistant", said, reasoning_content=thought, tool_calls=calls)
+    turn |= new_turn("assistant", said, reasoning_content=thought, tool_calls=calls)
     turns = [turn] if has_content(turn) else []
     if seen is not None:
         begin = first(name for name in step if name in found)
@@ -540,8 +536,9 @@ def _is_exchange(turns: Messages) -> bool:
     return {"user", "assistant"} <= {turn["role"] for turn in turns}
 
 
-def dialogue(text: str) -> Messages | None:
-    """Split a text that has a marker such as `Human:` before each turn into its turns; else None."""
+def dialogue(value: Any) -> Messages | None:
+    """Split a text that has a marker such as `Human:` before each turn into its turns; None for any other value."""
+    text = value if is_text(value) else ""
     known = (_split(text, markers) for markers in _MARKERS if markers.match(text))
     return first(filter(_is_exchange, known))
 
@@ -554,8 +551,8 @@ def _split(text: str, markers: re.Pattern[str]) -> Messages:
     ]
 
 
-def dialogue_pair(texts: list[Any]) -> list[Messages] | None:
-    """Split two dialogues that begin alike into the turns of each; None if they are no dialogues.
+def dialogue_pair(texts: list[Any]) -> list[Messages]:
+    """Split two dialogues that begin alike into the turns of each; [] if they are no dialogues.
 
     The turns up to the last common marker are the prompt. The rest of each dialogue is one turn, because
     markers in it may be the agent's own text.
@@ -568,7 +565,7 @@ def dialogue_pair(texts: list[Any]) -> list[Messages] | None:
             prompt = _split(shared[: begins[-1].start()], markers)
             rests = (text[begins[-1].end() :].strip() for text in texts)
             return [[*prompt, new_turn("assistant", rest)] for rest in rests]
-    return None
+    return []
 
 
 ANSWERS = words(
@@ -597,44 +594,42 @@ def chat_turns(value: Any, where: str) -> Messages:
 
     UnreadableError if the value is none of these; `where` is its path for the error.
     """
-    if is_text(value):
-        value = json_messages(value) or json_value(value)
+    value = json_messages(value) or json_value(value)
     if is_list(value):
         value = named_turns(value) or value
     return check_messages(value, where)
 
 
 def prompt_turns(value: Any, where: str) -> Messages:
-    """Read a prompt: a text is the user's turn unless it is JSON of messages; null or empty is no turn."""
+    """Read a prompt: a text is the user's turn unless it is JSON of messages or a dialogue; an empty one is no turn."""
     if value in EMPTY:
         return []
     if is_text(value) and json_messages(value) is None:
-        return [new_turn("user", value)]
+        turns = dialogue(value) or [new_turn("user", value)]
+        # it may end with a marker for the answer to come
+        return turns[:-1] if turns[-1] == new_turn("assistant", "") else turns
     body = json_value(value)
-    if is_object(body) and "role" in body:
-        body = [body]
-    elif is_object(body) and (held := first_of(body, _BODIES)):
-        return with_system(body, chat_turns(held, where))
-    return chat_turns(body, where)
+    if not is_object(body):
+        return chat_turns(body, where)
+    held = first_of(body, _BODIES) or [body]
+    return with_system(body, chat_turns(held, where))
 
 
-def answer_turns(value: Any, where: str) -> Messages:
-    """Read the agent's answer: a text, also an empty one, is its turn; UnreadableError for null."""
+def answer_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
+    """Read the agent's answer, also as an API's response; `as_json`: also as JSON text of messages.
+
+    A text, also an empty one, is its turn; UnreadableError for null.
+    """
     if value is None:
         raise UnreadableError(
             f"has no answer: `{where}` is null, as after an error in the rollout"
         )
-    if is_text(value):
-        return [new_turn("assistant", value)]
-    return check_messages([value] if is_object(value) else value, where)
-
-
-def response_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
-    """Read the agent's answer, also as an API's response; `as_json`: also as JSON text of messages."""
-    if as_json and is_text(value) and json_messages(value):
+    if as_json and json_messages(value):
         return chat_turns(value, where)
     turns = find_answer(value, where)
-    return answer_turns(value, where) if turns is None else turns
+    if turns is None:
+        return check_messages([value] if is_object(value) else value, where)
+    return turns
 
 
 def find_answer(value: Any, where: str) -> Messages | None:
@@ -644,9 +639,11 @@ def find_answer(value: Any, where: str) -> Messages | None:
     """
     if is_text(value):
         return [new_turn("assistant", value)]
+    if is_object(value) and is_list(value.get("parts")):
+        value = {"role": "assistant", **value}
+    if turns := named_turns([value] if is_object(value) else items(value)):
+        return turns
     if is_list(value) and value:
-        if (turns := named_turns(value)) is not None:
-            return turns
         if all(lookup(m, "type") in _PARTS and "role" not in m for m in value):
             return [new_turn("assistant", value)]
         if all(is_object(m) and {"role", "type"} & m.keys() for m in value):
@@ -660,12 +657,8 @@ def find_answer(value: Any, where: str) -> Messages | None:
         )
     if not is_object(value):
         return None
-    if is_list(value.get("parts")):
-        value = {"role": "assistant", **value}
     if is_text(value.get("role")):
-        return chat_turns([value], where)
-    if (turns := named_turns([value])) is not None:
-        return turns
+        return check_messages([value], where)
     # a list at `content` is of parts
     held = [*map(value.get, _HOLDERS), *objects([value.get("content")])]
     inner = (find_answer(one, where) for one in held if isinstance(one, dict | list))
@@ -772,15 +765,12 @@ def read_or_error(
         return Rollout([], path, error=str(error), **fields)
 
 
-def make_rollout(
-    prompt: Messages,
-    answer: Messages,
-    path: Path = (),
-    **fields: Any,
-) -> Rollout:
+def make_rollout(prompt: Messages, answer: Messages, **fields: Any) -> Rollout:
     """Join a prompt and an answer; turns of the agent in the prompt stay a part of it."""
-    prompt_length = len(prompt) if first_agent_turn(prompt) < len(prompt) else None
-    return Rollout([*prompt, *answer], path, prompt_length=prompt_length, **fields)
+    messages = [*prompt, *answer]
+    size = len(prompt)
+    told = first_agent_turn(messages) == size or not prompt
+    return Rollout(messages, prompt_length=None if told else size, **fields)
 
 
 SUBMISSIONS = words(
@@ -803,19 +793,9 @@ PROMPTS = words(
     "prompt instruction question query problem input user_input user_prompt user_query user_message"
 )
 """Fields with the prompt, best first."""
-INSTRUCTION_INPUTS = ("input", "context")
-"""Fields with the input of an Alpaca `instruction`, shown below it after a blank line (`context`: Dolly)."""
 _WITH_CONTEXT = words("instruction query question user_input user_query")
 """Prompts that a `context` beside them completes; other prompts mostly hold it themselves."""
-RETRIEVED = words("context contexts retrieved_contexts retrieval_context documents")
-"""Fields with a list of texts retrieved to answer a question: of promptflow, Ragas, DeepEval.
-
-They are shown, but are no part of the key: another system retrieves other texts for the same question.
-"""
 SYSTEM = words("system system_prompt systemInstruction system_instruction")
-HISTORIES = ("history", "chat_history")
-_PAIR = ("user", "assistant")
-_SYSTEM_ROLES = ("system", "developer")
 
 
 _TASKS = (
@@ -829,11 +809,16 @@ def with_task(record: JsonObject, messages: Messages) -> Messages:
     """Put the record's task before a conversation of the agent's turns and tools' alone."""
     if any(message.get("role") in USER_ROLES for message in messages):
         return messages
-    for path in _TASKS:
-        task = lookup(record, path)
-        if task and is_prompt(task):
-            return [*_prompt_turns(task, path), *messages]
-    return messages
+    return [*prompt_at(record, _TASKS), *messages]
+
+
+def prompt_at(record: JsonObject, paths: Names) -> Messages:
+    """Return the turns of the first prompt at one of these paths; [] if there is none."""
+    for path in paths:
+        value = lookup(record, path)
+        if value and is_prompt(value):
+            return prompt_turns(value, path)
+    return []
 
 
 def prompt_field(record: JsonObject) -> str | None:
@@ -857,21 +842,26 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
         raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
     value = record.get(name)
     if name in _WITH_CONTEXT and is_text(value):
-        names = INSTRUCTION_INPUTS if name == "instruction" else ("context",)
+        # the input of Alpaca's and Dolly's instructions is shown below them, after a blank line
+        names = ("input", "context") if name == "instruction" else ("context",)
         texts = filter(is_text, map(record.get, names))
-        context = first(text for text in texts if text.strip()) or ""
+        context = first(filter(str.strip, texts)) or ""
         if context not in value:
             value = "\n\n".join(filter(None, (value, context)))
-    history = first_of(record, HISTORIES)
+    history = first_of(record, ("history", "chat_history"))
     if is_text(history):
         history = json_messages(history)
     pairs = [*map(items, items(history))]
     if pairs and all(pairs):
-        turns = (turn for pair in pairs for turn in map(new_turn, _PAIR, pair))
+        turns = (
+            turn
+            for pair in pairs
+            for turn in map(new_turn, ("user", "assistant"), pair)
+        )
         earlier = [turn for turn in turns if turn["content"] is not None]
     else:
         earlier = prompt_turns(history, "history")
-    return with_system(record, [*earlier, *_prompt_turns(value, name)])
+    return with_system(record, [*earlier, *prompt_turns(value, name)])
 
 
 def with_system(record: JsonObject, messages: Messages) -> Messages:
@@ -882,21 +872,6 @@ def with_system(record: JsonObject, messages: Messages) -> Messages:
     return messages if given or not text_of(turn) else [turn, *messages]
 
 
-def retrieved_turn(record: JsonObject) -> Messages:
-    """Return the texts retrieved to answer the question, as a list of one turn or of none."""
-    texts = first(filter(is_list, map(record.get, RETRIEVED)))
-    return [new_turn("context", texts)] if texts else []
-
-
-def _prompt_turns(value: Any, where: str) -> Messages:
-    """Return the turns of a prompt, also of one that is a dialogue in one text."""
-    turns = dialogue(value) if is_text(value) else None
-    if turns is None:
-        return prompt_turns(value, where)
-    # it may end with a marker for the answer to come
-    return turns[:-1] if turns[-1] == new_turn("assistant", "") else turns
-
-
 def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     """Put the task, the value at `path`, before a rollout's conversation and behind its system prompt.
 
@@ -905,14 +880,15 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     if rollout.error is not None:
         return rollout
     try:
-        turns = _prompt_turns(value, path)
+        turns = prompt_turns(value, path)
     except UnreadableError as error:
         return replace(rollout, error=str(error))
     if not any(map(has_content, turns)):
         return replace(rollout, error=f"has no prompt at `{path}`")
     messages = rollout.messages
     start = 0 if _is_system(turns[0]) else len([*takewhile(_is_system, messages)])
-    asked, said = ([*map(text_of, listed)] for listed in (turns, messages))
+    asked = [*map(text_of, turns)]
+    said = [*map(text_of, messages)]
     count = len(asked)
     begin = first_agent_turn(messages)
     held = count == 1 and any(asked[0] in text for text in said[:begin])
@@ -927,7 +903,7 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
 
 
 def _is_system(message: JsonObject) -> bool:
-    return message.get("role") in _SYSTEM_ROLES
+    return message.get("role") in ("system", "developer")
 
 
 _NOT_IN_KEY = {"role", "content", "type", "id"}

@@ -3,9 +3,9 @@
 Read from the writers: OpenTelemetry's GenAI conventions (`parts`), OpenInference (`message`, flattened or
 nested), LangChain (constructors, `type: human`, `data`), the bodies of OpenAI, Anthropic and Gemini, Vercel's
 AI SDK (`tool-call`). Traps:
-- A model's text may look like messages. So this module never reads text as JSON, takes roles from `role`,
-  `type` and LangChain's class names only, and makes a model's output the model's own turn, whatever role it
-  claims.
+- A model's text may look like messages. So this module reads no text as JSON but that of `parts`, takes roles
+  from `role`, `type` and LangChain's class names only, and makes a model's output the model's own turn,
+  whatever role it claims.
 - LangChain's Langfuse handler writes the tools that a model was offered as messages of the role `tool`, and
   its messages may hold a call twice, as a part of Anthropic and in `tool_calls`.
 - Koog writes calls as messages of the role `tool`.
@@ -13,6 +13,8 @@ AI SDK (`tool-call`). Traps:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import Any
 
 from ruler_cli.files.events import LANGCHAIN, langchain_body
@@ -22,7 +24,6 @@ from ruler_cli.formats.chat import (
     THOUGHT_KEYS,
     Messages,
     Turn,
-    filled_turn,
     new_turn,
     other_text,
     texts,
@@ -32,7 +33,6 @@ from ruler_cli.formats.fields import (
     EMPTY,
     JsonObject,
     Names,
-    first,
     first_at,
     first_of,
     is_list,
@@ -44,7 +44,6 @@ from ruler_cli.formats.fields import (
     objects,
     words,
 )
-from ruler_cli.formats.parts import normalize_call, normalize_part, pick
 
 _ROLES = {
     "model": "assistant",
@@ -99,7 +98,7 @@ def _listed_messages(value: list[Any], role: str) -> Messages | None:
         return [new_turn(role, item) for item in value]
     if asked and all(is_object(m) and "parts" in m for m in value):
         # Gemini's may be without a role
-        value = [m if is_message(m) else {"role": role, **m} for m in value]
+        value = [{"role": role, **m} for m in value]
     if all(map(is_message, value)):
         messages = [turn for item in value for turn in normalize_message(item)]
         if messages:
@@ -113,8 +112,10 @@ def _asked(body: JsonObject) -> Messages | None:
     """The prompt in the body of a request, and its system prompt."""
     for key in _PROMPTS:
         if found := messages_of(body.get(key), "user"):
-            systems = (_plain(lookup(body, path)) for path in _SYSTEM)
-            return with_system({"system": first(filter(None, systems))}, found)
+            system = first_at(body, *_SYSTEM)
+            parts = items(lookup(system, "parts")) or items(system) or [system]
+            text = "\n".join(texts([*map(normalize_part, parts)]))
+            return with_system({"system": text}, found)
     return None
 
 
@@ -159,9 +160,9 @@ def as_turn(role: str, value: Any) -> Messages:
 
 def is_own(message: JsonObject) -> bool:
     """Tell if a message is the agent's, and holds no result of a tool."""
-    kinds = [part.get("type") for part in objects(message.get("content"))]
-    held = {*RESULT_KINDS}.intersection(kinds)
-    return message.get("role") in OWN_ROLES and not held and not is_result(message)
+    parts = objects(message.get("content"))
+    held = is_result(message) or any(part.get("type") in RESULT_KINDS for part in parts)
+    return message.get("role") in OWN_ROLES and not held
 
 
 def is_result(message: JsonObject) -> bool:
@@ -200,9 +201,8 @@ def normalize_message(value: JsonObject) -> Messages:
             return [value]
         role = kind if str(kind).lower() in _ROLES else body.get("role") or kind
     role = _ROLES.get(str(role).lower(), str(role))
-    contents = map(body.get, ("content", "parts", "contents", "text"))
-    content = first(content for content in contents if content not in (None, ""))
-    if content is not None and content is body.get("parts"):
+    content = first_of(body, ("content", "parts", "contents", "text"))
+    if content is body.get("parts"):
         content = json_value(content, text=True)
     content = items(lookup(content, "parts")) or content
     if role == "tool" and lookup(content, "type") == "function":
@@ -224,8 +224,9 @@ def normalize_message(value: JsonObject) -> Messages:
     thought = first_of(body, THOUGHT_KEYS) or lookup(
         body, "additional_kwargs.reasoning_content"
     )
-    more |= {"tool_calls": calls, "reasoning_content": thought}
-    return [filled_turn(role, content, **more)]
+    return [
+        new_turn(role, content, **more, tool_calls=calls, reasoning_content=thought)
+    ]
 
 
 def offered_tools(value: Any) -> list[Any]:
@@ -236,7 +237,7 @@ def offered_tools(value: Any) -> list[Any]:
         for tool in listed
         for one in (pick(tool, "function_declarations") or [tool])
     ]
-    messages = objects(lookup(value, "messages") if is_object(value) else value)
+    messages = objects(lookup(value, "messages") or value)
     contents = (message.get("content") for message in messages)
     return declared or [one for one in contents if lookup(one, "type") == "function"]
 
@@ -244,16 +245,9 @@ def offered_tools(value: Any) -> list[Any]:
 def called_names(message: JsonObject) -> Names:
     """The names of the tools that a message calls."""
     parts = [message, *objects(message.get("content"))]
-    kinds = ("tool_use", "function_call")
-    calls = [part for part in parts if part.get("type") in kinds]
+    calls = [p for p in parts if p.get("type") in ("tool_use", "function_call")]
     calls += objects(message.get("tool_calls"))
     return tuple(str(lookup(one, "function.name") or one.get("name")) for one in calls)
-
-
-def _plain(value: Any) -> str:
-    """The text of a system prompt; empty if it has none."""
-    listed = items(lookup(value, "parts")) or items(value)
-    return "\n".join(texts([*map(normalize_part, listed or [value])]))
 
 
 def _calls(body: JsonObject) -> list[Any]:
@@ -272,10 +266,123 @@ def call_turn(identity: Any, name: Any, arguments: Any) -> Turn:
 
 def result_turn(identity: Any, content: Any, name: Any = None) -> Turn:
     """The result of a call as a message."""
-    named = {} if name is None else {"name": name}
-    return new_turn("tool", content, tool_call_id=identity, **named)
+    return new_turn("tool", content, tool_call_id=identity, name=name)
 
 
 def each_at(event: Any, places: str) -> list[Any]:
     """The value at each of several places: a path, or paths with `|` between them, of which the first counts."""
     return [first_at(event, *place.split("|")) for place in words(places)]
+
+
+def content_turns(message: JsonObject) -> Iterator[Turn]:
+    """The `parts` of a message, also as JSON text, as messages; each result is a tool's."""
+    parts = json_value(message["parts"])
+    if not is_list(parts):
+        yield dict(message)
+        return
+    # a marker of a step holds its kind alone
+    stated = (part for part in parts if not is_object(part) or part.keys() - {"type"})
+    both = (made for part in stated for made in _call_and_result(part))
+    for returned, run in groupby(
+        both, lambda part: lookup(part, "type") == "tool_result"
+    ):
+        if not returned:
+            yield _message(message["role"], message.get("name"), [*run])
+            continue
+        for part in run:
+            identity, name = part["tool_use_id"], part.get("toolName")
+            yield _message("tool", name, part["content"], tool_call_id=identity)
+
+
+def _call_and_result(part: Any) -> list[Any]:
+    """A part as it renders; one of Vercel's that holds a call with its result as two."""
+    inner = lookup(part, "toolInvocation") or part
+    kind = str(lookup(part, "type"))
+    if lookup(inner, "toolCallId") is None or kind in ("tool-call", "tool-result"):
+        return [normalize_part(part)]
+    inner = {"toolName": kind.removeprefix("tool-"), **inner}
+    both = [_use(inner), _result(inner)]
+    return both if first_at(inner, *_RETURNED) is not None else both[:1]
+
+
+def _message(role: Any, name: Any, content: Any, **more: Any) -> Turn:
+    """A message; of a single part of text only its text."""
+    text = lookup(content, "0.text")
+    if is_text(text) and len(content) == 1:
+        content = text
+    return new_turn(
+        "assistant" if role == "model" else role, content, name=name, **more
+    )
+
+
+def normalize_call(call: JsonObject) -> Turn:
+    """A tool call of any dialect, with `function` inside it, flat, or below `tool_call`."""
+    fields = {
+        key.removeprefix("tool_call.").removeprefix("function."): value
+        for key, value in call.items()
+    }
+    for holder in ("tool_call", "function"):
+        if is_object(inner := fields.get(holder)):
+            fields |= inner
+    name = fields.get("name") or fields.get("toolName")
+    return {
+        "id": fields.get("id") or fields.get("toolCallId") or name,
+        "name": name,
+        "arguments": first_at(fields, "arguments", "args", "input"),
+    }
+
+
+def normalize_part(part: Any) -> Any:
+    """A part of a message as one that renders: text, thought, call, result."""
+    part = lookup(part, "message_content") or part
+    if not is_object(part):
+        return part
+    part = {key.removeprefix("message_content."): value for key, value in part.items()}
+    for name, read in _GEMINI.items():
+        if is_object(inner := pick(part, name)) and inner:
+            return read(inner)
+    kind = str(part.get("type")).replace("-", "_")
+    if kind in ("tool_call", "tool_use", "function"):
+        return _use(part)
+    if kind in ("tool_call_response", "tool_result"):
+        return _result(part)
+    if kind in ("thinking", "reasoning") or part.get("thought") is True:
+        thought = first_of(part, words("thinking content text reasoning"))
+        return {"type": "thinking", "thinking": thought or ""}
+    text = part.get("text", part.get("content") if kind == "text" else None)
+    return {"type": "text", "text": text} if is_text(text) else part
+
+
+def _use(part: JsonObject) -> Turn:
+    identity, name, given = normalize_call(part).values()
+    return {"type": "tool_use", "id": str(identity), "name": name, "input": given}
+
+
+def _result(part: JsonObject) -> Turn:
+    name = part.get("name") or part.get("toolName")
+    named = {"toolName": name} if name else {}
+    return {
+        "type": "tool_result",
+        "tool_use_id": str(
+            first_of(part, words("tool_use_id id toolCallId tool_call_id name"))
+        ),
+        "content": first_at(part, *_RETURNED),
+        **named,
+    }
+
+
+_RETURNED = words("result response output content errorText")
+_GEMINI: dict[str, Callable[..., Turn]] = {
+    "function_call": _use,
+    "function_response": _result,
+    "executable_code": lambda part: _use({"name": "code", "input": part}),
+    "code_execution_result": lambda part: _result({"name": "code", "output": part}),
+    "inline_data": lambda part: {"type": str(pick(part, "mime_type"))},
+}
+"""Gemini's parts of a message."""
+
+
+def pick(value: Any, name: str) -> Any:
+    """A field that is written as `two_words` or as `twoWords`; None if it is absent."""
+    first, *rest = name.split("_")
+    return first_at(value, name, first + "".join(map(str.capitalize, rest)))

@@ -56,24 +56,21 @@ _BESIDE = frozenset(path.split(".", 1)[0] for path in BESIDE)
 
 def read_trajectory(value: Any, path: Path = ()) -> Rollout:
     """Read one trajectory object, native or ART; if it cannot be judged, the rollout has an `error`."""
-    if not is_object(value):
-        return Rollout([], path, error="is no object")
-    reward = value.get("reward")
+    reward = lookup(value, "reward")
     try:
         return _read(value, path, reward)
     except UnreadableError as error:
         return Rollout([], path, reward=reward, error=str(error))
 
 
-def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
-    own = value.get("messages")
-    given = [] if own is None else chat_turns(own, "messages")
-    if given is not own:
-        given = with_task(value, given)
-    if given and _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
+def _read(value: Any, path: Path, reward: Any) -> Rollout:
+    if not is_object(value):
+        raise UnreadableError("is no object")
+    recorded = _recorded(value) if "exchanges" in value else []
+    given = _main(value, recorded)
+    if _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
         tools = value.get("tools") and tools_of(value)
         return Rollout(given, path, tools=tools, reward=reward)
-    recorded = _recorded(value) if "exchanges" in value else []
     further = [
         _main(history, _recorded(history))
         if is_object(history)
@@ -81,15 +78,13 @@ def _read(value: JsonObject, path: Path, reward: Any) -> Rollout:
         for history in items(value.get("additional_histories"))
         if isinstance(history, dict | list)
     ]
-    tools = tools_of(value)
-    if tools is None:
-        tools = first(lookup(request, "tools") for request, _ in _exchanges(value))
+    offered = (lookup(request, "tools") for request, _ in _exchanges(value))
     return read_conversation(
         value,
-        given or _main(value, recorded),
+        given,
         path,
         histories=(*further, *recorded[:-1]),
-        tools=tools,
+        tools=tools_of(value) or first(offered),
         reward=reward,
     )
 
@@ -98,7 +93,8 @@ def _main(value: JsonObject, recorded: list[Messages]) -> Messages:
     """Return the main conversation of a trajectory; UnreadableError if there is none."""
     for key in ("messages", "messages_and_choices"):
         if value.get(key) is not None:
-            return check_messages(value[key], key)
+            given = chat_turns(value[key], key)
+            return given if given is value[key] else with_task(value, given)
     if not recorded:
         raise UnreadableError("has no messages")
     return recorded[-1]
@@ -144,10 +140,7 @@ def read_single(record: JsonObject) -> Rollout:
 
 def read_row(record: JsonObject) -> Rollout:
     """Read a row of ART's tables."""
-    payload = json_value(record.get("trajectory_json"))
-    if not isinstance(payload, dict | None):
-        raise UnreadableError("holds no JSON object in `trajectory_json`")
-    return read_single(payload or record)
+    return read_single(json_value(record.get("trajectory_json")) or record)
 
 
 def is_native(record: JsonObject) -> bool:

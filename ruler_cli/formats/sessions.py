@@ -25,11 +25,11 @@ from ruler_cli.files.events import KINDS, TURNS
 from ruler_cli.formats.chat import (
     Messages,
     Turn,
-    filled_turn,
     first_agent_turn,
+    new_turn,
     texts,
 )
-from ruler_cli.formats.dialects import call_turn, each_at, result_turn
+from ruler_cli.formats.dialects import call_turn, each_at, normalize_call, result_turn
 from ruler_cli.formats.fields import (
     JsonObject,
     first,
@@ -43,7 +43,6 @@ from ruler_cli.formats.fields import (
     objects,
     words,
 )
-from ruler_cli.formats.parts import normalize_call
 from ruler_cli.types import Rollout
 
 _SAMPLE = 20
@@ -148,7 +147,7 @@ class Session:
             thought = "\n".join(filter(None, texts(thought)))
         said = plain_content(content)
         made = [*map(normalize_call, objects(calls))]
-        turn = filled_turn(role, said, reasoning=thought, tool_calls=made)
+        turn = new_turn(role, said, reasoning=thought, tool_calls=made)
         if content not in (None, "", []) or len(turn) > 2:
             self.turns.append(turn)
 

@@ -138,7 +138,7 @@ def test_rows_v2() -> None:
 @pytest.mark.parametrize("payload", ["", "[]", "{", 7, {}, "null"])
 def test_bad_payload(payload: Any) -> None:
     """A row is unreadable if its payload is not a JSON object."""
-    with pytest.raises(UnreadableError, match=r"no JSON object|has no messages"):
+    with pytest.raises(UnreadableError, match=r"is no object|has no messages"):
         one({"group_index": 1, "trajectory_json": payload})
 
 
@@ -251,3 +251,12 @@ def test_additional_histories() -> None:
         {"messages_and_choices": CHOICES, "additional_histories": more}
     ).rollouts[0]
     assert rollout.histories == ([USER, FOUR], [USER, FOUR])
+
+
+def test_prompt_beside() -> None:
+    """A prompt beside a conversation does not stand for it; it is the task of one without any."""
+    beside = {"prompt": "2 + 2?", "messages": None}
+    whole = one({**beside, "messages_and_choices": CHOICES})
+    assert whole.rollouts[0].messages == MESSAGES
+    alone = one({**beside, "messages_and_choices": [choice(FOUR)]})
+    assert alone.rollouts[0].messages == [{"role": "user", "content": "2 + 2?"}, FOUR]
