@@ -19,18 +19,18 @@ from ruler_cli.formats.chat import (
     Messages,
     Turn,
     check_messages,
+    content_turns,
     messages_in,
     new_turn,
+    normalize_call,
+    pick,
     prompt_turns,
     with_submission,
 )
 from ruler_cli.formats.dialects import (
     call_turn,
-    content_turns,
     each_at,
-    normalize_call,
     normalize_message,
-    pick,
     result_turn,
 )
 from ruler_cli.formats.fields import (

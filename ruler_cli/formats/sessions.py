@@ -27,9 +27,10 @@ from ruler_cli.formats.chat import (
     Turn,
     first_agent_turn,
     new_turn,
+    normalize_call,
     texts,
 )
-from ruler_cli.formats.dialects import call_turn, each_at, normalize_call, result_turn
+from ruler_cli.formats.dialects import call_turn, each_at, result_turn
 from ruler_cli.formats.fields import (
     JsonObject,
     first,
