@@ -146,11 +146,12 @@ def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
     if name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
     answer = answer_turns(record[name], name, as_json=as_json)
-    answer = [*context, *with_calls(record, answer)]
+    answer = with_calls(record, answer)
     label = record.get("label")
     tools = tools_of(record)
     outcome = label if isinstance(label, bool) else None
-    return make_rollout(prompt, answer, tools=tools, outcome=outcome)
+    rollout = make_rollout(prompt, [*context, *answer], tools=tools, outcome=outcome)
+    return replace(rollout, prompt_length=len(prompt)) if context else rollout
 
 
 def refine_pair(form: Format, records: Sequence[JsonObject]) -> Format:

@@ -879,10 +879,9 @@ def read_or_error(
 
 def make_rollout(prompt: Messages, answer: Messages, **fields: Any) -> Rollout:
     """Join a prompt and an answer; turns of the agent in the prompt stay a part of it."""
-    messages = [*prompt, *answer]
     size = len(prompt)
-    told = first_agent_turn(messages) == size or not prompt
-    return Rollout(messages, prompt_length=None if told else size, **fields)
+    length = size if first_agent_turn(prompt) < size else None
+    return Rollout([*prompt, *answer], prompt_length=length, **fields)
 
 
 SUBMISSIONS = words(

@@ -34,6 +34,7 @@ from ruler_cli.formats.fields import (
     EMPTY,
     JsonObject,
     Names,
+    first,
     first_at,
     first_of,
     is_list,
@@ -113,7 +114,8 @@ def _asked(body: JsonObject) -> Messages | None:
     """The prompt in the body of a request, and its system prompt."""
     for key in _PROMPTS:
         if found := messages_of(body.get(key), "user"):
-            system = first_at(body, *_SYSTEM)
+            systems = (lookup(body, path) for path in _SYSTEM)
+            system = first(filter(None, systems))
             parts = items(lookup(system, "parts")) or items(system) or [system]
             text = "\n".join(texts([*map(normalize_part, parts)]))
             return with_system({"system": text}, found)
