@@ -101,17 +101,6 @@ _NOT_SHOWN = GRADED.union(
     )
 )
 """These words and more, which mean the same in a turn; of a record they may be the rollouts."""
-ABOUT = frozenset(words("note signature attachment file filename path uri url id uuid"))
-"""Words of keys with notes, and with names of other data."""
-HARNESS = frozenset(words("metadata meta config setting log usage stat version replay"))
-"""Words of keys with text of a harness."""
-_MEASURED = frozenset(
-    words(
-        "time timestamp ts date tag token logit logprob hash mask weight cost duration"
-    )
-)
-"""Words of keys with marks and figures of a message."""
-_NOTES = ABOUT | HARNESS | _MEASURED
 _KNOWN = _LABELS.union(_CONTENTS)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _TEXT_KINDS = (
@@ -284,7 +273,7 @@ _MOST_LEVELS = 50
 """Levels of a field beside the content of a message that are shown."""
 
 
-def _leaves(value: Any, beside: frozenset[str] = frozenset()) -> Iterator[Any]:
+def leaves(value: Any, beside: frozenset[str] = frozenset()) -> Iterator[Any]:
     """Yield what a JSON value holds that is not empty, without metadata and fields with one of these words."""
     stack = [value]
     while stack:
@@ -307,42 +296,8 @@ def has_text(value: Any) -> bool:
         return bool(value and not value.isspace())
     return any(
         not one.isspace() if is_text(one) else not isinstance(one, bool)
-        for one in _leaves(value)
+        for one in leaves(value)
     )
-
-
-def fields_told(message: JsonObject) -> dict[str, list[str]]:
-    """Return the fields of a message with text that is no content, not about the message and no grader's."""
-    return {
-        key: texts
-        for key, value in other_text(message).items()
-        if not _NOTES & words_of(key) and (texts := [*_texts_inside(value)])
-    }
-
-
-def fields_beside(message: JsonObject) -> dict[str, list[str]]:
-    """Return the fields that are shown beside the content of a turn, each with its texts.
-
-    A user's are none: they mostly describe a task, whose text is the content. An `answer` is none: it may be the
-    reference.
-    """
-    if message.get("role") in USER_ROLES:
-        return {}
-    return {
-        key: texts
-        for key, texts in fields_told(message).items()
-        if "answer" not in words_of(key)
-    }
-
-
-def _texts_inside(value: Any) -> Iterator[str]:
-    """Yield the texts in a JSON value, also in JSON text, without those of metadata."""
-    for text in filter(is_text, _leaves(value, ABOUT | _MEASURED)):
-        inner = json_value(text) if text[0] in ("{", "[") else None
-        if isinstance(inner, dict | list):
-            yield from _texts_inside(inner)
-        elif text.strip():
-            yield text.strip()
 
 
 def nothing_to_judge(rollout: Rollout) -> str | None:
@@ -599,7 +554,7 @@ def _paired_turns(value: list[Turn]) -> Messages | None:
     ]
     if not (_is_exchange(turns) and all(is_text(turn["content"]) for turn in turns)):
         return None
-    more = any(fields_beside(turn).keys() - ROLES for turn in value)
+    more = any(other_text(turn).keys() - ROLES for turn in value)
     return None if more else turns
 
 

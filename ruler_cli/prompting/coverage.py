@@ -19,16 +19,11 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.chat import (
-    ABOUT,
-    GRADED,
-    HARNESS,
-    fields_told,
-    words_of,
-)
+from ruler_cli.formats.chat import GRADED, words_of
 from ruler_cli.formats.fields import first, words
 from ruler_cli.prompting.prompt import PromptLayout
 from ruler_cli.prompting.render import quoted
+from ruler_cli.prompting.turn_fields import ABOUT, HARNESS, fields_told
 from ruler_cli.types import Group, Record, printable
 
 SHORTEST = 20

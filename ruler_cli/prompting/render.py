@@ -23,7 +23,6 @@ from ruler_cli.formats.chat import (
     THOUGHT_KEYS,
     USER_ROLES,
     calls_of,
-    fields_beside,
     other_text,
 )
 from ruler_cli.formats.fields import (
@@ -37,6 +36,7 @@ from ruler_cli.formats.fields import (
     lookup,
     words,
 )
+from ruler_cli.prompting.turn_fields import fields_beside
 from ruler_cli.types import readable_text
 
 _LONGEST_NAME = 80
