@@ -73,7 +73,7 @@ from ruler_cli.runs.estimate import (
     sample,
 )
 from ruler_cli.runs.file import judge_errors
-from ruler_cli.runs.input import Input, open_input
+from ruler_cli.runs.input import Input, open_input, shown_key
 from ruler_cli.scoring.statistics import quantile
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import (
@@ -385,7 +385,7 @@ def _reasons(
         yield f"too long for the judge: {count(too_long, 'group')}; --group-size N shows fewer at once"
     compared = estimate.comparable or settings.ask.single != "flag"
     if groups and source.reader and not compared:
-        yield command_words(NothingToCompare(source.reader.shown_key))
+        yield command_words(NothingToCompare(shown_key(source.reader)))
     cap, totals = settings.pool.max_cost, estimate.totals
     if cap is None or totals.cost_usd is None or settings.cached_only:
         return

@@ -25,7 +25,7 @@ from ruler_cli.files.splice import (
 from ruler_cli.formats.fields import JsonObject, first, parts
 from ruler_cli.formats.table import Format
 from ruler_cli.settings.models import OnFailure
-from ruler_cli.types import Path, Record, Rollout
+from ruler_cli.types import Path, Rollout
 
 Annotation = JsonObject
 """The `ruler` object of a rollout but for the original reward, which is copied from the record."""
@@ -65,13 +65,6 @@ def annotate(
     if group:
         patches.put(whole, {"ruler": group})
     return patches.apply()
-
-
-def trajectory_bytes(record: Record, rollout: Rollout) -> bytes:
-    """The bytes of a rollout's own object; empty for an item of lists."""
-    if rollout.path and isinstance(rollout.path[0], int):
-        return b""
-    return _bytes_at(record.line.raw, rollout.path) or b""
 
 
 def _bytes_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> bytes | None:

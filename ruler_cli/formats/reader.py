@@ -216,15 +216,6 @@ class Reader:
         return self.key == PROMPT_HASH
 
     @property
-    def shown_key(self) -> str:
-        """The key of a group in words, for a sentence."""
-        if not self.by_prompt:
-            return f"key `{self.key}`"
-        if self.format.shape == "group":
-            return "each record is a group"
-        return "hash of the prompt"
-
-    @property
     def key_paths(self) -> Sequence[str]:
         """The paths of the record at which the group key stands."""
         own = (PROMPT_HASH, GIVEN, self.format.key_description)

@@ -1,4 +1,6 @@
-"""Traces of OpenTelemetry, Langfuse, LangSmith, Phoenix, MLflow and others: a trace is a rollout.
+"""Calls of models as tracers and gateways record them: a trace is a rollout, or a request with its response.
+
+OpenTelemetry, Langfuse, LangSmith, Phoenix, MLflow and others.
 
 Spans are gathered by their trace (`{"trace_id": …, "spans": […]}`), or stand in the record of their trace:
 `observations` (Langfuse, `GET /api/public/traces/{id}`, and `{"trace": …, "observations": …}` of its pages),
@@ -13,11 +15,18 @@ Spans are gathered by their trace (`{"trace_id": …, "spans": […]}`), or stan
 A step of a conversation that continues an earlier one replaces it, because its input holds that one's input and
 answer. A message is left out only if it stands in the step that replaces its own, so a trace may be shown
 twice, never in part.
+
+Requests and responses are written by proxies and gateways (LiteLLM, Helicone, Portkey, Claude Code's tracers) and by
+batch APIs. The bodies are those of OpenAI, Anthropic and Gemini, below `body` or in place, or JSON text. Traps:
+- The messages of a request may hold what another rollout said, so all of them are the prompt, unless the record
+  names the session that it belongs to.
+- A response that is JSON text beside a request that is none is a model's own text.
+- The output of a batch has no request: its task stands in the input of the batch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +35,8 @@ from ruler_cli.formats.chat import (
     Messages,
     Turn,
     first_agent_turn,
+    make_rollout,
+    read_or_error,
     text_of,
 )
 from ruler_cli.formats.dialects import (
@@ -34,6 +45,7 @@ from ruler_cli.formats.dialects import (
     as_turn,
     call_turn,
     called_names,
+    each_at,
     is_message,
     is_own,
     is_result,
@@ -46,6 +58,7 @@ from ruler_cli.formats.fields import (
     EMPTY,
     JsonObject,
     Names,
+    Rollouts,
     every,
     first,
     first_at,
@@ -53,12 +66,13 @@ from ruler_cli.formats.fields import (
     is_list,
     is_object,
     is_text,
+    items,
     json_value,
     lookup,
     objects,
     words,
 )
-from ruler_cli.formats.reader import key_text
+from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.trace_spans import (
     Span,
     decoded,
@@ -424,3 +438,79 @@ def _says(messages: list[Said], answer: list[Said]) -> bool:
         )
         for one in answer
     )
+
+
+_BODIES = "request.body|request_body|request|body|input response.body|response_body|response|output"
+_SESSIONS = words(
+    "session_id sessionId trace_id traceId conversation_id thread_id metadata.session_id metadata.trace_id"
+)
+_ASKS = "messages[]|contents|input|prompt"
+_STREAMED = ("data:", "event:")
+_REPLIES = "choices[]|candidates[]|content[]|output[]"
+
+
+def _bodies(record: JsonObject) -> list[Any]:
+    """The bodies of a request, {} without one, and of its response; of two that are JSON text the values."""
+    request, response = each_at(record, _BODIES)
+    if is_text(request):
+        request, response = map(_parsed, (request, response))
+    return [request if is_object(request) else {}, response]
+
+
+def _choices(record: JsonObject) -> list[Any]:
+    """The choices in a response; [] if a record is no request with its response, or one of a batch."""
+    request, response = _bodies(record)
+    asked = holds(request, _ASKS) if request else "custom_id" in record
+    replied = is_object(response) and holds(response, _REPLIES)
+    if asked and (replied or (request and is_text(response))):
+        return items(lookup(response, "choices")) or [response]
+    return []
+
+
+def is_exchange(record: JsonObject) -> bool:
+    """Tell if a record holds a request to a model and its response."""
+    return bool(_choices(record)) and not is_sampled(record)
+
+
+def is_sampled(record: JsonObject) -> bool:
+    """Tell if a record holds a request to a model for several answers, of which one may be left, and its response."""
+    least = 0 if lookup(record, "ruler.rollouts") else 1
+    return len(_choices(record)) > least
+
+
+def read_exchange(record: JsonObject) -> Rollout:
+    """Read a request to a model and its response."""
+    return _exchange_with(record, _bodies(record)[1])
+
+
+def read_samples(record: JsonObject) -> Rollouts:
+    """Read a request to a model, and each of the answers in its response."""
+    return [
+        read_or_error((i,), _exchange_with, record, {"choices": [choice]})
+        for i, choice in enumerate(_choices(record))
+    ]
+
+
+def _exchange_with(record: JsonObject, response: Any) -> Rollout:
+    """Read a request and an answer.
+
+    Records of one session are parts of one rollout if the agent's first turn in them is the same. Without such an
+    id all of a request is the prompt, because another rollout may have begun the conversation.
+    """
+    request, _ = _bodies(record)
+    if str(response).startswith(_STREAMED):
+        raise UnreadableError(
+            "has a stream of events for a response; log it as one object"
+        )
+    answer = messages_of(response, "assistant")
+    if answer is None or not all(map(is_own, answer)):
+        raise UnreadableError("has no answer in its response, as after a failed call")
+    tools = offered_tools(request) or None
+    rollout = make_rollout(question_turns(request), answer, tools=tools)
+    session = first_at(record, *_SESSIONS)
+    if session is None:
+        return rollout
+    turns = map(said, rollout.messages[first_agent_turn(rollout.messages) :])
+    begins = ([turn.text, turn.called] for turn in turns if turn.text or turn.called)
+    member = hashed_key(str(session), first(begins))
+    return replace(rollout, prompt_length=None, member=member)

@@ -30,6 +30,7 @@ from ruler_cli.files.output import (
     refuse_settings,
 )
 from ruler_cli.files.scratch import Scratch
+from ruler_cli.files.splice import span_at
 from ruler_cli.formats.fields import parts
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.providers import MissingCredentialsError, Price
@@ -44,7 +45,7 @@ from ruler_cli.judging.panel import Panel, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, inline, threaded
 from ruler_cli.prompting.prompt import distinct_rollouts
-from ruler_cli.runs.input import Input, open_input
+from ruler_cli.runs.input import Input, open_input, shown_key
 from ruler_cli.runs.session import Due, GroupStream, Scored, ScoringSession
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import (
@@ -210,7 +211,7 @@ def nothing_to_compare(
         askable = askable or distinct == 1
         if alone and askable:
             break
-    return NothingToCompare(source.reader.shown_key) if askable else None
+    return NothingToCompare(shown_key(source.reader)) if askable else None
 
 
 def _must_compare(settings: ScoreSettings) -> bool:
@@ -244,10 +245,18 @@ def held_groups(
             break
     else:
         if askable and source.reader is not None:
-            raise NothingToCompare(source.reader.shown_key)
+            raise NothingToCompare(shown_key(source.reader))
     yield from held
     held.clear()
     yield from source.groups
+
+
+def _own_bytes(record: Record, rollout: Rollout) -> bytes:
+    """The bytes of a rollout's own object; empty for an item of lists."""
+    raw = record.line.raw
+    listed = rollout.path and isinstance(rollout.path[0], int)
+    span = None if listed else span_at(raw, rollout.path, 0)
+    return raw[slice(*span)] if span else b""
 
 
 class _FileRun(GroupStream):
@@ -426,7 +435,7 @@ class _FileRun(GroupStream):
         fields: GroupFields,
     ) -> list[tuple[int, bytes]]:
         """The line number and the new bytes of each record; empty bytes if it is left out."""
-        from ruler_cli.formats.annotate import annotate, trajectory_bytes
+        from ruler_cli.formats.annotate import annotate
         from ruler_cli.results.fields import annotations_of
 
         assert self._reader is not None  # noqa: S101 - it has read the group
@@ -448,7 +457,7 @@ class _FileRun(GroupStream):
             mine = [(rollout, next(rest)) for rollout in record.rollouts]
             for rollout in record.rollouts:
                 if rollout.error is not None:
-                    raw = trajectory_bytes(record, rollout)
+                    raw = _own_bytes(record, rollout)
                     reason = rollout.problem
                     self._report(Problem(line.number, reason, raw, line.place))
             if record.parts > 1:

@@ -181,7 +181,7 @@ class Survey:
         differently, or if the dump has no key. `alone`: rollouts are to be scored by themselves.
         """
         out: list[str] = []
-        key = self.reader.shown_key
+        key = shown_key(self.reader)
         mean = self.rollouts // max(1, self.groups)
         shape = self.reader.format.shape
         one_group = self.groups == 1 and shape == "trajectory" and not self.cut
@@ -417,6 +417,15 @@ def _is_of(reader: Reader, line: Line) -> bool | None:
         return bool(fits(reader.format, value) or reader.read(line))
     except UnreadableError:
         return False
+
+
+def shown_key(reader: Reader) -> str:
+    """The key of a group in words, for a sentence."""
+    if not reader.by_prompt:
+        return f"key `{reader.key}`"
+    if reader.format.shape == "group":
+        return "each record is a group"
+    return "hash of the prompt"
 
 
 def _refuse_tasks(name: str, first: Sequence[Line], given: Sequence[str]) -> None:
