@@ -20,7 +20,6 @@ from ruler_cli.formats.chat import (
     Turn,
     check_messages,
     content_turns,
-    messages_in,
     new_turn,
     normalize_call,
     pick,
@@ -222,14 +221,17 @@ def case_key(record: JsonObject) -> str | None:
     return str(identity) if identity else None
 
 
-_STOPPED = " (the run was stopped before its first step)"
 _REPEATED = ("thought", "action")
 
 
 def read_swe_agent(record: JsonObject) -> Rollout:
     """Read a trajectory of SWE-agent, without its demonstrations."""
     messages = []
-    for message in messages_in(record, "history", _STOPPED):
+    if not record["history"]:
+        raise UnreadableError(
+            "has no messages in `history` (the run was stopped before its first step)"
+        )
+    for message in check_messages(record["history"], "history"):
         answers = message.get("role") == "tool"
         turn = {"tool_call_id": lookup(message, "tool_call_ids.0")} if answers else {}
         turn |= message

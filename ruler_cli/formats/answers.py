@@ -56,7 +56,6 @@ from ruler_cli.formats.fields import (
     is_text,
     is_text_list,
     items,
-    json_value,
     lookup,
     value_at,
     words,
@@ -252,8 +251,6 @@ def read_preference(record: JsonObject) -> Rollouts:
         if dialogues:
             *shown, last = dialogues[i]
             answer = [last]
-        elif "winner_model_a" in record:
-            answer = _battle(record, name)
         else:
             answer = answer_turns(sides[i], name, as_json=as_json)
         if _is_whole(answer):
@@ -273,18 +270,6 @@ def _are_json(record: JsonObject, sides: list[Any]) -> bool:
     if is_text(prompt) and prompt and not json_messages(prompt):
         return False
     return all_conversations(sides)
-
-
-def _battle(record: JsonObject, name: str) -> Messages:
-    """Read a conversation of the Arena's table, in which prompt and answers are lists of texts, as JSON text."""
-    asked, said = (items(json_value(record.get(field))) for field in ("prompt", name))
-    if len(asked) != len(said):
-        raise UnreadableError(
-            f"has {len(asked)} turns in `prompt` and {len(said)} in `{name}`"
-        )
-    pairs = zip(asked, said, strict=True)
-    roles = ("user", "assistant")
-    return [turn for pair in pairs for turn in map(new_turn, roles, pair)]
 
 
 def _names(record: JsonObject) -> Names:

@@ -56,8 +56,6 @@ An item of OpenAI's Responses has none. A tuple, because a dump may hold a role 
 USER_ROLES = words("user human system developer User Human USER HUMAN")
 TRANSCRIPT = "transcript"
 """Role of a message that holds a whole conversation as one text: the task and the agent's turns."""
-TEXT_KEYS = words("content text value parts message body output result")
-"""Fields that hold the text of a message, best first."""
 CALL_KEYS = words(
     "tool_calls toolCalls tool_uses function_calls toolInvocations tool_invocations toolsCalled tools_called"
 )
@@ -147,13 +145,6 @@ def check_messages(value: Any, where: str) -> Messages:
         else:
             raise UnreadableError(f"`{where}[{i}]` is no message object with a role")
     return out
-
-
-def messages_in(record: JsonObject, name: str, cause: str = "") -> Messages:
-    """Return the messages in a field; UnreadableError with the cause if there are none."""
-    if not record.get(name):
-        raise UnreadableError(f"has no messages in `{name}`{cause}")
-    return check_messages(record[name], name)
 
 
 def last_states(conversations: Iterable[Messages]) -> list[Messages]:
@@ -422,6 +413,69 @@ def named_turns(value: list[Any]) -> Messages | None:
     return [_named_turn(turn, by, said) for turn in value]
 
 
+def _named_turn(turn: Turn, by: str, said: str) -> Turn:
+    speaker = turn.get(by)
+    name = speaker if by == "agent" else None
+    role = ROLES.get(str(speaker).lower(), "assistant" if name else speaker)
+    more = {key: inner for key, inner in turn.items() if key not in (by, said)}
+    return {**new_turn(role, turn.get(said), name=name), **more}
+
+
+def _paired_turns(value: list[Turn]) -> Messages | None:
+    """Convert questions and answers under the speakers' names, beside ids and numbers (ms-swift)."""
+    turns = [
+        new_turn(ROLES[name], text)
+        for turn in value
+        for name, text in turn.items()
+        if name in ROLES
+    ]
+    if not (_is_exchange(turns) and all(is_text(turn["content"]) for turn in turns)):
+        return None
+    more = any(other_text(turn).keys() - ROLES for turn in value)
+    return None if more else turns
+
+
+def step_turns(value: list[Any]) -> Messages | None:
+    """Convert steps of a thought, an action and an observation; None if they are none."""
+    steps = objects(value)
+    keys = {key for step in steps for key in step}
+    if keys & _SPEAKER_KEYS or not (keys & _ACTS and keys & _APART):
+        return None
+    return [turn for step in steps for turn in _turns_of_step(step)]
+
+
+def _turns_of_step(step: JsonObject) -> Messages:
+    """Return the agent's turn of a step, and behind it, or before if it stands before, what it saw."""
+    found = [
+        first(name for name in names if step.get(name) is not None) or ""
+        for names in _STEP_KEYS
+    ]
+    thought, done, given, said, seen = map(step.get, found)
+    if is_text(thought) and is_text(said) and thought.strip() in said:
+        thought = None  # the model's whole response says it (SWE-agent)
+    calls = [
+        _call_of_step(one, found[1], given)
+        for one in (done if is_list(done) else [done])
+        if one is not None
+    ]
+    turn = {key: value for key, value in step.items() if key not in found}
+    turn |= new_turn("assistant", said, reasoning_content=thought, tool_calls=calls)
+    turns = [turn] if has_content(turn) else []
+    if seen is not None:
+        begin = first(name for name in step if name in found)
+        turns.insert(0 if begin == found[-1] else 1, new_turn("tool", seen))
+    return turns
+
+
+def _call_of_step(done: Any, key: str, given: Any) -> Turn:
+    """Return the call of a step: its action is one, or names the tool beside its input, or is all of it."""
+    if is_object(done) and not _TOOL_KEYS.isdisjoint(done):
+        return done
+    if given is not None or key in _TOOL_KEYS:
+        return {"name": done, "arguments": given}
+    return {"name": key, "arguments": done}
+
+
 def content_turns(message: JsonObject) -> Iterator[Turn]:
     """The `parts` of a message, also as JSON text, as messages; each result is a tool's."""
     parts = json_value(message["parts"])
@@ -534,69 +588,6 @@ def pick(value: Any, name: str) -> Any:
     """A field that is written as `two_words` or as `twoWords`; None if it is absent."""
     first, *rest = name.split("_")
     return first_at(value, name, first + "".join(map(str.capitalize, rest)))
-
-
-def _named_turn(turn: Turn, by: str, said: str) -> Turn:
-    speaker = turn.get(by)
-    name = speaker if by == "agent" else None
-    role = ROLES.get(str(speaker).lower(), "assistant" if name else speaker)
-    more = {key: inner for key, inner in turn.items() if key not in (by, said)}
-    return {**new_turn(role, turn.get(said), name=name), **more}
-
-
-def _paired_turns(value: list[Turn]) -> Messages | None:
-    """Convert questions and answers under the speakers' names, beside ids and numbers (ms-swift)."""
-    turns = [
-        new_turn(ROLES[name], text)
-        for turn in value
-        for name, text in turn.items()
-        if name in ROLES
-    ]
-    if not (_is_exchange(turns) and all(is_text(turn["content"]) for turn in turns)):
-        return None
-    more = any(other_text(turn).keys() - ROLES for turn in value)
-    return None if more else turns
-
-
-def step_turns(value: list[Any]) -> Messages | None:
-    """Convert steps of a thought, an action and an observation; None if they are none."""
-    steps = objects(value)
-    keys = {key for step in steps for key in step}
-    if keys & _SPEAKER_KEYS or not (keys & _ACTS and keys & _APART):
-        return None
-    return [turn for step in steps for turn in _turns_of_step(step)]
-
-
-def _turns_of_step(step: JsonObject) -> Messages:
-    """Return the agent's turn of a step, and behind it, or before if it stands before, what it saw."""
-    found = [
-        first(name for name in names if step.get(name) is not None) or ""
-        for names in _STEP_KEYS
-    ]
-    thought, done, given, said, seen = map(step.get, found)
-    if is_text(thought) and is_text(said) and thought.strip() in said:
-        thought = None  # the model's whole response says it (SWE-agent)
-    calls = [
-        _call_of_step(one, found[1], given)
-        for one in (done if is_list(done) else [done])
-        if one is not None
-    ]
-    turn = {key: value for key, value in step.items() if key not in found}
-    turn |= new_turn("assistant", said, reasoning_content=thought, tool_calls=calls)
-    turns = [turn] if has_content(turn) else []
-    if seen is not None:
-        begin = first(name for name in step if name in found)
-        turns.insert(0 if begin == found[-1] else 1, new_turn("tool", seen))
-    return turns
-
-
-def _call_of_step(done: Any, key: str, given: Any) -> Turn:
-    """Return the call of a step: its action is one, or names the tool beside its input, or is all of it."""
-    if is_object(done) and not _TOOL_KEYS.isdisjoint(done):
-        return done
-    if given is not None or key in _TOOL_KEYS:
-        return {"name": done, "arguments": given}
-    return {"name": key, "arguments": done}
 
 
 def _is_exchange(turns: Messages) -> bool:

@@ -1,4 +1,4 @@
-"""Runs of evaluation tools and benchmarks: Inspect, promptfoo, eval-protocol, DeepEval, tau2-bench, BFCL, MT-bench.
+"""Runs of evaluation tools and benchmarks: Inspect, promptfoo, DeepEval, tau2-bench, BFCL, MT-bench.
 
 Tasks mostly lie apart, because trials are the outer loop. Several readers take no null as a score. A record
 without its question, which is in another file (BFCL, FastChat), holds nothing that can be judged.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, cycle, takewhile
+from itertools import chain, cycle
 from typing import Any
 
 from ruler_cli.errors import Sentence, UnreadableError
 from ruler_cli.formats.chat import (
-    USER_ROLES,
     Messages,
     Turn,
     answer_turns,
@@ -21,7 +20,6 @@ from ruler_cli.formats.chat import (
     check_messages,
     make_rollout,
     new_turn,
-    prompt_key,
     prompt_turns,
     read_conversation,
     read_or_error,
@@ -46,7 +44,6 @@ from ruler_cli.formats.fields import (
     objects,
     words,
 )
-from ruler_cli.formats.native import read_single
 from ruler_cli.formats.reader import hashed_key
 from ruler_cli.types import Rollout
 
@@ -208,29 +205,6 @@ def _uncalled(spans: list[Turn], rollout: Rollout) -> list[Messages]:
     calls = [s for s in spans if s["type"] == "tool" and s["name"] not in called]
     calls.sort(key=lambda span: str(span.get("startTime")))
     return [[new_turn("assistant", None, tool_calls=calls)]] if calls else []
-
-
-_APART = words(
-    "env_index env_idx epoch iteration episode episode_id rollout_id run_id trial group_id seed",
-)
-"""Fields that may tell two rollouts of one environment from each other."""
-
-
-def _opening(messages: Messages) -> Messages:
-    """The first messages, which are the task; the agent's turns may be missing after it."""
-    return [*takewhile(lambda one: one.get("role") in USER_ROLES, messages)]
-
-
-def recording_key(record: JsonObject) -> str:
-    """Return a hash of the task, whatever the step."""
-    return prompt_key(Rollout(_opening(read_single(record).messages)), None)
-
-
-def read_recording(record: JsonObject) -> Rollout:
-    """Read a step so far; the steps of one environment are one rollout."""
-    rollout = read_single(record)
-    begin = rollout.messages[: len(_opening(rollout.messages)) + 1]
-    return replace(rollout, member=hashed_key("env", [*map(record.get, _APART), begin]))
 
 
 def with_results(_: JsonObject, rollout: Rollout) -> Rollout:

@@ -15,6 +15,7 @@ from ruler_cli.errors import Sentence, UnknownShapeError, UnreadableError, Usage
 from ruler_cli.files.parse import parse, too_large
 from ruler_cli.formats import rows
 from ruler_cli.formats.chat import (
+    USER_ROLES,
     nothing_to_judge,
     prompt_key,
     prompt_turns,
@@ -312,12 +313,11 @@ def validated(rollout: Rollout) -> Rollout:
     """Return the rollout, with an error if the agent did nothing in it or a message is no object."""
     if rollout.error is not None:
         return rollout
-    reason: str | None = "has a message that is no JSON object"
-    if all({*map(type, p)} <= {dict} for p in (rollout.messages, *rollout.histories)):
-        reason = nothing_to_judge(rollout)
-    if reason is None:
-        return rollout
-    return replace(rollout, error=reason)
+    talks = (rollout.messages, *rollout.histories)
+    known = all({*map(type, talk)} <= {dict} for talk in talks)
+    odd = "has a message that is no JSON object"
+    reason = nothing_to_judge(rollout) if known else odd
+    return replace(rollout, error=reason) if reason else rollout
 
 
 def rollout_object(value: Any, rollout: Rollout) -> Any:
@@ -411,13 +411,9 @@ def _refuse_prompts(name: str, reader: Reader, records: Records) -> None:
     read = [record for line, _ in records for record in _read(reader, line)]
     rollouts = [rollout for record in read for rollout in record.rollouts]
     roles = {message.get("role") for one in rollouts for message in one.messages}
-    if roles and roles <= _ASKING:
+    if roles and roles <= {*USER_ROLES}:
         problem = f"{records[0][0].where} is a prompt without an answer, as is every record read"
         raise UsageError(problem, "give the rollouts", place=name)
-
-
-_ASKING = {"user", "system", "developer"}
-"""Roles of a prompt."""
 
 
 def first_records(name: str, first: Sequence[Line]) -> Records:

@@ -19,7 +19,6 @@ import orjson
 
 from ruler_cli.formats.chat import (
     RESULT_KINDS,
-    TEXT_KEYS,
     THOUGHT_KEYS,
     USER_ROLES,
     calls_of,
@@ -53,6 +52,8 @@ _CUT_NOTE = "[… {} characters left out by ruler …]"
 _Call = tuple[str, str, Any, Any]
 """Id, name and arguments of a tool call, and the result that stands inside it."""
 _CALL_KINDS = words("tool_call tool-call toolCall toolUse")
+_TEXT_KEYS = words("content text value parts message body output result")
+"""Fields that hold the text of a message, best first."""
 _MEDIA = words("image audio video file document")
 """Parts that a text judge cannot read: their kinds hold one of these words."""
 _THOUGHTS = words("thinking reasoning think")
@@ -261,7 +262,7 @@ def _other_text(message: JsonObject, *, alone: bool) -> tuple[str, Iterable[str]
     fields of text count; so do they if there is one, and the message is no user's.
     """
     fields = other_text(message)
-    named = {key: value for key, value in fields.items() if key in TEXT_KEYS}
+    named = {key: value for key, value in fields.items() if key in _TEXT_KEYS}
     if not alone or (named and message.get("role") not in USER_ROLES):
         fields = named
     if len(fields) == 1 and named:

@@ -272,7 +272,6 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "crewai": added(),
     "deepeval": added(),
     "eval_protocol": eval_protocol,
-    "eval_protocol_steps": added(),
     "gemini_cli": added(),
     "gemini_contents": added(),
     "harbor_traces": harbor_row,

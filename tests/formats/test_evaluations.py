@@ -1,4 +1,4 @@
-"""Runs of evaluation tools: Inspect AI's samples, promptfoo's results, eval-protocol's recordings."""
+"""Runs of evaluation tools: Inspect AI's samples, promptfoo's results."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.prompting.render import render
 from ruler_cli.scoring.rewards import number, passed
-from ruler_cli.settings.models import AskSettings, OnFailure
-from ruler_cli.types import Group
+from ruler_cli.settings.models import OnFailure
 from tests.formats.changes import (
     FAILED,
     SCORED,
@@ -344,73 +342,3 @@ def test_old_promptfoo() -> None:
     (record,) = read({**result, "success": True, "score": 1})
     assert record.rollouts[0].messages == talk("4", "2+2?")
     assert (record.rollouts[0].reward, record.rollouts[0].outcome) == (1, True)
-
-
-def steps(*answers: str, env: int = 0, **more: Any) -> list[dict[str, Any]]:
-    """The lines of one environment, one for each answer."""
-    turns = [{"role": "assistant", "content": text} for text in answers]
-    prompt = talk("")[:1]
-    return [
-        {"env_index": env, "step": i, "messages": [*prompt, *turns[: i + 1]], **more}
-        for i in range(len(turns))
-    ]
-
-
-def rendered(*records: dict[str, Any]) -> list[str]:
-    """Return the distinct rollouts of a group, as the judge reads them."""
-    actual = read(*records)
-    assert len({record.key for record in actual}) == 1
-    return list(build_layout(Group("g", tuple(actual)), AskSettings()).distinct)
-
-
-def test_longest() -> None:
-    """The judge reads each rollout once and whole, even if threads wrote its steps out of order."""
-    one, other = steps("a", "b", "c", env=0), steps("d", "e", env=1)
-    wanted = {
-        'assistant: "a"\nassistant: "b"\nassistant: "c"',
-        'assistant: "d"\nassistant: "e"',
-    }
-    for records in ([*one, *other], [one[2], other[1], one[0], other[0], one[1]]):
-        assert set(rendered(*records)) == wanted
-
-
-def test_next_run() -> None:
-    """An index that the next run uses again is another rollout, and no step of either is hidden."""
-    assert rendered(*steps("a", "b"), *steps("c", "d")) == [
-        'assistant: "a"\nassistant: "b"',
-        'assistant: "c"\nassistant: "d"',
-    ]
-    same = rendered(*steps("a", "b"), *steps("a", "d"), *steps("x", env=1))
-    assert all(f'"{text}"' in same[0] for text in "abd")
-
-
-def test_episodes() -> None:
-    """Rollouts of one environment with different episodes stay separate, even if they begin alike."""
-    records = [
-        *steps("a", "b", episode=0),
-        *steps("a", "c", episode=1),
-        *steps("a", "c", epoch=2),
-    ]
-    assert Group("", tuple(read(*records))).compared == 3
-
-
-def test_other_names() -> None:
-    """`env_idx` means `env_index`; an index or step that is not a number makes no recording."""
-    record = steps("a")[0]
-    named = {"env_idx": 0, **{k: v for k, v in record.items() if k != "env_index"}}
-    assert read(named)[0].rollouts[0].member is not None
-    for other in ({**record, "step": "x"}, {**record, "env_index": "gsm8k"}):
-        assert read(other)[0].rollouts[0].member is None
-
-
-def test_results_only() -> None:
-    """A recording of tool results only is one rollout of one task."""
-    results = [{"role": "tool", "content": text} for text in "ab"]
-    prompt = talk("")[:1]
-    records = [
-        {"env_index": 0, "step": i, "messages": prompt + results[: i + 1]}
-        for i in (0, 1)
-    ]
-    actual = read(*records)
-    assert actual[0].key == actual[1].key
-    assert Group("", tuple(actual)).compared == 1

@@ -45,7 +45,6 @@ UNREADABLE: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("verl", {"output": None}, "no answer: `output` is null"),
     ("tinker", {"turns": []}, "no messages in `turns`"),
     ("eval_protocol", {"messages": []}, "is empty"),
-    ("eval_protocol_steps", {"messages": []}, "is empty"),
     ("tau2", {"messages": []}, "when a run crashed"),
     ("tau2", {"messages": None, "ticks": [{}]}, "has no messages"),
     ("harbor_traces", {"conversations": None}, "`conversations`"),
@@ -157,7 +156,6 @@ GROUPED: tuple[tuple[str, list[dict[str, Any]], list[dict[str, Any]]], ...] = (
     ),
     ("nemo_gym", [{"reward": 7}], [{"_ng_task_index": 99}, {"agent_ref": {"name": "chess"}}]),
     ("slime_buffer", [{"uid": "other"}], [{"instance_id": "x"}]),
-    ("eval_protocol_steps", [{"step": 9}], [{"messages": CHAT}]),
     ("atif", [{"session_id": "other"}], []),
 )  # fmt: skip
 """Example, changes of its first record that leave it in its group, and those that do not."""

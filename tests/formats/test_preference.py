@@ -143,13 +143,6 @@ def test_no_pairs(subtests: pytest.Subtests) -> None:
             reader(record)
 
 
-def test_unequal_lists() -> None:
-    """A battle whose lists have unequal lengths has an error."""
-    table = sample("preference_sides")[-1]
-    rollouts = read({**table, "response_a": '["x"]'})[0].rollouts
-    assert [r.error is None for r in rollouts] == [False, True]
-
-
 def test_dialogues() -> None:
     """Two whole dialogues share their turns, and each answer is one turn."""
     question = (
