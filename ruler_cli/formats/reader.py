@@ -410,8 +410,9 @@ def _refuse_prompts(name: str, reader: Reader, records: Records) -> None:
     """Raise UsageError if no record holds an answer."""
     read = [record for line, _ in records for record in _read(reader, line)]
     rollouts = [rollout for record in read for rollout in record.rollouts]
-    roles = {message.get("role") for one in rollouts for message in one.messages}
-    if roles and roles <= {*USER_ROLES}:
+    # a role may be anything, also what cannot be hashed
+    roles = [message.get("role") for one in rollouts for message in one.messages]
+    if roles and all(role in USER_ROLES for role in roles):
         problem = f"{records[0][0].where} is a prompt without an answer, as is every record read"
         raise UsageError(problem, "give the rollouts", place=name)
 
