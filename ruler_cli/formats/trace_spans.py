@@ -153,9 +153,8 @@ def _span(raw: JsonObject, parent: str | None, *, encoded: bool) -> Span:
     ends = []
     for own, of_tool, of_model in _ENDS:
         value = first_at(raw, *own)
-        if (
-            encoded or "run_type" in raw
-        ):  # LangSmith's tables write objects as JSON text
+        # LangSmith's tables write objects as JSON text
+        if encoded or "run_type" in raw:
             value = decoded(value)
         if value in (None, ""):
             value = _value(attributes, of_tool if tool else of_model, text=tool)
