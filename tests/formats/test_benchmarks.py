@@ -29,6 +29,14 @@ def test_bfcl() -> None:
     assert single[2].messages[-1]["content"] == "2.4 × 1.8 = 4.32 m², so 43 tiles."
 
 
+def test_bfcl_by_more_than_an_id() -> None:
+    """An id that begins like a category of BFCL makes no record one of its results."""
+    pair = {"id": "simple-3", "prompt": "2+2?", "completion": "4", "valid": True}
+    assert last_texts([*read(pair)[0].rollouts]) == ["4"]
+    scored = {**pair, "id": "memory_1", "result": "x"}
+    assert last_texts([*read(scored)[0].rollouts]) == ["4"]
+
+
 def test_bfcl_turns_without_a_log() -> None:
     """The steps of each turn follow its own question."""
     turns = [[{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}]]
