@@ -47,13 +47,15 @@ if TYPE_CHECKING:
 _Json = Mapping[str, Any]
 _COUNTS = ("scored", "moved", "outcomes", *LEFT_OUT)
 """Counts of rollouts in the JSON; a value that cannot be used never counts as a zero."""
-_TITLES = {**STATISTICS, "chance_regret": "regret by chance"}
 _OF_JUDGES = ("pairwise_accuracy", "kendall_tau_b", "auc", "top1_regret")
 _KINDS = {
     "gap": "accuracy by score gap:",
     "slot": "accuracy by position, the better one is",
     "length": "accuracy by length, the better one is",
 }
+_CHANCE = {"pairwise_accuracy": 0.5, "kendall_tau_b": 0.0, "auc": 0.5}
+"""The value of a figure for random scores."""
+_NOTHING = {"value": None, "low": None, "high": None, "groups": 0}
 _NAME = 24
 """Characters of a judge's name."""
 
@@ -157,10 +159,18 @@ def _show(file: _Json, page: Agreement) -> None:
 
     terminal = Terminal()
     terminal.show(terminal.facts(_head(file, page)), "")
-    right = [Column(head, justify="right") for head in ("value", "95 % interval", "n")]
+    heads = ("value", "95 % interval", "n", "right", "wrong", "tied")
+    right = [Column(head, justify="right") for head in heads]
     rows = [
-        (name, measured(value), interval(value), str(n))
-        for name, value, n in _values(page)
+        (
+            name,
+            measured(value),
+            # chance is not measured
+            interval(value) if n else "",
+            str(n or ""),
+            *_counts(pairs),
+        )
+        for name, value, n, pairs in _values(page)
     ]
     terminal.show(terminal.table((Column("", overflow="fold"), *right), rows))
 
@@ -192,23 +202,57 @@ def _head(file: _Json, page: Agreement) -> Iterator[Fact]:
     yield "pairs", pairs
 
 
-def _values(page: Agreement) -> Iterator[tuple[str, _Json, int]]:
-    """Yield the measured values, each with a name and the number of its groups, or of pairs."""
+def _counts(pairs: _Json | None) -> list[str]:
+    """Return how many pairs are in the order of their labels, against it and tied; empty for what has no pairs."""
+    if pairs is None:
+        return [""] * 3
+    against, tied = pairs["against"], pairs["tied"]
+    return [
+        f"{number:,}" for number in (pairs["pairs"] - against - tied, against, tied)
+    ]
+
+
+def _chance(scorer: _Json, name: str) -> _Json:
+    """Return the value of a figure for random scores: a number, or the one measured on the labels."""
+    if name in _CHANCE:
+        return {**_NOTHING, "value": _CHANCE[name]}
+    chance: _Json = scorer["chance_regret"]
+    return chance
+
+
+def _value(
+    scorer: _Json, name: str, title: str
+) -> Iterator[tuple[str, _Json, int, _Json | None]]:
+    """Yield a scorer's figure if it is defined, with the pairs behind an accuracy."""
+    value = scorer.get(name, _NOTHING)
+    if value["value"] is not None:
+        counts = scorer if name == "pairwise_accuracy" else None
+        yield title, value, value["groups"], counts
+
+
+def _values(page: Agreement) -> Iterator[tuple[str, _Json, int, _Json | None]]:
+    """Yield the measured values: a name, the value, the number of its groups or of pairs, and counts of pairs.
+
+    The baselines of a figure stand below it.
+    """
     main, *judges = page["scorers"]
-    for name, title in _TITLES.items():
-        if name in main and main[name]["value"] is not None:
-            yield title, main[name], main[name]["groups"]
+    for name, title in STATISTICS.items():
+        yield from _value(main, name, title)
+        if name not in _OF_JUDGES or main.get(name, _NOTHING)["value"] is None:
+            continue
+        for baseline in page["baselines"]:
+            yield from _value(baseline, name, f"  {baseline['name']} wins")
+        yield from _value({"chance": _chance(main, name)}, "chance", "  chance")
     for judge in judges:
         for name in _OF_JUDGES:
-            if name in judge:
-                title = f"{shorten(judge['name'], _NAME)}: {_TITLES[name]}"
-                yield title, judge[name], judge[name]["groups"]
+            title = f"{shorten(judge['name'], _NAME)}: {STATISTICS[name]}"
+            yield from _value(judge, name, title)
     for what in ("errors", "scores"):
         for pair in page["correlations"]:
             both = " and ".join(shorten(judge, _NAME) for judge in pair["judges"])
             if pair[what]["value"] is not None:
                 title = f"correlation of {what}, {both}"
-                yield title, pair[what], pair[what]["groups"]
+                yield title, pair[what], pair[what]["groups"], None
     for kind, title in _KINDS.items():
         for one in main.get(f"by_{kind}", ()):
-            yield f"{title} {one['bin']}", one["accuracy"], one["pairs"]
+            yield f"{title} {one['bin']}", one["accuracy"], one["pairs"], one

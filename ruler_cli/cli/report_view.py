@@ -220,6 +220,13 @@ class ComparisonView:
         paired = figures["paired"]
         if order["agreement"] is not None:
             yield "same order", sentences.ordered_pairs(order)
+        known = [
+            f"{measured(one['pairwise_accuracy'])} if the {one['name']} one wins"
+            for one in self.reading.agreement["baselines"]
+            if one["pairs"]
+        ]
+        if known:
+            yield "baselines", f"pairwise accuracy {', '.join(known)}; 0.500 by chance"
         own = ""
         if any(file["figures"]["rollouts"]["moved"] for file in figures["files"]):
             own = f" ({OWN_SCORES})"

@@ -16,7 +16,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from operator import itemgetter
 from statistics import NormalDist, fmean
@@ -44,6 +44,8 @@ PAIR_BINS = {
 _GAPS = (0.05, 0.1, 0.2, 0.4)
 _ALIKE = 0.05
 """Two rollouts are alike in length if the longer one is longer by at most this share."""
+BASELINES = {"longer": 1, "shorter": -1}
+"""Judges that know nothing but the length of a rollout: which one wins, and the sign of its bytes as a score."""
 _AT_ONCE = 128
 """Rollouts of a group whose pairs are counted by kind; of more, a sample."""
 _CORRELATION = (-1.0, 1.0)
@@ -54,7 +56,8 @@ Totals = Mapping[Any, float]
 Agreement = Json
 """The object that `ruler agree` prints as JSON.
 
-The first of `scorers` is the file's own score; the judges of a panel follow. `mixed_groups` have rollouts
+The first of `scorers` is the file's own score; the judges of a panel follow. `baselines` are judges of length
+alone, on the same rollouts. `mixed_groups` have rollouts
 with different labels. `two` holds the worse and the better label if there are only two. `differences` are
 those of two files, the first less the second.
 """
@@ -72,12 +75,14 @@ _Rated = tuple[float, float, ScoredRollout]
 class Statistic:
     """A function of sums, None if it is not defined; its groups are those that add to the sum `basis`.
 
-    `bounds` are the least and the greatest value that it can have.
+    `bounds` are the least and the greatest value that it can have. `mute` is the sum of what says nothing, in units
+    of the basis: ties.
     """
 
     value: Callable[[Totals], float | None]
     basis: Hashable
     bounds: tuple[float, float] = _UNBOUND
+    mute: Hashable = None
 
     def __sub__(self, other: Statistic) -> Statistic:
         """Subtract in each resample, so that what both have in common cancels out."""
@@ -178,20 +183,28 @@ class BootstrapUnits:
             ordered = sorted(value for value in values if value is not None)
             # a statistic that most resamples do not define has no interval
             if len(ordered) * 2 >= resamples:
-                bounds = statistics[name].bounds
-                measured[name] |= _interval(measured[name], ordered, bounds)
+                statistic = statistics[name]
+                whole = totals.get(statistic.basis, 0.0)
+                mute = totals.get(statistic.mute, 0.0) / whole if whole else 0.0
+                measured[name] |= _interval(
+                    measured[name], ordered, statistic.bounds, mute
+                )
         return measured
 
 
 def _interval(
-    measured: Measured, ordered: Sequence[float], bounds: tuple[float, float]
+    measured: Measured,
+    ordered: Sequence[float],
+    bounds: tuple[float, float],
+    mute: float = 0.0,
 ) -> dict[str, float]:
     """Return the ends of the central 95 % of the drawn values; with few groups a little more than that.
 
     Resamples of n groups vary by sqrt((n - 1) / n) too little and know nothing of Student's t, so the
     percentiles lie further out (Hesterberg 2015, the expanded percentile interval).
     If all groups have one value the resamples do too, and tell nothing of other groups: with 95 %
-    certainty at most 3 in n of all groups differ from n that are alike (Hanley & Lippman-Hand 1983).
+    certainty at most 3 in n of all groups differ from n that are alike (Hanley & Lippman-Hand 1983). Where only
+    the share `mute` says nothing, this holds for that share.
     """
     value = measured["value"]
     groups = measured["groups"]
@@ -207,10 +220,11 @@ def _interval(
     high = ordered[-1 - cut]
     least, most = bounds
     rounding = 1e-12 * max(1.0, abs(value))
-    if high - low <= rounding and math.isfinite(most - least):
-        margin = min(1.0, 3 / groups) * (most - least)
-        low = value - margin
-        high = value + margin
+    alike = 1.0 if high - low <= rounding else mute
+    if math.isfinite(most - least):
+        margin = alike * min(1.0, 3 / groups) * (most - least)
+        low = min(low, value - margin)
+        high = max(high, value + margin)
     return {
         "low": max(least, low),
         "high": min(most, high),
@@ -225,6 +239,9 @@ class AgreementBuilder:
         self._units = BootstrapUnits()
         self._judges = [_JudgeSums(name, self._units) for name in names]
         self._panel: dict[str, _JudgeSums] = {}
+        self._baselines = {
+            name: _JudgeSums(name, self._units, details=False) for name in BASELINES
+        }
         self._groups = 0
         self._rollouts = 0
 
@@ -244,6 +261,12 @@ class AgreementBuilder:
                 for score, both in zip(scores, common, strict=True)
             ]
             judge.add(unit, group, rows[judge])
+        for name, sign in BASELINES.items():
+            sizes = [
+                sign * float(rollout.size) if both else None
+                for rollout, both in zip(rollouts, common, strict=True)
+            ]
+            self._baselines[name].add(unit, first, sizes)
         if len(groups) == 1:
             rows = {}
             # in the order of the file
@@ -268,7 +291,9 @@ class AgreementBuilder:
     def agreement(self, paired: Json | None = None) -> Agreement:
         """Measure all groups so far; `paired` counts the groups of two files."""
         panel = list(self._panel.values()) if len(self._panel) > 1 else []
-        each = {judge: judge.statistics() for judge in (*self._judges, *panel)}
+        baselines = [*self._baselines.values()]
+        every = (*self._judges, *panel, *baselines)
+        each = {judge: judge.statistics() for judge in every}
         wanted: dict[Any, Statistic] = {
             (judge, name): statistic
             for judge, own in each.items()
@@ -306,10 +331,16 @@ class AgreementBuilder:
                 "seed": 0,
                 "units": min(self._groups, MOST_UNITS),
             },
-            "scorers": [
-                judge.as_json({name: values[judge, name] for name in own})
-                for judge, own in each.items()
-            ],
+            **{
+                kind: [
+                    judge.as_json({name: values[judge, name] for name in each[judge]})
+                    for judge in judges
+                ]
+                for kind, judges in (
+                    ("scorers", (*self._judges, *panel)),
+                    ("baselines", baselines),
+                )
+            },
             "differences": {name: values[name] for name in compared},
             "correlations": [
                 {
@@ -405,7 +436,7 @@ class _JudgeSums:
         least, most = self._range
         worst = (0.0, max(0.0, most - least))
         statistics = {
-            "pairwise_accuracy": share("won", "pairs"),
+            "pairwise_accuracy": replace(share("won", "pairs"), mute=(self, "tied")),
             "tied_share": share("tied", "pairs"),
             "kendall_tau_b": share("tau", "taus", _CORRELATION),
             "top1_regret": share("top1_regret", "tops", worst),
@@ -453,21 +484,17 @@ class _JudgeSums:
         def total(name: str) -> float:
             return self._units.total((self, name))
 
-        pairs = total("pairs")
-        tied = total("tied")
         scorer: Json = {
             "name": self.name,
             "compared": round(total("compared")),
-            "pairs": round(pairs),
-            "against": round(pairs - total("won") - tied / 2),
-            "tied": round(tied),
+            **_counted(*map(total, ("pairs", "won", "tied"))),
         }
         for name, value in values.items():
             kind, _, number = name.partition(".")
             if number:
                 bin_ = {
                     "bin": PAIR_BINS[kind][int(number)],
-                    "pairs": round(total(name)),
+                    **_counted(*map(total, (name, f"{name}.won", f"{name}.tied"))),
                     "accuracy": value,
                 }
                 scorer.setdefault(f"by_{kind}", []).append(bin_)
@@ -476,8 +503,14 @@ class _JudgeSums:
         return scorer
 
 
+def _counted(pairs: float, won: float, tied: float) -> Json:
+    """Return how many pairs there are, and how many against the labels and tied; a tie counts half as won."""
+    against = round(pairs - won - tied / 2)
+    return {"pairs": round(pairs), "against": against, "tied": round(tied)}
+
+
 def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
-    """Count pairs by kind: `gap.0` is the number in its first bin, `gap.0.won` those won, a tie one half.
+    """Count pairs by kind: `gap.0` is the number in its first bin, `gap.0.won` those won, a tie one half, `gap.0.tied`.
 
     A tied pair has no score gap and is in no bin of that kind.
     """
@@ -491,6 +524,7 @@ def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
             for bin_ in _bins(round(abs(high - low), 9), better, worse):
                 counts[bin_] += 1
                 counts[f"{bin_}.won"] += won
+                counts[f"{bin_}.tied"] += high == low
     return counts
 
 

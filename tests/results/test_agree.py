@@ -124,9 +124,14 @@ def test_pairs_by_kind() -> None:
     )
     bins = ("gap.1", "slot.0", "length.0")
     once = {name: 1.0 for bin_ in bins for name in (bin_, f"{bin_}.won")}
-    assert by_kind([(0.8, 0, worse), (0.9, 1, better)]) == once
+    untied = {f"{bin_}.tied": 0.0 for bin_ in bins}
+    assert by_kind([(0.8, 0, worse), (0.9, 1, better)]) == once | untied
     tied = [(0.5, label, scored_rollout(0.5, label, size=100)) for label in (1.0, 0.0)]
-    assert by_kind(tied) == {"length.2": 1, "length.2.won": 0.5}
+    assert by_kind(tied) == {
+        "length.2": 1,
+        "length.2.won": 0.5,
+        "length.2.tied": 1,
+    }
 
 
 items = st.builds(scored_rollout, grades, grades, grades, size=st.integers(0, 10**6))
