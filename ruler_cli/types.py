@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -187,6 +188,7 @@ NO_USAGE = Usage()
 class Request:
     """One question to the judge: the two messages, the labels to score, the longest answer.
 
+    `each`: it is about one rollout, has no labels, and the probability of the answer's first word is read.
     `pass_index` is the number of the pass, from 0: two passes may ask the same and are two calls.
     `fitted`: `max_output_tokens` is all that the judge's context leaves. `shown` maps the label of each
     rollout in the request, in order, to the number of the distinct rollout.
@@ -198,6 +200,7 @@ class Request:
     max_output_tokens: int | None = None
     pass_index: int = 0
     fitted: bool = field(default=False, compare=False)
+    each: bool = False
     shown: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -212,7 +215,8 @@ class JudgeRequest:
 
     `model` and `params` are those of its settings. `system` and `user` are the two messages. The reply is a
     JSON object of the `schema`, with one entry for each of the `labels`, and takes `max_output_tokens` at
-    most; None: no bound. `pass_index` is the number of the pass, from 0.
+    most; None: no bound. `pass_index` is the number of the pass, from 0. If `each` is set, the reply is a whole chat
+    completion whose `logprobs` tell how likely its first word is Yes or No.
     """
 
     model: str
@@ -223,6 +227,7 @@ class JudgeRequest:
     schema: Mapping[str, Any] = field(repr=False)
     max_output_tokens: int | None
     pass_index: int
+    each: bool = False
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -248,7 +253,8 @@ class Reply:
     `body` is the chat completion as it came, JSON without the key; the ledger keeps it. `seconds` is the
     time that the judge took, in `http_requests` requests if it refused a form of the answer; `cached`: the
     judge was not asked now but before; `thought`: the judge thought before it answered. `model` is the name
-    of the model in the body. `left` is what rate limits leave after this call.
+    of the model in the body. `left` is what rate limits leave after this call. `likely` are the tokens that could
+    begin the text, each with the natural logarithm of its probability.
     """
 
     text: str
@@ -262,6 +268,7 @@ class Reply:
     thought: bool = field(default=False, compare=False)
     model: str = field(default="", compare=False)
     left: Left | None = field(default=None, compare=False)
+    likely: tuple[tuple[str, float], ...] = field(default=(), repr=False, compare=False)
 
 
 @value
@@ -333,7 +340,8 @@ class PassScores:
     `judge` is the judge's number in the panel, `pass_index` the pass, `window` the part of the group that
     the request shows, each from 0. `distinct` are the numbers of distinct rollouts in the order shown;
     `scores` in [0, 1] and `explanations` are aligned with it. `rescaled`: the reply's scale went to 10;
-    `unknown` counts ids in the reply that belong to no rollout.
+    `unknown` counts ids in the reply that belong to no rollout. `each`: the judge saw one rollout alone, and its
+    score is a probability, which its rounding leaves uncertain by `error`.
     """
 
     judge: int
@@ -344,6 +352,8 @@ class PassScores:
     explanations: tuple[str, ...]
     rescaled: bool = False
     unknown: int = 0
+    each: bool = False
+    error: float = 0.0
 
 
 @value
@@ -966,6 +976,25 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
         refusal=clean(str(refusal), key) if refusal else None,
         body=body,
         model=_served(model) if isinstance(model, str) else "",
+        likely=_likely(choice.get("logprobs")),
+    )
+
+
+def _likely(given: Any) -> tuple[tuple[str, float], ...]:
+    """Return the likely first tokens of a choice, in the form of chat completions or the older one; () without any."""
+    known: dict[Any, Any] = {}
+    with suppress(AttributeError, TypeError, LookupError):
+        if listed := given.get("content"):
+            # the one that was drawn stands in most lists, too
+            for each in (listed[0], *(listed[0].get("top_logprobs") or ())):
+                known[each.get("token")] = each.get("logprob")
+        elif listed := given.get("tokens"):
+            known[listed[0]] = given["token_logprobs"][0]
+            known |= (given.get("top_logprobs") or [{}])[0] or {}
+    return tuple(
+        (token, float(each))
+        for token, each in known.items()
+        if isinstance(token, str) and type(each) in (int, float)
     )
 
 

@@ -170,6 +170,16 @@ def same_as_one_process(
     assert timeless(folder / "ray.jsonl") == timeless(folder / "one.jsonl")
 
 
+def test_asked_each(
+    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
+) -> None:
+    """Workers that ask about each rollout write what one process does; every rollout is asked about once."""
+    done = process(*arguments(server, "ray.jsonl", *ray_options("--ask", "each")))
+    assert done.returncode == 0, done.stderr
+    assert server.stats()["requests"] == 4 * 80
+    same_as_one_process(process, server, tmp_path, "--ask", "each")
+
+
 @pytest.mark.long
 def test_equality(
     process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path

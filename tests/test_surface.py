@@ -216,6 +216,8 @@ HOMES = {
 NAMES = {"param": "params"}
 """Fields that are not named as their options are."""
 OTHER_FORM = {
+    "ask",
+    "question",
     "context_tokens",
     "dry_run",
     "fallback",
@@ -225,7 +227,7 @@ OTHER_FORM = {
     "no_cache",
     "config",
 }
-"""Options without a field of the same form: another name of one, several judges, the file."""
+"""Options without a field of the same form: another name of one, several judges, a judge's own, the file."""
 
 
 def made_with(option: str, value: Any) -> ScoreSettings:

@@ -19,6 +19,7 @@ from ruler_cli.cli.options import (
     ApiBase,
     ApiKeyEnv,
     AsJson,
+    Ask,
     Config,
     Escalate,
     Fallback,
@@ -40,6 +41,7 @@ from ruler_cli.cli.options import (
     Price,
     Prompt,
     Prompts,
+    Question,
     Records,
     Reward,
     Rubric,
@@ -168,6 +170,8 @@ def command(
     seed: Seed = 0,
     group_size: GroupSize = 32,
     single: Single = "flag",
+    ask: Ask = "group",
+    question: Question = None,
     limit: Limit = None,
     format: Format = "auto",
     group_by: GroupBy = None,
@@ -292,7 +296,7 @@ def _figures(
     grouping = source.survey.grouping if source.survey else "consecutive"
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     # if nothing is compared, the verdict says so
-    alone = settings.ask.single == "score" or not estimate.comparable
+    alone = settings.absolute or not estimate.comparable
     warnings = (*source.notes, *source.warnings(alone=alone), *coverage.warnings())
     spread = estimate.spread / estimate.spreads if estimate.spreads else None
     return {
@@ -363,7 +367,7 @@ def _judge_estimate(
         judge.params,
         role=role,
         panel_index=number if role == "panel" else 0,
-        ask=replace(settings.ask, context_tokens=model.context),
+        ask=replace(settings.ask_of(judge), context_tokens=model.context),
         adaptive=settings.adaptive,
     )
     if ledger is not None:
@@ -383,7 +387,7 @@ def _reasons(
         yield f"{count(problems, 'line or trajectory')} cannot be scored"
     if too_long:
         yield f"too long for the judge: {count(too_long, 'group')}; --group-size N shows fewer at once"
-    compared = estimate.comparable or settings.ask.single != "flag"
+    compared = estimate.comparable or settings.absolute
     if groups and source.reader and not compared:
         yield command_words(NothingToCompare(shown_key(source.reader)))
     cap, totals = settings.pool.max_cost, estimate.totals

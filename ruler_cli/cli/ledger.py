@@ -42,7 +42,7 @@ _STATUS = {
     "answer": "replies",
     "truncated": "cut off",
     "refusal": "refused",
-    "odd": "not a chat completion",
+    "odd": "no usable answer",
     "fault": "failed for good",
 }
 """Words for the kinds of stored rows, as `--json` has them."""

@@ -65,6 +65,8 @@ def long_name(field: str) -> str:
 
 def _option_words(field: str, value: str) -> str:
     name = option_name(ALIASES.get(field, field))
+    if value == "no":
+        return name.replace("--", "--no-", 1)
     return name if value in ("", "yes") else f"{name} {value}"
 
 

@@ -145,6 +145,17 @@ Single = Annotated[
         "flag|score",
     ),
 ]
+Ask = Annotated[
+    str,
+    quality_option(
+        "Ask about all rollouts of a group at once, or about each alone, by the probability of Yes.",
+        "group|each",
+    ),
+]
+Question = Annotated[
+    str | None,
+    quality_option("The question of --ask each.", "TEXT"),
+]
 
 # Limits and cost
 MaxCost = Annotated[float | None, option("Stop before spending more.", "USD")]

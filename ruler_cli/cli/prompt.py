@@ -13,6 +13,7 @@ from ruler_cli.cli.group_keys import KeySearch, see_check
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     ApiBase,
+    Ask,
     Config,
     Format,
     GroupBy,
@@ -27,6 +28,7 @@ from ruler_cli.cli.options import (
     Passes,
     Prompt,
     Prompts,
+    Question,
     Records,
     Rubric,
     Seed,
@@ -65,6 +67,8 @@ def command(
     seed: Seed = 0,
     group_size: GroupSize = 32,
     single: Single = "flag",
+    ask: Ask = "group",
+    question: Question = None,
     limit: Limit = None,
     format: Format = "auto",
     group_by: GroupBy = None,
@@ -100,17 +104,17 @@ def command(
 
         settings = score_settings(options, source)
         number, window = options.pass_, options.window
-        ask = replace(
-            settings.ask,
+        own = replace(
+            settings.ask_of(settings.judge),
             context_tokens=model_of(settings.judge).context,
-            passes=max(settings.ask.passes, number),
         )
+        own = replace(own, passes=max(own.passes, number if own.ask == "group" else 1))
         chosen = _group(settings.input, options.group)
-        layout, name = build_layout(chosen, ask), f"group {chosen.key!r}"
-        windows = requests_of_pass(layout, ask, number - 1) if layout.distinct else []
-        passes = pass_count(layout, ask, max(1, len(windows)))
+        layout, name = build_layout(chosen, own), f"group {chosen.key!r}"
+        windows = requests_of_pass(layout, own, number - 1) if layout.distinct else []
+        passes = pass_count(layout, own, max(1, len(windows)))
         if not windows:
-            reason = why_unaskable(chosen, layout, ask).reason
+            reason = why_unaskable(chosen, layout, own).reason
             if not layout.distinct:
                 raise UsageError(f"{name}: {reason}", place=Location(source).shown)
             print_note(f"warning: this is not sent, {name} is too long: {reason}")
@@ -123,9 +127,12 @@ def command(
                 raise UsageError(problem, option=option_, value=given)
         if passes * len(windows) > 1:
             of_windows = f"window {window} of {len(windows)}"
-            print_note(f"{name}: pass {number} of {passes}, {of_windows}")
+            what = f"pass {number} of {passes}, {of_windows}"
+            if own.ask == "each":
+                what = f"rollout {window} of {len(windows)}; --window N prints another"
+            print_note(f"{name}: {what}")
         part = windows[window - 1] if windows else None
-        request = write_prompt(layout, ask, part)
+        request = write_prompt(layout, own, part)
         system, user = request_messages(request, answer_format_of(settings.judge))
         typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
         return 0

@@ -25,6 +25,7 @@ from ruler_cli.cli.options import (
     Adaptive,
     ApiBase,
     ApiKeyEnv,
+    Ask,
     Config,
     Escalate,
     Fallback,
@@ -47,6 +48,7 @@ from ruler_cli.cli.options import (
     Price,
     Prompt,
     Prompts,
+    Question,
     Records,
     RetryFailed,
     Reward,
@@ -116,6 +118,8 @@ def command(
     seed: Seed = 0,
     group_size: GroupSize = 32,
     single: Single = "flag",
+    ask: Ask = "group",
+    question: Question = None,
     min_passes: Annotated[
         int,
         quality_option("Valid passes that a judge needs for its scores to count.", "M"),
@@ -124,9 +128,13 @@ def command(
         bool, quality_option("Correct for position bias measured over the batch.")
     ] = False,
     standardize: Annotated[
-        bool,
-        quality_option("Bring the judges of a panel to one mean and spread first."),
-    ] = False,
+        bool | None,
+        quality_option(
+            "Bring the judges of a panel to one mean and spread first.  [default: if --ask differs among them]",
+            "",
+            "--standardize/--no-standardize",
+        ),
+    ] = None,
     blend: Annotated[
         float | None,
         quality_option(

@@ -209,13 +209,16 @@ def made_by(figures: ReportFigures, longest: int) -> Iterator[Fact]:
     yield "ruler", _counted(made["versions"])
 
 
+_NO_TEXT: Mapping[str | None, str] = {None: "text not found", "": "none"}
+
+
 def _texts(listed: Sequence[_Json], more: int, longest: int) -> str:
     from ruler_cli.results.figures import BUILT_IN
 
     different = len(listed) + more
     texts = [f"{different} different"] if different > 1 else []
     for one in listed[:_TEXTS]:
-        text = _plain(one["text"] or "text not found")
+        text = _NO_TEXT.get(one["text"]) or _plain(one["text"])
         if one["digest"] == BUILT_IN:
             text = "built-in"
         text = shorten(" ".join(f"{one['digest']}: {text}".split()), longest)
@@ -228,7 +231,11 @@ def _plain(text: str) -> str:
     each = []
     try:
         for judge in json.loads(text):
-            given = [f"{k}={json.dumps(v)}" for k, v in judge["params"].items()]
+            asked = {key: judge[key] for key in ("ask", "question") if key in judge}
+            given = [
+                f"{name}={json.dumps(value, ensure_ascii=False)}"
+                for name, value in {**judge["params"], **asked}.items()
+            ]
             each.append(f"{judge['judge']}: {', '.join(given) or 'none given'}")
     except (ValueError, TypeError, LookupError, AttributeError):
         return text

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from ruler_cli.errors import Sentence
 from ruler_cli.judges.provider_errors import ErrorResponse, classify, refuses_format
 from ruler_cli.judges.providers import (
     LIMITS,
@@ -32,6 +33,7 @@ from ruler_cli.types import (
     Judge,
     Reply,
     Request,
+    clean,
     keyed,
     list_schema,
 )
@@ -54,6 +56,9 @@ _THINKING = {
     "xhigh": 65_536,
 }
 """Tokens for thinking, by the effort that the parameters ask for."""
+_LIKELY = (20, 5)
+"""Likely tokens that are asked for: as many as OpenAI and vLLM list at most, then as many as all others do."""
+_NO_WORDS = re.compile("log_?probs", re.IGNORECASE)
 _MEDIUM = 8192
 _MOST_THINKING = 65_536
 _LIMIT = re.compile(
@@ -67,13 +72,15 @@ class AnswerFormat:
 
     `forms` are those not refused so far; the first is asked for. `limit` names the parameter that bounds
     an answer ("": the endpoint has none). `thinking` is in tokens, for the judge's thoughts before the
-    answer; `max_output` are the tokens that the model can write.
+    answer; `max_output` are the tokens that the model can write. `likely` is the number of likely tokens that are
+    asked for where their probabilities are read.
     """
 
     forms: tuple[Form, ...] = _LISTS
     limit: str = "max_tokens"
     thinking: int = 0
     max_output: int | None = None
+    likely: int = _LIKELY[0]
 
     def max_tokens(self, request: Request, params: Mapping[str, Any]) -> int | None:
         """The tokens that an answer may have, never more than the user's own limit; None: do not send any."""
@@ -147,7 +154,13 @@ class ChatJudge(Judge):
             http_requests += 1
             sent = self.answer_format
             answer = await self._post(request, sent)
-            if isinstance(answer, ErrorResponse):
+            refused = answer.message if isinstance(answer, ErrorResponse) else ""
+            if request.each and _NO_WORDS.search(refused):
+                if sent.likely > _LIKELY[-1]:
+                    self.answer_format = replace(sent, likely=_LIKELY[-1])
+                    continue
+                answer = no_probabilities(clean(refused, self.secret))
+            elif isinstance(answer, ErrorResponse):
                 error = classify(*answer, self.secret)
                 other = self.answer_format.after_refusal(
                     sent, answer.status or 400, answer.message
@@ -156,8 +169,10 @@ class ChatJudge(Judge):
                     self.answer_format = other
                     continue
                 answer = error
-            elif isinstance(answer, Reply):
+            elif isinstance(answer, Reply) and not request.each:
                 self.answer_format = self.answer_format.after_reply(answer)
+            elif isinstance(answer, Reply) and not (answer.likely or answer.refusal):
+                answer = no_probabilities("", answer.body)
             if http_requests > 1:
                 return replace(answer, http_requests=http_requests)
             return answer
@@ -167,6 +182,17 @@ class ChatJudge(Judge):
         self, request: Request, how: AnswerFormat
     ) -> Reply | CallError | ErrorResponse:
         """Send one request; an ErrorResponse may refuse the form or the limit that it asks for."""
+
+
+def no_probabilities(why: str, body: bytes = b"") -> CallError:
+    """Return the error that ends a run: the endpoint does not tell how likely words are. `body` is its reply."""
+    said = f" ({why})" if why else ""
+    reason = Sentence(
+        "the judge tells no probabilities of its words (`logprobs`){said}, which {ask:each} needs; leave that out, "
+        "or name an endpoint that does",
+        said=said,
+    )
+    return CallError("reply", reason, "run", body=body)
 
 
 def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
@@ -197,7 +223,7 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     return AnswerFormat(
         forms,
         LIMITS[0] if openai else LIMITS[1],
-        _thinking(judge.params, thinks=model.reasoning is True),
+        thinking_tokens(judge.params, thinks=model.reasoning is True),
         model.max_output if listed else None,
     )
 
@@ -214,7 +240,9 @@ def chat_arguments(
 ) -> dict[str, Any]:
     """The arguments of a call; the user's parameters replace all others."""
     body: dict[str, Any] = {"model": model, "messages": messages(request, how)}
-    if (form := response_format(how.forms[0], request.labels)) is not None:
+    if request.each:
+        body |= {"logprobs": True, "top_logprobs": how.likely}
+    elif (form := response_format(how.forms[0], request.labels)) is not None:
         body["response_format"] = form
     body |= params
     if (tokens := how.max_tokens(request, params)) is not None:
@@ -224,7 +252,8 @@ def chat_arguments(
 
 def messages(request: Request, how: AnswerFormat) -> list[dict[str, str]]:
     """The system message, which describes the form of the answer, and the user message."""
-    system = keyed(request.system) if how.forms[0] == "keyed" else request.system
+    listed = request.each or how.forms[0] != "keyed"
+    system = request.system if listed else keyed(request.system)
     return [
         {"role": "system", "content": system},
         {"role": "user", "content": request.user},
@@ -275,7 +304,7 @@ _EXPLANATION = {"type": "string", "maxLength": EXPLANATION}
 _ENTRY = _object({"explanation": _EXPLANATION, "score": _SCORE})
 
 
-def _thinking(params: Mapping[str, Any], *, thinks: bool) -> int:
+def thinking_tokens(params: Mapping[str, Any], *, thinks: bool) -> int:
     """Tokens for thinking: those that the parameters ask for, else some if the model `thinks`."""
     thinking = params.get("thinking")
     effort = params.get("reasoning_effort")

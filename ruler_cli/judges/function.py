@@ -67,6 +67,7 @@ class FunctionJudge(Judge):
             copy.deepcopy(list_schema()),
             _FORMAT.max_tokens(request, settings.params),
             request.pass_index,
+            request.each,
         )
         try:
             async with asyncio.timeout(settings.timeout) as deadline:
@@ -114,6 +115,8 @@ class FunctionJudge(Judge):
             return self._failed(
                 "reply", "returned a dict that is not a chat completion"
             )
+        if request.each and not reply.likely:
+            return self._failed("reply", "returned no `logprobs`")
         self._answered = True
         return reply
 

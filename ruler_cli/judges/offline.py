@@ -222,7 +222,7 @@ def reply_with(ratings: Mapping[str, tuple[float, str]]) -> Reply:
 
 
 _BLOCK = re.compile(
-    r'^<trajectory id="([a-z]+)">\n((?:.*\n)*?)</trajectory>$', re.MULTILINE
+    r'^<trajectory(?: id="([a-z]+)")?>\n((?:.*\n)*?)</trajectory>$', re.MULTILINE
 )
 
 

@@ -204,7 +204,7 @@ class ResolvedJudge:
 
 def is_embedded(settings: JudgeSettings) -> bool:
     """Tell if a judge is one without a model; a function may have the name of one."""
-    return settings.ask is None and settings.model in EMBEDDED
+    return settings.function is None and settings.model in EMBEDDED
 
 
 def model_of(settings: JudgeSettings) -> ModelInfo:
@@ -212,7 +212,9 @@ def model_of(settings: JudgeSettings) -> ModelInfo:
     if is_embedded(settings):
         return ModelInfo(Price(0.0, 0.0, 0.0), reasoning=False)
     model = ModelInfo()
-    if not (settings.api_base or settings.ask):  # else any model may have that name
+    if not (
+        settings.api_base or settings.function
+    ):  # else any model may have that name
         model = model_info(settings.model)
     if settings.price:
         model = replace(model, price=stated_price(settings.price))
@@ -226,7 +228,7 @@ def resolve(settings: JudgeSettings) -> ResolvedJudge:
     embedded = is_embedded(settings)
     base = getattr(judge, "base", None)
     account = None
-    if not (embedded or settings.ask):
+    if not (embedded or settings.function):
         # no key but its hash, since the process remembers accounts
         account = base, settings.model, hash(getattr(judge, "key", None))
     return ResolvedJudge(judge, model.price, model.context, embedded, base, account)
@@ -238,6 +240,26 @@ def refuse_judge(settings: JudgeSettings) -> None:
         endpoint_of(settings)
     else:
         _judge(settings)
+
+
+def refuse_each(settings: JudgeSettings) -> None:
+    """Raise UsageError for a judge whose words have no probabilities: a rule of thumb, or one that thinks.
+
+    Which other endpoints tell none is learned by asking; Anthropic's is known, as a batch there is paid at once.
+    """
+    from ruler_cli.judges.chat_completions import thinking_tokens
+
+    problem = ""
+    thinks = model_of(settings).reasoning is True
+    if is_embedded(settings) and settings.model == "offline":
+        problem = "has no probabilities of words"
+    elif settings.model.startswith("anthropic/") and not _is_direct(settings):
+        problem = "has an API that tells no probabilities of words"
+    elif thinks and thinking_tokens(settings.params, thinks=True):
+        problem = "thinks before it answers, and tells no probabilities of its answer"
+    if problem:
+        remedy = Sentence("name another one, or leave out {ask:each}")
+        raise UsageError(problem, remedy, place=f"judge {settings.label}")
 
 
 def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
@@ -261,10 +283,10 @@ def cached_only(settings: JudgeSettings) -> ResolvedJudge:
 def _judge(settings: JudgeSettings) -> Judge:
     name = settings.model
     params = settings.params
-    if settings.ask is not None:
+    if settings.function is not None:
         from ruler_cli.judges.function import FunctionJudge
 
-        return FunctionJudge(settings, settings.ask)
+        return FunctionJudge(settings, settings.function)
     if name == "offline":
         from ruler_cli.judges.offline import Offline
 
@@ -302,7 +324,7 @@ def _is_direct(settings: JudgeSettings) -> bool:
 
     At an endpoint of one's own, a first word that is no provider's is a part of the model's name.
     """
-    if settings.ask is not None or settings.model in EMBEDDED:
+    if settings.function is not None or settings.model in EMBEDDED:
         return False
     provider = provider_of(settings.model, settings.params)
     if settings.via != "auto" or provider in DIRECT:

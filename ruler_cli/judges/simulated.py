@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.offline import blocks, reply_with
-from ruler_cli.types import Judge, Reply, Request
+from ruler_cli.types import Judge, Reply, Request, Usage
 
 NOISE_SPREAD = 0.5
 """Log-sd of a group's noise about its median, `SimulatedModel.noise`."""
@@ -68,11 +68,23 @@ class Simulated(Judge):
     name: str = "simulated"
 
     async def ask(self, request: Request) -> Reply:
-        """Score the labels from the rollouts in the prompt."""
+        """Score the labels from the rollouts in the prompt, or tell how likely Yes is for the only one."""
         scores = score(self.model, request)
+        if request.each:
+            (yes,) = scores.values()
+            return Reply("", Usage(calls=1), likely=_likely(yes))
         return reply_with(
             {label: (score, _EXPLANATION) for label, score in scores.items()}
         )
+
+
+def _likely(yes: float) -> tuple[tuple[str, float], ...]:
+    """The logarithms of the probabilities of both words."""
+    least = 1e-6
+    return tuple(
+        (word, math.log(max(least, share)))
+        for word, share in (("Yes", yes), ("No", 1 - yes))
+    )
 
 
 def truth(rollout: str) -> float:
@@ -129,7 +141,7 @@ def score(model: SimulatedModel, request: Request) -> dict[str, float]:
     level = _normal(model.seed, "level", whole)
     shown = answers(model, values, noise, level)
     by_label = dict(zip(rollouts, shown, strict=True))
-    return {label: by_label[label] for label in request.labels}
+    return {label: by_label[label] for label in request.labels or by_label}
 
 
 def _normal(seed: int, *parts: str) -> float:

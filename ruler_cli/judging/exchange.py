@@ -24,6 +24,7 @@ from ruler_cli.scoring.parse_reply import (
     parse,
     parse_complete,
 )
+from ruler_cli.scoring.probability import yes_share
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import CallError, GroupError, PassScores, Reply, Request
 
@@ -105,6 +106,39 @@ def exchange(
         cut_twice = reply.truncated and len(state.cuts) == 2
         given = parse_complete(reply.text, request.labels) if cut_twice else {}
         state.attempt += not given
+
+
+def ask_each(
+    layout: PromptLayout,
+    ask: AskSettings,
+    part: RequestPart,
+    state: ExchangeState | None = None,
+) -> Generator[Request, Reply | CallError, Answer]:
+    """Ask the question about one rollout; a corrective request would only say what the first one did."""
+    reply = yield write_prompt(layout, ask, part)
+    if isinstance(reply, CallError):
+        if reply.context is not None:
+            return _overflow(
+                *reply.context, reply, layout, part, state or ExchangeState()
+            )
+        return GroupError(reply.kind, reply.reason)
+    if reply.refusal is not None:
+        return GroupError("refused", f"the judge refused: {reply.refusal}")
+    try:
+        share = yes_share(reply.likely)
+    except DefectError as problem:
+        return GroupError("reply", f"the judge's answer could not be used: {problem}")
+    explanation = f"Asked alone: Yes with a probability of {share.score:.3f}."
+    return PassScores(
+        judge=0,
+        pass_index=0,
+        window=part.window,
+        distinct=part.distinct,
+        scores=(share.score,),
+        explanations=(explanation,),
+        each=True,
+        error=share.error,
+    )
 
 
 def _fits_with_less(

@@ -9,7 +9,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from ruler_cli.judging.exchange import Answer, Overflow, exchange
+from ruler_cli.judging.exchange import Answer, Overflow, ask_each, exchange
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.pool.engine import ByteLimit, together
 from ruler_cli.prompting.coverage import Coverage
@@ -80,17 +80,17 @@ class JudgeRunner:
         self.judges = tuple(judges)
         self.on_reply = on_reply
         self.coverage = coverage
-        ask = settings.ask
         self._blocks = None
+        asks = [settings.ask_of(judge) for judge in settings.judges]
         if settings.adaptive or settings.escalate:  # imported if needed, see above
             from ruler_cli.judging.adaptive import FIRST, Blocks
 
-            self._blocks = Blocks(ask.passes if settings.adaptive else None)
+            self._blocks = Blocks(settings.ask.passes if settings.adaptive else None)
             if settings.adaptive:
-                ask = replace(ask, passes=min(FIRST, ask.passes))
+                asks = [replace(ask, passes=min(FIRST, ask.passes)) for ask in asks]
         self.asks = [
             replace(ask, context_tokens=ask.context_tokens or judge.context)
-            for judge in judges
+            for ask, judge in zip(asks, judges, strict=True)
         ]
 
     def start(self, group: Group) -> GroupRun:
@@ -280,9 +280,10 @@ class _JudgePasses:
             error = GroupError("too_long", words)
             self._ask = replace(self._ask, context_tokens=answer.target)
             self.layout = None
-        self.windows = len(parts)
+        each = self._ask.ask == "each"
+        self.windows = 1 if each else len(parts)
         passes = pass_count(self._laid_out(), self._ask, self.windows)
-        self.passes = max(least, passes)
+        self.passes = passes if each else max(least, passes)
         await self._take(parts[0], answer)
         if isinstance(answer, GroupError) and answer.kind in _FOR_GOOD:
             return
@@ -291,7 +292,9 @@ class _JudgePasses:
             await self._ask_all(others)
 
     async def more(self, passes: int) -> None:
-        """Ask further passes."""
+        """Ask further passes, unless it is asked about each rollout: a second answer would be the first."""
+        if self._ask.ask == "each":
+            return
         begin = self.passes
         self.passes += passes
         await self._ask_all(self._parts(range(begin, begin + passes)))
@@ -362,9 +365,10 @@ class _JudgePasses:
         An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
         run = self._run
+        asked = ask_each if self._ask.ask == "each" else exchange
         again = False
         while True:
-            steps = exchange(self._laid_out(), self._ask, part, state)
+            steps = asked(self._laid_out(), self._ask, part, state)
             cached = True
             try:
                 request = next(steps)

@@ -77,7 +77,7 @@ class PanelJudge:
         caller = self.caller
         cache = self.cache
         if caller is None:
-            cached = None if cache is None else self._cached(cache, cache.key(request))
+            cached = None if cache is None else self._cached(cache, request)
             if cached and not (again and isinstance(cached, CallError)):
                 return cached
             self.unanswered += 1
@@ -89,7 +89,7 @@ class PanelJudge:
             await self._in_flight[key].wait()
         if again and key not in self._asked_again:
             self._asked_again.add(key)
-        elif cached := self._cached(cache, key):
+        elif cached := self._cached(cache, request):
             return cached
         done = self._in_flight[key] = asyncio.Event()
         try:
@@ -98,14 +98,36 @@ class PanelJudge:
             del self._in_flight[key]
             done.set()
 
-    def _cached(self, cache: ReplyCache, key: bytes) -> Reply | CallError | None:
-        """Return a cached answer. If it cannot be read the run stops."""
+    def _cached(self, cache: ReplyCache, request: Request) -> Reply | CallError | None:
+        """Return a cached answer, if it is one. If it cannot be read the run stops.
+
+        A reply whose probabilities give no score is none: another endpoint may list more words.
+        """
         try:
-            return cache.find(key)
+            answer = cache.find(cache.key(request))
         except RulerError as error:  # calls in flight are paid for and may finish
             if self.stop_signal is not None:
                 self.stop_signal.stop(error)
             return INTERRUPTED
+        scoreless = (
+            request.each
+            and isinstance(answer, Reply)
+            and answer.refusal is None
+            and not _has_score(answer)
+        )
+        return None if scoreless else answer
+
+
+def _has_score(reply: Reply) -> bool:
+    """Tell if the probabilities of a reply's first word give a score."""
+    from ruler_cli.scoring.parse_reply import DefectError  # at the first reply
+    from ruler_cli.scoring.probability import yes_share
+
+    try:
+        yes_share(reply.likely)
+    except DefectError:
+        return False
+    return True
 
 
 @dataclass

@@ -152,8 +152,8 @@ class Caller:
                 seconds = (1 + self._retries) * self._timeout
                 budget = RetryBudget(self._retries, seconds, first_end=now)
             budget.tries += 1
-            if answer.body and answer.scope != "run":
-                await self._keep(store, answer)
+            if answer.body:  # paid for, whatever the run does
+                await self._keep(store, replace(answer, scope="call"))
             wait = self._failed(number, permit, answer, budget)
             if wait is None:
                 tried = f" (tried {budget.tries} times)" if budget.tries > 1 else ""

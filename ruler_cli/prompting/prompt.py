@@ -107,10 +107,15 @@ class PromptLayout:
         return len(self.distinct) == 1
 
     def at_once(self, ask: AskSettings) -> bool:
-        """Tell if one request shows everything."""
-        if not 0 < len(self.distinct) <= ask.group_size:
+        """Tell if one request shows everything, or each rollout alone if it is asked about each."""
+        if ask.ask == "each":
+            longest = max(range(len(self.distinct)), key=self.sizes.__getitem__)
+            tokens = self.tokens_of((longest,))
+        elif len(self.distinct) <= ask.group_size:
+            tokens = self.tokens
+        else:
             return False
-        return ask.context_tokens is None or self.tokens <= ask.context_tokens
+        return ask.context_tokens is None or tokens <= ask.context_tokens
 
     @property
     def tokens(self) -> int:
@@ -368,7 +373,7 @@ def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
     """
     rendered = render_group(group, ask)
     layout = rendered.layout
-    if ask.context_tokens is None or not layout.distinct or layout.at_once(ask):
+    if not layout.distinct or ask.context_tokens is None or layout.at_once(ask):
         return rendered.finished(0)
     return _shortened(rendered, ask)
 
@@ -384,6 +389,8 @@ class RequestPart:
 
 def pass_count(layout: PromptLayout, ask: AskSettings, windows: int) -> int:
     """Passes that a group gets: at least two in windows, one if nothing is compared."""
+    if ask.ask == "each":
+        return 1
     if layout.alone and ask.single != "score":
         return 1
     if windows > 1:
@@ -398,7 +405,10 @@ def requests_of_pass(
 ) -> list[RequestPart]:
     """The requests of one pass: one if it shows the whole group, none if the group fits no context."""
     windows: list[list[int]] = []
-    if layout.at_once(ask):
+    at_once = layout.distinct and layout.at_once(ask)
+    if ask.ask == "each":
+        windows = [[at] for at in range(len(layout.distinct)) if at_once]
+    elif at_once:
         windows = [layout.order(ask.seed, pass_index)]
     elif layout.distinct:
         windows = _windows_of_pass(layout, ask, pass_index)
@@ -470,7 +480,9 @@ def _shortened(rendered: RenderedGroup, ask: AskSettings) -> PromptLayout:
     for even in (True, False):
         for step, keep in enumerate(LADDER, 1):
             before = rendered.layout
-            if before.at_once(ask) or _plan(before, ask, wide=True):
+            if before.at_once(ask) or (
+                ask.ask == "group" and _plan(before, ask, wide=True)
+            ):
                 return rendered.finished(highest)
             most = _bar(before, ask, even=even)
             sizes = enumerate(before.sizes)
@@ -493,6 +505,8 @@ def _bar(layout: PromptLayout, ask: AskSettings, *, even: bool) -> int:
     context = len(layout.context.encode())
     # the most windows that hold enough to compare, and the bytes of each for context and rollouts
     count = max(fewest(number, ask.group_size), number // WIDE, 1)
+    if ask.ask == "each":
+        count = number
     capacity = layout.bytes_within(ask.context_tokens or 0) + context
     if not even:
         return max(capacity, 0) // (-(-number // count) + bool(layout.context))
@@ -613,6 +627,8 @@ def write_prompt(
         # of a layout that fits no context
         whole = RequestPart(0, 0, tuple(range(len(layout.distinct))))
         part = next(iter(requests_of_pass(layout, ask, 0)), whole)
+    if ask.ask == "each":
+        return _question(layout, ask, part)
     state = state or _FIRST
     given = given or {}
     key = layout.key(ask.seed, part.pass_index, state.attempt)
@@ -620,9 +636,7 @@ def write_prompt(
     if state.attempt and ask.order == "random":
         order = layout.drawn(order, key)
     shown = _labels(layout, key, order)
-    lines = [f"<context>\n{layout.context}\n</context>"] if layout.context else []
-    if layout.tools:
-        lines.append(f"<available_tools>\n{layout.tools}\n</available_tools>")
+    lines = _common(layout)
     lines += [
         f'<trajectory id="{label}">\n{layout.distinct[i]}\n</trajectory>'
         for label, i in shown.items()
@@ -641,7 +655,35 @@ def write_prompt(
         state.max_output_tokens,
         part.pass_index,
         state.fitted,
-        shown,
+        shown=shown,
+    )
+
+
+def _common(layout: PromptLayout) -> list[str]:
+    """The blocks of all that the rollouts share."""
+    lines = [f"<context>\n{layout.context}\n</context>"] if layout.context else []
+    if layout.tools:
+        lines.append(f"<available_tools>\n{layout.tools}\n</available_tools>")
+    return lines
+
+
+def _question(layout: PromptLayout, ask: AskSettings, part: RequestPart) -> Request:
+    """The question about one rollout: what the group shares stands first, for the prefix cache of an engine."""
+    at = part.distinct[0]
+    lines = [
+        *_common(layout),
+        f"<trajectory>\n{layout.distinct[at]}\n</trajectory>",
+        templates.question(ask.question),
+    ]
+    own = layout.rubric != templates.DEFAULT_RUBRIC
+    return Request(
+        templates.question_system(layout.rubric if own else ""),
+        "\n".join(lines),
+        (),
+        max_output_tokens=1,
+        fitted=True,
+        each=True,
+        shown={"rollout": at},
     )
 
 

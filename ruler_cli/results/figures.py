@@ -22,7 +22,7 @@ from ruler_cli.files.grouping import OnProblem
 from ruler_cli.files.location import Location
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.ledger.database import digest_of, params_text
-from ruler_cli.prompting.templates import DEFAULT_RUBRIC
+from ruler_cli.prompting.templates import DEFAULT_RUBRIC, QUESTION
 from ruler_cli.results.annotations import (
     AnnotationReader,
     Json,
@@ -350,12 +350,14 @@ class FiguresBuilder:
     def _made_by(self, lookup: TextLookup) -> Json:
         """Return what made the scores, the most frequent first, with the texts that are known.
 
-        Without a ledger the built-in rubric is known too, and the parameters of a judge without any.
+        Without a ledger the built-in rubric and question are known too, and the parameters of a judge without any.
         """
-        known = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC}
+        known = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
         for name in self.words["judges"].listed():
-            text = params_text([{"judge": name, "model": name, "params": {}}])
-            known[digest_of(text)] = text
+            plain = {"judge": name, "model": name, "params": {}}
+            for asked in ({}, {"ask": "each", "question": QUESTION}):
+                text = params_text([{**plain, **asked}])
+                known[digest_of(text)] = text
         made: Json = {
             name: self.words[name].listed() for name in ("served", "versions")
         }

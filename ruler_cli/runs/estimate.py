@@ -187,7 +187,8 @@ class JudgeEstimate:
             self.too_long += groups
             self.too_long_keys = (*self.too_long_keys, key)[:_KEYS]
             return
-        self.windowed += groups * (len(first) > 1)
+        each = self.ask.ask == "each"
+        self.windowed += groups * (len(first) > 1 and not each)
         if layout.alone and self.role == "escalation":
             return  # a tied group is not escalated
         passes = pass_count(layout, self.ask, len(first))
@@ -212,7 +213,9 @@ class JudgeEstimate:
                     self.cached += groups
                     self.cached_failed += groups * isinstance(reply, CallError)
                 rollouts = len(part.distinct)
-                if rollouts < len(layout.distinct):
+                if request.each:
+                    rollouts = 0
+                elif rollouts < len(layout.distinct):
                     self.window_calls += calls
                 most = max(size, limit)
                 mean = min(size * weight.mean, most)
@@ -220,7 +223,7 @@ class JudgeEstimate:
                 self.add(Range(mean, mean, longest), rollouts, calls)
 
     def add(self, tokens: Range, rollouts: int, times: Range) -> None:
-        """Add a request that is made `times` times, given its prompt tokens and distinct rollouts."""
+        """Add a request that is made `times` times, given its prompt tokens and the rollouts that are written about."""
         self.calls += times
         self.prompt += tokens * times
         longest = min(
@@ -228,7 +231,10 @@ class JudgeEstimate:
             self.model.max_output or math.inf,
         )
         answer = Range(rollouts, rollouts, rollouts) * ENTRY
-        answer += _THINKING[self.model.reasoning]
+        if rollouts:
+            answer += _THINKING[self.model.reasoning]
+        else:  # the first word of an answer
+            answer = ALWAYS
         answer = map_ranges(lambda tokens: min(tokens, longest), answer)
         self.answers += answer * times
 
@@ -337,7 +343,9 @@ class Estimate:
         self.coverage.add(group, layout)
         suspects = sum(owner in layout.suspects for owner in layout.owner)
         self.identical_rollouts += groups * (len(owners) - len(layout.distinct))
-        self.tied_groups += groups * layout.alone
+        # one that is asked about alone has a score of its own
+        single = len(owners) == 1 and any(j.ask.ask == "each" for j in self.judges)
+        self.tied_groups += groups * (layout.alone and not single)
         self.suspect_rollouts += groups * suspects
         common = len(layout.context.encode()) + len(layout.tools.encode())
         sizes = [len(text.encode()) for text in layout.distinct]

@@ -38,6 +38,7 @@ from ruler_cli.judges.resolve import (
     ResolvedJudge,
     cached_only,
     model_of,
+    refuse_each,
     refuse_judge,
     resolve,
 )
@@ -149,6 +150,14 @@ def refuse_settings_of_run(settings: ScoreSettings) -> None:
         raise UsageError("answers are in the ledger", remedy, option="cached_only")
     for judge in settings.judges if settings.cached_only else ():
         cached_only(judge)
+    refuse_asked_each(settings)
+
+
+def refuse_asked_each(settings: ScoreSettings) -> None:
+    """Raise UsageError for a judge that cannot be asked about each rollout, and is."""
+    for judge, each in zip(settings.judges, settings.asked_each, strict=True):
+        if each and not settings.cached_only:
+            refuse_each(judge)
 
 
 def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
@@ -165,6 +174,10 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
 
 def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
     """Yield the errors with which `resolve_judges` would refuse judges, missing credentials among them."""
+    try:
+        refuse_asked_each(settings)
+    except UsageError as error:
+        yield error
     for judge in settings.judges:
         try:
             try:
@@ -216,7 +229,7 @@ def nothing_to_compare(
 
 def _must_compare(settings: ScoreSettings) -> bool:
     part = settings.input.shard is not None or settings.input.limit is not None
-    return settings.ask.single == "flag" and not (part or settings.cached_only)
+    return not (settings.absolute or part or settings.cached_only)
 
 
 def held_groups(
@@ -292,7 +305,7 @@ class _FileRun(GroupStream):
             opened.cancel()
             return
         source = self._input = opened.result()
-        source.report(session.observer, alone=settings.ask.single == "score")
+        source.report(session.observer, alone=settings.absolute)
         session.begin(source.total)
         session.stop_if_too_many()
         if source.reader is None:

@@ -29,9 +29,15 @@ from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import BOUNDS, Bounds, Engine, end_tasks
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import shown_rubric
+from ruler_cli.prompting.templates import DEFAULT_RUBRIC, QUESTION
 from ruler_cli.results.fields import Digests
 from ruler_cli.settings.keys import without_secrets
-from ruler_cli.settings.models import CombineSettings, MaxFailures, ScoreSettings
+from ruler_cli.settings.models import (
+    AskSettings,
+    CombineSettings,
+    MaxFailures,
+    ScoreSettings,
+)
 from ruler_cli.types import (
     SHORTEST_KEY,
     UNANSWERED,
@@ -55,6 +61,10 @@ FIRST_ASKED = 20
 """Groups of which one must get a score: a judge of which no reply can be used is not paid for the others."""
 UNUSABLE = ("reply", "transport", "refused")
 """Kinds of failures that the judge, and not the group, is the reason of."""
+_TWO_SCALES = Sentence(
+    "some judges compare rollouts and others are asked about each: {standardize} brings them to one scale at the end; "
+    "{standardize:no} does not"
+)
 _TICK = 1.0
 """Seconds between the reports to an observer."""
 _ENOUGH = 20
@@ -108,6 +118,9 @@ class ScoringSession:
         self.stats.summary.total = total
         self.observer.started(total)
         self._begun = True
+        settings = self.settings
+        if settings.combine.standardize is None and settings.combining.standardize:
+            self.observer.note(_TWO_SCALES)
 
     def runner(self) -> JudgeRunner:
         """Make a runner for groups that may share passes with one another."""
@@ -376,7 +389,7 @@ class BatchScores:
 
     def __init__(self, settings: ScoreSettings) -> None:
         self._settings = settings
-        how = settings.combine
+        how = settings.combining
         self.names = tuple(judge.label for judge in settings.judges)
         several = settings.ask.passes > 1 or bool(settings.panel)
         in_order = settings.output == "-" and settings.draw is None
@@ -402,7 +415,7 @@ class BatchScores:
         """Note that these are the results of all groups. Return a warning if an option has no effect."""
         from ruler_cli.scoring.statistics import ENOUGH_GROUPS
 
-        how = self._settings.combine
+        how = self._settings.combining
         positions = self.statistics.position_bias
         self.statistics.refit_noise(results, how)
         if not how.debias or positions.enough:
@@ -419,7 +432,7 @@ class BatchScores:
         """Return the scores of a group within the batch as it is."""
         from ruler_cli.scoring.combine import combine
 
-        how = how or self._settings.combine
+        how = how or self._settings.combining
         return combine(result, how, self.statistics, self._settings.ask.single)
 
     def figures(self) -> BatchFigures:
@@ -428,6 +441,13 @@ class BatchScores:
         outcome = self._settings.input.outcome
         checked = how.order_by_outcome or outcome is not None
         return self.statistics.figures(debias=how.debias, checked=checked)
+
+
+def _asked(ask: AskSettings) -> dict[str, str]:
+    """Return the question of a judge that is asked about each rollout; nothing for one that compares."""
+    if ask.ask == "group":
+        return {}
+    return {"ask": ask.ask, "question": ask.question or QUESTION}
 
 
 class RunTexts:
@@ -443,6 +463,7 @@ class RunTexts:
         self._summary = summary
         self._ledger = ledger
         self._usual = settings.ask.rubric
+        self._alone = all(settings.asked_each)
         judges = settings.judges
         keys = [
             judge.api_key or os.environ.get(judge.api_key_env or "", "")
@@ -450,7 +471,12 @@ class RunTexts:
         ]
         self._secrets = [key for key in keys if len(key) >= SHORTEST_KEY]
         named = [
-            {"judge": each.label, "model": each.model, "params": dict(each.params)}
+            {
+                "judge": each.label,
+                "model": each.model,
+                "params": dict(each.params),
+                **_asked(settings.ask_of(each)),
+            }
             for each in judges
         ]
         params = params_text(without_secrets(named, self._secrets))
@@ -472,7 +498,10 @@ class RunTexts:
         return {"rubric": self._rubric_of(group)[0], "params": self._params}
 
     def _rubric_of(self, group: Group) -> tuple[str, str]:
-        return self._rubric(shown_rubric(group, self._usual))
+        rubric = shown_rubric(group, self._usual)
+        # the built-in one compares, and is shown to no judge that does not
+        shown = "" if self._alone and rubric == DEFAULT_RUBRIC else rubric
+        return self._rubric(shown)
 
     def _kept(self, kind: str, text: str) -> tuple[str, str]:
         """Return the digest of a text, and the text without secrets."""

@@ -85,6 +85,11 @@ class ScoreTable:
     passes: int
     fit: WindowFit | None = None
 
+    @property
+    def each(self) -> bool:
+        """Tell if the judge saw each rollout alone: one score is all that it has to say."""
+        return self.pass_scores[0].each
+
 
 def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[ScoreTable]:
     """A table for each judge that gave any score, by the judges' numbers."""
@@ -97,7 +102,7 @@ def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[Score
         fitted = None
         scores: list[float | None]
         cells: Sequence[Sequence[float]]
-        if result.windows > 1:
+        if result.windows > 1 and not own[0].each:
             fitted = fit(windows, len(result.sizes))
             cells = fitted.adjusted
             scores = [None if x is None else round(x, _DIGITS) for x in fitted.scores]
@@ -117,12 +122,13 @@ def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
     """The analysis of variance of rollout × (judge, pass); None if there is only one of either."""
     if result.alone or len(result.pass_scores) < 2:
         return None
-    whole = used[0].fit
-    if whole:  # it subtracts the level of every window of every judge
-        if len(used) > 1:
-            windows = [one for table in used for one in table.windows]
+    fitted = [table for table in used if table.fit]
+    if fitted:  # it subtracts the level of every window of every judge
+        whole = fitted[0].fit
+        if len(fitted) > 1:
+            windows = [one for table in fitted for one in table.windows]
             whole = fit(windows, len(result.sizes))
-        return whole.anova if whole.anova.k > 1 else None
+        return whole.anova if whole and whole.anova.k > 1 else None
     columns = [column for table in used for column in zip(*table.cells, strict=True)]
     return Anova.of(columns) if len(columns) > 1 else None
 
@@ -171,7 +177,8 @@ class BatchStatistics:
     def add(self, result: GroupResult) -> None:
         """Count a group's replies: scores by position, the noise between passes, the scale of each judge."""
         if not self._input_order:
-            self.position_bias.add(*[one.scores for one in result.pass_scores])
+            compared = [one.scores for one in result.pass_scores if not one.each]
+            self.position_bias.add(*compared)
         for one in result.pass_scores:
             # a judge of escalations saw other groups than the panel did
             if result.judges > 1 and one.judge != result.escalated_to:
@@ -205,7 +212,7 @@ class BatchStatistics:
         common with the panel, stay as they are. Scores may leave [0, 1].
         """
         scores: Sequence[float] = one.scores
-        if how.debias and self.position_bias.enough:
+        if how.debias and self.position_bias.enough and not one.each:
             bias = self.position_bias.corrections(len(scores))
             scores = list(map(sub, scores, bias))
         own = self._moments.get(one.judge, Moments())
@@ -349,9 +356,14 @@ def combine(
         if call.error.kind == "interrupted":
             return call.error
     every = tables(result, partial(batch.corrected, how))
-    one_pass = result.alone and single != "score"
+    absolute = single == "score" or any(table.each for table in every)
+    one_pass = result.alone and not absolute
     least = 1 if one_pass else max(1, how.min_passes)
-    counted = [table for table in every if table.passes >= least]
+    counted = [
+        table
+        for table in every
+        if table.passes >= (min(least, 1) if table.each else least)
+    ]
     if not counted:
         return _error(every, failed_calls, least)
     stronger = [table for table in counted if table.judge == result.escalated_to]
@@ -367,7 +379,9 @@ def combine(
     rollouts = _rollouts(result, used, counted)
 
     reliability = more = None
-    tied = one_pass
+    # identical ones have one score, however it was asked for
+    signalless = one_pass or (result.alone and len(rollouts) > 1)
+    tied = signalless
     level = False
     if not result.alone:
         variance = anova(result, used)
@@ -376,9 +390,11 @@ def combine(
             reliability, tied = rated
             more = passes_for(reliability, variance.k)
         # in every single request too: what is subtracted from equal scores for position bias differs
-        requests = [one.scores for table in used for one in table.pass_scores]
+        compared = [table for table in used if not table.each]
+        requests = [one.scores for table in compared for one in table.pass_scores]
         level = one_score([one.score for one in rollouts])
-        level = level or all(map(one_score, requests))
+        level = level or (compared == used and all(map(one_score, requests)))
+        level = level or (not compared and _one_probability(used))
         if level:  # no signal
             tied = True
             more = None
@@ -390,17 +406,30 @@ def combine(
         tied=tied,
         one_score=level,
         reliability=reliability,
-        weight=0.0 if one_pass or level else reliability,
+        weight=0.0 if signalless or level else reliability,
         passes_for=more and ceil(more / len(used)),
         degraded=degraded,
     )
     return _by_rewards(scores, result, how)
 
 
-class _Shown(NamedTuple):
-    """A rollout in one request: relative position, score as given and as corrected, (pass, judge)."""
+def _one_probability(used: Sequence[ScoreTable]) -> bool:
+    """Tell if the probabilities of each judge differ by no more than their rounding allows."""
+    for table in used:
+        scores = [score for one in table.pass_scores for score in one.scores]
+        error = max(one.error for one in table.pass_scores)
+        if max(scores) - min(scores) > 2 * error:
+            return False
+    return True
 
-    position: float
+
+class _Shown(NamedTuple):
+    """A rollout in one request: relative position, score as given and as corrected, (pass, judge).
+
+    The position is None if the judge saw it alone.
+    """
+
+    position: float | None
     given: float
     corrected: float
     order: tuple[int, int]
@@ -422,7 +451,7 @@ def _rollouts(
             order = one.pass_index, table.judge
             for position, distinct in enumerate(one.distinct):
                 made = _Shown(
-                    position / last,
+                    None if one.each else position / last,
                     one.scores[position],
                     next(cells[distinct]),
                     order,
@@ -452,7 +481,7 @@ def _rollouts(
             score,
             spread,
             by_judge,
-            tuple([one.position for one in own]),
+            tuple([one.position for one in own if one.position is not None]),
             tuple([one.given for one in own]),
             distinct in result.suspects,
         )

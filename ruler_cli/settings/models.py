@@ -133,6 +133,8 @@ LEDGER_VARIABLE = "RULER_LEDGER"
 FIRST_PASSES = 2
 """Passes that adaptive scoring, and a stronger judge, give every group."""
 
+Asking = Literal["group", "each"]
+"""About all rollouts of a group in one request, or about each alone, read by the probability of its answer."""
 AskFunction = Callable[[JudgeRequest], Awaitable[str | Mapping[str, Any]]]
 """A judge that is a function: from a request to the text of a reply, or to a whole chat completion."""
 Grouping = Literal["auto", "line", "consecutive", "scattered"]
@@ -289,7 +291,8 @@ Timeout = Annotated[Number, Field(ge=0.001)]
 class JudgeOptions(Settings):
     """The settings of one judge, as a table of `ruler.toml` has them.
 
-    `rpm`, `tpm`, `concurrency` and `max_outage` are this judge's own; None leaves them to `PoolSettings`.
+    `rpm`, `tpm`, `concurrency` and `max_outage` are this judge's own; None leaves them to `PoolSettings`, and
+    `ask` to `AskSettings`.
     """
 
     model: Annotated[str, AfterValidator(model_name)]
@@ -305,6 +308,7 @@ class JudgeOptions(Settings):
     tpm: Tpm = None
     concurrency: Limit = None
     max_outage: Outage | None = None
+    ask: Asking | None = None
 
 
 @frozen
@@ -314,14 +318,21 @@ class JudgeSettings(JudgeOptions):
     `name` is what the user calls the judge, "" for the model's own name; replies are kept by the model.
     `api_key` is for Python callers, who hold the key already; the command takes a variable's name.
     `rpm`, `tpm`, `concurrency` and `max_outage` are this judge's own; None leaves them to `PoolSettings`.
-    `ask` is an `async` function that is called in place of a model; `model` is then any name for it.
+    `ask` is how the model is asked, or an `async` function that is called in place of one; `model` is then any
+    name for it.
     """
 
     model: Annotated[str, AfterValidator(model_name)] = DEFAULT_MODEL
     _: KW_ONLY
     api_key: str | None = field(default=None, repr=False)
     name: str = ""
-    ask: AskFunction | None = None
+    # a program may give a function, a table may not
+    ask: AskFunction | Asking | None = None  # type: ignore[assignment]
+
+    @property
+    def function(self) -> AskFunction | None:
+        """The function that is asked in place of a model."""
+        return self.ask if callable(self.ask) else None
 
     @property
     def label(self) -> str:
@@ -330,11 +341,12 @@ class JudgeSettings(JudgeOptions):
 
     def __post_init__(self) -> None:
         """Refuse a function that is not asynchronous."""
-        if self.ask is None:
+        function = self.function
+        if function is None:
             return
         place = f"judge {self.label}"
         if not any(
-            map(inspect.iscoroutinefunction, (self.ask, type(self.ask).__call__))
+            map(inspect.iscoroutinefunction, (function, type(function).__call__))
         ):
             problem = "`ask` is not an asynchronous function"
             raise WrongShapeError(problem, "define it with `async def`", place=place)
@@ -368,6 +380,18 @@ class PoolSettings(Settings):
         )
 
 
+GROUP_SIZE = 32
+"""Distinct rollouts that one request shows at most."""
+
+
+def question_of(text: str | None) -> str | None:
+    """Return a question; UsageError if it is empty."""
+    if text is None or text.strip():
+        return text
+    remedy = "give one whose answer is Yes or No"
+    raise UsageError("is empty", remedy, option="question")
+
+
 @frozen
 class AskOptions(Settings):
     """The requests about a group: its passes, windows and order.
@@ -376,14 +400,18 @@ class AskOptions(Settings):
     to `group_size` distinct rollouts; more are shown in windows. `single` says how to score a group with one
     distinct rollout: once and flagged as tied, or absolutely in every pass. `rubric` is a text, or `@FILE`,
     which is read at once.
+
+    A judge with `ask` "each" is asked the `question` about each distinct rollout alone, once; None: the built-in one.
     """
 
     _: KW_ONLY
+    ask: Asking = "group"
+    question: Annotated[str | None, AfterValidator(question_of)] = None
     rubric: Annotated[str | None, BeforeValidator(read_rubric)] = None
     order: Literal["random", "input"] = "random"
     seed: Whole = 0
     passes: Annotated[Whole, Field(ge=1)] = 1
-    group_size: Annotated[Whole, Field(ge=2)] = 32
+    group_size: Annotated[Whole, Field(ge=2)] = GROUP_SIZE
     single: Literal["flag", "score"] = "flag"
 
 
@@ -400,13 +428,14 @@ class CombineSettings(Settings):
 
     A judge with fewer than `min_passes` valid passes does not count. `debias` corrects for the position bias
     measured over the batch, `standardize` brings the judges of a panel to one mean and spread over the
-    batch. `blend` is the judge's share in a mean with the original reward, None: the judge alone.
+    batch; None: if some compare rollouts and others are asked about each, which gives them two scales. `blend` is the
+    judge's share in a mean with the original reward, None: the judge alone.
     `order_by_outcome`: a rollout that failed its check never outranks one of its group that passed.
     """
 
     min_passes: Annotated[Whole, Field(ge=1)] = 1
     debias: bool = False
-    standardize: bool = False
+    standardize: bool | None = None
     blend: Annotated[Number | None, Field(ge=0, le=1)] = None
     order_by_outcome: bool = False
 
@@ -595,6 +624,34 @@ class ScoreSettings(RunOptions):
         stronger = [] if self.escalate is None else [self.escalate]
         return [self.judge, *self.panel, *stronger]
 
+    def ask_of(self, judge: JudgeSettings) -> AskSettings:
+        """Return the requests to one judge; one that is asked about each rollout takes no further pass."""
+        own = judge.ask if isinstance(judge.ask, str) else self.ask.ask
+        if own == "each":
+            return replace(self.ask, ask=own, passes=1, single="score")
+        return replace(self.ask, ask=own)
+
+    @property
+    def asked_each(self) -> list[bool]:
+        """Tell for each judge if it is asked about each rollout alone."""
+        return [self.ask_of(judge).ask == "each" for judge in self.judges]
+
+    @property
+    def combining(self) -> CombineSettings:
+        """The way to scores, with `standardize` decided."""
+        combine = self.combine
+        if combine.standardize is not None:
+            return combine
+        # judges in turn do not score together
+        panel = self.asked_each[: 1 + len(self.panel)]
+        mixed = len({*panel}) > 1 and not self.fallback
+        return replace(combine, standardize=mixed)
+
+    @property
+    def absolute(self) -> bool:
+        """Tell if a group with one distinct rollout gets a score that means something."""
+        return self.ask.single == "score" or any(self.asked_each)
+
 
 def refuse_no_settings(value: object) -> None:
     """Raise WrongShapeError if a program gives something else than the settings of a run."""
@@ -628,6 +685,24 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
         Sentence("leave out {ledger:none}"),
     )
     yield scale, "rubric", scale, ""
+    alone = "has no meaning: every judge is asked about each rollout alone, once"
+    compare = Sentence("leave it out, or {ask:each}")
+    for option, given in {
+        "passes": ask.passes > 1,
+        "order": ask.order == "input",
+        "debias": combine.debias,
+        "min_passes": least > 1,
+        "adaptive": run.adaptive,
+        "group_size": ask.group_size != GROUP_SIZE,
+        "single": ask.single == "score",
+    }.items():
+        yield given and all(run.asked_each), option, alone, compare
+    if run.escalate is not None:
+        each = run.ask_of(run.escalate).ask == "each"
+        problem = "is asked about each rollout alone, and settles no comparison"
+        yield each, "escalate", problem, "name a judge that compares"
+    unasked = ask.question is not None and not any(run.asked_each)
+    yield unasked, "question", "is put to no judge", Sentence("give {ask:each}")
     yield (
         combine.debias and ask.order == "input",
         "debias",
@@ -652,7 +727,7 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
     yield least > ask.passes, "min_passes", too_many, "give fewer"
 
     deciding = {"adaptive": run.adaptive, "escalate": run.escalate is not None}
-    of_all = {"debias": combine.debias, "standardize": combine.standardize}
+    of_all = {"debias": combine.debias, "standardize": run.combining.standardize}
     for option, given in deciding.items():
         early = Sentence(f"{{{option}}} gives most groups 2 passes")
         near = f"cannot be with {{{option}}}, which compares neighbours in INPUT"
@@ -662,15 +737,19 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
     last = (
         "give it to the last run, over the whole file with the {ledger} of every shard"
     )
-    for option, given in (deciding | of_all).items():
-        problem = "needs all groups, and a shard has some"
-        yield given and run.input.shard, option, problem, Sentence(last)
+    problem = "needs all groups, and a shard has some"
+    for option, needed in {**deciding, **of_all}.items():
+        yield needed and run.input.shard, option, problem, Sentence(last)
 
 
 def _refuse_judges(run: ScoreSettings) -> None:
     """Raise UsageError for two judges that are one."""
     for one, other in combinations(run.judges, 2):
-        same = (one.model, one.params) == (other.model, other.params)
+        same = (one.model, one.params, one.ask) == (
+            other.model,
+            other.params,
+            other.ask,
+        )
         if same or one.label == other.label:
             problem = f"judges {one.label} and {other.label} have one name, or one model and the same parameters"
             remedy = "leave one out; to ask one judge several times, give {passes}"

@@ -344,7 +344,7 @@ MISTAKES = {
     "[judges.a]\nmodel = 'x'\nparams = { base_url = 'x' }": (
         " [judges.a] param: name the endpoint with --api-base URL"
     ),
-    "[judges.a]\nmodel = 'x'\nask = 'f'": (" [judges.a]: no such option: ask"),
+    "[judges.a]\nmodel = 'x'\nask = 'f'": " [judges.a] ask: 'f' is not 'group' or 'each'",
     "[score]\nparam = { messages = [] }": " [score] param: ruler writes the prompt",
     "[score]\nparam = ['model=y']": " [score] param: name the model with -m NAME",
     "[score]\nmax_failures = '5x'": (
@@ -929,7 +929,7 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for wrong, message in (
         ({"passes": "x"}, "passes: 'x' is not a whole number of 1 or more"),
         ({"passs": 1}, "no such option: passs; did you mean passes?"),
-        ({"ask": print}, "no such option: ask"),
+        ({"ask": print}, "ask: <built-in function print> is not 'group' or 'each'"),
         ({"adaptive": True, "passes": 1}, "adaptive: starts with 2 passes"),
         ({"config": "no.toml"}, "no.toml: no such file"),
     ):

@@ -51,7 +51,13 @@ class Llama:
     """
 
     def __init__(
-        self, folder: Path, *, context: int = 4096, slots: int = 2, threads: int = 1
+        self,
+        folder: Path,
+        *,
+        context: int = 4096,
+        slots: int = 2,
+        threads: int = 1,
+        model: Path | None = None,
     ) -> None:
         """`folder` takes its log. One thread, because several wait for one another on a busy machine."""
         self._log = folder / "llama.log"
@@ -59,6 +65,7 @@ class Llama:
             f"--context={context}",
             f"--slots={slots}",
             f"--threads={threads}",
+            *([] if model is None else [f"--model={model}"]),
         ]
         self.root = self.base = ""
 

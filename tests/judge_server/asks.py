@@ -13,6 +13,7 @@ import orjson
 _ASK = "trajectory_ids to score: "
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _TRUTH = re.compile(r"truth=([01](?:\.\d+)?)")
+_ALONE = re.compile(r"\n<trajectory>\n(.*)\n</trajectory>\n", re.DOTALL)
 _OPENING = re.compile(r'\n<trajectory id="([^"\n]*)">(?=\n)')
 _OPENS = '\n<trajectory id="'
 _CLOSING = "\n</trajectory>\n"
@@ -39,6 +40,7 @@ class Ask:
     limits: dict[str, int]  # of completion tokens, by the parameters' names
     prompt_tokens: int = 0
     completion_tokens: int | None = None  # as drawn; None: by the length of the reply
+    likely: int = 0  # words whose probabilities are asked for; 0: scores are
 
 
 def read_ask(request: Any) -> Ask:
@@ -56,8 +58,17 @@ def read_ask(request: Any) -> Ask:
             c if isinstance(c, str) else "".join(p["text"] for p in c) for c in contents
         ]
         last = texts[-1].rstrip().rpartition("\n")[2]
+        likely = request["top_logprobs"] if request.get("logprobs") else 0
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"not a chat completion request: {error!r}") from error
+    limits = {name: request[name] for name in _LIMITS if name in request}
+    if likely:
+        alone = _ALONE.search(f"\n{texts[-1]}")
+        if alone is None or not last.endswith("Yes or No.") or form != "none":
+            raise ValueError("no question about one rollout")
+        rollouts = {"alone": alone[1]}
+        entries = [_judge("alone", alone[1])]
+        return Ask(model, form, False, texts, rollouts, entries, limits, likely=likely)
     if not last.startswith(_ASK):
         raise ValueError(f"the last line does not start with {_ASK!r}")
     labels, rollouts = orjson.loads(last.removeprefix(_ASK)), _read_rollouts(texts[-1])
@@ -66,7 +77,6 @@ def read_ask(request: Any) -> Ask:
     ):
         raise ValueError(f"asked to score {labels}, shown {list(rollouts)}")
     entries = [_judge(label, rollouts[label]) for label in labels]
-    limits = {name: request[name] for name in _LIMITS if name in request}
     return Ask(model, form, keyed, texts, rollouts, entries, limits)
 
 

@@ -16,6 +16,7 @@ from tests.judge_server.replies import (
     Reply,
     complete,
     good,
+    likely,
     limit,
     page,
     refuse,
@@ -186,6 +187,10 @@ def _deliver(how: str, delay: float = 0.0) -> Callable[[Ask], Reply]:
     return lambda ask: replace(good(ask), delivery=how, delay=delay)
 
 
+def _refuse_many(ask: Ask) -> Reply:
+    return refuse(400, f"top_logprobs: {ask.likely} is more than 5")
+
+
 CUES: dict[str, Callable[[Ask], Reply]] = {
     **{kind: _saying(say) for kind, say in _TEXTS.items()},
     "cutoff": _cut_off,
@@ -205,6 +210,13 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     "limits-refused": _refuse_limits,
     "beside": _refuse_beside,
     "crowded": _crowded,
+    "no-logprobs": lambda ask: complete(ask, "Yes", "length"),
+    "logprobs-refused": lambda ask: refuse(
+        400, "'logprobs' is not supported with this model."
+    ),
+    "five-logprobs": lambda ask: (_refuse_many if ask.likely > 5 else good)(ask),
+    "top-1": lambda ask: likely(ask, 1, Yes=0.7, No=0.3),
+    "maybe": lambda ask: likely(ask, Maybe=0.99, Yes=0.004, No=0.003),
     "400": lambda ask: refuse(400, "We could not parse your request."),
     "400-context": _refuse_long,
     "400-escapes": lambda ask: refuse(400, f"Bad {HOSTILE} request."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,11 @@ class Reply:
 
 
 def complete(
-    ask: Ask, content: str | None, finish: str = "stop", **message: Any
+    ask: Ask,
+    content: str | None,
+    finish: str = "stop",
+    logprobs: Any = None,
+    **message: Any,
 ) -> Reply:
     """A chat completion with this content."""
     used, made = ask.prompt_tokens, ask.completion_tokens
@@ -56,6 +61,7 @@ def complete(
             {
                 "index": 0,
                 "message": {"role": "assistant", "content": content, **message},
+                "logprobs": logprobs,
                 "finish_reason": finish,
             }
         ],
@@ -68,8 +74,23 @@ def complete(
     return Reply(orjson.dumps(document), prompt_tokens=used, completion_tokens=made)
 
 
+def likely(ask: Ask, most: int = 20, **words: float) -> Reply:
+    """The likeliest of some words, and the logarithms of the probabilities of `most` of them."""
+    best = sorted(words, key=lambda word: -words[word])
+    listed = [
+        {"token": word, "logprob": math.log(max(words[word], 1e-9)), "bytes": None}
+        for word in best[: min(most, ask.likely)]
+    ]
+    ask.completion_tokens = 1
+    told = {"content": [{**listed[0], "top_logprobs": listed}]}
+    return complete(ask, best[0], "length", logprobs=told)
+
+
 def good(ask: Ask) -> Reply:
     """The right answer, in the requested form."""
+    if ask.likely:
+        yes = 0.01 + 0.98 * ask.entries[0]["score"]
+        return likely(ask, Yes=0.9 * yes, No=0.9 * (1 - yes), Maybe=0.1)
     scores: Any = ask.entries
     if ask.completion_tokens is None:  # by the longer form, so that both cost the same
         ask.completion_tokens = len(orjson.dumps({"scores": scores})) // 4

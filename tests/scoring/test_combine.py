@@ -423,7 +423,7 @@ def test_tie_by_outcome(passes: int) -> None:
         same, CombineSettings(order_by_outcome=True), BatchStatistics(), "score"
     )
     assert isinstance(scored, GroupScores)
-    assert not scored.tied
+    assert scored.tied
 
 
 rated = st.lists(

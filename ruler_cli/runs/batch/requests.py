@@ -38,7 +38,11 @@ from ruler_cli.pool.engine import (
     inline,
     threaded,
 )
-from ruler_cli.runs.file import held_groups, nothing_to_compare
+from ruler_cli.runs.file import (
+    held_groups,
+    nothing_to_compare,
+    refuse_asked_each,
+)
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import Observer, Problem, Request
@@ -215,9 +219,10 @@ async def render_missing(
     """Judge each group by the ledger alone, and call `on_missing` with each request that it lacks, once.
 
     `on_missing` runs in the event loop, in the order of INPUT; its errors end the rendering. A ledger that
-    does not exist counts as empty and is not created. RulerError if INPUT or the ledger cannot be read. No
-    paid call is in flight, so it may be cancelled at any time.
+    does not exist counts as empty and is not created. RulerError if INPUT or the ledger cannot be read, or if a
+    judge cannot be asked about each rollout, and is. No paid call is in flight, so it may be cancelled at any time.
     """
+    refuse_asked_each(settings)
     counts = MissingRequests([0 for _ in settings.judges])
     resolved = [cached_only(judge) for judge in settings.judges]
     with ExitStack() as stack:

@@ -82,8 +82,8 @@ function counted(counts) {
 /** The parameters of each judge in words; the digest if their text is not known. */
 function parametersInWords({ digest, text }) {
   try {
-    const each = JSON.parse(text).map(({ judge, params }) => {
-      const given = Object.entries(params).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
+    const each = JSON.parse(text).map(({ judge, model: _, params, ...asked }) => {
+      const given = Object.entries({ ...params, ...asked }).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
       return [judge, given.join(", ") || "none given"];
     });
     return each.length > 1 ? each.map(([judge, given]) => `${judge}: ${given}`).join("; ") : each[0][1];
@@ -105,7 +105,7 @@ function madeByRows({ served, rubrics, more_rubrics, params, more_params, versio
     }
     if (more) rows.push(["", `${whole(more)} more`]);
   };
-  const known = (one) => (one.digest === built_in ? " (built-in)" : one.text === null ? ` ${UNKNOWN}` : "");
+  const known = (one) => (one.digest === built_in ? " (built-in)" : one.text === null ? ` ${UNKNOWN}` : one.text ? "" : " (none)");
   listed("rubric", rubrics, more_rubrics, (one) => [one.digest + known(one), one.text]);
   listed("parameters", params, more_params, (one) => [parametersInWords(one)]);
   if (Object.keys(versions).length) rows.push(["ruler", counted(versions)]);

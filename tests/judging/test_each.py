@@ -1,0 +1,402 @@
+"""Judges that are asked about each rollout alone, and read by the probability of Yes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli import Scorer
+from ruler_cli.errors import UsageError
+from ruler_cli.prompting.templates import QUESTION
+from ruler_cli.settings.load import load_settings
+from tests.conftest import Ruler, group, write
+from tests.judge_server import JudgeServer
+
+GROUPS = [
+    group("one", 0.1, 0.9, 0.5),
+    group("two", 0.75, 0.25),
+    group("alone", 0.6),
+]
+YES = {truth: 0.01 + 0.98 * truth for truth in (0.1, 0.25, 0.5, 0.6, 0.75, 0.9)}
+"""The probability that the judge server gives Yes, by the truth."""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Write the groups."""
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in GROUPS))
+    return path
+
+
+def judge(server: JudgeServer, cue: str = "well") -> tuple[str, ...]:
+    """Return the options of a judge that is asked about each rollout."""
+    return ("-m", f"hosted_vllm/{cue}", "--api-base", server.base, "--ask", "each")
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """Return the records of OUTPUT."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_each(ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path) -> None:
+    """Each distinct rollout is asked about once, and its score is the share of Yes; nothing has a position."""
+    run = ruler("score", source, "out.jsonl", *judge(server))
+    assert run.returncode == 0, run.stderr
+    for record, given in zip(records(tmp_path / "out.jsonl"), GROUPS, strict=True):
+        truths = [
+            float(one["messages"][-1]["content"].rpartition("=")[2])
+            for one in given["trajectories"]
+        ]
+        rollouts = record["trajectories"]
+        wanted = pytest.approx([YES[truth] for truth in truths], abs=1e-6)
+        assert [one["reward"] for one in rollouts] == wanted
+        assert all(one["ruler"]["slots"] == [] for one in rollouts)
+        assert record["ruler"]["reliability"] is None
+        assert not record["ruler"]["tied"]
+        assert record["ruler"]["usage"]["calls"] == len(truths)
+        assert record["ruler"]["usage"]["completion_tokens"] == len(truths)
+    requests = server.requests()
+    assert len(requests) == 6
+    assert all(asked["logprobs"] and asked["max_tokens"] == 1 for asked in requests)
+    assert not any("response_format" in asked for asked in requests)
+
+
+def test_common_part_first(ruler: Ruler, source: Path, server: JudgeServer) -> None:
+    """Requests about a group begin alike, up to the rollout, so that an engine's prefix cache holds the rest."""
+    ruler("score", source, "out.jsonl", *judge(server), "--question", "Is it fine?")
+    first, second, *_ = server.requests()
+    one, other = (asked["messages"][1]["content"] for asked in (first, second))
+    common = one.index("<trajectory>")
+    assert first["messages"][0] == second["messages"][0]
+    assert one[:common] == other[:common]
+    assert one.endswith("</trajectory>\nIs it fine? Answer with one word, Yes or No.")
+
+
+def test_resumed(ruler: Ruler, source: Path, server: JudgeServer) -> None:
+    """A second run over the same file asks nothing, and writes the same."""
+    ruler("score", source, "one.jsonl", *judge(server))
+    server.reset()
+    run = ruler("score", source, "two.jsonl", *judge(server))
+    assert run.returncode == 0
+    assert server.requests() == []
+
+
+def test_fewer_words(ruler: Ruler, source: Path, server: JudgeServer) -> None:
+    """An endpoint that lists five words only is asked for five."""
+    run = ruler("score", source, "out.jsonl", *judge(server, "five-logprobs"))
+    assert run.returncode == 0, run.stderr
+    assert [asked["top_logprobs"] for asked in server.requests()].count(5) == 6
+
+
+@pytest.mark.parametrize(
+    ("cue", "code", "why"),
+    [
+        ("no-logprobs", 3, "tells no probabilities of its words"),
+        ("logprobs-refused", 3, "'logprobs' is not supported"),
+        ("top-1", 1, "No is not among the first words that it lists (1)"),
+        ("maybe", 1, "neither Yes nor No, but “Maybe” (99%)"),
+        ("refusal", 1, "I'm sorry"),
+    ],
+)
+def test_no_probability(
+    cue: str, code: int, why: str, ruler: Ruler, source: Path, server: JudgeServer
+) -> None:
+    """Without a probability there is no score, and the reason is told; an endpoint without any ends the run."""
+    run = ruler("score", source, "out.jsonl", *judge(server, cue))
+    assert run.returncode == code
+    assert why in run.stderr
+    written = Path(source.parent, "out.jsonl")
+    statuses = [one["ruler"]["status"] for one in records(written)] if code < 3 else []
+    assert statuses == ["failed"] * len(statuses)
+
+
+@pytest.mark.parametrize("cue", ["maybe", "top-1"])
+def test_no_answer(cue: str, ruler: Ruler, source: Path, server: JudgeServer) -> None:
+    """A reply whose words are neither Yes nor No, or too few, is no answer: the next run asks again."""
+    for _ in range(2):
+        server.reset()
+        run = ruler("score", source, "out.jsonl", *judge(server, cue))
+        assert run.returncode == 1
+        assert len(server.requests()) == 6
+
+
+def test_asked_again(ruler: Ruler, source: Path, server: JudgeServer) -> None:
+    """A reply without probabilities is kept, and is no answer: another endpoint of the model is asked again."""
+    without = ("-m", "hosted_vllm/well", "--ask", "each")
+    ruler("score", source, "out.jsonl", *judge(server, "no-logprobs"))
+    assert "no usable answer" in ruler("ledger", "stats").stdout
+    server.reset()
+    run = ruler("score", source, "out.jsonl", *without, "--api-base", server.base)
+    assert run.returncode == 0
+    assert len(server.requests()) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--passes", "2"), "--passes: has no meaning"),
+        (("--order", "input"), "--order: has no meaning"),
+        (("--debias",), "--debias: has no meaning"),
+        (("--adaptive", "--passes", "2"), "has no meaning"),
+        (("--group-size", "5"), "--group-size: has no meaning"),
+        (("--min-passes", "2"), "--min-passes: has no meaning"),
+        (("--question", " "), "--question: is empty"),
+        (("-m", "offline"), "judge offline: has no probabilities of words"),
+    ],
+)
+def test_refused(
+    options: tuple[str, ...], message: str, ruler: Ruler, source: Path
+) -> None:
+    """Options that mean nothing to a judge that is asked about each are refused before a call."""
+    model = () if "-m" in options else ("-m", "simulated")
+    run = ruler("score", source, "out.jsonl", *model, "--ask", "each", *options)
+    assert run.returncode == 2
+    assert message in run.stderr
+
+
+def test_thinking_judge(ruler: Ruler, source: Path) -> None:
+    """A judge that only thinks is refused with the reason, before its key is looked for."""
+    run = ruler("check", source, "-m", "openai/o3", "--ask", "each")
+    assert "thinks before it answers, and tells no probabilities" in " ".join(
+        run.stdout.split()
+    )
+
+
+def test_question_alone(ruler: Ruler, source: Path) -> None:
+    """A question that no judge is asked is refused."""
+    run = ruler("score", source, "out.jsonl", "-m", "offline", "--question", "Is it?")
+    assert "--question: is put to no judge" in run.stderr
+
+
+def test_two_kinds(
+    ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path
+) -> None:
+    """A panel of both kinds is brought to one scale, which is told; both judges' own scores stand beside it."""
+    (tmp_path / "ruler.toml").write_text(
+        f'[judges.big]\nmodel = "hosted_vllm/big"\napi_base = "{server.base}"\n'
+        f'[judges.small]\nmodel = "hosted_vllm/small"\napi_base = "{server.base}"\nask = "each"\n'
+    )
+    panel = ("-m", "big", "-m", "small", "--passes", "2")
+    run = ruler("score", source, "out.jsonl", *panel)
+    assert run.returncode == 0, run.stderr
+    assert "--standardize brings them to one scale at the end" in run.stderr
+    one = records(tmp_path / "out.jsonl")[0]
+    each = {
+        own["judge"]: own["score"] for own in one["trajectories"][0]["ruler"]["judges"]
+    }
+    assert each.keys() == {"big", "small"}
+    plain = ruler("score", source, "plain.jsonl", *panel, "--no-standardize")
+    assert "one scale" not in plain.stderr
+    scores = [
+        {own["judge"]: own["score"] for own in rollout["ruler"]["judges"]}
+        for rollout in records(tmp_path / "plain.jsonl")[0]["trajectories"]
+    ]
+    assert [own["small"] for own in scores] == pytest.approx(
+        [YES[0.1], YES[0.9], YES[0.5]], abs=1e-5
+    )
+    assert [own["big"] for own in scores] == pytest.approx([0.1, 0.9, 0.5])
+
+
+def test_estimate(ruler: Ruler, source: Path) -> None:
+    """The estimate counts a call and one token of answer for each distinct rollout."""
+    facts = json.loads(
+        ruler("check", source, "-m", "simulated", "--ask", "each", "--json").stdout
+    )
+    assert facts["estimate"]["calls"]["expected"] == 6
+    assert facts["estimate"]["completion_tokens"]["expected"] == 6
+    assert facts["tied_groups"] == 0
+
+
+def test_prompt(ruler: Ruler, source: Path) -> None:
+    """`ruler prompt` prints the request about each rollout, by its number."""
+    asked = ("prompt", source, "-m", "simulated", "--ask", "each")
+    first, second = (ruler(*asked, "--window", number) for number in (1, 2))
+    assert "truth=0.1" in first.stdout
+    assert "truth=0.9" in second.stdout
+    assert "rollout 2 of 3" in second.stderr
+
+
+def test_batch_files(
+    ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path
+) -> None:
+    """Requests in a file have the same keys as calls, and ask for the same probabilities."""
+    ruler("render", source, "requests.jsonl", *judge(server))
+    lines = records(tmp_path / "requests.jsonl")
+    assert len(lines) == 6
+    assert all(line["body"]["top_logprobs"] == 20 for line in lines)
+    ruler("score", source, "out.jsonl", *judge(server))
+    again = ruler("render", source, "requests.jsonl", *judge(server))
+    assert "no request is missing" in again.stderr
+
+
+def test_from_python() -> None:
+    """A program asks in the same words, and gets the same refusals."""
+    settings = load_settings(model="simulated", ask="each", ledger=None)
+    assert settings.asked_each == [True]
+    with pytest.raises(UsageError, match="passes: has no meaning"):
+        load_settings(model="simulated", ask="each", passes=2)
+
+
+_TIMES = re.compile(
+    r'"judged_at": ?"[^"]+"|"latency_s": ?[0-9.e+-]+|"cached": ?(true|false)'
+)
+
+
+def timeless(path: Path) -> str:
+    """Return an OUTPUT without times and without `cached`."""
+    return _TIMES.sub("", path.read_text())
+
+
+def answered(requests: Path, replies: Path, server: JudgeServer) -> None:
+    """Send each line of a request file to the server; write its replies as a batch API does."""
+    rows = []
+    for line in records(requests):
+        request = urllib.request.Request(
+            f"{server.base}/chat/completions",
+            json.dumps(line["body"]).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request) as response:
+            body = json.load(response)
+        rows.append(
+            {
+                "custom_id": line["custom_id"],
+                "response": {"status_code": 200, "body": body},
+            }
+        )
+    write(replies, rows)
+
+
+def test_same_everywhere(
+    ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path
+) -> None:
+    """Shards, imported replies and litellm give the OUTPUT of one run over the direct path."""
+    asked = judge(server)
+    assert ruler("score", source, "out.jsonl", *asked).returncode == 0
+    wanted = timeless(tmp_path / "out.jsonl")
+
+    for shard in ("1/2", "2/2"):
+        own = ("--shard", shard, "--ledger", f"{shard[0]}.sqlite")
+        assert ruler("score", source, "part.jsonl", *asked, *own).returncode == 0
+    ledgers = [word for i in (1, 2) for word in ("--ledger", f"{i}.sqlite")]
+    ruler("score", source, "shards.jsonl", *asked, "--cached-only", *ledgers)
+    assert timeless(tmp_path / "shards.jsonl") == wanted
+
+    other = ("--ledger", "imported.sqlite")
+    ruler("render", source, "requests.jsonl", *asked, *other)
+    answered(tmp_path / "requests.jsonl", tmp_path / "replies.jsonl", server)
+    ruler("ledger", "import", "replies.jsonl", *other)
+    ruler("score", source, "imported.jsonl", *asked, "--cached-only", *other)
+    assert timeless(tmp_path / "imported.jsonl") == wanted
+
+    server.reset()
+    via = ("--ledger", "litellm.sqlite", "--via", "litellm")
+    done = ruler("score", source, "litellm.jsonl", *asked, *via)
+    assert done.returncode == 0, done.stderr
+    assert timeless(tmp_path / "litellm.jsonl") == wanted
+    assert len(server.requests()) == 6
+    assert all(asked["top_logprobs"] == 20 for asked in server.requests())
+
+
+def test_litellm_without(ruler: Ruler, source: Path, server: JudgeServer) -> None:
+    """A provider to which litellm passes no `logprobs` ends the run before it is asked, with litellm's reason."""
+    model = ("-m", "mistral/well", "--via", "litellm", "--ask", "each")
+    done = ruler(
+        "score", source, "out.jsonl", *model, "--api-base", server.base, MISTRAL_API_KEY="k"
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "tells no probabilities of its words (`logprobs`)" in done.stderr
+    assert "does not support parameters" in done.stderr
+    assert server.requests() == []
+
+
+def test_anthropic(ruler: Ruler, source: Path) -> None:
+    """Anthropic's API tells no probabilities: neither a batch nor a request is made."""
+    model = ("-m", "anthropic/claude-sonnet-4-5", "--ask", "each")
+    for command in (("batch", "submit", source), ("render", source, "r.jsonl")):
+        done = ruler(*command, *model, ANTHROPIC_API_KEY="k")
+        assert done.returncode == 2
+        assert "has an API that tells no probabilities of words" in done.stderr
+
+
+def test_cap(ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path) -> None:
+    """A run that the cap stops is resumed without paying twice."""
+    asked = (*judge(server), "--price", "1000,1000", "-c", "1")
+    cut = ruler("score", source, "out.jsonl", *asked, "--max-cost", "1")
+    assert cut.returncode == 4, cut.stderr
+    before = len(server.requests())
+    assert 0 < before < 6
+    done = ruler("score", source, "out.jsonl", *asked)
+    assert done.returncode == 0, done.stderr
+    assert len(server.requests()) == 6
+    ruler("score", source, "whole.jsonl", *asked, "--ledger", "other.sqlite")
+    assert timeless(tmp_path / "out.jsonl") == timeless(tmp_path / "whole.jsonl")
+
+
+def test_scorer(server: JudgeServer) -> None:
+    """A Scorer gives the scores of the command, and asks nothing twice in a process."""
+    settings = load_settings(
+        model="hosted_vllm/well", api_base=server.base, ask="each", ledger=None
+    )
+
+    async def run() -> list[list[float | None]]:
+        async with Scorer(settings) as scorer:
+            return [
+                [one["reward"] for one in (await scorer.score(each)).group["trajectories"]]
+                for each in GROUPS
+            ]  # fmt: skip
+
+    scores = asyncio.run(run())
+    assert scores[0] == pytest.approx([YES[0.1], YES[0.9], YES[0.5]], abs=1e-6)
+    assert scores[2] == pytest.approx([YES[0.6]], abs=1e-6)
+
+
+def test_report(ruler: Ruler, source: Path) -> None:
+    """The report has the question, no rubric of the built-in text, and no reliability."""
+    ruler("score", source, "out.jsonl", "-m", "simulated", "--ask", "each")
+    shown = " ".join(ruler("report", "out.jsonl").stdout.split())
+    assert f'ask="each", question="{QUESTION}"' in shown
+    assert re.search(r"rubric \w+: none", shown)
+    assert "reliability" not in shown
+
+
+def test_panel_in_agreement(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """`agree` tells what each judge of a panel of both kinds adds: its figures, and the correlation of errors."""
+    groups = [
+        {**given, "group_id": f"{given['group_id']}{i}"}
+        for i in range(6)
+        for given in (group("a", 0.1, 0.9, 0.5), group("b", 0.75, 0.25))
+    ]
+    for given in groups:
+        for one in given["trajectories"]:
+            one["reward"] = float(one["messages"][-1]["content"].rpartition("=")[2])
+    write(tmp_path / "in.jsonl", groups)
+    (tmp_path / "ruler.toml").write_text(
+        f'[judges.big]\nmodel = "hosted_vllm/big"\napi_base = "{server.base}"\n'
+        f'[judges.small]\nmodel = "hosted_vllm/small"\napi_base = "{server.base}"\nask = "each"\n'
+    )
+    ruler("score", "in.jsonl", "out.jsonl", "-m", "big", "-m", "small")
+    result = json.loads(ruler("agree", "out.jsonl", "--json").stdout)
+    names = [one["name"] for one in result["scorers"]]
+    assert names[1:] == ["big", "small"]
+    assert all(one["pairwise_accuracy"]["value"] == 1 for one in result["scorers"])
+    assert [one["judges"] for one in result["correlations"]] == [["big", "small"]]
+
+
+def test_identical(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """Identical rollouts are asked about once and share the score; they are tied, one alone is not."""
+    alone = group("one", 0.6)
+    equal = {"group_id": "same", "trajectories": alone["trajectories"] * 3}
+    write(tmp_path / "in.jsonl", [equal, alone])
+    ruler("score", "in.jsonl", "out.jsonl", *judge(server))
+    same, one = records(tmp_path / "out.jsonl")
+    assert len(server.requests()) == 1
+    assert len({rollout["reward"] for rollout in same["trajectories"]}) == 1
+    assert (same["ruler"]["tied"], one["ruler"]["tied"]) == (True, False)
