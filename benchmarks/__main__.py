@@ -24,6 +24,7 @@ _MODULES = (
         "cap",
         "check",
         "coverage",
+        "each",
     ),
     *(
         "hedging",
