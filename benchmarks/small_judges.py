@@ -95,7 +95,7 @@ def _table(source: Path, judge: list[str], folder: Path) -> Iterator[str]:
         usage = json.loads(summary.read_text())["usage"]
         tokens = " + ".join(
             f"{usage[kind] / found[0]['groups']:.0f}"
-            for kind in ("prompt_tokens", "completion_tokens")
+            for kind in ("prompt", "completion")
         )
         yield _row(name, [one["scorers"][0] for one in found], tokens)
     for baselines in zip(*(one["baselines"] for one in found), strict=True):

@@ -55,6 +55,23 @@ def test_from_a_dump_to_a_report(
     reported(ruler, run, tmp_path)
 
 
+def test_asked_about_each(score: Score, judge: Recorder, tmp_path: Path) -> None:
+    """The probabilities of a real model's one word are scores that differ, and a second run asks nothing."""
+    source = runs.orders(tmp_path, 3)
+    run = score("about each", source, *COLD, *ONE, "--ask", "each")
+    holds(run, source)
+    assert run.code == 0, run.done.stderr
+    assert len(judge.seen) == 6
+    assert run.summary["usage"]["completion"] == 6
+    rewards = [
+        one["reward"] for group in read(run.out) for one in group["trajectories"]
+    ]
+    assert len({*rewards}) > 1
+
+    score("the same again", source, *COLD, *ONE, "--ask", "each")
+    assert len(judge.seen) == 6
+
+
 def reported(ruler: Ruler, run: Run, folder: Path) -> None:
     """Every command that reads a scored file reads this one."""
     agreed = ruler("agree", run.out)
