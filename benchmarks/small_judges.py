@@ -62,6 +62,16 @@ def _agreements(scored: Path) -> list[dict[str, Any]]:
     return found
 
 
+def _tokens(scored: Path) -> str:
+    """Write the tokens of prompts and answers that a group took, kept replies included."""
+    lines = scored.read_text().splitlines()
+    usages = [json.loads(line)["ruler"]["usage"] for line in lines]
+    return " + ".join(
+        f"{sum(usage[kind] for usage in usages) / len(usages):.0f}"
+        for kind in ("prompt_tokens", "completion_tokens")
+    )
+
+
 def _accuracy(value: dict[str, Any]) -> str:
     """Write an accuracy, with its interval if there is one."""
     if value["value"] is None:
@@ -89,15 +99,9 @@ def _table(source: Path, judge: list[str], folder: Path) -> Iterator[str]:
     for name, way in {**ways, "all rollouts in one call": []}.items():
         out = folder / "out.jsonl"
         out.unlink(missing_ok=True)
-        summary = folder / "summary.json"
-        _ruler("score", source, out, "-q", "--summary", summary, *judge, *way)
+        _ruler("score", source, out, "-q", *judge, *way)
         found = _agreements(out)
-        usage = json.loads(summary.read_text())["usage"]
-        tokens = " + ".join(
-            f"{usage[kind] / found[0]['groups']:.0f}"
-            for kind in ("prompt", "completion")
-        )
-        yield _row(name, [one["scorers"][0] for one in found], tokens)
+        yield _row(name, [one["scorers"][0] for one in found], _tokens(out))
     for baselines in zip(*(one["baselines"] for one in found), strict=True):
         yield _row(f"the {baselines[0]['name']} one wins", [*baselines])
 
