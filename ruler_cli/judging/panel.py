@@ -77,7 +77,9 @@ class PanelJudge:
         caller = self.caller
         cache = self.cache
         if caller is None:
-            cached = None if cache is None else self._cached(cache, request)
+            cached = None
+            if cache is not None:
+                cached = self._cached(cache, cache.key(request), request)
             if cached and not (again and isinstance(cached, CallError)):
                 return cached
             self.unanswered += 1
@@ -89,7 +91,7 @@ class PanelJudge:
             await self._in_flight[key].wait()
         if again and key not in self._asked_again:
             self._asked_again.add(key)
-        elif cached := self._cached(cache, request):
+        elif cached := self._cached(cache, key, request):
             return cached
         done = self._in_flight[key] = asyncio.Event()
         try:
@@ -98,13 +100,15 @@ class PanelJudge:
             del self._in_flight[key]
             done.set()
 
-    def _cached(self, cache: ReplyCache, request: Request) -> Reply | CallError | None:
+    def _cached(
+        self, cache: ReplyCache, key: bytes, request: Request
+    ) -> Reply | CallError | None:
         """Return a cached answer, if it is one. If it cannot be read the run stops.
 
         A reply whose probabilities give no score is none: another endpoint may list more words.
         """
         try:
-            answer = cache.find(cache.key(request))
+            answer = cache.find(key)
         except RulerError as error:  # calls in flight are paid for and may finish
             if self.stop_signal is not None:
                 self.stop_signal.stop(error)
