@@ -15,7 +15,7 @@ from ruler_cli.scoring.parse_reply import DefectError
 from ruler_cli.types import clean
 
 Likely = Sequence[tuple[str, float]]
-"""Tokens that may begin a reply, each with the natural logarithm of its probability."""
+"""Tokens that may begin a reply, each with the natural logarithm of its probability; the first is the drawn one."""
 _AROUND = " \t\r\n\"'`*_.,:;!-([{<▁Ġ"
 """Characters around a word that a tokenizer or Markdown adds."""
 _MOVES = 0.01
@@ -42,6 +42,7 @@ def yes_share(likely: Likely) -> YesShare:
     """Return the share of yes in the probabilities of both words, over all their spellings.
 
     A word that is not listed is at most as likely as the least likely token of the list, and as what is left of 1.
+    The drawn token bounds nothing: it may be less likely than tokens that are not listed.
     DefectError if neither is listed or both are unlikely, if the missing one could move the score by more than
     0.01, or if a number is no logarithm of a probability.
     """
@@ -56,7 +57,7 @@ def yes_share(likely: Likely) -> YesShare:
         raise DefectError(f"its first word is neither Yes nor No, but {shown}")
     missing = 0.0
     if not (yes and no):
-        least = min(probability for _, probability in listed)
+        least = min((probability for _, probability in listed[1:]), default=1.0)
         left = 1 - math.fsum(probability for _, probability in listed)
         missing = max(0.0, min(least, left))
     low = yes / (both + missing)

@@ -64,6 +64,8 @@ def test_missing_word(likely: list[tuple[str, float]], score: float) -> None:
         (listed(Maybe=0.99, Yes=0.001, No=0.002), "neither Yes nor No"),
         (listed(Yes=0.6), "No is not among the first words that it lists"),
         (listed(No=0.5, Not=0.2), "Yes is not among"),
+        # drawn at a high temperature, and less likely than what is not listed
+        (listed(So=1e-6, Yes=0.6, Maybe=0.1), "No is not among"),
         ([("Yes", 0.5), ("No", -1.0)], "above 1"),
         ([("Yes", math.nan), ("No", -1.0)], "above 1"),
         ([("\x1b[31m", 0.0)], "neither Yes nor No, but “"),
