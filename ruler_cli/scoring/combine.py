@@ -129,7 +129,11 @@ def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
             windows = [one for table in fitted for one in table.windows]
             whole = fit(windows, len(result.sizes))
         return whole.anova if whole and whole.anova.k > 1 else None
-    columns = [column for table in used for column in zip(*table.cells, strict=True)]
+    # a judge that was asked about each rollout may lack some
+    whole_tables = [table for table in used if table.passes]
+    columns = [
+        column for table in whole_tables for column in zip(*table.cells, strict=True)
+    ]
     return Anova.of(columns) if len(columns) > 1 else None
 
 
@@ -545,6 +549,10 @@ def _error(
     asked |= {call.pass_index for call in failed if call.judge == best.judge}
     counts = f"{best.passes} of {len(asked)} passes scored every rollout"
     reason = f"{counts}, and {least} are needed"
+    if best.each:
+        answered = sum(map(bool, best.cells))
+        counts = f"{answered} of {len(best.cells)} distinct rollouts have an answer"
+        reason = f"{counts}, and all need one"
     if not failed:
         return GroupError("reply", reason)
     error = failed[0].error

@@ -745,11 +745,8 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
 def _refuse_judges(run: ScoreSettings) -> None:
     """Raise UsageError for two judges that are one."""
     for one, other in combinations(run.judges, 2):
-        same = (one.model, one.params, one.ask) == (
-            other.model,
-            other.params,
-            other.ask,
-        )
+        ways = [(run.ask_of(each).ask, each.function) for each in (one, other)]
+        same = (one.model, one.params, ways[0]) == (other.model, other.params, ways[1])
         if same or one.label == other.label:
             problem = f"judges {one.label} and {other.label} have one name, or one model and the same parameters"
             remedy = "leave one out; to ask one judge several times, give {passes}"

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ruler_cli import Scorer
+from ruler_cli import JudgeRequest, JudgeSettings, Scorer, ScoreSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.prompting.templates import QUESTION
 from ruler_cli.settings.load import load_settings
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
+from tests.values import talk
 
 GROUPS = [
     group("one", 0.1, 0.9, 0.5),
@@ -400,3 +403,68 @@ def test_identical(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert len(server.requests()) == 1
     assert len({rollout["reward"] for rollout in same["trajectories"]}) == 1
     assert (same["ruler"]["tied"], one["ruler"]["tied"]) == (True, False)
+
+
+async def _says(request: JudgeRequest) -> dict[str, Any]:
+    """Say Maybe of a rollout with `odd`, else Yes."""
+    first = "Maybe" if "odd" in request.user else "Yes"
+    top = [
+        {"token": first, "logprob": math.log(0.8)},
+        {"token": "No", "logprob": math.log(0.0001 if first == "Maybe" else 0.2)},
+    ]
+    return {
+        "choices": [
+            {
+                "message": {"role": "assistant", "content": first},
+                "finish_reason": "stop",
+                "logprobs": {"content": [{**top[0], "top_logprobs": top}]},
+            }
+        ],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1},
+    }
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_one_without(others: int) -> None:
+    """If one rollout of a group has no answer the group has no score, by the judge's reason; others go on.
+
+    In a panel the judges that compare score it, and it is degraded.
+    """
+    settings = load_settings(model="m", ask="each", ledger=None)
+    settings = replace(
+        settings,
+        judge=JudgeSettings("m", ask=_says),
+        panel=(JudgeSettings("simulated", ask="group"),) * others,
+        combine=replace(settings.combine, standardize=False),
+    )
+
+    def given(name: str, *texts: str) -> dict[str, Any]:
+        rollouts = [{"messages": talk(text), "reward": 0.25} for text in texts]
+        return {"group_id": name, "trajectories": rollouts}
+
+    groups = [given("a", "fine", "odd", "good"), given("b", "fine", "good")]
+
+    async def run() -> list[Any]:
+        async with Scorer(settings) as scorer:
+            return [(await scorer.score(each)).group for each in groups]
+
+    first, second = asyncio.run(run())
+    annotations = [one["ruler"] for one in first["trajectories"]]
+    if others:
+        assert first["ruler"]["degraded"]
+        assert all(len(one["judges"]) == 1 for one in annotations)
+    else:
+        assert {one["status"] for one in annotations} == {"failed"}
+        assert "2 of 3 distinct rollouts have an answer" in annotations[0]["reason"]
+        assert "neither Yes nor No, but “Maybe”" in annotations[0]["reason"]
+        assert all(one["reward"] is None for one in first["trajectories"])
+    assert all(one["reward"] is not None for one in second["trajectories"])
+
+
+def test_one_judge_twice() -> None:
+    """Two names of one model that is asked in one way are refused."""
+    one = JudgeSettings("x/m", name="a")
+    other = JudgeSettings("x/m", name="b", ask="group")
+    with pytest.raises(UsageError, match="one model and the same parameters"):
+        ScoreSettings(judge=one, panel=(other,))
+    ScoreSettings(judge=one, panel=(replace(other, ask="each"),))
