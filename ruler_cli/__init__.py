@@ -42,7 +42,16 @@ if TYPE_CHECKING:
         ScoreSettings,
     )
     from ruler_cli.settings.options import ScoreOptions
-    from ruler_cli.types import JudgeRequest, Kind, Observer, Problem, Status, Summary
+    from ruler_cli.types import (
+        Criterion,
+        JudgeRequest,
+        Kind,
+        Observer,
+        Problem,
+        Rubric,
+        Status,
+        Summary,
+    )
 
 __version__ = "0.1.0"
 __all__ = [
@@ -50,6 +59,7 @@ __all__ = [
     "AskSettings",
     "CapReached",
     "CombineSettings",
+    "Criterion",
     "GroupFields",
     "GroupWithScores",
     "GroupWithoutScores",
@@ -65,6 +75,7 @@ __all__ = [
     "Problem",
     "RecordPaths",
     "RefusedError",
+    "Rubric",
     "RulerError",
     "ScoreOptions",
     "ScoreSettings",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -78,17 +78,128 @@ class Problem:
         return self.place or f"line {self.line}"
 
 
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """A statement that holds of a rollout or not; the judge says how far, from 0 to 1.
+
+    `weight` is its part in the score; that of a mistake is negative. With `veto` a rollout scores 0 if the
+    statement does not hold of it, or if that of a mistake holds. `name` stands in OUTPUT; without one it is the
+    beginning of the statement.
+    """
+
+    text: str
+    weight: float = 1.0
+    name: str = ""
+    veto: bool = False
+
+
+_NAME = 80
+"""Characters of the name of a criterion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """Criteria, of which the score of a rollout is the weighted mean, mapped to 0 to 1."""
+
+    criteria: Sequence[Criterion]
+
+    def __post_init__(self) -> None:
+        """Take any sequence; ValueError if no score can be made of it."""
+        object.__setattr__(self, "criteria", tuple(self.criteria))
+        for number, one in enumerate(self.criteria, 1):
+            if not isinstance(one, Criterion) or not one.text.strip():
+                raise ValueError(f"criterion {number} has no text")
+            if not math.isfinite(one.weight):
+                raise ValueError(f"criterion {number} has no finite weight")
+        if len(self.criteria) > MOST_CRITERIA:
+            raise ValueError(
+                f"has {len(self.criteria)} criteria, more than {MOST_CRITERIA}"
+            )
+        if not any(one.weight for one in self.criteria):
+            raise ValueError("has no criterion with a weight other than 0")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each criterion; no two are equal."""
+        return _names(self)
+
+    @property
+    def stated(self) -> list[dict[str, Any]]:
+        """The criteria as a file states them."""
+        return [
+            {"criterion": readable_text(one.text), "weight": one.weight}
+            | ({"name": readable_text(one.name)} if one.name else {})
+            | ({"veto": True} if one.veto else {})
+            for one in self.criteria
+        ]
+
+    @property
+    def text(self) -> str:
+        """The criteria as JSON, one a line."""
+        return _text(self)
+
+    def score(self, values: Sequence[float]) -> float:
+        """Return the weighted mean of values, as a share of the way from the least to the greatest possible sum."""
+        pairs = [*zip(self.criteria, values, strict=True)]
+        least = math.fsum(one.weight for one in self.criteria if one.weight < 0)
+        most = math.fsum(one.weight for one in self.criteria if one.weight > 0)
+        reached = math.fsum(one.weight * value for one, value in pairs)
+        return (reached - least) / (most - least)
+
+    def vetoes(self, values: Sequence[float]) -> list[str]:
+        """Return the names of the vetoes that values break."""
+        return [
+            name
+            for name, one, value in zip(self.names, self.criteria, values, strict=True)
+            if one.veto and (1 - value if one.weight < 0 else value) < 0.5
+        ]
+
+
+MOST_CRITERIA = 1024
+"""Criteria of a rubric; more are a mistake, or hostile."""
+Standards = str | Rubric
+"""What a judge grades by: a text, or criteria."""
+
+
+def rubric_text(rubric: Standards) -> str:
+    """Return a rubric as text."""
+    return rubric if isinstance(rubric, str) else rubric.text
+
+
+def name_of(one: Criterion) -> str:
+    """Return the name of a criterion for people, or the beginning of its statement."""
+    return printable(" ".join((one.name or one.text).split()), _NAME)
+
+
+@lru_cache(64)
+def _names(rubric: Rubric) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for one in rubric.criteria:
+        name = own = name_of(one)
+        count = 1
+        while name in names:
+            count += 1
+            name = f"{own} ({count})"
+        names[name] = None
+    return tuple(names)
+
+
+@lru_cache(64)
+def _text(rubric: Rubric) -> str:
+    return "\n".join(orjson.dumps(one).decode() for one in rubric.stated)
+
+
 @value
 class Rollout:
     """One trajectory as a format read it: messages, further histories, tools, original reward.
 
-    `path` leads from the record to the trajectory's own object, or is its place in the lists of a
-    columnar record; `error` says why it cannot be judged. Rollouts of a group with the same `member`
-    are parts of one, in their order: judged as one, with one score. `key` is the group's where a
-    record holds rollouts of several. `outcome` is what a verifier said, as it stands in the dump.
-    `prompt_length` counts the first messages that are the prompt, None: those before the agent's first turn.
-    `places` are the lists of the record that it was read from, the outermost first: the path to each, and the number
-    of the item or the key of the entry there.
+    `path` leads from the record to the trajectory's own object, or is its place in the lists of a columnar record;
+    `error` says why it cannot be judged. Rollouts of a group with the same `member` are parts of one, in their order:
+    judged as one, with one score. `key` is the group's where a record holds rollouts of several. `outcome` is what a
+    verifier said, as it stands in the dump. `reference` is the right answer of its task, which only the judge sees.
+    `prompt_length` counts the first messages that are the prompt, None: those before the agent's first turn. `places`
+    are the lists of the record that it was read from, the outermost first: the path to each, and the number of the
+    item or the key of the entry there.
     """
 
     messages: list[Any]
@@ -98,6 +209,7 @@ class Rollout:
     reward: Any = None
     error: str | None = None
     outcome: Any = None
+    reference: Any = None
     member: str | None = None
     key: str | None = None
     prompt_length: int | None = None
@@ -114,13 +226,15 @@ class Rollout:
 class Record:
     """One line that was read: its rollouts and what it says of their group.
 
-    A columnar line gives one Record for each group in it, the `part`th of `parts`.
+    `rubric_error` says why its rubric cannot be used. A columnar line gives one Record for each group in it, the
+    `part`th of `parts`.
     """
 
     line: Line
     rollouts: tuple[Rollout, ...]
     key: str | None = None
-    rubric: str | None = None
+    rubric: Standards | None = None
+    rubric_error: str = ""
     tools: Any = None
     part: int = 0
     parts: int = 1
@@ -139,9 +253,25 @@ class Group:
         return [rollout for record in self.records for rollout in record.rollouts]
 
     @property
-    def rubric(self) -> str | None:
+    def rubric(self) -> Standards | None:
         """The group's own rubric: the first that a record states."""
         return next((r.rubric for r in self.records if r.rubric), None)
+
+    @property
+    def rubric_error(self) -> str:
+        """The reason why the group's own rubric cannot be used; empty if it can, or if there is none."""
+        stated = [r.rubric for r in self.records if r.rubric]
+        if stated.count(stated[0]) < len(stated) if stated else False:
+            return "is not the same in all its records"
+        return next((r.rubric_error for r in self.records if r.rubric_error), "")
+
+    @property
+    def mistake(self) -> str:
+        """The reason why the group cannot be judged by what its records say of it; empty if it can."""
+        references = [one.reference for one in self.rollouts if one.error is None]
+        if references.count(references[0]) < len(references) if references else False:
+            return "its reference answer is not the same in all its rollouts"
+        return self.rubric_error and f"its rubric {self.rubric_error}"
 
     @property
     def tools(self) -> Any:
@@ -190,6 +320,7 @@ class Request:
 
     `each`: it is about one rollout, has no labels, and the probability of the answer's first word is read.
     `pass_index` is the number of the pass, from 0: two passes may ask the same and are two calls.
+    `criteria` are those that each rollout is judged by, by their labels; without any it gets a score.
     `fitted`: `max_output_tokens` is all that the judge's context leaves. `shown` maps the label of each
     rollout in the request, in order, to the number of the distinct rollout.
     """
@@ -201,12 +332,17 @@ class Request:
     pass_index: int = 0
     fitted: bool = field(default=False, compare=False)
     each: bool = False
+    criteria: Mapping[str, Criterion] = field(default_factory=dict, compare=False)
     shown: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def size(self) -> int:
         """Characters of the prompt."""
         return len(self.system) + len(self.user)
+
+    def answer_tokens(self, frame: float, rollout: float, value: float) -> float:
+        """Return the tokens of an answer from those of its frame, of a rollout and of a criterion's value."""
+        return frame + len(self.labels) * (rollout + value * len(self.criteria))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +352,8 @@ class JudgeRequest:
     `model` and `params` are those of its settings. `system` and `user` are the two messages. The reply is a
     JSON object of the `schema`, with one entry for each of the `labels`, and takes `max_output_tokens` at
     most; None: no bound. `pass_index` is the number of the pass, from 0. If `each` is set, the reply is a whole chat
-    completion whose `logprobs` tell how likely its first word is Yes or No.
+    completion whose `logprobs` tell how likely its first word is Yes or No. `criteria` are the statements that each
+    entry has a value for, by their ids.
     """
 
     model: str
@@ -228,6 +365,7 @@ class JudgeRequest:
     max_output_tokens: int | None
     pass_index: int
     each: bool = False
+    criteria: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -341,7 +479,8 @@ class PassScores:
     the request shows, each from 0. `distinct` are the numbers of distinct rollouts in the order shown;
     `scores` in [0, 1] and `explanations` are aligned with it. `rescaled`: the reply's scale went to 10;
     `unknown` counts ids in the reply that belong to no rollout. `each`: the judge saw one rollout alone, and its
-    score is a probability, which its rounding leaves uncertain by `error`.
+    score is a probability, which its rounding leaves uncertain by `error`. `criteria` are the values of the criteria
+    of each rollout, if there are any; its score is their weighted mean.
     """
 
     judge: int
@@ -354,6 +493,7 @@ class PassScores:
     unknown: int = 0
     each: bool = False
     error: float = 0.0
+    criteria: tuple[tuple[float, ...], ...] = ()
 
 
 @value
@@ -379,7 +519,7 @@ class GroupResult:
 
     `seconds` is the time of all replies, `cached`: no judge was asked now; `used` are the tokens of all
     replies by judge, `paid` those of replies that were asked for now; `ended` is the Unix time at the end.
-    `served` are the names of the models in the replies, sorted.
+    `served` are the names of the models in the replies, sorted. `rubric` are the criteria of the scores, if any.
     """
 
     owner: tuple[int | None, ...]
@@ -400,6 +540,7 @@ class GroupResult:
     paid: tuple[Usage, ...] = ()
     ended: float = 0.0
     served: tuple[str, ...] = ()
+    rubric: Rubric | None = None
 
     @property
     def alone(self) -> bool:
@@ -428,13 +569,22 @@ class GroupResult:
 
 
 @value
+class CriterionScore:
+    """How far a criterion holds of a rollout: the mean over judges and passes, and the value in each pass."""
+
+    name: str
+    value: float
+    passes: tuple[float, ...] = ()
+
+
+@value
 class RolloutScore:
     """A rollout's score in [0, 1]; None with the reason for an explanation if it could not be read.
 
     `judge_score` is the judges' own score, before an original reward was mixed in or an outcome ordered it,
     `by_judge` that of each judge by its number, `spread` the standard deviation over passes. `positions` are
     where it was shown in each pass, from 0 (first) to 1 (last), and `pass_scores` what the judge gave it
-    there, before any correction. `suspect`: its text addresses a judge.
+    there, before any correction. `suspect`: its text addresses a judge. `criteria` are in the order of the rubric.
     """
 
     score: float | None
@@ -445,6 +595,7 @@ class RolloutScore:
     positions: tuple[float, ...] = ()
     pass_scores: tuple[float, ...] = ()
     suspect: bool = False
+    criteria: tuple[CriterionScore, ...] = ()
 
 
 @value
@@ -819,6 +970,14 @@ explanation (one or two sentences) before the score, and give the score as a pla
 to 1.\
 """
 
+CRITERIA_FORM = """\
+Answer with one JSON object and nothing else: \
+{"scores": [{"trajectory_id": "...", "explanation": "...", "criteria": {"CRITERION_ID": 0.0}}]}. Give exactly \
+one entry for every id in the last line of the request, copy the id as it stands there, write the \
+explanation (one or two sentences) before the values, and give "criteria" exactly one member for every id in \
+<criteria>, in their order, with a plain number from 0 to 1.\
+"""
+
 _KEYED = """\
 Answer with one JSON object and nothing else: \
 {"scores": {"ID": {"explanation": "...", "score": "..."}}}. Give "scores" exactly one member for \
@@ -826,46 +985,55 @@ every id in the last line of the request, in their order, with the id as its key
 there, write the explanation (one or two sentences) before the score, and give the score as a \
 number from 0 to 1 with up to two decimals, in quotes.\
 """
+_CRITERIA_KEYED = """\
+Answer with one JSON object and nothing else: \
+{"scores": {"ID": {"explanation": "...", "criteria": {"CRITERION_ID": "..."}}}}. Give "scores" exactly one \
+member for every id in the last line of the request, in their order, with the id as its key as it stands \
+there, write the explanation (one or two sentences) before the values, and give "criteria" exactly one member \
+for every id in <criteria>, in their order, with a number from 0 to 1 with up to two decimals, in quotes.\
+"""
+_KEYED_FORMS = {FORM: _KEYED, CRITERIA_FORM: _CRITERIA_KEYED}
 CHARACTERS_PER_TOKEN = 3.8
 """Ratio by which tokens are estimated where nobody counts them."""
 EXPLANATION = 300
 """Characters of an explanation, if the form can bound them: one or two sentences."""
 
-_LIST: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "scores": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "trajectory_id": {"type": "string"},
-                    "explanation": {"type": "string"},
-                    "score": {"type": "number"},
-                },
-                "required": ["trajectory_id", "explanation", "score"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["scores"],
-    "additionalProperties": False,
-}
-"""Schema of an answer with a list: the same for every group, so that providers compile it once."""
+_NUMBER = {"type": "number"}
+_STRING = {"type": "string"}
 
 
-def list_schema(size: int = 0) -> dict[str, Any]:
-    """The schema of an answer with a list of entries, `size` of them if that is not 0."""
-    if not size:
-        return _LIST
-    scores = {**_LIST["properties"]["scores"], "minItems": size, "maxItems": size}
-    return {**_LIST, "properties": {"scores": scores}}
+def exactly(members: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object with exactly these members."""
+    return {
+        "type": "object",
+        "properties": members,
+        "required": list(members),
+        "additionalProperties": False,
+    }
+
+
+def list_schema(size: int = 0, criteria: Iterable[str] = ()) -> dict[str, Any]:
+    """The schema of an answer with a list of entries, `size` of them if that is not 0.
+
+    An entry has a score, or a value for each of the `criteria`. Without both it is the same for every group, so that
+    providers compile it once.
+    """
+    values = dict.fromkeys(criteria, _NUMBER)
+    answer = {"criteria": exactly(values)} if values else {"score": _NUMBER}
+    entry = {"trajectory_id": _STRING, "explanation": _STRING, **answer}
+    scores: dict[str, Any] = {"type": "array", "items": exactly(entry)}
+    if size:
+        scores |= {"minItems": size, "maxItems": size}
+    return exactly({"scores": scores})
 
 
 @lru_cache(4)
 def keyed(system: str) -> str:
     """The system message for an object with the ids as keys, made of the one for a list."""
-    return system.removesuffix(FORM) + _KEYED if system.endswith(FORM) else system
+    for listed, by_id in _KEYED_FORMS.items():
+        if system.endswith(listed):
+            return system.removesuffix(listed) + by_id
+    return system
 
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")

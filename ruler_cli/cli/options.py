@@ -238,6 +238,10 @@ On = Annotated[
 Tools = Annotated[
     str | None, input_option("Path of the tools that the agent had.", "PATH")
 ]
+Reference = Annotated[
+    str | None,
+    input_option("Path of the reference answer, shown to the judge only.", "PATH"),
+]
 Reward = Annotated[str | None, input_option("Path of the original reward.", "PATH")]
 Outcome = Annotated[str | None, input_option("Path of a verifier's result.", "PATH")]
 Labels = Annotated[

@@ -22,6 +22,7 @@ from ruler_cli.formats.chat import (
     with_prompt,
 )
 from ruler_cli.formats.fields import (
+    EMPTY,
     LISTS,
     JsonObject,
     Places,
@@ -30,6 +31,7 @@ from ruler_cli.formats.fields import (
     every,
     first,
     first_at,
+    is_list,
     is_object,
     is_text,
     is_text_list,
@@ -40,6 +42,7 @@ from ruler_cli.formats.fields import (
     parts,
     present,
     value_at,
+    words,
 )
 from ruler_cli.formats.table import (
     FAMILIES,
@@ -53,9 +56,10 @@ from ruler_cli.formats.table import (
     code,
     fits,
 )
+from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, RecordPaths, paths
 from ruler_cli.settings.suggestions import nearest, suggest_path
-from ruler_cli.types import Line, Record, Rollout, printable
+from ruler_cli.types import Line, Record, Rollout, Standards, printable
 
 _STATES = ("scored", "failed")
 
@@ -65,12 +69,11 @@ class Reader:
     """Read lines as records of one format.
 
     `key` is the path of the group key, PROMPT_HASH, GIVEN, or the format's `key_description`; `group_by` are the
-    user's own paths, which are the key together.
-    `given` are the user's own paths of `reward` and `outcome`, `tools` is that of the tools; without them they are
-    as the format reads them. `prompt` are the user's paths of the task, which is put before a conversation that does
-    not begin with it.
-    `labels` maps file names to labels: if several files count their keys anew, the label becomes a part of
-    the key. `label_kind` is `task`, `folder` or `file`.
+    user's own paths, which are the key together. `given` are the user's own paths of `reward` and `outcome`, `tools`
+    is that of the tools; without them they are as the format reads them. `reference` is that of the reference answer,
+    empty if judges are shown none. `prompt` are the user's paths of the task, which is put before a conversation that
+    does not begin with it. `labels` maps file names to labels: if several files count their keys anew, the label
+    becomes a part of the key. `label_kind` is `task`, `folder` or `file`.
     """
 
     format: Format
@@ -78,6 +81,7 @@ class Reader:
     group_by: Sequence[str] = ()
     given: Mapping[str, str] = field(default_factory=dict)
     tools: str = ""
+    reference: str = ""
     prompt: Sequence[str] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     label_kind: str = ""
@@ -116,14 +120,13 @@ class Reader:
                 raise UnreadableError(rollouts[0].error)
         again = self._was_scored(value, rollouts)
         read = [self._finished(value, rollout, again) for rollout in rollouts]
-        rubric = tools = None
+        tools = None
         if form.shape == "columns":
             groups = self._columns(value, line, read)
         else:
             label = self.labels.get(line.source)
             key = self._key_of(value, line, read)
             groups = {f"{label}: {key}" if label else key: read}
-            rubric = lookup(value, form.rubric)
         if form.shape == "group":
             tools = value.get("tools")
         return tuple(
@@ -132,7 +135,7 @@ class Reader:
                     line,
                     tuple(members),
                     key,
-                    rubric if is_text(rubric) else None,
+                    *self._rubric(value, members),
                     tools,
                     i,
                     len(groups),
@@ -140,6 +143,29 @@ class Reader:
                 for i, (key, members) in enumerate(groups.items())
             ]
         )
+
+    def _rubric(
+        self, value: JsonObject, rollouts: Rollouts
+    ) -> tuple[Standards | None, str]:
+        """Return the rubric of these rollouts, and why it cannot be used; None if the record states none."""
+        form = self.format
+        holders = [value]
+        if not form.listed:
+            holders += [rollout_object(value, rollout) for rollout in rollouts]
+        stated = [
+            lookup(own, present(own, form.rubric)) for own in holders if is_object(own)
+        ]
+        if form.shape == "columns" and is_list(stated[0]):
+            stated = [self._own_value(value, one, form.rubric) for one in rollouts]
+        stated = [one for one in stated if one not in EMPTY]
+        if not stated:
+            return None, ""
+        if stated.count(stated[0]) < len(stated):
+            return None, "is not the same in all its rollouts"
+        try:
+            return rubric_of(stated[0]), ""
+        except UnreadableError as error:
+            return None, error.reason
 
     def _finished(self, value: JsonObject, rollout: Rollout, again: bool) -> Rollout:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
@@ -157,6 +183,11 @@ class Reader:
         if self.tools:
             tools = self._shared_at(value, rollout, self.tools)
             found["tools"] = json_value(tools, text=True)
+        if self.reference:
+            reference = self._shared_at(value, rollout, self.reference)
+            found["reference"] = reference
+            if reference in EMPTY and rollout.error is None:
+                found["error"] = f"has no reference answer at `{self.reference}`"
         annotation = self.previous_annotation(value, rollout) if again else None
         if annotation:
             noted = annotation.get("independent_reward")
@@ -394,6 +425,7 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
         keys,
         {"outcome": row.outcome} if row.outcome else {},
         row.tools,
+        row.reference,
         paths(row.prompt),
     )
     if not keys:
@@ -521,6 +553,10 @@ def _scored_key(reader: Reader, records: Records) -> str:
     return reader.key if read == [[key] for key in keys] else path
 
 
+_REFUSED = "messages answers prompt tools reference group_by outcome"
+"""Paths that some of the first records must have."""
+
+
 def _refuse_paths(
     name: str, values: Sequence[JsonObject], settings: InputSettings, row: RecordPaths
 ) -> None:
@@ -532,7 +568,7 @@ def _refuse_paths(
         path = paths(settings.messages)[0]
         raise UsageError(problem, remedy, option="messages", value=path)
     members = [one for value in values for one in items(value.get("trajectories"))]
-    for name_of in ("messages", "answers", "prompt", "tools", "group_by", "outcome"):
+    for name_of in words(_REFUSED):
         own = name_of in ("messages", "answers")
         places = values if own else (*values, *members)
         for path in filter(None, paths(getattr(row, name_of))):

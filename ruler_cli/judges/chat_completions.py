@@ -34,6 +34,7 @@ from ruler_cli.types import (
     Reply,
     Request,
     clean,
+    exactly,
     keyed,
     list_schema,
 )
@@ -45,7 +46,8 @@ _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 _LISTS: tuple[Form, ...] = ("list", "json", "text")
 _ANSWER = 256
 _PER_ROLLOUT = 320
-"""Tokens of an answer, and of each rollout in it: the longest explanation, with a token for each letter."""
+_PER_VALUE = 16
+"""Tokens of an answer, of each rollout and of each criterion's value in it: a token for each letter."""
 _THINKING = {
     "none": 0,
     "disable": 0,
@@ -90,8 +92,8 @@ class AnswerFormat:
             return None  # the user's value is sent as it is, even `null`
         tokens = asked or 0
         if self.limit and not (asked and request.fitted):
-            usual = _ANSWER + _PER_ROLLOUT * len(request.labels) + self.thinking
-            tokens = max(tokens, usual)
+            usual = request.answer_tokens(_ANSWER, _PER_ROLLOUT, _PER_VALUE)
+            tokens = max(tokens, int(usual) + self.thinking)
         if own is not None:
             return own if asked is None else min(tokens, own)
         return tokens if self.max_output is None else min(tokens, self.max_output)
@@ -242,7 +244,7 @@ def chat_arguments(
     body: dict[str, Any] = {"model": model, "messages": messages(request, how)}
     if request.each:
         body |= {"logprobs": True, "top_logprobs": how.likely}
-    elif (form := response_format(how.forms[0], request.labels)) is not None:
+    elif (form := response_format(how.forms[0], request)) is not None:
         body["response_format"] = form
     body |= params
     if (tokens := how.max_tokens(request, params)) is not None:
@@ -260,19 +262,26 @@ def messages(request: Request, how: AnswerFormat) -> list[dict[str, str]]:
     ]
 
 
-def response_format(form: Form, labels: tuple[str, ...]) -> dict[str, Any] | None:
+def response_format(form: Form, request: Request) -> dict[str, Any] | None:
     """The parameter that enforces a form; None for text, which only the prompt describes."""
     if form == "text":
         return None
     if form == "json":
         return {"type": "json_object"}
+    labels = request.labels
     if form == "keyed":
         # an entry for each id, in their order: an answer cannot omit or add one
-        entry = {"$ref": "#/$defs/entry"}
-        scores = _object(dict.fromkeys(labels, entry))
-        schema = {**_object({"scores": scores}), "$defs": {"entry": _ENTRY}}
+        scores = exactly(dict.fromkeys(labels, _ENTRY))
+        answer = {"score": _SCORE}
+        types = {}
+        if request.criteria:
+            answer = {"criteria": exactly(dict.fromkeys(request.criteria, _VALUE))}
+            types = {"value": _SCORE}
+        entry = exactly({"explanation": _EXPLANATION, **answer})
+        schema = {**exactly({"scores": scores}), "$defs": {"entry": entry, **types}}
     else:
-        schema = list_schema(len(labels) if form == "sized" else 0)
+        size = len(labels) if form == "sized" else 0
+        schema = list_schema(size, request.criteria)
     named = {"name": "scores", "strict": True, "schema": schema}
     return {"type": "json_schema", "json_schema": named}
 
@@ -290,18 +299,9 @@ digits, so it would forbid 0.8 and allow 0.80000000000000004; it takes strings a
 """
 
 
-def _object(members: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object with exactly these members."""
-    return {
-        "type": "object",
-        "properties": members,
-        "required": list(members),
-        "additionalProperties": False,
-    }
-
-
+_ENTRY = {"$ref": "#/$defs/entry"}
+_VALUE = {"$ref": "#/$defs/value"}
 _EXPLANATION = {"type": "string", "maxLength": EXPLANATION}
-_ENTRY = _object({"explanation": _EXPLANATION, "score": _SCORE})
 
 
 def thinking_tokens(params: Mapping[str, Any], *, thinks: bool) -> int:

@@ -64,10 +64,11 @@ class FunctionJudge(Judge):
             request.system,
             request.user,
             request.labels,
-            copy.deepcopy(list_schema()),
+            copy.deepcopy(list_schema(0, request.criteria)),
             _FORMAT.max_tokens(request, settings.params),
             request.pass_index,
             request.each,
+            {label: one.text for label, one in request.criteria.items()},
         )
         try:
             async with asyncio.timeout(settings.timeout) as deadline:

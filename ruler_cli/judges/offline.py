@@ -209,15 +209,24 @@ class Offline(Judge):
         """Score the labels from the rollouts in the prompt."""
         shown = blocks(request.user)
         ratings = rate(shown.values())
-        return reply_with({label: ratings[shown[label]] for label in request.labels})
+        given = {label: ratings[shown[label]] for label in request.labels}
+        return reply_with(given, request)
 
 
-def reply_with(ratings: Mapping[str, tuple[float, str]]) -> Reply:
-    """The reply of a judge without a model that gives each label a score and an explanation."""
-    entries = [
-        {"trajectory_id": label, "explanation": explanation, "score": score}
-        for label, (score, explanation) in ratings.items()
-    ]
+def reply_with(ratings: Mapping[str, tuple[float, str]], request: Request) -> Reply:
+    """The reply of a judge without a model that gives each label a score and an explanation.
+
+    It understands no criterion: each has the score for its value, that of a mistake what is left to 1.
+    """
+    entries = []
+    for label, (score, explanation) in ratings.items():
+        values = {
+            criterion: 1 - score if one.weight < 0 else score
+            for criterion, one in request.criteria.items()
+        }
+        answer = {"criteria": values} if values else {"score": score}
+        head = {"trajectory_id": label, "explanation": explanation}
+        entries.append(head | answer)
     return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
 
 

@@ -73,9 +73,8 @@ class Simulated(Judge):
         if request.each:
             (yes,) = scores.values()
             return Reply("", Usage(calls=1), likely=_likely(yes))
-        return reply_with(
-            {label: (score, _EXPLANATION) for label, score in scores.items()}
-        )
+        given = {label: (score, _EXPLANATION) for label, score in scores.items()}
+        return reply_with(given, request)
 
 
 def _likely(yes: float) -> tuple[tuple[str, float], ...]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.prompt import (
@@ -16,24 +17,36 @@ from ruler_cli.prompting.prompt import (
     ExchangeState,
     PromptLayout,
     RequestPart,
+    criteria_parts,
     write_prompt,
 )
 from ruler_cli.scoring.parse_reply import (
     DefectError,
+    Entry,
     ParsedReply,
     parse,
     parse_complete,
 )
-from ruler_cli.scoring.probability import yes_share
+from ruler_cli.scoring.probability import YesShare, yes_share
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import CallError, GroupError, PassScores, Reply, Request
+from ruler_cli.types import (
+    CallError,
+    GroupError,
+    PassScores,
+    Reply,
+    Request,
+    Rubric,
+    Standards,
+    name_of,
+)
 
 CORRECTIONS = 3
 """Corrective requests after a defect: some judges lose one reply in twenty, so four in a row are one group
 in 160,000."""
 _BRIEF = 32
 _BRIEF_PER_ROLLOUT = 48
-"""Fewest tokens of an answer, and of each rollout in it: an explanation of ten words."""
+_BRIEF_PER_VALUE = 9
+"""Fewest tokens of an answer, of each rollout in it (an explanation of ten words), and of each criterion's value."""
 _SAFETY = 0.95
 """Share of the judge's stated context that a prompt may fill: tokens per byte are those of the request that
 was too long, and a part of it may take more. A window that still does is asked in halves."""
@@ -42,7 +55,8 @@ was too long, and a part of it may take more. A window that still does is asked 
 _LETTER = "[0-9A-Za-z_À-ɏ]"
 """A character that a label next to it is part of a word with; scripts without spaces have none."""
 _NAMED = re.compile(
-    rf"(?<!{_LETTER})(?:(?:(?:the )?(?:trajector(?:y|ies)|rollouts?)(?:[ _]ids?)?|ids?)(?:[:=] ?|[ _]))?"
+    rf"(?<!{_LETTER})(?:(?:(?:the )?(?:trajector(?:y|ies)|rollouts?|criteri(?:on|a))(?:[ _]ids?)?|ids?)"
+    r"(?:[:=] ?|[ _]))?"
     rf"(?:[\"'`“](?P<quoted>[{LETTERS}]{{4,}})[\"'`”]|(?P<bare>[{LETTERS}]{{4,}}))(?!{_LETTER})",
     re.IGNORECASE,
 )
@@ -65,6 +79,20 @@ class Overflow:
 
 
 Answer = PassScores | GroupError | Overflow
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """The entries of the reply to a request, with those of an earlier reply that stand."""
+
+    request: Request
+    entries: dict[str, Entry]
+    reading: ParsedReply
+
+
+Steps = Generator[Request, Reply | CallError, T]
+"""Requests, of which each is sent its reply, up to a result."""
 
 
 def exchange(
@@ -72,15 +100,45 @@ def exchange(
     ask: AskSettings,
     part: RequestPart,
     state: ExchangeState | None = None,
-) -> Generator[Request, Reply | CallError, Answer]:
+) -> Steps[Answer]:
     """Ask about one part of a group, as often as corrections allow.
 
     `state` is that of an exchange that ended in an Overflow, so that its corrections still count. The judge's
     number in the result is 0.
     """
-    given: dict[str, tuple[float, str]] = {}
+    rubric = layout.rubric
+    if not isinstance(rubric, Rubric):
+        answer = yield from _answered(layout, ask, part, state)
+        return (
+            _pass_scores(layout, part, answer)
+            if isinstance(answer, _Entries)
+            else answer
+        )
+    whole: PassScores | None = None
+    for number, criteria in enumerate(criteria_parts(rubric, len(part.distinct))):
+        own = state if state and state.criteria == number else None
+        answer = yield from _answered(layout, ask, part, own, criteria)
+        if isinstance(answer, Overflow):
+            answer.state.criteria = number
+        if not isinstance(answer, _Entries):
+            return answer
+        read = _pass_scores(layout, part, answer)
+        whole = read if whole is None else _joined(whole, read)
+    assert whole is not None  # noqa: S101 - a rubric has criteria
+    return replace(whole, scores=tuple(map(rubric.score, whole.criteria)))
+
+
+def _answered(
+    layout: PromptLayout,
+    ask: AskSettings,
+    part: RequestPart,
+    state: ExchangeState | None,
+    criteria: range | None = None,
+) -> Steps[_Entries | GroupError | Overflow]:
+    """Ask about one part of a group by some of the criteria, if there are any."""
+    given: dict[str, Entry] = {}
     while True:
-        request = write_prompt(layout, ask, part, state, given)
+        request = write_prompt(layout, ask, part, state, given, criteria)
         reply = yield request
         defect = ""
         if isinstance(reply, Reply):
@@ -89,9 +147,7 @@ def exchange(
             except DefectError as problem:
                 defect = str(problem)
             else:
-                return _pass_scores(
-                    layout, part, request, {**given, **reading.entries}, reading
-                )
+                return _Entries(request, {**given, **reading.entries}, reading)
         state = state or ExchangeState()  # most requests need none
         if isinstance(reply, CallError):
             if reply.context is None:
@@ -104,7 +160,9 @@ def exchange(
             crowded = len(state.cuts) > 2
             return _crowded(error, layout, part, state) if crowded else error
         cut_twice = reply.truncated and len(state.cuts) == 2
-        given = parse_complete(reply.text, request.labels) if cut_twice else {}
+        given = {}
+        if cut_twice:
+            given = parse_complete(reply.text, request.labels, request.criteria)
         state.attempt += not given
 
 
@@ -113,32 +171,56 @@ def ask_each(
     ask: AskSettings,
     part: RequestPart,
     state: ExchangeState | None = None,
-) -> Generator[Request, Reply | CallError, Answer]:
-    """Ask the question about one rollout; a corrective request would only say what the first one did."""
-    reply = yield write_prompt(layout, ask, part)
-    if isinstance(reply, CallError):
-        if reply.context is not None:
-            return _overflow(
-                *reply.context, reply, layout, part, state or ExchangeState()
+) -> Steps[Answer]:
+    """Ask the question about one rollout, or one for each criterion.
+
+    A corrective request would only say what the first one did.
+    """
+    rubric = layout.rubric
+    criteria: list[range | None] = [None]
+    if isinstance(rubric, Rubric):
+        criteria = [range(at, at + 1) for at in range(len(rubric.criteria))]
+    shares = []
+    for own in criteria:
+        reply = yield write_prompt(layout, ask, part, criteria=own)
+        if isinstance(reply, CallError):
+            if reply.context is not None:
+                return _overflow(
+                    *reply.context, reply, layout, part, state or ExchangeState()
+                )
+            return GroupError(reply.kind, reply.reason)
+        if reply.refusal is not None:
+            return GroupError("refused", f"the judge refused: {reply.refusal}")
+        try:
+            shares.append(yes_share(reply.likely))
+        except DefectError as problem:
+            return GroupError(
+                "reply", f"the judge's answer could not be used: {problem}"
             )
-        return GroupError(reply.kind, reply.reason)
-    if reply.refusal is not None:
-        return GroupError("refused", f"the judge refused: {reply.refusal}")
-    try:
-        share = yes_share(reply.likely)
-    except DefectError as problem:
-        return GroupError("reply", f"the judge's answer could not be used: {problem}")
-    explanation = f"Asked alone: Yes with a probability of {share.score:.3f}."
-    return PassScores(
+    scores = PassScores(
         judge=0,
         pass_index=0,
         window=part.window,
         distinct=part.distinct,
-        scores=(share.score,),
-        explanations=(explanation,),
+        scores=(shares[0].score,),
+        explanations=(_asked_alone(shares, rubric),),
         each=True,
-        error=share.error,
+        error=max(share.error for share in shares),
     )
+    if not isinstance(rubric, Rubric):
+        return scores
+    values = tuple([share.score for share in shares])
+    return replace(scores, criteria=(values,), scores=(rubric.score(values),))
+
+
+def _asked_alone(shares: list[YesShare], rubric: Standards) -> str:
+    """The explanation of a score that is made of probabilities."""
+    names = rubric.names if isinstance(rubric, Rubric) else ("Yes",)
+    each = zip(names, shares, strict=True)
+    if names == ("Yes",):
+        return f"Asked alone: Yes with a probability of {shares[0].score:.3f}."
+    listed = ", ".join(f"“{name}” {share.score:.3f}" for name, share in each)
+    return f"Asked alone about each criterion, Yes with a probability of: {listed}."
 
 
 def _fits_with_less(
@@ -152,15 +234,20 @@ def _fits_with_less(
     asked = state.max_output_tokens
     if state.fitted and asked is not None and left >= asked:
         return False
-    state.fitted = left >= _least(len(request.labels))
+    least = request.answer_tokens(_BRIEF, _BRIEF_PER_ROLLOUT, _BRIEF_PER_VALUE)
+    state.fitted = left >= least
     if state.fitted:
         state.max_output_tokens = left
     return state.fitted
 
 
-def _least(rollouts: int) -> int:
-    """Fewest tokens of a whole answer about so many rollouts."""
-    return _BRIEF + _BRIEF_PER_ROLLOUT * rollouts
+def _least(layout: PromptLayout, part: RequestPart) -> int:
+    """Fewest tokens of a whole answer about a part of a group."""
+    rollouts = len(part.distinct)
+    values = 0
+    if isinstance(layout.rubric, Rubric):
+        values = len(criteria_parts(layout.rubric, rollouts)[0])
+    return _BRIEF + (_BRIEF_PER_ROLLOUT + _BRIEF_PER_VALUE * values) * rollouts
 
 
 def _read(reply: Reply, request: Request, *, again: bool) -> ParsedReply:
@@ -169,7 +256,7 @@ def _read(reply: Reply, request: Request, *, again: bool) -> ParsedReply:
     if reply.truncated and not reply.text.rstrip().endswith(("}", "]", "```")):
         # scores before its end may be a draft
         raise DefectError("the answer was cut off")
-    reading = parse(reply.text, request.labels)
+    reading = parse(reply.text, request.labels, request.criteria)
     if again and reading.rescaled:
         raise DefectError("the scores stood on another scale than those given before")
     return reading
@@ -211,7 +298,7 @@ def _overflow(
     state: ExchangeState,
 ) -> Overflow:
     """The result if the prompt fills more than the context that the server named."""
-    most = min(limit * _SAFETY, max(limit - _least(len(part.distinct)), limit / 2))
+    most = min(limit * _SAFETY, max(limit - _least(layout, part), limit / 2))
     tokens = layout.tokens_of(part.distinct)
     # vLLM counts no further than it must: the length of a prompt that is one token too long is not known
     at_least = min(most, tokens / 2)
@@ -232,45 +319,75 @@ def _crowded(
     by_user = not prompt or first == second == answer or answer >= 2 * second
     if by_user or abs(before + second - limit) > 2:
         return error
-    most = max(limit - 3 * _least(len(part.distinct)), limit / 2)
+    most = max(limit - 3 * _least(layout, part), limit / 2)
     target = int(layout.tokens_of(part.distinct) * min(most / prompt, 0.75))
     again = ExchangeState(state.attempt + 1, templates.SHORTER)
     return Overflow(limit, limit + answer, target, error, again)
 
 
 def _pass_scores(
-    layout: PromptLayout,
-    part: RequestPart,
-    request: Request,
-    entries: dict[str, tuple[float, str]],
-    reading: ParsedReply,
+    layout: PromptLayout, part: RequestPart, answer: _Entries
 ) -> PassScores:
-    each = [entries[label] for label in request.shown]
+    request = answer.request
+    each = [answer.entries[label] for label in request.shown]
+    numbers = tuple([own for own, _ in each])
     return PassScores(
         judge=0,
         pass_index=part.pass_index,
         window=part.window,
         distinct=tuple(request.shown.values()),
-        scores=tuple([score for score, _ in each]),
+        scores=tuple([own[0] for own in numbers]),
         explanations=_with_places([text for _, text in each], layout, request),
-        rescaled=reading.rescaled,
-        unknown=reading.unknown,
+        rescaled=answer.reading.rescaled,
+        unknown=answer.reading.unknown,
+        criteria=numbers if request.criteria else (),
+    )
+
+
+def _joined(one: PassScores, other: PassScores) -> PassScores:
+    """Join the values of some criteria with those of others, which may be in another order of the rollouts."""
+    by_rollout = dict(
+        zip(
+            other.distinct,
+            zip(other.criteria, other.explanations, strict=True),
+            strict=True,
+        )
+    )
+    more = [by_rollout[at] for at in one.distinct]
+    values = [
+        own + further for own, (further, _) in zip(one.criteria, more, strict=True)
+    ]
+    texts = [
+        f"{own} {further}"
+        for own, (_, further) in zip(one.explanations, more, strict=True)
+    ]
+    return replace(
+        one,
+        criteria=tuple(values),
+        explanations=tuple(texts),
+        rescaled=one.rescaled or other.rescaled,
+        unknown=one.unknown + other.unknown,
     )
 
 
 def _with_places(
     texts: list[str], layout: PromptLayout, request: Request
 ) -> tuple[str, ...]:
-    """Explanations that call a rollout by its place in the group, and not by its label in the request."""
+    """Explanations that call a rollout by its place in the group, and a criterion by its name, not by their ids."""
     whole = "\n".join(texts).lower()
     shown = request.shown.items()
-    places = {label: layout.places[at] for label, at in shown if label in whole}
+    places = {
+        label: f"rollout {layout.places[at]}" for label, at in shown if label in whole
+    }
+    for label, one in request.criteria.items():
+        if label in whole:
+            places[label] = f"“{name_of(one)}”"
 
     def placed(match: re.Match[str]) -> str:
         place = places.get((match["quoted"] or match["bare"]).lower())
         # HTTP is a word, and no text of the request need hold http
         if place is None or match[0].isupper():
             return match[0]
-        return f"{'Rollout' if match[0][:2].istitle() else 'rollout'} {place}"
+        return place[0].upper() + place[1:] if match[0][:2].istitle() else place
 
     return tuple([_NAMED.sub(placed, text) for text in texts] if places else texts)

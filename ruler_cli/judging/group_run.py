@@ -39,6 +39,7 @@ from ruler_cli.types import (
     Reply,
     Request,
     Rollout,
+    Rubric,
 )
 
 if TYPE_CHECKING:
@@ -228,6 +229,7 @@ class GroupRun:
             paid=tuple([judge.paid for judge in self.judges]),
             ended=time.time(),
             served=tuple(sorted(self.served)),
+            rubric=layout.rubric if isinstance(layout.rubric, Rubric) else None,
         )
 
     @property

@@ -544,7 +544,8 @@ class Budget:
 
 ANSWER = 100.0
 PER_LABEL = 60.0
-"""Completion tokens before any is known: for an answer, and for each rollout in it."""
+PER_VALUE = 9.0
+"""Completion tokens before any is known: of an answer, of each rollout in it, of each criterion's value there."""
 _PRIOR = 2.0
 """Factor on the guess before the first reply: too high costs a second, too low breaks a limit."""
 _DOUBT = 4.0
@@ -627,4 +628,4 @@ class Estimates:
 def _guess(request: Request) -> tuple[int, int]:
     """Guess prompt and completion tokens from the length of the prompt and the number of labels."""
     prompt = int(request.size / CHARACTERS_PER_TOKEN) + 1
-    return prompt, int(ANSWER + PER_LABEL * len(request.labels))
+    return prompt, int(request.answer_tokens(ANSWER, PER_LABEL, PER_VALUE))

@@ -20,7 +20,7 @@ import anyio
 from ruler_cli.errors import RulerError
 from ruler_cli.pool.engine import end_tasks
 from ruler_cli.pool.gate import Gate, Permit
-from ruler_cli.pool.limits import ANSWER, PER_LABEL
+from ruler_cli.pool.limits import ANSWER, PER_LABEL, PER_VALUE
 from ruler_cli.types import CallError, Judge, Reply, Request, Usage
 
 PATIENCE = 3600.0
@@ -364,4 +364,4 @@ class Hedging:
 
 def _length(request: Request) -> float:
     """The expected length of an answer: the time to write it is most of the time of a call."""
-    return ANSWER + PER_LABEL * len(request.labels)
+    return request.answer_tokens(ANSWER, PER_LABEL, PER_VALUE)

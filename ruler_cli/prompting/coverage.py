@@ -24,7 +24,7 @@ from ruler_cli.formats.fields import first, words
 from ruler_cli.prompting.prompt import PromptLayout
 from ruler_cli.prompting.render import quoted
 from ruler_cli.prompting.turn_fields import ABOUT, HARNESS, fields_told
-from ruler_cli.types import Group, Record, printable
+from ruler_cli.types import Group, Record, printable, rubric_text
 
 SHORTEST = 20
 """Characters of the shortest text that counts: shorter ones are roles, kinds and names."""
@@ -103,7 +103,15 @@ class Coverage:
             self.continued += 1
             self.first_continued = self.first_continued or group.key
         prompt = _PromptText(
-            "\n".join((layout.context, layout.tools, *layout.distinct, layout.rubric))
+            "\n".join(
+                (
+                    layout.context,
+                    layout.tools,
+                    layout.reference,
+                    *layout.distinct,
+                    rubric_text(layout.rubric),
+                )
+            )
         )
         for rollout in group.rollouts:
             for message in itertools.chain(rollout.messages, *rollout.histories):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,28 @@ import orjson
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.injection import suspects
-from ruler_cli.prompting.render import WHOLE, Shortening, render, render_tools
+from ruler_cli.prompting.render import (
+    WHOLE,
+    Shortening,
+    json_or_quoted,
+    quoted,
+    render,
+    render_tools,
+)
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
-from ruler_cli.types import Group, GroupError, Request, Rollout, readable_text
+from ruler_cli.types import (
+    Criterion,
+    Group,
+    GroupError,
+    Record,
+    Request,
+    Rollout,
+    Rubric,
+    Standards,
+    readable_text,
+    rubric_text,
+)
 
 if TYPE_CHECKING:  # few groups are shown in windows
     from ruler_cli.prompting.windows import Packing, Windows
@@ -68,24 +86,26 @@ ENTRY_BYTES = int(_ENTRY_TOKENS * BYTES_PER_TOKEN)
 class PromptLayout:
     """A group as the judge sees it: the distinct rollouts as text, and which input rollout each one is.
 
-    `owner[i]` is the distinct rollout that input rollout i became, None if it could not be read. `sizes` are
-    bytes of each distinct rollout as shown; `digests` and `digest` are those of the whole texts. `suspects`
-    are distinct rollouts whose text addresses a judge. `shortening` is the highest step of the ladder that
-    any of the text was shortened by. `places` are those in the group, from 1, of the first input rollout that
-    became each distinct one; several records of one rollout count once.
+    `owner[i]` is the distinct rollout that input rollout i became, None if it could not be read. `sizes` are bytes of
+    each distinct rollout as shown; `digests` and `digest` are those of the whole texts. `suspects` are distinct
+    rollouts whose text addresses a judge. `shortening` is the highest step of the ladder that any of the text was
+    shortened by. `rubric` is a text, or criteria. `reference` is the answer that only the judge sees, JSON or empty.
+    `places` are those in the group, from 1, of the first input rollout that became each distinct one; several records
+    of one rollout count once.
     """
 
     context: str
     tools: str
     distinct: tuple[str, ...]
     owner: tuple[int | None, ...]
-    rubric: str
+    rubric: Standards
     digests: tuple[bytes, ...]
     digest: bytes
     sizes: tuple[int, ...]
     suspects: frozenset[int] = frozenset()
     shortening: int = 0
     places: tuple[int, ...] = ()
+    reference: str = ""
 
     def order(self, seed: int, pass_index: int) -> list[int]:
         """The order in which a pass shows all rollouts; it does not depend on their order in the input."""
@@ -135,9 +155,8 @@ class PromptLayout:
 
     @property
     def _frame(self) -> int:
-        return sum(
-            len(text.encode()) for text in (self.context, self.tools, self.rubric)
-        )
+        common = (self.context, self.tools, self.reference, rubric_text(self.rubric))
+        return sum(len(text.encode()) for text in common)
 
 
 @dataclass(slots=True)
@@ -195,7 +214,7 @@ def render_group(group: Group, ask: AskSettings) -> RenderedGroup:
     """Render all of a group."""
     given = group.rollouts
     rollouts, place = _joined(given)
-    shown = not scale_mistake(group.rubric)
+    shown = not _mistake(group)
     readable = [i for i, r in enumerate(rollouts) if r.error is None and shown]
     opening = _opening([rollouts[i].messages for i in readable])
     same = render(rollouts[readable[0]].messages[:opening]) if opening else []
@@ -213,7 +232,12 @@ def render_group(group: Group, ask: AskSettings) -> RenderedGroup:
     texts = [text.encode() for text in distinct]
     digests = tuple(map(keyed, texts))
     rubric = shown_rubric(group, ask.rubric)
-    common = (rubric.encode(), tools.encode(), context.encode())
+    # other criteria over the same rollouts leave order and ids as they are, and so the beginning of the prompt
+    text = rubric if isinstance(rubric, str) else ""
+    reference = _reference([rollouts[i] for i in readable])
+    common = [text.encode(), tools.encode(), context.encode()]
+    if reference:
+        common.append(reference.encode())
     layout = PromptLayout(
         context,
         tools,
@@ -229,6 +253,7 @@ def render_group(group: Group, ask: AskSettings) -> RenderedGroup:
         digest=keyed(b"group", *common, *sorted(digests)),
         sizes=tuple(map(len, texts)),
         places=tuple([i + 1 for i in example.values()]),
+        reference=reference,
     )
     return RenderedGroup(
         layout,
@@ -244,9 +269,27 @@ def distinct_rollouts(group: Group, ask: AskSettings) -> int:
     return len(render_group(group, ask).layout.distinct)
 
 
-def shown_rubric(group: Group, usual: str | None) -> str:
+def shown_rubric(group: Group, usual: Standards | None) -> Standards:
     """Return the rubric that a judge is shown: the group's own, else the usual one, else the built-in one."""
-    return readable_text(group.rubric or usual or templates.DEFAULT_RUBRIC)
+    rubric = group.rubric or usual or templates.DEFAULT_RUBRIC
+    return readable_text(rubric) if isinstance(rubric, str) else rubric
+
+
+def rubric_mistake(given: Group | Record) -> str:
+    """Return why the rubric of a group or a record cannot be used, as the end of a sentence; empty if it can."""
+    return given.rubric_error or scale_mistake(given.rubric)
+
+
+def _mistake(group: Group) -> str:
+    """Return why no judge is asked about a group; empty if one is."""
+    scale = scale_mistake(group.rubric)
+    return group.mistake or (scale and f"its rubric {scale}")
+
+
+def _reference(rollouts: Sequence[Rollout]) -> str:
+    """Return the reference answer of a group as a JSON value; empty if there is none."""
+    stated = rollouts[0].reference if rollouts else None
+    return "" if stated is None else json_or_quoted(stated)
 
 
 def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:
@@ -449,8 +492,8 @@ def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> Group
     """The error of a group without a request: its rubric, nothing to judge, or nothing that fits."""
     from ruler_cli.prompting.windows import LEAST
 
-    if mistake := scale_mistake(group.rubric):
-        return GroupError("input", f"its rubric {mistake}")
+    if mistake := _mistake(group):
+        return GroupError("input", mistake)
     if not layout.distinct:
         errors = [rollout.error for rollout in group.rollouts if rollout.error]
         if not errors:
@@ -586,6 +629,20 @@ def _pair(
     return None
 
 
+_CRITERIA = 64
+_VALUES = 512
+"""Criteria of one request, and numbers of its answer; with more criteria the group is asked about in parts."""
+
+
+def criteria_parts(rubric: Rubric, rollouts: int) -> list[range]:
+    """The criteria of each request about so many rollouts, by their numbers: as few parts of one size as do."""
+    number = len(rubric.criteria)
+    most = max(1, min(_CRITERIA, _VALUES // max(1, rollouts)))
+    count = -(-number // most)
+    bounds = [number * part // count for part in range(count + 1)]
+    return [range(*pair) for pair in itertools.pairwise(bounds)]
+
+
 LETTERS = "bcdfghjkmnpqrstvwxz"
 """Letters of a label."""
 
@@ -596,7 +653,7 @@ class ExchangeState:
 
     `note` is the sentence that the next request ends with. `fitted`: `max_output_tokens` is all that the
     judge's context leaves beside the prompt. `cuts` are the prompt and answer tokens of each reply that was
-    cut off.
+    cut off. `criteria` is the number of the part of the criteria that it is about.
     """
 
     attempt: int = 0
@@ -606,6 +663,7 @@ class ExchangeState:
     cuts: tuple[tuple[int, int], ...] = ()
     refused: bool = False
     corrected: int = 0
+    criteria: int = 0
 
 
 _FIRST = ExchangeState()
@@ -617,18 +675,23 @@ def write_prompt(
     ask: AskSettings,
     part: RequestPart | None = None,
     state: ExchangeState | None = None,
-    given: Mapping[str, tuple[float, str]] | None = None,
+    given: Mapping[str, tuple[Sequence[float], str]] | None = None,
+    criteria: range | None = None,
 ) -> Request:
     """Write the two messages of one request for a part, by default the first of all.
 
-    `given` holds entries of an earlier reply that stand, so that only the other labels are asked for.
+    `given` holds entries of an earlier reply that stand, so that only the other labels are asked for. `criteria` are
+    the numbers of those that the request is about, by default those of the first request about them.
     """
     if part is None:
         # of a layout that fits no context
         whole = RequestPart(0, 0, tuple(range(len(layout.distinct))))
         part = next(iter(requests_of_pass(layout, ask, 0)), whole)
+    rubric = layout.rubric
+    if isinstance(rubric, Rubric) and criteria is None:
+        criteria = criteria_parts(rubric, len(part.distinct))[0]
     if ask.ask == "each":
-        return _question(layout, ask, part)
+        return _question(layout, ask, part, criteria[0] if criteria else 0)
     state = state or _FIRST
     given = given or {}
     key = layout.key(ask.seed, part.pass_index, state.attempt)
@@ -642,19 +705,26 @@ def write_prompt(
         for label, i in shown.items()
     ]
     wanted = tuple([label for label in shown if label not in given])
+    asked: dict[str, Criterion] = {}
+    if isinstance(rubric, Rubric):
+        system = templates.criteria_system(alone=layout.alone)
+        asked = _criteria_labels(rubric, criteria or range(0), layout, shown)
+        statements = {label: quoted(one.text) for label, one in asked.items()}
+        lines.append(templates.criteria_block(statements))
+    else:
+        system = templates.system(rubric, alone=layout.alone)
     note = templates.missing(given) if given else state.note
     if note:
         lines.append(note)
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
-    system = templates.system(layout.rubric, alone=layout.alone)
-    user = "\n".join(lines)
     return Request(
         system,
-        user,
+        "\n".join(lines),
         wanted,
         state.max_output_tokens,
         part.pass_index,
         state.fitted,
+        criteria=asked,
         shown=shown,
     )
 
@@ -664,21 +734,31 @@ def _common(layout: PromptLayout) -> list[str]:
     lines = [f"<context>\n{layout.context}\n</context>"] if layout.context else []
     if layout.tools:
         lines.append(f"<available_tools>\n{layout.tools}\n</available_tools>")
+    if layout.reference:
+        lines.append(templates.reference_block(layout.reference))
     return lines
 
 
-def _question(layout: PromptLayout, ask: AskSettings, part: RequestPart) -> Request:
-    """The question about one rollout: what the group shares stands first, for the prefix cache of an engine."""
+def _question(
+    layout: PromptLayout, ask: AskSettings, part: RequestPart, criterion: int
+) -> Request:
+    """The question about one rollout; what the group shares stands first, for the prefix cache of an engine.
+
+    `criterion` is the number of the one that it is about, if the rubric has criteria: it stands last.
+    """
     at = part.distinct[0]
-    lines = [
-        *_common(layout),
-        f"<trajectory>\n{layout.distinct[at]}\n</trajectory>",
-        templates.question(ask.question),
-    ]
-    own = layout.rubric != templates.DEFAULT_RUBRIC
+    rubric = layout.rubric
+    standards = ""
+    question = templates.question(ask.question)
+    if isinstance(rubric, Rubric):
+        asked = rubric.criteria[criterion]
+        question = templates.criterion_question(quoted(asked.text))
+    elif rubric != templates.DEFAULT_RUBRIC:
+        standards = rubric
+    rollout = f"<trajectory>\n{layout.distinct[at]}\n</trajectory>"
     return Request(
-        templates.question_system(layout.rubric if own else ""),
-        "\n".join(lines),
+        templates.question_system(standards),
+        "\n".join((*_common(layout), rollout, question)),
         (),
         max_output_tokens=1,
         fitted=True,
@@ -688,20 +768,53 @@ def _question(layout: PromptLayout, ask: AskSettings, part: RequestPart) -> Requ
 
 
 def _labels(layout: PromptLayout, key: bytes, order: Sequence[int]) -> dict[str, int]:
-    """Four consonants or more for each rollout, that no text of the request holds."""
+    """An id for each rollout that no text of the request holds."""
+    text = _text_shown(layout, order)
     labels: dict[str, int] = {}
-    own = [layout.distinct[i] for i in order]
-    text = "\n".join((layout.rubric, layout.context, layout.tools, *own))
     for i in order:
-        for draw in itertools.count():
-            number = int.from_bytes(keyed(key, b"label %d" % draw, layout.digests[i]))
-            # a text that holds every short label is answered with longer ones
-            size = 4 + draw // 50
-            label = ""
-            for _ in range(size):
-                number, letter = divmod(number, len(LETTERS))
-                label += LETTERS[letter]
-            if label not in labels and label not in text:
-                labels[label] = i
-                break
+        labels[_label((key, b"label", layout.digests[i]), text, labels)] = i
     return labels
+
+
+def _criteria_labels(
+    rubric: Rubric,
+    numbers: Iterable[int],
+    layout: PromptLayout,
+    shown: Mapping[str, int],
+) -> dict[str, Criterion]:
+    """An id for each of these criteria that no text of the request holds.
+
+    It depends on the rubric alone if it can: a provider compiles the form of an answer once for all groups.
+    """
+    text = _text_shown(layout, shown.values())
+    key = keyed(rubric.text.encode())
+    labels: dict[str, Criterion] = {}
+    for number in numbers:
+        name = b"%d" % number
+        labels[_label((key, b"criterion", name), text, {**shown, **labels})] = (
+            rubric.criteria[number]
+        )
+    return labels
+
+
+def _text_shown(layout: PromptLayout, rollouts: Iterable[int]) -> str:
+    """All texts of a request about these rollouts."""
+    own = [layout.distinct[i] for i in rollouts]
+    common = (rubric_text(layout.rubric), layout.context, layout.tools)
+    return "\n".join((*common, layout.reference, *own))
+
+
+def _label(draws: tuple[bytes, bytes, bytes], text: str, taken: Container[str]) -> str:
+    """Four consonants or more that are not in the text and not taken; `draws` are key, kind and item."""
+    key, kind, item = draws
+    for draw in itertools.count():
+        number = int.from_bytes(keyed(key, b"%b %d" % (kind, draw), item))
+        # a text that holds every short label is answered with longer ones
+        size = 4 + draw // 50
+        label = ""
+        for _ in range(size):
+            number, letter = divmod(number, len(LETTERS))
+            label += LETTERS[letter]
+        if label not in taken and label not in text:
+            return label
+    raise AssertionError("unreachable")

@@ -181,7 +181,7 @@ def _lines(
 
 def _field_line(role: str, key: str, value: Any, shortening: Shortening) -> str:
     """Render a field beside the content of a message."""
-    text = _BINARY.sub('"[data]"', _json_or_quoted(value))
+    text = _BINARY.sub('"[data]"', json_or_quoted(value))
     cut = _without_middle(text, shortening.tool)
     return f"{_name(role)} {_name(key)}: {quoted(cut) if cut != text else text}"
 
@@ -194,7 +194,7 @@ def _call_lines(
     """Yield the line of a tool call and of a result inside it, and note its name for one outside."""
     call_id, name, arguments, result = call
     names[call_id] = name
-    yield f"call {_name(name)}: {_json_or_quoted(arguments)}"
+    yield f"call {_name(name)}: {json_or_quoted(arguments)}"
     if result is not None:
         yield _result_line(name, _split_content(result)[0], shortening)
 
@@ -303,10 +303,10 @@ def _call(call: Any) -> _Call:
 def _result_line(name: str | None, text: str, shortening: Shortening) -> str:
     head = f"tool {_name(name)}" if name else "tool"
     cut = _without_middle(text, shortening.tool)
-    return f"{head}: {quoted(cut) if cut != text else _json_or_quoted(text)}"
+    return f"{head}: {quoted(cut) if cut != text else json_or_quoted(text)}"
 
 
-def _json_or_quoted(value: Any) -> str:
+def json_or_quoted(value: Any) -> str:
     """Return JSON text as compact JSON; other text, or JSON with numbers beyond a double, as a string.
 
     To find such numbers every digit becomes a 0, in C: then a search for runs of digits is nearly free.

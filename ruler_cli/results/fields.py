@@ -24,8 +24,8 @@ _FINE = 6
 """Decimals of numbers that are computed from scores: enough to compute with, and short to read."""
 _COARSE = 3
 """Decimals of a judge's score in one pass, and of the position of the rollout there."""
-SCHEMA = 2
-"""Version of both objects: since 2 every key stands in every record, with one type."""
+SCHEMA = 3
+"""Version of both objects: since 2 every key stands in every record, with one type; since 3 with criteria."""
 _NO_SCORES = GroupScores((), passes=0, weight=0.0)
 _NO_REPLIES = GroupResult((), (), ())
 """Quality and counts of a group that failed."""
@@ -38,6 +38,13 @@ class JudgeScore(TypedDict):
 
     judge: str
     score: float | None
+
+
+class CriterionValue(TypedDict):
+    """How far a criterion holds of a rollout, from 0 to 1."""
+
+    name: str
+    value: float
 
 
 class _SharedKeys(TypedDict):
@@ -64,6 +71,8 @@ class AnnotationFields(_SharedKeys):
     spread: float | None
     slots: list[float]
     pass_scores: list[float]
+    criteria: list[CriterionValue]
+    criteria_passes: list[list[float]]
     suspect: bool
 
 
@@ -148,6 +157,14 @@ def annotations_of(
             "spread": _fine(rollout.spread),
             "slots": [round(position, _COARSE) for position in rollout.positions],
             "pass_scores": [round(each, _COARSE) for each in rollout.pass_scores],
+            "criteria": [
+                {"name": one.name, "value": round(one.value, _FINE)}
+                for one in rollout.criteria
+            ],
+            "criteria_passes": [
+                [round(value, _COARSE) for value in one.passes]
+                for one in rollout.criteria
+            ],
             "suspect": rollout.suspect,
             "schema": SCHEMA,
         }

@@ -34,7 +34,7 @@ from ruler_cli.results.fields import usage_fields
 from ruler_cli.runs.input import open_input
 from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias, quantile
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Usage, iso, printable
+from ruler_cli.types import Group, Usage, iso, printable, rubric_text
 
 ReportFigures = Json
 """The figures of a run; None: not known."""
@@ -112,7 +112,7 @@ class ScoredFile:
         for number, group in enumerate(self.input.groups, 1):
             if wanted is None or wanted(group.key):
                 scored = self._reader.group(group)
-                self.figures.add(scored, group.rubric)
+                self.figures.add(scored, rubric_text(group.rubric or ""))
                 yield number, group, scored
         if wanted is not None:
             return
@@ -184,7 +184,7 @@ class FiguresBuilder:
         # the time of each judged group, and the kind of its failure
         self._timed: list[tuple[float, str]] = []
 
-    def add(self, group: ScoredGroup, own_rubric: str | None = None) -> None:
+    def add(self, group: ScoredGroup, own_rubric: str = "") -> None:
         """Count the next group of the file; its record may have a rubric of its own."""
         self.groups.update(["all", group.status])
         for rollout in group.rollouts:

@@ -10,7 +10,7 @@ from ruler_cli.formats.chat import first_agent_turn, text_of
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import Group, readable_text
+from ruler_cli.types import Group, readable_text, rubric_text
 
 _KEY, _TASK = 300, 160
 """Characters of a key and of a task in a page."""
@@ -52,7 +52,7 @@ class GroupText:
         return cls(
             context=_lines(layout.context),
             tools=layout.tools,
-            rubric=readable_text(group.rubric or ""),
+            rubric=readable_text(rubric_text(group.rubric or "")),
             rollouts=rollouts,
             identical=identical,
             task=_task(group),

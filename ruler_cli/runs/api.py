@@ -28,7 +28,7 @@ from ruler_cli.settings.models import (
     ScoreSettings,
     refuse_no_settings,
 )
-from ruler_cli.types import Observer, Summary
+from ruler_cli.types import Observer, Standards, Summary
 
 _SETTINGS = {
     "base_url": "api_base",
@@ -112,7 +112,7 @@ async def ruler(
     message_lists: Sequence[Sequence[Any]],
     judge_model: str = "openai/o3",
     extra_litellm_params: Mapping[str, Any] | None = None,
-    rubric: str | None = None,
+    rubric: Standards | None = None,
     tools: Sequence[Any] | None = None,
     *,
     debug: bool = False,
@@ -153,7 +153,7 @@ async def score_group(
     group: G,
     judge_model: str = ...,
     extra_litellm_params: Mapping[str, Any] | None = ...,
-    rubric: str | None = ...,
+    rubric: Standards | None = ...,
     *,
     swallow_exceptions: Literal[False] = ...,
     debug: bool = ...,
@@ -165,7 +165,7 @@ async def score_group(
     group: G,
     judge_model: str = ...,
     extra_litellm_params: Mapping[str, Any] | None = ...,
-    rubric: str | None = ...,
+    rubric: Standards | None = ...,
     *,
     swallow_exceptions: bool,
     debug: bool = ...,
@@ -176,7 +176,7 @@ async def score_group(
     group: G,
     judge_model: str = "openai/o3",
     extra_litellm_params: Mapping[str, Any] | None = None,
-    rubric: str | None = None,
+    rubric: Standards | None = None,
     *,
     swallow_exceptions: bool = False,
     debug: bool = False,
@@ -211,7 +211,7 @@ async def _score_once(
     group: G,
     model: str,
     params: Mapping[str, Any] | None,
-    rubric: str | None,
+    rubric: Standards | None,
     *,
     debug: bool,
 ) -> GroupWithScores[G]:

@@ -29,12 +29,12 @@ from ruler_cli.prompting.prompt import (
     pass_count,
     pass_of_judge,
     requests_of_pass,
+    rubric_mistake,
     write_prompt,
 )
 from ruler_cli.runs.input import Input
 from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.settings.rubric import scale_mistake
 from ruler_cli.types import CallError, Group, Problem, Record, Reply, Request, Usage
 
 JudgeRole = Literal["panel", "fallback", "escalation"]
@@ -439,7 +439,7 @@ class InputCounts:
         problem = partial(Problem, line.number, raw=b"", place=line.place)
         if not record.rollouts:
             self.on_problem(problem("is a group without trajectories"))
-        if mistake := scale_mistake(record.rubric):
+        if mistake := rubric_mistake(record):
             self.on_problem(problem(f"has a rubric that {mistake}"))
         for rollout in record.rollouts:
             if rollout.error is not None:

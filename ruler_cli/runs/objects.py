@@ -21,11 +21,12 @@ from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.formats.annotate import annotate
 from ruler_cli.formats.chat import PROMPTS
-from ruler_cli.formats.fields import first_at, lookup
+from ruler_cli.formats.fields import EMPTY, first_at, lookup
 from ruler_cli.formats.native import ART, BESIDE
 from ruler_cli.formats.reader import Reader, detect, formats_of, key_text
 from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
 from ruler_cli.results.fields import GroupFields, TrajectoryFields, annotations_of
+from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, OnFailure
 from ruler_cli.types import (
     Group,
@@ -36,6 +37,8 @@ from ruler_cli.types import (
     Line,
     Record,
     Rollout,
+    Rubric,
+    Standards,
 )
 from ruler_cli.types import (
     value as frozen_value,
@@ -157,7 +160,7 @@ class ObjectReader:
         self._readers = dict[frozenset[tuple[str, Any]], Reader]()
 
     def read(
-        self, given: G, index: int, name: str = "", rubric: str | None = None
+        self, given: G, index: int, name: str = "", rubric: Standards | None = None
     ) -> ObjectGroup[G]:
         """Read a group; WrongShapeError if it is none. `name` is its name in sentences.
 
@@ -176,7 +179,7 @@ class ObjectReader:
             raise WrongShapeError(problem, "flatten it", place=name) from None
 
     def _group(
-        self, given: G, index: int, name: str, rubric: str | None
+        self, given: G, index: int, name: str, rubric: Standards | None
     ) -> ObjectGroup[G]:
         """Read all records; a holder may have a key, tools and a rubric of its own."""
         kind = _kind(given)
@@ -204,13 +207,18 @@ class ObjectReader:
                 if found is not None:
                     fill = partial(_filled, field_name, plain(found, field_name))
                     records = [_with_rollouts(record, fill) for record in records]
-        rubric = own.get("rubric") if rubric is None else rubric
-        if not isinstance(rubric, str | None):
-            wrong = type(rubric).__name__
-            raise UnreadableError(f"`rubric` is of type {wrong}; give text")
+        error = ""
+        if rubric is not None:  # in the place of all others
+            records = [replace(one, rubric=None, rubric_error="") for one in records]
+        elif (stated := own.get("rubric")) not in EMPTY:
+            try:
+                rubric = rubric_of(stated)
+            except UnreadableError as problem:
+                error = problem.reason
         # a record for what belongs to all of them
         line = Line(index + 1, 0, dump(own), name)
-        head = Record(line, (), rubric=rubric, tools=own.get("tools"))
+        tools = own.get("tools")
+        head = Record(line, (), rubric=rubric, rubric_error=error, tools=tools)
         return ObjectGroup(
             key or name, (head, *records), index, copied, kind, copies, reader
         )
@@ -299,6 +307,8 @@ def _beside(given: Any) -> dict[str, Any]:
     """Return what a holder has beside its trajectories; UnreadableError if that has no form in JSON."""
     names = given if isinstance(given, Mapping) else _BESIDE_LIST
     members = {name: member(given, name) for name in names if name != "trajectories"}
+    if isinstance(rubric := members.get("rubric"), Rubric):
+        members["rubric"] = rubric.stated
     own, lost = _json_form(members)
     for name in _BESIDE_LIST:
         if name in lost:

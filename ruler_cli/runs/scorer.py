@@ -49,7 +49,14 @@ from ruler_cli.runs.objects import (
 )
 from ruler_cli.runs.session import BatchScores, GroupStream, Scored, ScoringSession
 from ruler_cli.settings.models import InputSettings, ScoreSettings, refuse_no_settings
-from ruler_cli.types import GroupError, GroupResult, Observer, Problem, Summary
+from ruler_cli.types import (
+    GroupError,
+    GroupResult,
+    Observer,
+    Problem,
+    Standards,
+    Summary,
+)
 
 T = TypeVar("T")
 Groups = Iterable[G] | AsyncIterable[G]
@@ -162,7 +169,7 @@ class OpenScorer(ScoringSession):
         await super().__aexit__(*error)
 
     def read(
-        self, given: G, index: int | None = None, rubric: str | None = None
+        self, given: G, index: int | None = None, rubric: Standards | None = None
     ) -> ObjectGroup[G]:
         """Read a group; without an `index` it is the next one that comes alone. `rubric` is for it alone.
 
@@ -187,7 +194,7 @@ class OpenScorer(ScoringSession):
                 self.stop_signal.stop(wrong)
         return read
 
-    async def one(self, given: G, rubric: str | None = None) -> JudgedGroup[G]:
+    async def one(self, given: G, rubric: Standards | None = None) -> JudgedGroup[G]:
         """Score a group that shares passes with no other, by a rubric of its own if one is given."""
         if self.scores.waits:
             raise UsageError(
@@ -430,7 +437,9 @@ class Scorer:
         parts.closed.result()
         thread.join()
 
-    async def score(self, group: G, *, rubric: str | None = None) -> JudgedGroup[G]:
+    async def score(
+        self, group: G, *, rubric: Standards | None = None
+    ) -> JudgedGroup[G]:
         """Score one group; its failure is a value with a reason. May be called from many tasks at once.
 
         `group` is a list of rollouts, a dict with `trajectories`, a dict of any format that holds a group, or

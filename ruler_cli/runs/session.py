@@ -51,6 +51,7 @@ from ruler_cli.types import (
     Summary,
     WaitReports,
     readable_text,
+    rubric_text,
 )
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
@@ -500,8 +501,8 @@ class RunTexts:
     def _rubric_of(self, group: Group) -> tuple[str, str]:
         rubric = shown_rubric(group, self._usual)
         # the built-in one compares, and is shown to no judge that does not
-        shown = "" if self._alone and rubric == DEFAULT_RUBRIC else rubric
-        return self._rubric(shown)
+        unseen = self._alone and rubric == DEFAULT_RUBRIC
+        return self._rubric("" if unseen else rubric_text(rubric))
 
     def _kept(self, kind: str, text: str) -> tuple[str, str]:
         """Return the digest of a text, and the text without secrets."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
+from itertools import chain, combinations, count, repeat
 from math import ceil, fsum, sqrt
 from operator import attrgetter, sub
 from typing import NamedTuple
@@ -35,6 +35,7 @@ from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import (
     BatchFigures,
     Contradiction,
+    CriterionScore,
     FailedCall,
     GroupError,
     GroupResult,
@@ -90,6 +91,18 @@ class ScoreTable:
         """Tell if the judge saw each rollout alone: one score is all that it has to say."""
         return self.pass_scores[0].each
 
+    def vetoed(self, rollouts: Collection[int]) -> ScoreTable:
+        """Return the table in which these distinct rollouts score 0 in every pass."""
+        cells = [
+            [0.0] * len(own) if at in rollouts else own
+            for at, own in enumerate(self.cells)
+        ]
+        scores = [
+            0.0 if at in rollouts and score is not None else score
+            for at, score in enumerate(self.scores)
+        ]
+        return replace(self, cells=cells, scores=scores)
+
 
 def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[ScoreTable]:
     """A table for each judge that gave any score, by the judges' numbers."""
@@ -102,7 +115,8 @@ def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[Score
         fitted = None
         scores: list[float | None]
         cells: Sequence[Sequence[float]]
-        if result.windows > 1 and not own[0].each:
+        # a value of a criterion says the same in every window
+        if result.windows > 1 and not own[0].each and result.rubric is None:
             fitted = fit(windows, len(result.sizes))
             cells = fitted.adjusted
             scores = [None if x is None else round(x, _DIGITS) for x in fitted.scores]
@@ -380,7 +394,13 @@ def combine(
     wanted = judges.union(range(result.judges if result.escalated_to is None else 0))
     degraded = any(call.judge in wanted for call in failed_calls)
     degraded |= result.escalated_to not in (None, *judges)
-    rollouts = _rollouts(result, used, counted)
+    criteria = _criteria(result, used)
+    vetoes = _vetoes(result, criteria)
+    vetoed = {at for at, names in enumerate(vetoes) if names}
+    if vetoed:
+        counted = [table.vetoed(vetoed) for table in counted]
+        used = [table for table in counted if table.judge in judges]
+    rollouts = _rollouts(result, used, counted, criteria, vetoes)
 
     reliability = more = None
     # identical ones have one score, however it was asked for
@@ -397,8 +417,9 @@ def combine(
         compared = [table for table in used if not table.each]
         requests = [one.scores for table in compared for one in table.pass_scores]
         level = one_score([one.score for one in rollouts])
-        level = level or (compared == used and all(map(one_score, requests)))
-        level = level or (not compared and _one_probability(used))
+        if not vetoed:
+            level = level or (compared == used and all(map(one_score, requests)))
+            level = level or (not compared and _one_probability(used))
         if level:  # no signal
             tied = True
             more = None
@@ -440,8 +461,51 @@ class _Shown(NamedTuple):
     explanation: str
 
 
+_Criteria = Sequence[tuple[CriterionScore, ...]]
+"""The values of the criteria of each distinct rollout; none if the rubric is a text."""
+
+
+def _criteria(result: GroupResult, used: Sequence[ScoreTable]) -> _Criteria:
+    """The mean over judges and passes of each criterion, and its value in each pass, in the order of the tables."""
+    if result.rubric is None:
+        return [()] * len(result.sizes)
+    rows: list[list[list[tuple[float, ...]]]] = [[] for _ in result.sizes]
+    for table in used:
+        own: list[list[tuple[float, ...]]] = [[] for _ in result.sizes]
+        for one in table.pass_scores:
+            for distinct, values in zip(one.distinct, one.criteria, strict=True):
+                own[distinct].append(values)
+        for row, passes in zip(rows, own, strict=True):
+            row.append(passes)
+    return [
+        tuple(map(_criterion, result.rubric.names, count(), repeat(row)))
+        for row in rows
+    ]
+
+
+def _criterion(
+    name: str, number: int, judges: Sequence[Sequence[Sequence[float]]]
+) -> CriterionScore:
+    """The scores of one criterion, from the values that each judge gave in each pass to all of them."""
+    own = [[values[number] for values in passes] for passes in judges if passes]
+    value = mean([mean(passes) for passes in own])
+    return CriterionScore(name, value, tuple(chain.from_iterable(own)))
+
+
+def _vetoes(result: GroupResult, criteria: _Criteria) -> list[list[str]]:
+    """The names of the vetoes that each distinct rollout breaks."""
+    rubric = result.rubric
+    return [
+        rubric.vetoes([one.value for one in own]) if rubric else [] for own in criteria
+    ]
+
+
 def _rollouts(
-    result: GroupResult, used: Sequence[ScoreTable], counted: Sequence[ScoreTable]
+    result: GroupResult,
+    used: Sequence[ScoreTable],
+    counted: Sequence[ScoreTable],
+    criteria: _Criteria,
+    vetoes: Sequence[Sequence[str]],
 ) -> tuple[RolloutScore, ...]:
     """The score of each rollout in input order; an unreadable one has its reason for an explanation.
 
@@ -479,15 +543,20 @@ def _rollouts(
             middle = mean(values)
             square = fsum((x - middle) ** 2 for x in values)
             spread = sqrt(square / (len(values) - 1))
+        explanation = nearest.explanation
+        if broken := vetoes[distinct]:
+            named = ", ".join(f"“{name}”" for name in broken)
+            explanation = f"{explanation} Scored 0 by the veto of {named}.".strip()
         made_score = RolloutScore(
             score,
-            nearest.explanation,
+            explanation,
             score,
             spread,
             by_judge,
             tuple([one.position for one in own if one.position is not None]),
             tuple([one.given for one in own]),
             distinct in result.suspects,
+            criteria[distinct],
         )
         scores.append(made_score)
     return tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -52,14 +52,18 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_members)
 
 
+Entry = tuple[tuple[float, ...], str]
+"""The numbers of a rollout, in [0, 1], and its explanation: its score alone, or the value of each criterion."""
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedReply:
-    """The entries of a reply: label → (score in [0, 1], explanation).
+    """The entries of a reply, by label.
 
     `rescaled`: the scores went to 10; `unknown` counts the entries with an id that was not asked for.
     """
 
-    entries: dict[str, tuple[float, str]]
+    entries: dict[str, Entry]
     rescaled: bool = False
     unknown: int = 0
 
@@ -68,12 +72,16 @@ class DefectError(Exception):
     """A reply that cannot be used; the message is half a sentence that a judge and a person understand."""
 
 
-def parse(text: str, labels: Sequence[str]) -> ParsedReply:
-    """Parse a whole reply; DefectError unless it scores exactly the expected labels."""
-    return _checked(_entries(text[-_LONGEST:]), labels)
+def parse(
+    text: str, labels: Sequence[str], criteria: Collection[str] = ()
+) -> ParsedReply:
+    """Parse a whole reply; DefectError unless it scores exactly the expected labels, by exactly these criteria."""
+    return _checked(_entries(text[-_LONGEST:]), labels, criteria)
 
 
-def parse_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, str]]:
+def parse_complete(
+    text: str, labels: Sequence[str], criteria: Collection[str] = ()
+) -> dict[str, Entry]:
     """The complete entries of a reply that was cut off, by label; none if any of them is doubtful."""
     bare = _bare(text)
     if "<think>" in bare:
@@ -93,7 +101,7 @@ def parse_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, s
     ]
     answered = dict.fromkeys(entry["trajectory_id"] for entry in complete)
     try:
-        parsed = _checked(complete, list(answered))
+        parsed = _checked(complete, list(answered), criteria)
     except DefectError:
         return {}
     if parsed.rescaled:
@@ -101,9 +109,11 @@ def parse_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, s
     return parsed.entries
 
 
-def _checked(entries: list[Any], labels: Sequence[str]) -> ParsedReply:
-    """The entries with scores from 0 to 1; DefectError unless there is one for each label."""
-    scores: dict[str, Any] = {}
+def _checked(
+    entries: list[Any], labels: Sequence[str], criteria: Collection[str]
+) -> ParsedReply:
+    """The entries with numbers from 0 to 1; DefectError unless there is one for each label."""
+    given: dict[str, list[Any]] = {}
     explanations: dict[str, str] = {}
     unknown = 0
     for entry in entries:
@@ -114,20 +124,42 @@ def _checked(entries: list[Any], labels: Sequence[str]) -> ParsedReply:
         if label not in labels:
             unknown += 1
             continue
-        score = entry.get("score")
+        numbers = _values(entry, criteria) if criteria else [entry.get("score")]
+        before = given.setdefault(label, numbers)
+        # NaN differs from itself
+        if before is not numbers and [*map(_number, before)] != [
+            *map(_number, numbers)
+        ]:
+            raise DefectError(
+                f"one id had two different {'values' if criteria else 'scores'}"
+            )
         explanation = entry.get("explanation")
-        if label in scores and _number(scores[label]) != _number(score):
-            raise DefectError("one id had two different scores")
-        scores[label] = score
         text = explanation if isinstance(explanation, str) else ""
         explanations[label] = readable_text(text)
-    missing = len(labels) - len(scores)
+    missing = len(labels) - len(given)
     if missing:
         raise DefectError(f"{missing} of {len(labels)} ids had no score")
-    shares, rescaled = _shares(list(scores.values()))
-    in_order = zip(shares, explanations.values(), strict=True)
-    scored = dict(zip(scores, in_order, strict=True))
+    shares, rescaled = _shares([*chain.from_iterable(given.values())])
+    left = iter(shares)
+    scored = {
+        label: (tuple(islice(left, len(numbers))), explanations[label])
+        for label, numbers in given.items()
+    }
     return ParsedReply(scored, rescaled, unknown)
+
+
+def _values(entry: dict[str, Any], criteria: Collection[str]) -> list[Any]:
+    """The values of an entry in the order of the criteria; DefectError unless exactly these have one."""
+    values = entry.get("criteria")
+    if not isinstance(values, dict):
+        raise DefectError("an entry had no object `criteria`")
+    if values.keys() != {*criteria}:
+        absent = len({*criteria} - values.keys())
+        more = len(values.keys() - {*criteria})
+        raise DefectError(
+            f"`criteria` lacked {absent} of {len(criteria)} ids and had {more} others"
+        )
+    return [values[name] for name in criteria]
 
 
 def _bare(text: str) -> str:

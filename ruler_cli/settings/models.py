@@ -28,6 +28,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    InstanceOf,
     ValidationError,
     ValidatorFunctionWrapHandler,
     model_validator,
@@ -44,7 +45,7 @@ from ruler_cli.settings.keys import (
 )
 from ruler_cli.settings.rubric import read_rubric, scale_mistake
 from ruler_cli.settings.suggestions import nearest, question
-from ruler_cli.types import JudgeRequest
+from ruler_cli.types import JudgeRequest, Rubric
 
 T = TypeVar("T")
 _LONGEST = 60
@@ -398,8 +399,8 @@ class AskOptions(Settings):
 
     The judge is asked `passes` times, in orders that balance the positions of a rollout. One request shows up
     to `group_size` distinct rollouts; more are shown in windows. `single` says how to score a group with one
-    distinct rollout: once and flagged as tied, or absolutely in every pass. `rubric` is a text, or `@FILE`,
-    which is read at once.
+    distinct rollout: once and flagged as tied, or absolutely in every pass. `rubric` is a text, a Rubric, a list of
+    criteria as a file has them, or `@FILE`, which is read at once.
 
     A judge with `ask` "each" is asked the `question` about each distinct rollout alone, once; None: the built-in one.
     """
@@ -407,7 +408,9 @@ class AskOptions(Settings):
     _: KW_ONLY
     ask: Asking = "group"
     question: Annotated[str | None, AfterValidator(question_of)] = None
-    rubric: Annotated[str | None, BeforeValidator(read_rubric)] = None
+    rubric: Annotated[str | InstanceOf[Rubric] | None, BeforeValidator(read_rubric)] = (
+        None
+    )
     order: Literal["random", "input"] = "random"
     seed: Whole = 0
     passes: Annotated[Whole, Field(ge=1)] = 1
@@ -472,7 +475,7 @@ class RecordPaths(Settings):
     always the agent's own turn. Several paths,
     a `[]` in one, or a list of answers at one make a record a group. `prompt` are the parts of the task, in their
     order. Behind a common list each rollout has the item of its own number. `calls` is the place of tool calls
-    in a turn. `reference` is the right answer, which no judge sees.
+    in a turn. `reference` is the right answer, which only the judge sees. `rubric` is that of the group.
 
     `group_by` are paths that are the key of a group together. A score goes to `reward`, where the original one was
     read, and the annotation to `ruler`: below a rollout's own object, if it has one.
@@ -489,7 +492,7 @@ class RecordPaths(Settings):
     reward: str = "reward"
     outcome: str = ""
     reference: str = ""
-    rubric: str = "rubric"
+    rubric: str = "rubric|rubrics"
     group_by: Paths = ()
     ruler: str = "ruler"
 
@@ -521,6 +524,7 @@ class InputOptions(Settings):
     prompts: str | None = None
     on: str | None = None
     tools: str | None = None
+    reference: str | None = None
     limit: Limit = None
     # a record that waits for its turn is a row of SQLite's, which takes 10^9 bytes
     max_record: Annotated[Whole, Field(ge=1, le=900)] = MAX_RECORD

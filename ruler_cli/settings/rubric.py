@@ -5,13 +5,16 @@ A judge that follows such a rubric answers 85, which is no score, or means by 1 
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.errors import UsageError, system_errors
+from ruler_cli.errors import UnreadableError, UsageError, system_errors
+from ruler_cli.settings.criteria import criteria_in, read_criteria
 from ruler_cli.settings.suggestions import other_file
+from ruler_cli.types import Rubric, Standards
 
 _FILE_NAME = re.compile(r"\S*/\S*|[^\s.]\S*\.[A-Za-z]\w{0,7}")
 """One word that is a path, or that ends as a file's name does: it is no rubric."""
@@ -53,7 +56,12 @@ _END = r"[\n;!?]|\. "
 
 
 def read_rubric(value: Any) -> Any:
-    """Return a rubric that is given as text or as `@FILE`; UsageError if it is empty, or names a file only."""
+    """Return a rubric that is given as text, as criteria or as `@FILE`.
+
+    UsageError if it is empty, names a file only, or holds criteria that cannot be read.
+    """
+    if isinstance(value, list | dict):
+        return _criteria(value, "its value")
     if not isinstance(value, str):
         return value
     wrong = partial(UsageError, option="rubric", value=value)
@@ -65,16 +73,42 @@ def read_rubric(value: Any) -> Any:
                 remedy = other_file(str(path), "check the path", before="@")
                 raise wrong("no such file", remedy)
             text = path.read_text(encoding="utf-8").strip()
+        if path.suffix in (".toml", ".json"):
+            return _criteria(_parsed(text, path.suffix[1:], value), value)
+        if path.suffix in (".yaml", ".yml"):
+            raise wrong("is YAML, which is not read", "write TOML or JSON")
     elif _FILE_NAME.fullmatch(value.strip()):
         remedy = other_file(value, f"write @{value}", before="@")
         raise wrong("looks like a file name", remedy)
     if not text.strip():
         remedy = "give a text or @FILE, or leave it out for the built-in one"
         raise wrong("is empty", remedy)
-    return text
+    try:
+        return criteria_in(text) or text
+    except UnreadableError as error:
+        raise wrong(error.reason) from None
 
 
-@lru_cache(64)  # a rubric is that of many groups
+def _parsed(text: str, kind: str, given: str) -> Any:
+    """Parse the text of a file of criteria."""
+    import tomllib  # few rubrics are TOML
+
+    parse = tomllib.loads if kind == "toml" else json.loads
+    try:
+        return parse(text)
+    except (ValueError, RecursionError) as error:
+        problem = f"is no {kind.upper()}: {error}"
+        raise UsageError(problem, option="rubric", value=given) from None
+
+
+def _criteria(value: Any, given: str) -> Rubric:
+    """Read the criteria of an option."""
+    try:
+        return read_criteria(value)
+    except UnreadableError as error:
+        raise UsageError(error.reason, option="rubric", value=given) from None
+
+
 def other_scale(rubric: str) -> str:
     """Return the words of a rubric that name another scale than 0 to 1; empty if there are none."""
     if re.search(_UNIT, rubric, re.IGNORECASE):
@@ -88,8 +122,13 @@ def other_scale(rubric: str) -> str:
     return ""
 
 
-def scale_mistake(rubric: str | None) -> str:
+@lru_cache(64)  # a rubric is that of many groups
+def scale_mistake(rubric: Standards | None) -> str:
     """Return why no judge is asked with a rubric, and what to do; empty if it can be used."""
-    scale = other_scale(rubric or "")
+    if isinstance(rubric, Rubric):
+        texts = [one.text for one in rubric.criteria]
+    else:
+        texts = [rubric or ""]
+    scale = next(filter(None, map(other_scale, texts)), "")
     advice = "and scores are from 0 to 1; grade in words, or from 0 to 1"
     return scale and f"names another scale ({scale}), {advice}"

@@ -9,10 +9,11 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -20,8 +21,10 @@ import pytest
 
 from ruler_cli.judges.chat_completions import Form, response_format
 from ruler_cli.scoring.parse_reply import parse
+from ruler_cli.types import Criterion, Request
 
 LABELS = ("kqzt", "bdfg")
+CRITERIA = {"xwvt": Criterion("Is short."), "rrnp": Criterion("Is long.")}
 FORMS: tuple[Form, ...] = ("keyed", "sized", "list")
 SCORES = ["0.8", "0.85", "0.9", "1.0", "0", "0.80", "1", "0.07", "0.29", "0.0"]
 Accepts = Callable[[dict[str, Any], str], bool]
@@ -81,42 +84,54 @@ def outlines_core(schema: dict[str, Any], text: str) -> bool:
     )
 
 
-def answer(form: Form, score: str) -> str:
-    """Write the answer that a form asks for, with one score for all rollouts."""
+def answer(form: Form, score: str, criteria: Collection[str]) -> str:
+    """Write the answer that a form asks for, with one number for all rollouts and criteria."""
+    number = score if form == "keyed" else "?"
+    own: dict[str, Any] = {"score": number}
+    if criteria:
+        own = {"criteria": dict.fromkeys(criteria, number)}
+    entry = {"explanation": "Fine.", **own}
     if form == "keyed":
-        entry: dict[str, Any] = {"explanation": "Fine.", "score": score}
         return json.dumps({"scores": dict.fromkeys(LABELS, entry)})
-    entries = [
-        {"trajectory_id": label, "explanation": "Fine.", "score": "?"}
-        for label in LABELS
-    ]
+    entries = [{"trajectory_id": label, **entry} for label in LABELS]
     return json.dumps({"scores": entries}).replace('"?"', score)
 
 
+@pytest.mark.parametrize("criteria", [{}, CRITERIA], ids=["score", "criteria"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("accepts", [xgrammar, llguidance, outlines_core])
-def test_scores_that_an_engine_allows(accepts: Accepts, form: Form) -> None:
+def test_scores_that_an_engine_allows(
+    accepts: Accepts, form: Form, criteria: Mapping[str, Criterion]
+) -> None:
     """Each engine lets a judge write each score as people write it, and the parser reads that score."""
-    parameter = response_format(form, LABELS)
+    request = Request("", "", LABELS, criteria=criteria)
+    parameter = response_format(form, request)
     assert parameter is not None
     schema = parameter["json_schema"]["schema"]
-    forbidden = [score for score in SCORES if not accepts(schema, answer(form, score))]
+    answers = {score: answer(form, score, criteria) for score in SCORES}
+    forbidden = [score for score, text in answers.items() if not accepts(schema, text)]
     assert forbidden == []
-    for score in SCORES:
-        entries = parse(answer(form, score), LABELS).entries
-        assert {value for value, _ in entries.values()} == {float(score)}
+    for score, text in answers.items():
+        entries = parse(text, LABELS, criteria).entries
+        assert {*chain(*(own for own, _ in entries.values()))} == {float(score)}
 
 
+@pytest.mark.parametrize("criteria", [{}, CRITERIA], ids=["score", "criteria"])
 @pytest.mark.parametrize("accepts", [xgrammar, llguidance, outlines_core])
-def test_answers_that_an_engine_forbids(accepts: Accepts) -> None:
+def test_answers_that_an_engine_forbids(
+    accepts: Accepts, criteria: Mapping[str, Criterion]
+) -> None:
     """With a keyed schema no engine lets a judge leave out an id, add one, or leave the range."""
-    parameter = response_format("keyed", LABELS)
+    request = Request("", "", LABELS, criteria=criteria)
+    parameter = response_format("keyed", request)
     assert parameter is not None
     schema = parameter["json_schema"]["schema"]
-    fine = answer("keyed", "0.5")
+    fine = answer("keyed", "0.5", criteria)
     assert accepts(schema, fine)
     assert not accepts(schema, fine.replace("0.5", "1.2"))
     assert not accepts(schema, fine.replace(LABELS[1], "zzzz"))
-    assert not accepts(
-        schema, '{"scores": {"kqzt": {"explanation": "Fine.", "score": "0.5"}}}'
-    )
+    for name in criteria:
+        assert not accepts(schema, fine.replace(name, "zzzz"))
+    short = json.loads(fine)
+    del short["scores"][LABELS[1]]
+    assert not accepts(schema, json.dumps(short))

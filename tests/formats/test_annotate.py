@@ -407,7 +407,7 @@ DIGESTS: Digests = {"rubric": "0123456789abcdef", "params": "fedcba9876543210"}
 ROLLOUT: dict[str, Any] = {
     "status": "scored", "score": 0.1, "judge_score": 0.1, "explanation": "judge 0 turn 0 body 0", "kind": "",
     "reason": "", "judge": "one", "judges": [], "passes": 1, "spread": None, "slots": [0.0],
-    "pass_scores": [0.1], "suspect": False, "schema": 2,
+    "pass_scores": [0.1], "criteria": [], "criteria_passes": [], "suspect": False, "schema": 3,
 }  # fmt: skip
 FAILED = ROLLOUT | {
     "status": "failed", "score": None, "judge_score": None, "explanation": "", "passes": 0, "slots": [],
@@ -420,7 +420,7 @@ PART: dict[str, Any] = {
     "version": __version__, "served": ["a-model"],
     "usage": {"calls": 3, "prompt_tokens": 101, "completion_tokens": 11, "cached_tokens": 5},
     "cost_usd": 0.12345679, "judged_at": "2026-11-21T02:14:05Z", "latency_s": 1.235, "cached": False,
-    "schema": 2,
+    "schema": 3,
 }  # fmt: skip
 
 

@@ -17,6 +17,10 @@ _ALONE = re.compile(r"\n<trajectory>\n(.*)\n</trajectory>\n", re.DOTALL)
 _OPENING = re.compile(r'\n<trajectory id="([^"\n]*)">(?=\n)')
 _OPENS = '\n<trajectory id="'
 _CLOSING = "\n</trajectory>\n"
+_CRITERIA = re.compile(
+    r"\n<criteria>\n((?:[a-z]+: .*\n)+)</criteria>\n(?!.*<criteria>)", re.DOTALL
+)
+_CRITERION = re.compile(r"\n<criterion>\n(.*)\n</criterion>\n")
 Entries = list[dict[str, Any]]
 
 
@@ -25,6 +29,13 @@ def expected_score(rollout: str) -> float:
     if "truth=" in rollout and (result := _TRUTH.findall(rollout)):
         return float(result[-1])
     return int(hashlib.sha256(rollout.encode()).hexdigest()[:8], 16) % 21 / 20
+
+
+def expected_value(statement: str, rollout: str) -> float:
+    """Return how far a statement holds of a rollout: the number behind the last `WORD=`, its last word."""
+    word = re.escape(statement.rstrip(".").rpartition(" ")[2])
+    found = re.findall(rf"\b{word}=([01](?:\.\d+)?)", rollout)
+    return float(found[-1]) if found else 0.0
 
 
 @dataclass(slots=True)
@@ -67,7 +78,10 @@ def read_ask(request: Any) -> Ask:
         if alone is None or not last.endswith("Yes or No.") or form != "none":
             raise ValueError("no question about one rollout")
         rollouts = {"alone": alone[1]}
-        entries = [_judge("alone", alone[1])]
+        entries = [_judge("alone", alone[1], {})]
+        if criterion := _CRITERION.search(f"\n{texts[-1]}"):
+            value = expected_value(orjson.loads(criterion[1]), alone[1])
+            entries[0]["score"] = value
         return Ask(model, form, False, texts, rollouts, entries, limits, likely=likely)
     if not last.startswith(_ASK):
         raise ValueError(f"the last line does not start with {_ASK!r}")
@@ -76,7 +90,13 @@ def read_ask(request: Any) -> Ask:
         isinstance(label, str) and label in rollouts for label in labels
     ):
         raise ValueError(f"asked to score {labels}, shown {list(rollouts)}")
-    entries = [_judge(label, rollouts[label]) for label in labels]
+    block = _CRITERIA.search(texts[-1])
+    lines = block[1].splitlines() if block else []
+    criteria = {
+        label: orjson.loads(statement)
+        for label, _, statement in (line.partition(": ") for line in lines)
+    }
+    entries = [_judge(label, rollouts[label], criteria) for label in labels]
     return Ask(model, form, keyed, texts, rollouts, entries, limits)
 
 
@@ -115,10 +135,13 @@ def err(ask: Ask, errors: Mapping[str, float]) -> None:
     ]
 
 
-def _judge(label: str, rollout: str) -> dict[str, Any]:
+def _judge(label: str, rollout: str, criteria: Mapping[str, str]) -> dict[str, Any]:
     reason = f"judged {label} by its content alone."
-    return {
-        "trajectory_id": label,
-        "explanation": reason,
-        "score": expected_score(rollout),
-    }
+    answer: dict[str, Any] = {"score": expected_score(rollout)}
+    if criteria:
+        values = {
+            name: expected_value(statement, rollout)
+            for name, statement in criteria.items()
+        }
+        answer = {"criteria": values}
+    return {"trajectory_id": label, "explanation": reason, **answer}

@@ -97,7 +97,7 @@ def good(ask: Ask) -> Reply:
     if ask.keyed:
         scores = {
             entry["trajectory_id"]: {
-                name: entry[name] for name in ("explanation", "score")
+                name: own for name, own in entry.items() if name != "trajectory_id"
             }
             for entry in ask.entries
         }

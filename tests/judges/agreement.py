@@ -43,7 +43,7 @@ def offline_scores(group: Group) -> list[float]:
     reply = asyncio.run(Offline().ask(prompt))
     parsed = parse(reply.text, prompt.labels)
     scores = {
-        prompt.shown[label]: score for label, (score, _) in parsed.entries.items()
+        prompt.shown[label]: score for label, ((score,), _) in parsed.entries.items()
     }
     return [scores[owner] for owner in layout.owner if owner is not None]
 

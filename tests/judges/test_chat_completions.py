@@ -90,9 +90,7 @@ def test_forms() -> None:
     forms: tuple[Form, ...] = ("keyed", "sized", "list", "json", "text")
     for form in forms:
         sent = body({}, AnswerFormat((form,)), request)
-        assert sent.pop("response_format", None) == response_format(
-            form, request.labels
-        )
+        assert sent.pop("response_format", None) == response_format(form, request)
         assert set(sent) == {"model", "messages", "max_tokens"}
         message = sent["messages"][0]["content"]
         assert ('{"ID": {' in message, '"trajectory_id": ' in message) == (
@@ -105,7 +103,7 @@ def test_forms() -> None:
 
 def test_keyed_schema() -> None:
     """A keyed schema allows one entry for each id, in order, with a bounded text and a score up to 1."""
-    form = response_format("keyed", ("zzz", "aaa"))
+    form = response_format("keyed", Request("", "", ("zzz", "aaa")))
     assert form is not None
     schema = form["json_schema"]["schema"]
     scores = schema["properties"]["scores"]
@@ -126,7 +124,8 @@ def test_keyed_schema() -> None:
 def test_sized_schema() -> None:
     """A sized schema is the same for each number of rollouts, and names no id."""
     two, same = (
-        response_format("sized", labels) for labels in (("a", "b"), ("c", "d"))
+        response_format("sized", Request("", "", labels))
+        for labels in (("a", "b"), ("c", "d"))
     )
     assert two == same
     assert two is not None

@@ -66,7 +66,7 @@ def _ask(request: Request) -> dict[str, tuple[float, str]]:
     assert not isinstance(reply, CallError)
     assert reply.usage == Usage(calls=1)
     parsed = parse(reply.text, request.labels)
-    return parsed.entries
+    return {label: (one[0], text) for label, (one, text) in parsed.entries.items()}
 
 
 @settings(deadline=None)

@@ -71,7 +71,7 @@ def test_reply() -> None:
     assert not isinstance(reply, CallError)
     assert reply.usage == Usage(calls=1)
     parsed = parse(reply.text, request.labels)
-    assert [s for s, _ in parsed.entries.values()] == [0.35, 0.9]
+    assert [s for (s,), _ in parsed.entries.values()] == [0.35, 0.9]
     assert all(
         explanation.startswith("Simulated")
         for _, explanation in parsed.entries.values()

@@ -137,7 +137,7 @@ def test_replies(subtests: pytest.Subtests) -> None:
                     assert len(text) > SMALL, reply[:200]
                     continue
                 assert {
-                    label: entry[0] for label, entry in reply_scores.entries.items()
+                    label: entry[0][0] for label, entry in reply_scores.entries.items()
                 } == scores
                 assert {entry[1] for entry in reply_scores.entries.values()} == {
                     text.encode("utf-8", "replace").decode()
@@ -152,8 +152,9 @@ def test_replies(subtests: pytest.Subtests) -> None:
                 with suppress(DefectError):
                     reply_scores = parse(reply, LABELS)
                     assert {
-                        label: entry[0] for label, entry in reply_scores.entries.items()
+                        label: entry[0][0]
+                        for label, entry in reply_scores.entries.items()
                     } == scores
                 assert set(parse_complete(reply, LABELS).items()) <= {
-                    (n, (s, text)) for n, s in scores.items()
+                    (n, ((s,), text)) for n, s in scores.items()
                 }

@@ -95,13 +95,13 @@ def test_read(subtests: pytest.Subtests) -> None:
     ]:
         with subtests.test(text=text):
             result = parse(text, LABELS)
-            assert [result.entries[label][0] for label in LABELS] == pytest.approx(
+            assert [result.entries[label][0][0] for label in LABELS] == pytest.approx(
                 scores
             )
             assert (result.rescaled, result.unknown) == (rescaled, unknown)
-            assert all(0 <= score <= 1 for score, _ in result.entries.values())
+            assert all(0 <= score <= 1 for (score,), _ in result.entries.values())
             assert not any(
-                str(score).startswith("-") for score, _ in result.entries.values()
+                str(score).startswith("-") for (score,), _ in result.entries.values()
             )
 
 
@@ -209,7 +209,9 @@ def test_permuted(given_scores: list[Any], random: Any) -> None:
         random.shuffle(entries)
     assert len(result) != 1
     assert result[:1] == result[1:]
-    assert all(0 <= score <= 1 for one in result for score, _ in one.entries.values())
+    assert all(
+        0 <= score <= 1 for one in result for (score,), _ in one.entries.values()
+    )
 
 
 @given(st.sampled_from([GOOD, KEYED]), st.floats(0, 1))
@@ -217,7 +219,7 @@ def test_cut_anywhere(text: str, share: float) -> None:
     """Only complete entries of a reply that was cut off count, from a list and from an object."""
     end = round(share * len(text))
     result = parse_complete(text[:end], LABELS)
-    assert set(result.items()) <= {("bcdf", (0.25, "so")), ("ghjk", (1.0, "so"))}
+    assert set(result.items()) <= {("bcdf", ((0.25,), "so")), ("ghjk", ((1.0,), "so"))}
     assert ("bcdf" in result) is (end > text.index("}"))
 
 

@@ -1,0 +1,168 @@
+"""Lists of criteria in the shapes of public rubric data → a rubric, or the reason why one cannot be read.
+
+A criterion is a statement, or an object with one, a weight and perhaps a name. A rubric of another kind is an error:
+levels with a description each, criteria in other criteria, rules for programs. Read in part, it would score by
+something else than its author wrote. docs/rubrics.md names the shapes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.types import Criterion, Rubric, Standards, printable
+
+_LISTS = ("criteria", "rubrics", "rubric", "items", "criterions")
+"""Members of an object that hold its criteria."""
+_STATEMENTS = (
+    "criterion", "criteria", "requirement", "requirements", "statement", "text", "rubric", "question", "outcome",
+    "point", "item", "rubric_item",
+)  # fmt: skip
+_DETAILS = ("description", "explanation", "details", "definition")
+_NAMES = ("name", "title", "id", "number", "criterion_id")
+"""Members of a criterion with its statement, with more words of it (or the statement, alone), and with its name."""
+_WEIGHTS = ("weight", "points", "score", "max_points")
+_WORDS = ("category", "importance", "level", "weight")
+"""Members with its weight, as a number and as a word."""
+_WORD_WEIGHTS = {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": -0.9}
+"""Weights of words, as Rubrics as Rewards has them (arXiv 2507.17746); what a pitfall states is a mistake."""
+_SIGNS = {
+    "is_positive": {"false": -1, "true": 1},
+    "polarity": {"avoid": -1, "negative": -1, "include": 1, "positive": 1},
+    "operator": {"contradiction": -1, "correctness": 1},
+    "pass_criteria": {"no": -1, "yes": 1},
+}
+"""Members that say if the statement is to hold, or is a mistake."""
+_VETOES = ("veto", "required")
+_READ = {*_STATEMENTS, *_DETAILS, *_NAMES, *_WEIGHTS, *_WORDS, *_SIGNS, *_VETOES}
+_BESIDE = {"tags", "type", "source", "rationale", "axis", "reasoning"}
+"""Members that are known not to matter."""
+_OPENINGS = ("[", "{")
+_OTHER = re.compile(
+    "level|scal|scoring|scores|anchor|option|metric|rule|check|sub|task|child|deduct|threshold|credit|marker|polarity"
+    "|must|min|max|operator|detrimental|coefficient|part|gate|pass|fail",
+    re.IGNORECASE,
+)
+"""Names of members that change how a criterion is scored, in a way that is not read."""
+
+
+def criteria_in(text: str) -> Rubric | None:
+    """Return the criteria that a text holds as JSON; None if it is a text for the judge."""
+    if not text.lstrip().startswith(_OPENINGS):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return read_criteria(value)
+
+
+def rubric_of(value: Any) -> Standards:
+    """Return a rubric as a record states it; UnreadableError with the reason."""
+    if isinstance(value, str):
+        return criteria_in(value) or value
+    return value if isinstance(value, Rubric) else read_criteria(value)
+
+
+def read_criteria(value: Any) -> Rubric:
+    """Read a list of criteria, or an object that holds one; UnreadableError with the reason."""
+    listed = _listed(value)
+    if not listed:
+        raise UnreadableError("has no criteria")
+    criteria = [_criterion(one, f"criterion {n}") for n, one in enumerate(listed, 1)]
+    try:
+        return Rubric(criteria)
+    except ValueError as error:
+        raise UnreadableError(str(error)) from None
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return the items of a list, or of the only list of criteria in an object."""
+    if isinstance(value, list):
+        return value
+    found = []
+    if isinstance(value, dict):
+        lists = [own for own in value.values() if isinstance(own, list)]
+        found = [own for name in _LISTS if isinstance(own := value.get(name), list)]
+        nested = [own for own in lists if any(isinstance(one, dict) for one in own)]
+        found = found if nested in ([], found) else []
+    if len(found) != 1:
+        raise UnreadableError("is neither a text nor a list of criteria")
+    return found[0]
+
+
+def _criterion(value: Any, place: str) -> Criterion:
+    """Read one criterion; `place` names it in a sentence."""
+    if isinstance(value, str):
+        return Criterion(value)
+    if not isinstance(value, dict):
+        raise UnreadableError(f"{place} is neither a text nor an object")
+    stated = {str(key).lower(): own for key, own in value.items() if own is not None}
+    text = _first(stated, _STATEMENTS)
+    details = _first(stated, _DETAILS)
+    name = _first(stated, _NAMES)
+    for key, own in stated.items():
+        nested = own and isinstance(own, list | dict) and not _tags(own)
+        # without a statement of that name it may be anything that has a title
+        other = not text or _OTHER.search(key)
+        unread = key not in _READ and key not in _BESIDE and own not in ("", [])
+        if nested or (unread and other):
+            raise UnreadableError(
+                f"{place} has a member `{printable(key)}`, which is not understood; state each criterion as a sentence "
+                "with a weight"
+            )
+    if text and details and details != text:
+        text = f"{text}: {details}"
+    text = text or details or name
+    return Criterion(
+        text,
+        _weight(stated, place),
+        "" if name == text else name,
+        any(stated.get(key) is True for key in _VETOES),
+    )
+
+
+def _first(stated: dict[str, Any], names: Iterable[str]) -> str:
+    """Return the first text among members; empty if there is none."""
+    texts = (stated.get(name) for name in names)
+    return next((one.strip() for one in texts if isinstance(one, str) and one), "")
+
+
+def _tags(value: Any) -> bool:
+    """Tell if a value is a list of texts."""
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _weight(stated: dict[str, Any], place: str) -> float:
+    """Return the weight of a criterion, below 0 if its statement is a mistake; UnreadableError if it has two."""
+    numbers = {_number(stated[name]) for name in _WEIGHTS if name in stated}
+    words = [str(stated.get(name)).lower() for name in _WORDS]
+    by_word = [_WORD_WEIGHTS[word] for word in words if word in _WORD_WEIGHTS]
+    if None in numbers and by_word:
+        numbers = {None, by_word[0]} - {None}
+    if not numbers:
+        numbers = {by_word[0] if by_word else 1.0}
+    (weight, *more) = numbers
+    if weight is None or more:
+        raise UnreadableError(f"{place} has a weight that is no number, or several")
+    for name, signs in _SIGNS.items():
+        if name not in stated:
+            continue
+        sign = signs.get(str(stated[name]).lower())
+        if sign is None:
+            raise UnreadableError(
+                f"{place} has a `{name}` that is not understood: {printable(str(stated[name]))}"
+            )
+        weight = -abs(weight) if sign < 0 else weight
+    return weight
+
+
+def _number(value: Any) -> float | None:
+    """Return a number, also one in a text; None for anything else."""
+    try:
+        return None if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
