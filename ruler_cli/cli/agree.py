@@ -247,6 +247,9 @@ def _values(page: Agreement) -> Iterator[tuple[str, _Json, int, _Json | None]]:
         for name in _OF_JUDGES:
             title = f"{shorten(judge['name'], _NAME)}: {STATISTICS[name]}"
             yield from _value(judge, name, title)
+    for criterion in page["criteria"]:
+        title = f"criterion {shorten(criterion['name'], _NAME)}"
+        yield from _value(criterion, "pairwise_accuracy", title)
     for what in ("errors", "scores"):
         for pair in page["correlations"]:
             both = " and ".join(shorten(judge, _NAME) for judge in pair["judges"])

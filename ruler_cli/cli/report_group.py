@@ -143,6 +143,9 @@ def _explanation(rollout: ScoredRollout) -> list[str]:
     if rollout.judges:
         judges = [f"{name} {score:.2f}" for name, score in rollout.judges.items()]
         lines.append(f"judges: {', '.join(judges)}")
+    if rollout.criteria:
+        values = [f"{one.name} {one.value:.2f}" for one in rollout.criteria]
+        lines.append(f"criteria: {', '.join(values)}")
     if rollout.reason:
         lines.append(f"{rollout.kind}: {rollout.reason}")
     return [line for line in lines if line]

@@ -75,6 +75,8 @@ class RunView:
         findings = terminal.facts(found)
         if findings.row_count:
             terminal.show("", findings)
+        if criteria := self.figures["criteria"]:
+            terminal.show("", _criteria(criteria, terminal))
         worst, disputed, others = self.reading.shortlist.lists().values()
         titles = {
             f"worst groups ({WORST})": worst,
@@ -262,6 +264,21 @@ def view_of(reading: Any, sources: Sequence[str], figures: Any) -> View:
     if isinstance(reading, Comparison):
         return ComparisonView(reading, sources, figures)
     return RunView(reading, sources, figures)
+
+
+def _criteria(criteria: Sequence[dict[str, Any]], terminal: Terminal) -> RenderableType:
+    """Make the table of criteria, the one that goes with the score the most first."""
+    names = ("mean", "with_score", "reliability", "first_less_last")
+    heads = ("criterion", "mean", "with the score", "reliability", "first - last")
+    right = [Column(head, justify="right") for head in heads[1:]]
+    rows = [
+        (
+            shorten(one["name"], _LONGEST),
+            *(given(one[name], "{:.2f}") for name in names),
+        )
+        for one in criteria
+    ]
+    return terminal.table((Column(heads[0], overflow="fold"), *right), rows)
 
 
 def _groups(listed: Sequence[Highlight], terminal: Terminal) -> RenderableType:

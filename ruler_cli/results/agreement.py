@@ -44,6 +44,8 @@ PAIR_BINS = {
 _GAPS = (0.05, 0.1, 0.2, 0.4)
 _ALIKE = 0.05
 """Two rollouts are alike in length if the longer one is longer by at most this share."""
+MOST_CRITERIA = 64
+"""Criteria that are measured against labels."""
 BASELINES = {"longer": 1, "shorter": -1}
 """Judges that know nothing but the length of a rollout: which one wins, and the sign of its bytes as a score."""
 _AT_ONCE = 128
@@ -57,7 +59,7 @@ Agreement = Json
 """The object that `ruler agree` prints as JSON.
 
 The first of `scorers` is the file's own score; the judges of a panel follow. `baselines` are judges of length
-alone, on the same rollouts. `mixed_groups` have rollouts
+alone, on the same rollouts, `criteria` are those of the rubric, each value as it is. `mixed_groups` have rollouts
 with different labels. `two` holds the worse and the better label if there are only two. `differences` are
 those of two files, the first less the second.
 """
@@ -239,6 +241,7 @@ class AgreementBuilder:
         self._units = BootstrapUnits()
         self._judges = [_JudgeSums(name, self._units) for name in names]
         self._panel: dict[str, _JudgeSums] = {}
+        self._criteria: dict[str, _JudgeSums] = {}
         self._baselines = {
             name: _JudgeSums(name, self._units, details=False) for name in BASELINES
         }
@@ -276,6 +279,13 @@ class AgreementBuilder:
                 )
                 rows[judge] = [r.judges.get(name) for r in rollouts]
                 judge.add(unit, first, rows[judge])
+            for name in dict.fromkeys(c.name for r in rollouts for c in r.criteria):
+                if name in self._criteria or len(self._criteria) < MOST_CRITERIA:
+                    criterion = self._criteria.setdefault(
+                        name, _JudgeSums(name, self._units, details=False)
+                    )
+                    values = [{c.name: c.value for c in r.criteria} for r in rollouts]
+                    criterion.add(unit, first, [own.get(name) for own in values])
         labels = [r.label for r in rollouts]
         for one, other in combinations(rows, 2):
             both = [
@@ -292,7 +302,8 @@ class AgreementBuilder:
         """Measure all groups so far; `paired` counts the groups of two files."""
         panel = list(self._panel.values()) if len(self._panel) > 1 else []
         baselines = [*self._baselines.values()]
-        every = (*self._judges, *panel, *baselines)
+        criteria = [*self._criteria.values()]
+        every = (*self._judges, *panel, *baselines, *criteria)
         each = {judge: judge.statistics() for judge in every}
         wanted: dict[Any, Statistic] = {
             (judge, name): statistic
@@ -339,6 +350,7 @@ class AgreementBuilder:
                 for kind, judges in (
                     ("scorers", (*self._judges, *panel)),
                     ("baselines", baselines),
+                    ("criteria", criteria),
                 )
             },
             "differences": {name: values[name] for name in compared},

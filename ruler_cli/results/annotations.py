@@ -19,7 +19,16 @@ from ruler_cli.formats.reader import Reader
 from ruler_cli.results.fields import INSTANT, usage_fields
 from ruler_cli.scoring.rewards import number, passed
 from ruler_cli.scoring.statistics import Concordance, Moments, concordance, one_score
-from ruler_cli.types import Group, Kind, Record, Rollout, Usage, iso
+from ruler_cli.types import (
+    MOST_CRITERIA,
+    CriterionScore,
+    Group,
+    Kind,
+    Record,
+    Rollout,
+    Usage,
+    iso,
+)
 
 MOST_JUDGES = 12
 """Judges of a panel that are read; a file with more of them is damaged or hostile."""
@@ -72,11 +81,11 @@ _Part = tuple[int, Rollout, Json]
 class ScoredRollout:
     """One rollout with its annotation; a rollout in several parts counts as one.
 
-    `indices` are those of its parts among `Group.rollouts`. `score` is the reward that ruler wrote.
-    `judge_score` is the judges' own score, which an outcome or a reward may have moved. `label` is the
-    first original reward, else the outcome, as a number. `positions` are those at which the judge saw it,
-    from 0 (first) to 1 (last), one for each pass. `pass_scores` are its scores there, empty if the file has
-    none. `judges` holds the scores of a panel. `spread` is the standard deviation of its score over passes.
+    `indices` are those of its parts among `Group.rollouts`. `score` is the reward that ruler wrote. `judge_score` is
+    the judges' own score, which an outcome or a reward may have moved. `label` is the first original reward, else the
+    outcome, as a number. `positions` are those at which the judge saw it, from 0 (first) to 1 (last), one for each
+    pass. `pass_scores` are its scores there, empty if the file has none. `judges` holds the scores of a panel,
+    `criteria` the values of the criteria of the rubric. `spread` is the standard deviation of its score over passes.
     `size` is the number of bytes that the agent wrote. A rollout without a score has a `kind` and a `reason`.
 
     `odd_score`: annotated as scored, but the score is no finite number. `more_judges` counts scores of a
@@ -93,6 +102,7 @@ class ScoredRollout:
     positions: tuple[float, ...] = ()
     pass_scores: tuple[float, ...] = ()
     judges: Mapping[str, float] = field(default_factory=dict)
+    criteria: tuple[CriterionScore, ...] = ()
     suspect: bool = False
     size: int = 0
     kind: str = ""
@@ -107,6 +117,7 @@ class ScoredRollout:
             "judged": self.judge_score,
             "slots": self.positions,
             "bytes": self.size,
+            "criteria": {one.name: one.value for one in self.criteria},
         }
 
     @property
@@ -346,6 +357,7 @@ class AnnotationReader:
             positions=positions,
             pass_scores=pass_scores,
             judges=judges if is_scored else {},
+            criteria=_criteria(annotation) if is_scored else (),
             size=sum([_size(part) for _, part, _ in parts]) if self._sized else 0,
             label_source=label_source,
             odd_score=odd_score,
@@ -386,6 +398,21 @@ class AnnotationReader:
             elif (known := _finite(score)) is not None:
                 judges[name] = known
         return judges, more
+
+
+def _criteria(annotation: Json) -> tuple[CriterionScore, ...]:
+    """Return the values of the criteria of a rollout, with those in each pass if the file has them."""
+    values = annotation.get("criteria")
+    listed = values[:MOST_CRITERIA] if isinstance(values, list) else []
+    passes = annotation.get("criteria_passes")
+    rows = passes if isinstance(passes, list) and len(passes) == len(listed) else []
+    found = []
+    for i, one in enumerate(map(_object, listed)):
+        value = _finite(one.get("value"), 0, 1)
+        name = _text(one.get("name"))
+        if value is not None and name:
+            found.append(CriterionScore(name, value, _numbers(rows[i]) if rows else ()))
+    return tuple(found)
 
 
 def refuse_unannotated(name: str, groups: int, unmarked: int) -> None:

@@ -25,7 +25,12 @@ FIGURES: dict[str, Callable[[ScoredGroup], float | None]] = {
     "disagreement": lambda group: group.disagreement,
 }
 """The figures of a group that a range can name; each lies from 0 to 1, and a group may have none."""
-NAMES = ("live", "tied", "failed", "scored", "reliability", "disagreement", "score")
+NAMES = (
+    *("live", "tied", "failed", "scored", "reliability", "disagreement", "score"),
+    "criteria.NAME",
+)
+CRITERIA = "criteria."
+"""The beginning of a condition about a criterion; its name follows."""
 _RANGE = (
     "write e.g. live, score=0.7.., score=..0.7 or score=0.3..0.7; "
     "reliability and disagreement are from 0 to 1"
@@ -34,7 +39,7 @@ _RANGE = (
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A state of a group; with `ends`, a closed range of a figure of a group or of a rollout's score."""
+    """A state of a group; with `ends`, a closed range of a figure of a group, or of a rollout's score or criterion."""
 
     name: str
     ends: tuple[float, float] | None = None
@@ -42,7 +47,13 @@ class Condition:
     @property
     def about_rollouts(self) -> bool:
         """Tell if it selects rollouts of a group, and not groups."""
-        return self.name == "score"
+        return self.name == "score" or self.criterion != ""
+
+    @property
+    def criterion(self) -> str:
+        """The name of the criterion that it is about; empty if it is about none."""
+        start, _, name = self.name.partition(CRITERIA)
+        return "" if start else name
 
     def holds(self, group: ScoredGroup) -> bool:
         """Tell if it holds for a group; a group without the figure is in no range."""
@@ -52,6 +63,9 @@ class Condition:
 
     def holds_for_rollout(self, rollout: ScoredRollout) -> bool:
         """Tell if it holds for a rollout; a condition on groups holds for all of theirs."""
+        if self.criterion:
+            values = {one.name: one.value for one in rollout.criteria}
+            return self._contains(values.get(self.criterion))
         return not self.about_rollouts or self._contains(rollout.score)
 
     def _contains(self, value: float | None) -> bool:
@@ -61,15 +75,18 @@ class Condition:
 
 def parse_condition(text: str) -> Condition:
     """Read a condition; UsageError with the way out."""
-    name, equals, ends = text.partition("=")
+    # the name of a criterion may hold the sign
+    name, equals, ends = text.rpartition("=") if "=" in text else (text, "", "")
     if name in _STATES and not equals:
         return Condition(name)
     problem = "is not a range"
     remedy = _RANGE
-    if name not in NAMES:
+    ranged = name in FIGURES or name == "score"
+    ranged |= name.startswith(CRITERIA) and name != CRITERIA
+    if name not in NAMES and not ranged:
         problem = "is not a condition"
         remedy = f"the conditions are {', '.join(NAMES)}"
-    elif name in FIGURES or name == "score":
+    elif ranged:
         first, dots, last = ends.partition("..")
         try:
             low = float(first.strip() or "-inf")

@@ -30,6 +30,7 @@ from ruler_cli.results.annotations import (
     ScoredRollout,
     refuse_unannotated,
 )
+from ruler_cli.results.criteria import CriteriaFigures
 from ruler_cli.results.fields import usage_fields
 from ruler_cli.runs.input import open_input
 from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias, quantile
@@ -181,6 +182,7 @@ class FiguresBuilder:
         self._numbers: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
         self._lengths = LengthSums()
         self._positions = PositionBias()
+        self._criteria = CriteriaFigures()
         # the time of each judged group, and the kind of its failure
         self._timed: list[tuple[float, str]] = []
 
@@ -260,6 +262,7 @@ class FiguresBuilder:
             )
 
     def _add_scored(self, group: ScoredGroup) -> None:
+        self._criteria.add(group)
         scored = [r for r in group.rollouts if r.score is not None]
         pairs = group.pairs
         texts = [r.explanation.strip() for r in scored]
@@ -332,6 +335,7 @@ class FiguresBuilder:
             "against_label": self._against_label(),
             "slots": self._position_bias(),
             "lengths": self._length_bias(),
+            "criteria": self._criteria.as_json(),
             "reliability": {
                 **self._middle("reliability", _TENTHS),
                 "groups": len(numbers["reliability"]),

@@ -33,6 +33,7 @@ from ruler_cli.results.annotations import (
     refuse_unannotated,
 )
 from ruler_cli.results.conditions import FIGURES, Condition
+from ruler_cli.results.criteria import by_criterion
 from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Path, Problem, printable
@@ -147,6 +148,9 @@ class _Selector:
         )
         for name, figure_of in FIGURES.items():
             counts[name] += figure_of(scored) is not None
+        for one in self.conditions:
+            if one.criterion:
+                counts[one.name] += one.criterion in by_criterion(scored)
         if not all(one.holds(scored) for one in self.conditions):
             return None
         rollouts = [
@@ -196,9 +200,10 @@ class _Selector:
             unmarked = counts["groups"] - counts["annotation"]
             refuse_unannotated(name, counts["groups"], unmarked)
         for one in self.conditions:
-            if counts["score"] and one.name in FIGURES and not counts[one.name]:
+            named = one.name in FIGURES or one.criterion
+            if counts["score"] and named and not counts[one.name]:
                 problem = f"no group of {name} has one"
-                need = _NEEDS[one.name]
+                need = _NEEDS.get(one.name, "`ruler report` names the criteria")
                 raise UsageError(problem, need, option="where", value=one.name)
         if keep and keep.answer and 0 < counts["answers"] == counts["unanswered"]:
             raise UsageError(

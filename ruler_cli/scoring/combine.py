@@ -520,7 +520,7 @@ def _rollouts(
             for position, distinct in enumerate(one.distinct):
                 made = _Shown(
                     None if one.each else position / last,
-                    one.scores[position],
+                    0.0 if vetoes[distinct] else one.scores[position],
                     next(cells[distinct]),
                     order,
                     one.explanations[position],

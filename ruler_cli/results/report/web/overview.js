@@ -189,6 +189,26 @@ function Findings({ facts }) {
   </section>`;
 }
 
+/** The criteria of the rubric: the one that goes with the score the most first. */
+function Criteria({ criteria }) {
+  if (!criteria.length) return null;
+  const columns = [
+    ["Mean", "mean", "The mean value over all rollouts, from 0 to 1"],
+    ["With the score", "with_score", "The correlation of its values with the scores within groups: 1 or −1 decides them, 0 does not matter"],
+    ["Reliability", "reliability", "How well its differences in a group would repeat: 1 fully, 0 not at all; known from two passes on"],
+    ["First − last", "first_less_last", "Its mean for the rollout shown first, less that for the one shown last"],
+  ];
+  const cell = (value) => (value === null ? "–" : number(value, 2));
+  return html`<section class="card criteria" aria-labelledby="criteria-head">
+    <h3 id="criteria-head">Criteria</h3>
+    <div class="scroll" role="region" aria-label="Table of the criteria" tabindex="0"><table>
+      <thead><tr><th scope="col">Criterion</th>${columns.map(([name, , says]) => html`<th scope="col" title=${says}>${name}</th>`)}</tr></thead>
+      <tbody>${criteria.map((one) => html`<tr><th scope="row">${visible(one.name)}</th>
+        ${columns.map(([, key]) => html`<td>${cell(one[key])}</td>`)}</tr>`)}</tbody>
+    </table></div>
+  </section>`;
+}
+
 /** The overview page. */
 function Overview({ data }) {
   const { figures } = data;
@@ -202,6 +222,7 @@ function Overview({ data }) {
       <${Reasons} figures=${figures} />
       <${Findings} facts=${data.facts} />
     </div>
+    <${Criteria} criteria=${figures.criteria} />
     <${MadeBy} made=${data.made_by} />
     ${drawings.length > 0 && html`<div class="charts">${drawings.map((chart) => html`<${Chart} key=${chart.id} chart=${chart} />`)}</div>`}
     ${!drawings.length && figures.groups.scored > 0 && html`<p class="muted">Charts are drawn from 10 scored groups on.</p>`}

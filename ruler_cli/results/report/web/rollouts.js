@@ -22,7 +22,7 @@ const rolloutViews = (() => {
         tiedRank: ranks.indexOf(ranks[i]) !== ranks.lastIndexOf(ranks[i]),
         label: rows.labels[row][i], bytes: rows.bytes[row][i],
         place: rows.places[row][i], spread: rows.spreads[row][i],
-        judged: one.judged ?? null, slots: one.slots ?? [], passes: one.pass_scores ?? [], judges: Object.entries(one.judges ?? {}),
+        judged: one.judged ?? null, slots: one.slots ?? [], passes: one.pass_scores ?? [], judges: Object.entries(one.judges ?? {}), criteria: new Map(Object.entries(one.criteria ?? {})),
         suspect: Boolean(one.suspect || one.second?.suspect), why: one.reason ?? "", said: one.explanation ?? said?.[i] ?? "",
         lines: one.lines ?? [], second: rows.b_scores ? secondOf(rows, row, i, one.second, said) : null,
       };
@@ -73,6 +73,12 @@ const rolloutViews = (() => {
     ["Explanation", (e) => beginning(e.said), (e) => e.said, "g-said"],
   ];
 
+  // A column for each criterion that any of the rollouts has.
+  function criteriaColumns(entries) {
+    const names = new Set(entries.flatMap((e) => [...e.criteria.keys()]));
+    return [...names].map((name) => [visible(name), (e) => number(e.criteria.get(name) ?? null, 2), (e) => e.criteria.has(name), "g-number g-criterion"]);
+  }
+
   const FIRST = 300; // characters of an explanation in the table; all of it stands with the rollout
 
   const beginning = (said) =>
@@ -97,7 +103,8 @@ const rolloutViews = (() => {
   }
 
   function Rollouts({ entries, href, chosen, scale }) {
-    const shown = COLUMNS.filter(([, , has]) => entries.some(has));
+    const [before, behind] = [COLUMNS.slice(0, 3), COLUMNS.slice(3)];
+    const shown = [...before, ...criteriaColumns(entries), ...behind].filter(([, , has]) => entries.some(has));
     return html`<div class="g-scroll" role="region" aria-label="Table of the rollouts" tabindex="0">
       <table role="table">
         <thead role="rowgroup">
