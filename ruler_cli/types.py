@@ -158,7 +158,7 @@ class Rubric:
 MOST_CRITERIA = 1024
 """Criteria of a rubric; more are a mistake, or hostile."""
 Standards = str | Rubric
-"""What a judge grades by: a text, or criteria."""
+"""Grading standards: a text, or criteria."""
 
 
 def rubric_text(rubric: Standards) -> str:
@@ -570,7 +570,7 @@ class GroupResult:
 
 @value
 class CriterionScore:
-    """How far a criterion holds of a rollout: the mean over judges and passes, and the value in each pass."""
+    """The value of a criterion for a rollout, from 0 to 1: the mean over judges and passes, and that of each pass."""
 
     name: str
     value: float

@@ -626,12 +626,12 @@ async def _scored(given: Any, **paths: Any) -> Any:
         ),
         ([TASK], r"`\[0\]` is of type str"),
         (
-            {"trajectories": PAIRS, "rubric": ["Be kind."]},
-            "`rubric` is of type list; give text",
+            {"trajectories": PAIRS, "rubric": ["Be kind.", 5]},
+            "`rubric` criterion 2 is neither a text nor an object",
         ),
         (
             {"trajectories": [talk("a")], "rubric": 5},
-            "`rubric` is of type int; give text",
+            "`rubric` is neither a text nor a list of criteria",
         ),
     ],
 )

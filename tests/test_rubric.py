@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
 
-from ruler_cli import JudgeSettings, Scorer, ScoreSettings, UsageError
+from ruler_cli import (
+    Criterion,
+    JudgeSettings,
+    Rubric,
+    Scorer,
+    ScoreSettings,
+    UsageError,
+)
+from ruler_cli.errors import UnreadableError
+from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import other_scale
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
+from tests.values import values
 
 OTHER = {
     "Score each rollout from 0 to 100.": "0 to 100",
@@ -116,3 +129,219 @@ def test_commands(tmp_path: Path, ruler: Ruler) -> None:
         2,
         True,
     )
+
+
+SHAPES: dict[str, tuple[Any, list[tuple[str, float, str]]]] = {
+    "statements": (
+        ["Is short.", "Is kind."],
+        [("Is short.", 1, ""), ("Is kind.", 1, "")],
+    ),
+    "HealthBench": (
+        [{"criterion": "Fails to ask.", "points": -6, "tags": ["level:example"]}],
+        [("Fails to ask.", -6, "")],
+    ),
+    "Rubrics as Rewards": (
+        [
+            {
+                "title": "Dose",
+                "description": "Essential Criteria: Names the dose.",
+                "weight": 5,
+            },
+            {
+                "title": "Delay",
+                "description": "Pitfall Criteria: Does not delay.",
+                "weight": -1,
+            },
+        ],
+        [
+            ("Essential Criteria: Names the dose.", 5, "Dose"),
+            (
+                "Falls into this pitfall, however it is worded: Pitfall Criteria: Does not delay.",
+                -1,
+                "Delay",
+            ),
+        ],
+    ),
+    "its explicit weights": (
+        [
+            {"criterion": "Is right.", "importance": "Essential"},
+            {"criterion": "Is long.", "type": "pitfall", "polarity": "negative"},
+        ],
+        [("Is right.", 1, ""), ("Is long.", -0.9, "")],
+    ),
+    "OnlineRubrics": (
+        {
+            "criteria": [
+                {"criterion_id": "a", "criterion": "Is right.", "weight": 0},
+                {"criterion": "b"},
+            ]
+        },
+        [("Is right.", 0, "a"), ("b", 1, "")],
+    ),
+    "PRBench": (
+        [
+            {
+                "id": "x",
+                "title": "Errs.",
+                "annotations": {
+                    "weight_class": "slightly detrimental",
+                    "slightly_detrimental_weight": -2,
+                    "a_weight": 9,
+                },
+            }
+        ],
+        [("Errs.", -2, "x")],
+    ),
+    "ResearchRubrics": (
+        [{"criterion": "Cites.", "weight": 4.5, "axis": "Explicit Criteria"}],
+        [("Cites.", 4.5, "")],
+    ),
+    "autorubric": (
+        {
+            "sections": [
+                {
+                    "title": "A",
+                    "criteria": [
+                        {"name": "n", "weight": "8.5", "requirement": "Has it."}
+                    ],
+                }
+            ]
+        },
+        [("Has it.", 8.5, "n")],
+    ),
+    "verifiers": (
+        {"criteria": [{"name": "paris", "text": "Mentions Paris.", "weight": 3.0}]},
+        [("Mentions Paris.", 3, "paris")],
+    ),
+    "NeMo-Gym": (
+        [
+            {"question": "Did it forget?", "pass_criteria": "NO"},
+            {"id": "C1", "criteria": "Has it three?"},
+        ],
+        [("Did it forget?", -1, ""), ("Has it three?", 1, "C1")],
+    ),
+    "a heading and its sense": (
+        [{"criterion": "Depth", "explanation": "Names causes.", "weight": 0.3}],
+        [("Depth: Names causes.", 0.3, "")],
+    ),
+    "signs": (
+        [
+            {"criterion": "Says 5.", "is_positive": False, "score": -5},
+            {"criterion": "Says 6.", "is_positive": True, "score": 3},
+            {"text": "refuses", "polarity": "avoid", "weight": 2},
+        ],
+        [("Says 5.", -5, ""), ("Says 6.", 3, ""), ("refuses", -2, "")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes(name: str) -> None:
+    """Each shape of public rubric data is read with its statements, weights, signs and names, also as JSON text."""
+    value, wanted = SHAPES[name]
+    for stated in (value, json.dumps(value)):
+        rubric = rubric_of(stated)
+        assert isinstance(rubric, Rubric)
+        read = [(one.text, one.weight, one.name) for one in rubric.criteria]
+        assert read == wanted
+        assert rubric_of(rubric.text.join("[]").replace("\n", ",")) == rubric
+
+
+REFUSED: dict[str, Any] = {
+    "a scale": {
+        "criteria": "Is it good?",
+        "score1_description": "bad",
+        "score5_description": "good",
+    },
+    "levels": [{"criterion": "Tone", "options": [{"label": "kind", "value": 1}]}],
+    "a type that is no statement": [
+        {"description": "Good?", "type": "likert", "points": 5}
+    ],
+    "sub-points": [
+        {
+            "rubric": "Is it right?",
+            "criterion": ["Uses the file", "Says so"],
+            "weight": 1,
+        }
+    ],
+    "a tree": {
+        "requirements": "All",
+        "weight": 1,
+        "sub_tasks": [{"requirements": "x", "weight": 1}],
+    },
+    "weights by group": {
+        "insight": [{"criterion": "a", "weight": 0.5}],
+        "clarity": [{"criterion": "b"}],
+    },
+    "a section with a weight": [
+        {"title": "A", "weight": 2, "criteria": [{"criterion": "a"}]}
+    ],
+    "silence that passes": [
+        {"criteria": "It grew by 5%.", "operator": "contradiction"}
+    ],
+    "a required one": [{"outcome": "Says so.", "required": True}],
+    "words for weights": [{"description": "Passes", "weight": "major"}],
+    "weights that differ": [{"criterion": "a", "weight": 1, "score": 2}],
+    "no list": {"name": "x"},
+    "two lists": {"criteria": ["a"], "items": ["b"]},
+    "a name alone, of something": [
+        {"title": "Diagnose", "objective": "Find out.", "horizon": 8}
+    ],
+    "broken JSON": '[{"criterion": "cut off", "weig',
+    "JSON that is none": '{"prompt": "Grade."}',
+    "deep": json.loads("[" * 500 + "]" * 500),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_shapes(name: str) -> None:
+    """A rubric of another kind is refused with the reason, and never read in part."""
+    with pytest.raises(UnreadableError):
+        rubric_of(REFUSED[name])
+
+
+def test_text_stays() -> None:
+    """A text is a rubric as it is, also one that begins as a list or an object of prose."""
+    for text in (
+        "Be kind.",
+        "[Important] Be kind.",
+        "{x} marks the spot",
+        "- a\n- b",
+        "[]5",
+    ):
+        assert rubric_of(text) == text
+
+
+@given(values)
+def test_any_rubric(value: Any) -> None:
+    """Any JSON value is a text, criteria whose text reads back, or refused."""
+    with suppress(UnreadableError):
+        rubric = rubric_of(value)
+        if isinstance(rubric, Rubric):
+            assert len({*rubric.names}) == len(rubric.criteria)
+            assert 0 <= rubric.score([0.5] * len(rubric.criteria)) <= 1
+
+
+def test_names() -> None:
+    """Criteria of one name get numbers, and one without a name is called by the beginning of its statement."""
+    long = "x" * 200
+    rubric = Rubric(
+        [Criterion("a", name="n"), Criterion("b", name="n"), Criterion(long)]
+    )
+    assert rubric.names == ("n", "n (2)", "x" * 80 + "…")
+
+
+def test_score_of_values() -> None:
+    """The score is the share of the way from the least to the greatest sum that the weights allow."""
+    rubric = Rubric(
+        [Criterion("a", 3), Criterion("b", -1), Criterion("c", 0, veto=True)]
+    )
+    assert rubric.score([1, 0, 0]) == 1.0
+    assert rubric.score([0, 1, 1]) == 0.0
+    assert rubric.score([0.5, 0.5, 1]) == 0.5
+    assert rubric.vetoes([1, 1, 0.49]) == ["c"]
+    assert rubric.vetoes([0, 0, 0.5]) == []
+    mistake = Rubric([Criterion("a", -1, veto=True)])
+    assert mistake.score([0.25]) == 0.75
+    assert mistake.vetoes([0.51]) == ["a"]
+    assert mistake.vetoes([0.5]) == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
@@ -59,6 +60,7 @@ from ruler_cli.cli.units import Row, count, number_of, rounded, rows, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
+from ruler_cli.formats.chat import reference_paths
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
@@ -86,7 +88,7 @@ from ruler_cli.settings.models import (
     paths,
 )
 from ruler_cli.settings.options import Options
-from ruler_cli.types import Problem
+from ruler_cli.types import Problem, printable
 
 _HOURS = 24
 """Hours in which OpenAI and Anthropic finish a batch; requests that are left by then expire."""
@@ -97,6 +99,8 @@ _COMMONEST = 5
 """Number of group sizes that are listed, the commonest first."""
 _LONGEST = 60
 """Characters of a value or a key."""
+_FEW = 3
+"""Records that are looked at for a reference answer, and fields that are named."""
 _NAMES = 19
 """Columns of the names."""
 
@@ -117,6 +121,7 @@ tied groups: {about!s}{tied_groups:group} (one rollout, or all identical): nothi
 What the judge sees
 tokens a rollout: {about!s}{tokens_per_rollout}
 shown: {shown}
+reference: {references}
 shared prefix: {about!s}{shared:%} of the prompts, shown once for a group
 windows: {about!s}{windows[groups]:group} in parts, twice at least: {windows[calls]} of the calls
 suspect: {about!s}{suspect_rollouts:rollout} with text that addresses a judge
@@ -328,6 +333,7 @@ def _figures(
             "not_shown": dict(coverage.not_shown()),
             "beside": dict(coverage.not_shown(beside=True)),
         },
+        "references": _references(notes, settings),
         "rollouts_without_task": source.openings.taskless,
         "groups_of_several_tasks": source.openings.mixed,
         "shared_prefix": estimate.shared / estimate.bytes if estimate.bytes else 0.0,
@@ -465,6 +471,22 @@ def _paths(
                 "absent": absent,
             }
     return result
+
+
+def _references(notes: InputCounts, settings: ScoreSettings) -> str:
+    """Return the path of the reference answers, or those of fields that may hold them, with the option."""
+    given = settings.input.reference
+    if given:
+        return f"`{given}`, shown to the judge only"
+    found = dict.fromkeys(
+        path
+        for record in notes.first[:_FEW]
+        for path in reference_paths(parse(record.line.raw, exact=False))
+    )
+    if not found:
+        return ""
+    named = ", ".join(f"`{printable(path)}`" for path in islice(found, _FEW))
+    return f"{named} may hold it; --reference PATH shows it to the judge"
 
 
 def _together(given: Any) -> str:

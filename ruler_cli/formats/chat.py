@@ -211,6 +211,21 @@ def words_of(key: str) -> frozenset[str]:
     return frozenset(named | {word.removesuffix("s") for word in named})
 
 
+_REFERENCES = frozenset(
+    words("answer reference truth gt gold golden expected solution ideal canonical")
+)
+"""Words of keys with a reference answer."""
+
+
+def reference_paths(record: JsonObject) -> Iterator[str]:
+    """Yield the paths of fields whose names say that they hold a reference answer, also inside objects."""
+    for key, value in record.items():
+        if _REFERENCES & words_of(key) and value not in EMPTY:
+            yield key
+        elif is_object(value):
+            yield from (f"{key}.{inner}" for inner in reference_paths(value))
+
+
 _SINGLE = frozenset(SINGLE_CALLS)
 
 

@@ -30,6 +30,8 @@ SHORTEST = 20
 """Characters of the shortest text that counts: shorter ones are roles, kinds and names."""
 ENOUGH = 20
 """Groups that a run looks at: to look at one takes as long as to judge it."""
+_ANSWER = 8
+"""Characters of the shortest reference answer that is looked for in a prompt."""
 _PIECE = 12
 _VALUE = 4
 _MOST_PIECES = 64
@@ -77,7 +79,8 @@ class Coverage:
 
     `found` counts what prompts show, `unseen` what they do not. `messages` counts messages, `fields` those
     with a field that is neither content nor metadata and is not shown, by its name. `continued` counts groups
-    in which a rollout goes on where another ends. `hidden` counts the bytes of these fields.
+    in which a rollout goes on where another ends, `told` those with the reference answer in what all rollouts share.
+    `hidden` counts the bytes of these fields.
     """
 
     groups: int = 0
@@ -88,6 +91,8 @@ class Coverage:
     hidden: Counter[str] = field(default_factory=Counter)
     continued: int = 0
     first_continued: str = ""
+    told: int = 0
+    first_told: str = ""
     _reported: bool = False
     _seen: set[int] = field(default_factory=set)
     _columns: dict[int, list[str]] = field(default_factory=dict)
@@ -102,6 +107,10 @@ class Coverage:
         if any(not one or other.startswith(one + "\n") for one, other in pairs):
             self.continued += 1
             self.first_continued = self.first_continued or group.key
+        answer = layout.reference.strip('"')
+        if len(answer) >= _ANSWER and answer in layout.context:
+            self.told += 1
+            self.first_told = self.first_told or group.key
         prompt = _PromptText(
             "\n".join(
                 (
@@ -231,6 +240,11 @@ class Coverage:
                 f"in {self.continued:,} of {self.groups:,} groups rollouts continue another rollout of the group "
                 f"(first: {printable(self.first_continued)}); if they are steps of one run, keep the last step of "
                 "each"
+            )
+        if self.told:
+            sentences.append(
+                f"in {self.told:,} of {self.groups:,} groups the reference answer stands in what all rollouts share "
+                f"(first: {printable(self.first_told)})"
             )
         missing = self.missing
         whole = self.bytes

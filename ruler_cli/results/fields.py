@@ -41,7 +41,7 @@ class JudgeScore(TypedDict):
 
 
 class CriterionValue(TypedDict):
-    """How far a criterion holds of a rollout, from 0 to 1."""
+    """The value of a criterion for a rollout, from 0 to 1."""
 
     name: str
     value: float

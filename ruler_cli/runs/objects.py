@@ -207,18 +207,20 @@ class ObjectReader:
                 if found is not None:
                     fill = partial(_filled, field_name, plain(found, field_name))
                     records = [_with_rollouts(record, fill) for record in records]
-        error = ""
+        if not isinstance(rubric, str | Rubric | None):
+            wrong = type(rubric).__name__
+            raise UnreadableError(f"`rubric` is of type {wrong}; give text or a Rubric")
         if rubric is not None:  # in the place of all others
             records = [replace(one, rubric=None, rubric_error="") for one in records]
         elif (stated := own.get("rubric")) not in EMPTY:
             try:
                 rubric = rubric_of(stated)
-            except UnreadableError as problem:
-                error = problem.reason
+            except UnreadableError as error:
+                raise UnreadableError(f"`rubric` {error}") from None
         # a record for what belongs to all of them
         line = Line(index + 1, 0, dump(own), name)
         tools = own.get("tools")
-        head = Record(line, (), rubric=rubric, rubric_error=error, tools=tools)
+        head = Record(line, (), rubric=rubric, tools=tools)
         return ObjectGroup(
             key or name, (head, *records), index, copied, kind, copies, reader
         )

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.types import Criterion, Rubric, Standards, printable
 
-_LISTS = ("criteria", "rubrics", "rubric", "items", "criterions")
+_LISTS = ("criteria", "rubrics", "rubric", "items", "sections")
 """Members of an object that hold its criteria."""
 _STATEMENTS = (
     "criterion", "criteria", "requirement", "requirements", "statement", "text", "rubric", "question", "outcome",
@@ -25,25 +26,29 @@ _DETAILS = ("description", "explanation", "details", "definition")
 _NAMES = ("name", "title", "id", "number", "criterion_id")
 """Members of a criterion with its statement, with more words of it (or the statement, alone), and with its name."""
 _WEIGHTS = ("weight", "points", "score", "max_points")
-_WORDS = ("category", "importance", "level", "weight")
+_WORDS = ("category", "importance", "type", "weight")
 """Members with its weight, as a number and as a word."""
 _WORD_WEIGHTS = {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": -0.9}
-"""Weights of words, as Rubrics as Rewards has them (arXiv 2507.17746); what a pitfall states is a mistake."""
+"""Weights of words, as Rubrics as Rewards has them (arXiv 2507.17746)."""
+_PITFALL = "pitfall"
 _SIGNS = {
     "is_positive": {"false": -1, "true": 1},
+    "positive_form": {"false": -1, "true": 1},
     "polarity": {"avoid": -1, "negative": -1, "include": 1, "positive": 1},
-    "operator": {"contradiction": -1, "correctness": 1},
+    "operator": {"correctness": 1},
     "pass_criteria": {"no": -1, "yes": 1},
 }
-"""Members that say if the statement is to hold, or is a mistake."""
-_VETOES = ("veto", "required")
-_READ = {*_STATEMENTS, *_DETAILS, *_NAMES, *_WEIGHTS, *_WORDS, *_SIGNS, *_VETOES}
-_BESIDE = {"tags", "type", "source", "rationale", "axis", "reasoning"}
+"""Members that say if the statement is to hold, or is a mistake; the sign of the weight says no more then."""
+_READ = {*_STATEMENTS, *_DETAILS, *_NAMES, *_WEIGHTS, *_WORDS, *_SIGNS, "veto"}
+_BESIDE = {"tags", "source", "rationale", "axis", "reasoning"}
 """Members that are known not to matter."""
-_OPENINGS = ("[", "{")
+_JSON = re.compile(r'\s*(?:\[\s*(?:[\[{"]|$)|\{\s*")')
+"""The beginning of a text that is JSON, and no text for a judge."""
+_SCALES = re.compile("likert|numeric|ordinal|nominal|scale", re.IGNORECASE)
+"""Types of criteria that are no statements."""
 _OTHER = re.compile(
     "level|scal|scoring|scores|anchor|option|metric|rule|check|sub|task|child|deduct|threshold|credit|marker|polarity"
-    "|must|min|max|operator|detrimental|coefficient|part|gate|pass|fail",
+    "|must|min|max|operator|detrimental|coefficient|part|gate|pass|fail|class|required|negat",
     re.IGNORECASE,
 )
 """Names of members that change how a criterion is scored, in a way that is not read."""
@@ -51,12 +56,12 @@ _OTHER = re.compile(
 
 def criteria_in(text: str) -> Rubric | None:
     """Return the criteria that a text holds as JSON; None if it is a text for the judge."""
-    if not text.lstrip().startswith(_OPENINGS):
+    if not _JSON.match(text):
         return None
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return None
+        raise UnreadableError("begins as JSON and cannot be read as such") from None
     return read_criteria(value)
 
 
@@ -82,6 +87,11 @@ def read_criteria(value: Any) -> Rubric:
 def _listed(value: Any) -> list[Any]:
     """Return the items of a list, or of the only list of criteria in an object."""
     if isinstance(value, list):
+        # sections without a weight of their own say no more than a list
+        inner = [_section(one) if isinstance(one, dict) else None for one in value]
+        known = [own for own in inner if own is not None]
+        if value and len(known) == len(value):
+            return [*chain.from_iterable(known)]
         return value
     found = []
     if isinstance(value, dict):
@@ -91,21 +101,29 @@ def _listed(value: Any) -> list[Any]:
         found = found if nested in ([], found) else []
     if len(found) != 1:
         raise UnreadableError("is neither a text nor a list of criteria")
-    return found[0]
+    return _listed(found[0])
+
+
+def _section(value: dict[str, Any]) -> list[Any] | None:
+    """Return the criteria of a section; None if it is a criterion, or has a weight."""
+    listed = value.get("criteria")
+    return listed if isinstance(listed, list) and "weight" not in value else None
 
 
 def _criterion(value: Any, place: str) -> Criterion:
     """Read one criterion; `place` names it in a sentence."""
     if isinstance(value, str):
-        return Criterion(value)
+        value = {"criterion": value}
     if not isinstance(value, dict):
         raise UnreadableError(f"{place} is neither a text nor an object")
     stated = {str(key).lower(): own for key, own in value.items() if own is not None}
+    _read_annotations(stated)
     text = _first(stated, _STATEMENTS)
     details = _first(stated, _DETAILS)
     name = _first(stated, _NAMES)
     for key, own in stated.items():
-        nested = own and isinstance(own, list | dict) and not _tags(own)
+        nested = bool(own) and isinstance(own, list | dict) and key not in _BESIDE
+        nested |= key == "type" and _SCALES.search(str(own)) is not None
         # without a statement of that name it may be anything that has a title
         other = not text or _OTHER.search(key)
         unread = key not in _READ and key not in _BESIDE and own not in ("", [])
@@ -117,23 +135,33 @@ def _criterion(value: Any, place: str) -> Criterion:
     if text and details and details != text:
         text = f"{text}: {details}"
     text = text or details or name
-    return Criterion(
-        text,
-        _weight(stated, place),
-        "" if name == text else name,
-        any(stated.get(key) is True for key in _VETOES),
-    )
+    name = "" if name == text else name
+    weight = _weight(stated, place)
+    words = (text.lower(), *(str(stated.get(word)).lower() for word in _WORDS))
+    if _SIGNS.keys().isdisjoint(stated) and any(
+        word.startswith(_PITFALL) for word in words
+    ):
+        # public data state some pitfalls as the mistake, and some as what avoids it
+        weight = -abs(weight)
+        text = f"Falls into this pitfall, however it is worded: {text}"
+    return Criterion(text, weight, name, stated.get("veto") is True)
+
+
+def _read_annotations(stated: dict[str, Any]) -> None:
+    """Read PRBench's annotations of a criterion: of its weights that of its class counts."""
+    annotations = stated.get("annotations")
+    if isinstance(annotations, dict) and isinstance(
+        kind := annotations.get("weight_class"), str
+    ):
+        del stated["annotations"]
+        stated["weight"] = annotations.get(f"{kind.replace(' ', '_')}_weight")
+        stated["criterion"] = stated.pop("title", "")
 
 
 def _first(stated: dict[str, Any], names: Iterable[str]) -> str:
     """Return the first text among members; empty if there is none."""
     texts = (stated.get(name) for name in names)
     return next((one.strip() for one in texts if isinstance(one, str) and one), "")
-
-
-def _tags(value: Any) -> bool:
-    """Tell if a value is a list of texts."""
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _weight(stated: dict[str, Any], place: str) -> float:
@@ -148,16 +176,11 @@ def _weight(stated: dict[str, Any], place: str) -> float:
     (weight, *more) = numbers
     if weight is None or more:
         raise UnreadableError(f"{place} has a weight that is no number, or several")
-    for name, signs in _SIGNS.items():
-        if name not in stated:
-            continue
-        sign = signs.get(str(stated[name]).lower())
-        if sign is None:
-            raise UnreadableError(
-                f"{place} has a `{name}` that is not understood: {printable(str(stated[name]))}"
-            )
-        weight = -abs(weight) if sign < 0 else weight
-    return weight
+    given = [name for name in _SIGNS if name in stated]
+    signs = {_SIGNS[name].get(str(stated[name]).lower(), 0) for name in given}
+    if 0 in signs or len(signs) > 1:
+        raise UnreadableError(f"{place} has a `{given[0]}` that is not understood")
+    return abs(weight) * signs.pop() if signs else weight
 
 
 def _number(value: Any) -> float | None:
