@@ -1,0 +1,141 @@
+"""Criteria of a scored file: in the report, against labels, and as a condition."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Ruler, read
+from tests.judge_server import JudgeServer
+from tests.judging.test_criteria import judge, marked, written
+
+RUBRIC = [
+    {"criterion": "It holds alpha.", "weight": 5, "name": "alpha"},
+    {"criterion": "It holds beta.", "weight": 1, "name": "beta"},
+    {"criterion": "It makes the mistake gamma", "weight": -1, "name": "ga<b>mma=1"},
+]
+
+
+@pytest.fixture
+def scored(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Path:
+    """Score 12 groups in two passes; the label is whether alpha holds."""
+    draw = random.Random(3)
+    groups = []
+    for i in range(12):
+        marks = [
+            {name: draw.randrange(5) / 4 for name in ("alpha", "beta", "gamma")}
+            for _ in range(4)
+        ]
+        group = marked(f"g{i}", *marks)
+        for one, own in zip(group["trajectories"], marks, strict=True):
+            one["reward"] = float(own["alpha"] > 0.5)
+        groups.append(group)
+    source = written(tmp_path / "in.jsonl", *groups)
+    options = (*judge(server), "--rubric", json.dumps(RUBRIC), "--passes", "2")
+    assert ruler("score", source, "scored.jsonl", *options).returncode == 0
+    return tmp_path / "scored.jsonl"
+
+
+def test_report(ruler: Ruler, scored: Path) -> None:
+    """The report has a row for each criterion, the one that goes with the score the most first."""
+    figures = json.loads(ruler("report", scored, "--json").stdout)["figures"][
+        "criteria"
+    ]
+    assert {one["name"] for one in figures} == {one["name"] for one in RUBRIC}
+    alpha, *_ = figures
+    assert alpha["name"] == "alpha"
+    assert alpha["rollouts"] == 48
+    assert alpha["with_score"] > 0.9
+    assert alpha["reliability"] == 1.0
+    assert alpha["first_less_last"] == pytest.approx(0, abs=1e-9)
+    gamma = next(one for one in figures if one["name"].startswith("ga"))
+    assert gamma["with_score"] < 0
+    shown = ruler("report", scored).stdout
+    assert re.search(r"^alpha +0\.\d\d +0\.9\d +1\.00 ", shown, re.MULTILINE)
+    group = ruler("report", scored, "--group", "g3").stdout
+    assert "criteria: alpha" in group
+
+
+def test_none(ruler: Ruler, tmp_path: Path) -> None:
+    """A file that was scored by a text has no criteria, and nothing is said of any."""
+    source = written(tmp_path / "in.jsonl", marked("g", {"a": 1}, {"a": 0}))
+    ruler("score", source, "scored.jsonl", "-m", "offline")
+    assert (
+        json.loads(ruler("report", "scored.jsonl", "--json").stdout)["figures"][
+            "criteria"
+        ]
+        == []
+    )
+    assert "criteri" not in ruler("report", "scored.jsonl").stdout
+
+
+def test_agree(ruler: Ruler, scored: Path) -> None:
+    """Each criterion is measured against the labels as a judge of its own."""
+    agreement = json.loads(ruler("agree", scored, "--json").stdout)
+    accuracy = {
+        one["name"]: one["pairwise_accuracy"]["value"] for one in agreement["criteria"]
+    }
+    assert accuracy["alpha"] == 1.0
+    assert accuracy["beta"] < 0.9
+    assert "criterion alpha" in ruler("agree", scored).stdout
+
+
+def values(record: dict[str, Any], name: str) -> list[float]:
+    """Return the values of a criterion in a record."""
+    return [
+        one["value"]
+        for trajectory in record["trajectories"]
+        for one in trajectory["ruler"]["criteria"]
+        if one["name"] == name
+    ]
+
+
+@pytest.mark.parametrize("name", ["alpha", "ga<b>mma=1"])
+def test_select(ruler: Ruler, scored: Path, tmp_path: Path, name: str) -> None:
+    """A range of a criterion keeps the rollouts with such a value, whatever signs its name has."""
+    run = ruler("select", scored, "kept.jsonl", "--where", f"criteria.{name}=0.5..")
+    assert run.returncode == 0, run.stderr
+    kept = [
+        value
+        for record in read(tmp_path / "kept.jsonl")
+        for value in values(record, name)
+    ]
+    all_values = [value for record in read(scored) for value in values(record, name)]
+    assert sorted(kept) == sorted(value for value in all_values if value >= 0.5)
+    assert kept
+
+
+@pytest.mark.parametrize(
+    "condition", ["criteria.", "criteria.alpha", "criteria.=1..", "criteria.alpha=x"]
+)
+def test_wrong_condition(ruler: Ruler, scored: Path, condition: str) -> None:
+    """A criterion without a name or a range is no condition."""
+    run = ruler("select", scored, "kept.jsonl", "--where", condition)
+    assert run.returncode == 2
+    assert "--where" in run.stderr
+
+
+def test_unknown_criterion(ruler: Ruler, scored: Path) -> None:
+    """A criterion that no group has is an error, and not an empty file."""
+    run = ruler("select", scored, "kept.jsonl", "--where", "criteria.alfa=0.5..")
+    assert run.returncode == 2
+    assert "no group of" in run.stderr
+
+
+def test_page(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
+    """A page holds the criteria as data, and none of their text as markup."""
+    assert ruler("report", scored, "-o", "page.html").returncode == 0
+    assert "ga<b>mma" not in (tmp_path / "page.html").read_text()
+
+
+def test_schema(scored: Path) -> None:
+    """Criteria stand in each record as lists of one type."""
+    for record in read(scored):
+        for one in record["trajectories"]:
+            assert all(set(c) == {"name", "value"} for c in one["ruler"]["criteria"])
+            assert [len(row) for row in one["ruler"]["criteria_passes"]] == [2] * 3
