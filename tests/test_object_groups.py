@@ -797,7 +797,7 @@ async def test_rubric_of_a_group() -> None:
             async for one in scorer.score_groups([given for given, _, _ in expected])
         ]
         texts = scorer.summary().rubric_texts
-        with pytest.raises(WrongShapeError, match="`rubric` is of type int"):
+        with pytest.raises(WrongShapeError, match="`rubric` is neither a text"):
             await scorer.score(talks, rubric=5)  # type: ignore[arg-type]  # as a caller may
         with pytest.raises(WrongShapeError, match="rubric: only settings read `@FILE`"):
             await scorer.score(talks, rubric="@rubric.txt")

@@ -186,6 +186,9 @@ class ObjectReader:
         objects = [given] if kind == "record" else _listed(given, kind)
         items = [_item(one, index, _place(kind, i)) for i, one in enumerate(objects)]
         reader = self._reader(items, objects, kind, name)
+        reference = self._settings.reference
+        if kind == "holder" and reference and _at(reference, given) is not None:
+            reader = replace(reader, reference="")  # that of the group is filled in
         records = _records(reader, items, alone=kind == "record")
         copies = [_snapshot(one, _own_members(one)) for one in objects]
         copied = given
@@ -202,25 +205,23 @@ class ObjectReader:
             for field_name, own_path in (
                 ("reward", how.reward),
                 ("outcome", how.outcome),
+                ("reference", how.reference),
             ):
                 found = None if own_path is None else _at(own_path, given)
                 if found is not None:
                     fill = partial(_filled, field_name, plain(found, field_name))
                     records = [_with_rollouts(record, fill) for record in records]
-        if not isinstance(rubric, str | Rubric | None):
-            wrong = type(rubric).__name__
-            raise UnreadableError(f"`rubric` is of type {wrong}; give text or a Rubric")
+        stated: Any = own.get("rubric")
         if rubric is not None:  # in the place of all others
+            stated = rubric
             records = [replace(one, rubric=None, rubric_error="") for one in records]
-        elif (stated := own.get("rubric")) not in EMPTY:
-            try:
-                rubric = rubric_of(stated)
-            except UnreadableError as error:
-                raise UnreadableError(f"`rubric` {error}") from None
+        try:
+            standards = None if stated in EMPTY else rubric_of(stated)
+        except UnreadableError as error:
+            raise UnreadableError(f"`rubric` {error}") from None
         # a record for what belongs to all of them
         line = Line(index + 1, 0, dump(own), name)
-        tools = own.get("tools")
-        head = Record(line, (), rubric=rubric, tools=tools)
+        head = Record(line, (), rubric=standards, tools=own.get("tools"))
         return ObjectGroup(
             key or name, (head, *records), index, copied, kind, copies, reader
         )
@@ -239,7 +240,8 @@ class ObjectReader:
             form = next(form for form in forms if form.shape == "trajectory")
             paths = {"reward": settings.reward, "outcome": settings.outcome}
             given = {name: path for name, path in paths.items() if path is not None}
-            return Reader(form, GIVEN, given=given)
+            reference = settings.reference or ""
+            return Reader(form, GIVEN, given=given, reference=reference)
         shape = frozenset(
             (member, one[:1] in "[{" if type(one) is str else type(one))
             for item in items

@@ -76,14 +76,14 @@ def judge(server: JudgeServer, model: str = "well") -> tuple[str, ...]:
     return ("-m", f"hosted_vllm/{model}", "--api-base", server.base)
 
 
-def annotations(path: Path) -> list[dict[str, Any]]:
+def annotated(path: Path) -> list[dict[str, Any]]:
     """Return the annotations of all rollouts of a file."""
     return [one["ruler"] for record in read(path) for one in record["trajectories"]]
 
 
 def check_marks(path: Path) -> None:
     """Check that each value stands on its rollout and its name, and the scores that follow."""
-    for annotation, marks, score in zip(annotations(path), MARKS, SCORES, strict=True):
+    for annotation, marks, score in zip(annotated(path), MARKS, SCORES, strict=True):
         values = {one["name"]: one["value"] for one in annotation["criteria"]}
         assert values == marks
         assert list(values) == NAMES
@@ -131,7 +131,7 @@ def test_planted(
     )
     assert run.returncode == 0, run.stderr
     check_marks(tmp_path / "out.jsonl")
-    vetoed = annotations(tmp_path / "out.jsonl")[2]
+    vetoed = annotated(tmp_path / "out.jsonl")[2]
     assert vetoed["explanation"].endswith("Scored 0 by the veto of “delta”.")
     asked = len(server.requests())
     again = ruler(
@@ -157,9 +157,7 @@ def test_each(ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path) -
     assert len(requests) == len(RUBRIC) * len(MARKS)
     users = [request["messages"][1]["content"] for request in requests]
     assert len({user.partition("<criterion>")[0] for user in users}) == len(MARKS)
-    for annotation, marks in zip(
-        annotations(tmp_path / "out.jsonl"), MARKS, strict=True
-    ):
+    for annotation, marks in zip(annotated(tmp_path / "out.jsonl"), MARKS, strict=True):
         values = {one["name"]: one["value"] for one in annotation["criteria"]}
         wanted = {name: 0.01 + 0.98 * own for name, own in marks.items()}
         assert values == pytest.approx(wanted, abs=1e-5)
@@ -203,7 +201,7 @@ def test_sources(
     check_marks(tmp_path / "out.jsonl")
 
 
-PLACES: dict[str, Callable[[dict[str, Any]], None]] = {
+PLACES: dict[str, Callable[[dict[str, Any]], object]] = {
     "group": lambda group: group.update(rubric=RUBRIC),
     "rubrics": lambda group: group.update(rubrics=RUBRIC),
     "text": lambda group: group.update(rubric=json.dumps(RUBRIC)),
@@ -431,9 +429,7 @@ def test_hostile_criteria(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> 
     source = written(tmp_path / "in.jsonl", group)
     run = ruler("score", source, "out.jsonl", *judge(server))
     assert run.returncode == 0, run.stderr
-    for annotation, marks in zip(
-        annotations(tmp_path / "out.jsonl"), MARKS, strict=True
-    ):
+    for annotation, marks in zip(annotated(tmp_path / "out.jsonl"), MARKS, strict=True):
         values = [one["value"] for one in annotation["criteria"]]
         assert values == [*marks.values(), 0.0]
         assert "\x1b" not in annotation["criteria"][-1]["name"]
@@ -445,7 +441,7 @@ def test_offline(ruler: Ruler, source: Path, tmp_path: Path) -> None:
         "score", source, "out.jsonl", "-m", "offline", "--rubric", json.dumps(RUBRIC)
     )
     assert run.returncode == 0, run.stderr
-    for annotation in annotations(tmp_path / "out.jsonl"):
+    for annotation in annotated(tmp_path / "out.jsonl"):
         alpha, beta, gamma, delta = (one["value"] for one in annotation["criteria"])
         assert alpha == beta == delta == pytest.approx(1 - gamma)
 
@@ -467,7 +463,7 @@ async def test_python(place: str) -> None:
         )
         return json.dumps(planted(request_of))
 
-    usual = {"settings": rubric, "list": RUBRIC}.get(place)
+    usual: Any = {"settings": rubric, "list": RUBRIC}.get(place)
     settings = ScoreSettings(
         judge=JudgeSettings("mine", ask=ask), ask=AskSettings(rubric=usual), ledger=None
     )

@@ -188,3 +188,38 @@ def test_asked_about_each(ruler: Ruler, tmp_path: Path) -> None:
     options = ("--ask", "each", "--reference", "gold")
     shown = prompt(ruler, source, *options)
     assert shown.index("<reference>\n") < shown.index("<trajectory>\n")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("place", ["group", "rollouts", "metadata"])
+async def test_python(place: str) -> None:
+    """A program's group holds the reference, itself or in each trajectory, at the path of the settings."""
+    seen: list[JudgeRequest] = []
+
+    async def ask(request: JudgeRequest) -> str:
+        seen.append(request)
+        return await knows(request)
+
+    talks: list[dict[str, Any]] = [
+        {"messages": one["messages"]} for one in rollouts()[:4]
+    ]
+    group: dict[str, Any] = {"trajectories": talks}
+    gold = {"gold": "The code word is w0."}
+    path = "gold"
+    if place == "group":
+        group |= gold
+    for one in talks:
+        if place == "rollouts":
+            one.update(gold)
+        elif place == "metadata":
+            one["metadata"] = gold
+            path = "metadata.gold"
+    settings = Settings(
+        input=InputSettings(reference=path),
+        judge=JudgeSettings("mine", ask=ask),
+        ledger=None,
+    )
+    async with Scorer(settings) as scorer:
+        scored = await scorer.score(group)
+    assert [one["reward"] for one in scored.group["trajectories"]] == [1, 0, 0, 1]
+    assert seen[0].user.count("<reference>") == 1
