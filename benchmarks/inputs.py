@@ -58,6 +58,30 @@ def write_trios(path: Path, groups: int) -> Path:
     return _write(path, map(_group, range(groups), map(trio, range(groups))))
 
 
+def write_criteria(path: Path, groups: int) -> Path:
+    """Write groups of 3 rollouts, with criteria of their own and a reference answer at `gold`.
+
+    A rollout holds how far each criterion holds of it, as the tests' server reads it.
+    """
+    dice = random.Random(groups)
+
+    def group(number: int) -> dict[str, Any]:
+        task = _task(number, dice)
+        names = [f"mark{number}x{at}" for at in range(1 + number % 5)]
+        rollouts = [
+            _rollout_of(task, " ".join(f"{name}={dice.random():.2f}" for name in names))
+            for _ in range(3)
+        ]
+        rubric = [
+            {"criterion": f"It holds {name}", "weight": weight, "name": name}
+            for name, weight in zip(names, (3, -1, 1, 2, -2), strict=False)
+        ]
+        beside = {"rubric": rubric, "gold": f"The answer is {number}."}
+        return _group(number, rollouts) | beside
+
+    return _write(path, map(group, range(groups)))
+
+
 def write_uneven(path: Path, groups: int, seed: int) -> Path:
     """Write groups of 2 to 6 rollouts of 5 to 400 words each, which differ much in a judge's cost."""
     dice = random.Random(seed)

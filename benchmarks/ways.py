@@ -2,10 +2,10 @@
 
     python -m benchmarks.ways [--quick]
 
-The tau-bench file and 20,000 groups of 8 rollouts (400 MB) are scored live by one process, then by files
-that an engine answers (four forms), by the batch APIs of OpenAI and Anthropic, by shards with a ledger each,
-and by Ray. The judge is the tests' server on loopback, or the same judge behind a batch. Outputs are compared
-byte for byte, without times (`judged_at`, `latency_s`) and without `cached`, which says that the
+The tau-bench file, 20,000 groups of 8 rollouts (400 MB), and 200 with criteria and a reference answer are scored live
+by one process, then by files that an engine answers (four forms), by the batch APIs of OpenAI and Anthropic, by
+shards with a ledger each, and by Ray. The judge is the tests' server on loopback, or the same judge behind a batch.
+Outputs are compared byte for byte, without times (`judged_at`, `latency_s`) and without `cached`, which says that the
 reply came from the ledger and not from the judge.
 """
 
@@ -29,7 +29,7 @@ from benchmarks.commands import (
     ended,
     run,
 )
-from benchmarks.inputs import write_rich
+from benchmarks.inputs import write_criteria, write_rich
 from benchmarks.promises import TAU_BENCH
 from benchmarks.results import Result, alone
 from tests.judge_server import BatchServer, JudgeServer
@@ -46,6 +46,8 @@ class _Scene:
     source: Path
     folder: Path
     base: str
+    options: tuple[str, ...] = ()
+    """Options that say what a judge is shown."""
 
     def score(self, output: str, ledger: str, model: str, *more: str | Path) -> Path:
         """Score into a file of the folder, with a ledger in it."""
@@ -53,7 +55,7 @@ class _Scene:
         line = command(
             self.source, out, None, m=model, ledger=self.folder / ledger, price=_PRICE
         )
-        ended([*line, *map(str, more)])
+        ended([*line, *self.options, *map(str, more)])
         return out
 
     def live(self, model: str) -> Path:
@@ -80,6 +82,7 @@ class _Scene:
             target,
             *common,
             *base,
+            *self.options,
         )
         parts = sorted(self.folder.glob(f"{form}.requests*.jsonl"))
         for part in parts:
@@ -102,7 +105,7 @@ class _Scene:
                 "--ledger",
                 ledger,
             )
-            run("ruler_cli", "batch", "submit", self.source, *asked)
+            run("ruler_cli", "batch", "submit", self.source, *asked, *self.options)
             run("ruler_cli", "batch", "collect", "--wait", "--ledger", ledger)
             billed_again = server.billed_again
         if billed_again:
@@ -141,12 +144,13 @@ class _Scene:
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
     """A row for each route and file: 1 if an output differs from the live run's."""
     rich = write_rich(folder / "rich.jsonl", 500 if quick else 20_000)
-    for source in (TAU_BENCH, rich):
+    seen = write_criteria(folder / "criteria.jsonl", 200)
+    for source in (TAU_BENCH, rich, seen):
+        options = ("--reference", "gold") if source == seen else ()
         if source.exists():
             with JudgeServer(lifetime=SERVER_LIFETIME) as server:
-                yield from _rows(
-                    _Scene(source, folder / source.stem, server.base), quick
-                )
+                where = folder / source.stem
+                yield from _rows(_Scene(source, where, server.base, options), quick)
 
 
 def _rows(scene: _Scene, quick: bool) -> Iterator[Result]:
@@ -154,11 +158,11 @@ def _rows(scene: _Scene, quick: bool) -> Iterator[Result]:
     live = {
         model: _timed(partial(scene.live, model)) for model in (_OPENAI, _ANTHROPIC)
     }
-    groups = (
-        "tau-bench"
-        if scene.source == TAU_BENCH
-        else f"{500 if quick else 20_000:,} groups"
-    )
+    groups = f"{500 if quick else 20_000:,} groups"
+    if scene.source == TAU_BENCH:
+        groups = "tau-bench"
+    elif scene.options:
+        groups = "criteria, references"
     for name, model, route in _routes(scene):
         seconds, written = _timed(route)
         first, wanted = live[model]

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from ruler_cli import InputSettings, JudgeRequest, JudgeSettings, score_file
+from ruler_cli import (
+    InputSettings,
+    JudgeRequest,
+    JudgeSettings,
+    Scorer,
+    score_file,
+)
 from ruler_cli import ScoreSettings as Settings
 from tests.conftest import Ruler, read
 
