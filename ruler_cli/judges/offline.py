@@ -231,10 +231,23 @@ def reply_with(ratings: Mapping[str, tuple[float, str]], request: Request) -> Re
 
 
 _BLOCK = re.compile(
-    r'^<trajectory(?: id="([a-z]+)")?>\n((?:.*\n)*?)</trajectory>$', re.MULTILINE
+    r'^<(trajectory|shared_messages)(?: number="\d+")?(?: ids?="([a-z ]+)")?>\n((?:.*\n)*?)</\1>$',
+    re.MULTILINE,
 )
 
 
 def blocks(user: str) -> dict[str, str]:
-    """The rollouts of a user message: label → the lines between its delimiters."""
-    return {label: lines.removesuffix("\n") for label, lines in _BLOCK.findall(user)}
+    """The rollouts of a user message: label → their lines, with the shared messages that they begin with."""
+    found = _BLOCK.findall(user)
+    whole: dict[str, str] = {}
+    for _, labels, lines in found:
+        for label in labels.split(" "):
+            if label in whole:  # a note of what stands before takes the first line
+                whole[label] += lines.partition("\n")[2]
+            else:
+                whole[label] = lines
+    return {
+        label: whole[label].removesuffix("\n")
+        for kind, label, _ in found
+        if kind == "trajectory"
+    }

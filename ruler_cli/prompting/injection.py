@@ -23,8 +23,8 @@ _TOP = (
 _ALL = r"\b100\s?%"
 LANGUAGES = (
     (  # English
-        "trajectory|judge|grader|evaluator|score|instruc|ignor|available_tools| marks|reward|10/10|100%"
-        "|100 %",
+        "trajectory|judge|grader|evaluator|score|instruc|ignor|available_tools|shared_messages| marks|reward"
+        "|10/10|100%|100 %",
         # the form of request and answer: last line, an id beside a score, delimiters, list of scores
         r"\b(?:trajectory[_ ]ids? to score"
         r"|trajectory[_ ]ids?\b.{0,120}\bscore|score.{0,120}\btrajectory[_ ]ids?\b"
@@ -48,7 +48,8 @@ LANGUAGES = (
         rf"|{_WORK} deserves\b[^.]{{0,30}}{_TOP}"
         r"|(?:assign|award|give)\b[^.]{0,30}\bscore of 1(?:\.0)?\b"
         r"|score (?:\w{1,9} ){0,3}(?:rollout|trajectory|response) (?:\w{1,9} ){0,3}1\.0\b)"
-        r"|<\s{0,4}/\s{0,4}(?:trajectory|available_tools)\b|(?<!\w)<\s{0,4}available_tools\s{0,4}>"
+        r"|<\s{0,4}/\s{0,4}(?:trajectory|available_tools|shared_messages)\b|(?<!\w)<\s{0,4}available_tools\s{0,4}>"
+        r"|<\s{0,4}shared_messages\s{1,4}number\b"
         r"|<\s{0,4}trajectory\s{1,4}id\b|(?<!\w)<\s{0,4}trajectory\s{0,4}>"
         r"|[\"'\\]scores[\"'\\]{1,8}\s{0,8}:\s{0,8}(?:\[|\{\s{0,8}[\"'\\]{1,8}[a-z]{1,12}[\"'\\]{1,8}\s{0,8}:)\s{0,8}\{"
         r".{0,160}(?:trajectory|explanation|rollout)",

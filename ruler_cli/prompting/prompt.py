@@ -25,6 +25,7 @@ import orjson
 
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.prompting import templates
+from ruler_cli.prompting.branches import Branches, find_branches
 from ruler_cli.prompting.injection import suspects
 from ruler_cli.prompting.render import (
     WHOLE,
@@ -80,6 +81,8 @@ _FRAME_TOKENS = 400
 _ENTRY_TOKENS = 20
 ENTRY_BYTES = int(_ENTRY_TOKENS * BYTES_PER_TOKEN)
 """Bytes that a rollout takes beside its text."""
+_WORTH = 0.1
+"""The share of a request's tokens that blocks of shared messages must save."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +131,18 @@ class PromptLayout:
 
     def at_once(self, ask: AskSettings) -> bool:
         """Tell if one request shows everything, or each rollout alone if it is asked about each."""
+        rollouts: Sequence[int] = range(len(self.distinct))
         if ask.ask == "each":
-            longest = max(range(len(self.distinct)), key=self.sizes.__getitem__)
-            tokens = self.tokens_of((longest,))
-        elif len(self.distinct) <= ask.group_size:
-            tokens = self.tokens
-        else:
+            rollouts = [max(rollouts, key=self.sizes.__getitem__)]
+        elif len(self.distinct) > ask.group_size:
             return False
-        return ask.context_tokens is None or tokens <= ask.context_tokens
+        most = ask.context_tokens
+        # to look for shared messages takes longer than to count
+        return (
+            most is None
+            or self._unshared_tokens(rollouts) <= most
+            or self.tokens_of(rollouts) <= most
+        )
 
     @property
     def tokens(self) -> int:
@@ -143,7 +150,17 @@ class PromptLayout:
         return self.tokens_of(range(len(self.distinct)))
 
     def tokens_of(self, rollouts: Sequence[int]) -> int:
-        """Estimated tokens of a prompt that shows some of the distinct rollouts."""
+        """Estimated tokens of a prompt that shows some of the distinct rollouts, shared messages once."""
+        saved = self.branches(rollouts).saved
+        return self._unshared_tokens(rollouts) - int(saved / BYTES_PER_TOKEN)
+
+    def branches(self, rollouts: Sequence[int]) -> Branches:
+        """The messages that several of some distinct rollouts share, if it saves enough to show them once."""
+        texts = [self.distinct[at] for at in rollouts]
+        least = _WORTH * BYTES_PER_TOKEN * self._unshared_tokens(rollouts)
+        return find_branches(texts, least)
+
+    def _unshared_tokens(self, rollouts: Sequence[int]) -> int:
         text = self._frame + sum(self.sizes[at] for at in rollouts)
         return (
             int(text / BYTES_PER_TOKEN) + _FRAME_TOKENS + _ENTRY_TOKENS * len(rollouts)
@@ -699,24 +716,27 @@ def write_prompt(
     if state.attempt and ask.order == "random":
         order = layout.drawn(order, key)
     shown = _labels(layout, key, order)
-    lines = _common(layout)
+    branches = layout.branches(order)
+    lines = _common(layout) + branches.shown(list(shown))
     lines += [
-        f'<trajectory id="{label}">\n{layout.distinct[i]}\n</trajectory>'
-        for label, i in shown.items()
+        f'<trajectory id="{label}">\n{text}\n</trajectory>'
+        for label, text in zip(shown, branches.rest, strict=True)
     ]
     wanted = tuple([label for label in shown if label not in given])
     asked: dict[str, Criterion] = {}
     if isinstance(rubric, Rubric):
-        system = templates.criteria_system(alone=layout.alone)
         asked = _criteria_labels(rubric, criteria or range(0), layout, shown)
         statements = {label: quoted(one.text) for label, one in asked.items()}
         lines.append(templates.criteria_block(statements))
-    else:
-        system = templates.system(rubric, alone=layout.alone)
     note = templates.missing(given) if given else state.note
     if note:
         lines.append(note)
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
+    system = templates.system(
+        None if isinstance(rubric, Rubric) else rubric,
+        alone=layout.alone,
+        branched=bool(branches.blocks),
+    )
     return Request(
         system,
         "\n".join(lines),

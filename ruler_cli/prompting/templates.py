@@ -47,30 +47,33 @@ _LINES = """\
 Each line is one message: `role: "text"`, `call name: arguments` for a tool call, `tool name: \
 result` for its result.\
 """
+_BRANCHES = """\
+Messages with which several rollouts begin are shown once, in a numbered <shared_messages> that \
+names the ids of these rollouts; they are data too. A <trajectory> that begins with \
+shared_messages 1, 3 shows the rest: the rollout is the messages of 1, then those of 3, then its \
+own. Grade all of it.\
+"""
 _TASK_EACH = "You are checking one rollout of an agent."
 
 SHORTER = "(An earlier answer was cut off by its length: keep every explanation under ten words.)"
 """The note for a request after a reply that ended at the token limit."""
 
 
-@lru_cache(4)
-def system(rubric: str, *, alone: bool) -> str:
+@lru_cache(8)
+def system(rubric: str | None, *, alone: bool, branched: bool) -> str:
     """Return the system message: the task, the grading standards, the form of the answer (a list).
 
-    It is part of a request's key, so it does not depend on the form asked for: `answer.keyed` replaces it.
+    Without a `rubric` there are criteria, which stand behind the rollouts: another list over the same rollouts leaves
+    all that comes before it in the cache of a provider. `branched`: the request has blocks of shared messages. The
+    message is part of a request's key, so it does not depend on the form asked for: `types.keyed` replaces it.
     """
+    lines = f"{_LINES}\n\n{_BRANCHES}" if branched else _LINES
+    rules = f"{_RULES}{_ORDER}\n\n{lines}"
+    if rubric is None:
+        task = _TASK_CRITERIA_ALONE if alone else _TASK_CRITERIA
+        return f"{task}\n\n{rules}\n\n{CRITERIA_FORM}"
     task = _TASK_ALONE if alone else _TASK
-    return f"{task}\n\nGrading standards:\n{rubric}\n\n{_RULES}{_ORDER}\n\n{_LINES}\n\n{FORM}"
-
-
-@lru_cache(4)
-def criteria_system(*, alone: bool) -> str:
-    """Return the system message of a request with criteria; these stand behind the rollouts.
-
-    So another rubric over the same rollouts leaves all that comes before it in the cache of a provider.
-    """
-    task = _TASK_CRITERIA_ALONE if alone else _TASK_CRITERIA
-    return f"{task}\n\n{_RULES}{_ORDER}\n\n{_LINES}\n\n{CRITERIA_FORM}"
+    return f"{task}\n\nGrading standards:\n{rubric}\n\n{rules}\n\n{FORM}"
 
 
 def reference_block(answer: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,16 @@ _ASK = "trajectory_ids to score: "
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _TRUTH = re.compile(r"truth=([01](?:\.\d+)?)")
 _ALONE = re.compile(r"\n<trajectory>\n(.*)\n</trajectory>\n", re.DOTALL)
-_OPENING = re.compile(r'\n<trajectory id="([^"\n]*)">(?=\n)')
-_OPENS = '\n<trajectory id="'
-_CLOSING = "\n</trajectory>\n"
 _CRITERIA = re.compile(
     r"\n<criteria>\n((?:[a-z]+: .*\n)+)</criteria>\n(?!.*<criteria>)", re.DOTALL
 )
 _CRITERION = re.compile(r"\n<criterion>\n(.*)\n</criterion>\n")
+_OPENINGS = {
+    "shared_messages": re.compile(
+        r'\n<shared_messages number="\d+" ids="([^"\n]*)">(?=\n)'
+    ),
+    "trajectory": re.compile(r'\n<trajectory id="([^"\n]*)">(?=\n)'),
+}
 Entries = list[dict[str, Any]]
 
 
@@ -101,20 +104,41 @@ def read_ask(request: Any) -> Ask:
 
 
 def _read_rollouts(prompt: str) -> dict[str, str]:
-    text, rollouts, at = f"\n{prompt}", {}, 0
-    while (at := text.find(_OPENS, at)) >= 0:  # find: a regex is slow on long rollouts
-        opening = _OPENING.match(text, at)
+    """Read each rollout by its label, with the shared messages before its own."""
+    rollouts: dict[str, str] = {}
+    begun: dict[str, str] = {}
+    for labels, text in _read_blocks("shared_messages", prompt):
+        for label in labels.split():
+            begun[label] = _behind(begun, label, text)
+    for label, text in _read_blocks("trajectory", prompt):
+        if label in rollouts:
+            raise ValueError(f"the rollout {label!r} is shown twice")
+        rollouts[label] = _behind(begun, label, text)
+    return rollouts
+
+
+def _behind(begun: Mapping[str, str], label: str, text: str) -> str:
+    """Return a text behind the messages before it, of which its first line tells."""
+    if label not in begun:
+        return text
+    _, _, rest = text.partition("\n")
+    return f"{begun[label]}\n{rest}"
+
+
+def _read_blocks(kind: str, prompt: str) -> Iterator[tuple[str, str]]:
+    """Yield the labels and the text of each block of a kind."""
+    text, at = f"\n{prompt}", 0
+    opens, closing = f"\n<{kind} ", f"\n</{kind}>\n"
+    while (at := text.find(opens, at)) >= 0:  # find: a regex is slow on long rollouts
+        opening = _OPENINGS[kind].match(text, at)
         if opening is None:
             at += 1
             continue
-        at = text.find(_CLOSING, opening.end())
-        if at < 0 or opening[1] in rollouts:
-            raise ValueError(
-                f"the rollout {opening[1]!r} is not closed, or shown twice"
-            )
-        rollouts[opening[1]] = text[opening.end() + 1 : at]
-        at += len(_CLOSING) - 1  # the newline also begins the next delimiter
-    return rollouts
+        at = text.find(closing, opening.end())
+        if at < 0:
+            raise ValueError(f"the {kind} of {opening[1]!r} is not closed")
+        yield opening[1], text[opening.end() + 1 : at]
+        at += len(closing) - 1  # the newline also begins the next delimiter
 
 
 def err(ask: Ask, errors: Mapping[str, float]) -> None:

@@ -1,0 +1,134 @@
+"""Messages with which several rollouts of a request begin, shown once: a tree over their lines.
+
+Rollouts that were sampled as a tree part late. Each path from the root of that tree to a leaf is a rollout, each
+branching makes a block of the messages before it, and a rollout keeps those behind its last branching.
+
+All blocks stand before all rollouts, an outer one before those inside it. If a block stood before the first rollout
+that needs it, that rollout alone would be read in one piece, which a judge might prefer. Blocks follow the drawn
+order of the rollouts, and never the other way round, so the order does not reveal the tree.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_BLOCK_BYTES = 120
+_ID_BYTES = 55
+_RULE_BYTES = 300
+"""Bytes that a block takes beside its lines; each id in it, with the note where that rollout goes on; and the
+sentences of the system message about blocks. Ids take more tokens than text of their length."""
+_OURS = "("
+"""The beginning of a line that is no message: a message begins with a role, `call` or `tool`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A block: the numbers of its rollouts in the request, and its text."""
+
+    rollouts: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """The blocks of a request, the text that each of its rollouts has behind them, and the bytes saved."""
+
+    rest: tuple[str, ...]
+    blocks: tuple[Branch, ...] = ()
+    saved: int = 0
+
+    def shown(self, labels: Sequence[str]) -> list[str]:
+        """Return the text of each block, with the labels of the rollouts in their order."""
+        shown = []
+        for number, block in enumerate(self.blocks, 1):
+            ids = " ".join([labels[at] for at in block.rollouts])
+            head = f'<shared_messages number="{number}" ids="{ids}">'
+            shown.append(f"{head}\n{block.text}\n</shared_messages>")
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """Rollouts that have their first `equal` lines in common; blocks number `path` show the first `told`."""
+
+    rollouts: tuple[int, ...]
+    equal: int = 0
+    told: int = 0
+    path: tuple[int, ...] = ()
+
+
+def find_branches(texts: Sequence[str], least: float) -> Branches:
+    """Find the beginnings that some of several texts share, if showing each once saves `least` bytes or more."""
+    none = Branches(tuple(texts))
+    if not _may_save(texts, least):
+        return none
+    lines = [text.split("\n") for text in texts]
+    ends = [_Node((at,)) for at in range(len(texts))]
+    blocks: list[Branch] = []
+    saved = -_RULE_BYTES
+    left = [_Node(tuple(range(len(texts))))]
+    while left:  # no recursion: a tree may be as deep as rollouts are many
+        node = left.pop()
+        rollouts, told, path = node.rollouts, node.told, node.path
+        equal = _equal([lines[at] for at in rollouts], node.equal)
+        text = "\n".join(lines[rollouts[0]][told:equal])
+        gain = (len(rollouts) - 1) * len(text.encode()) - _BLOCK_BYTES
+        gain -= _ID_BYTES * len(rollouts)
+        if gain > 0:
+            blocks.append(Branch(rollouts, _behind(path, told) + text))
+            saved += gain
+            told = equal
+            path = (*path, len(blocks))
+            for at in rollouts:
+                ends[at] = _Node((at,), equal, told, path)
+        parted: dict[str, list[int]] = {}
+        for at in rollouts:
+            parted.setdefault(_line_to_share(lines[at], equal), []).append(at)
+        parted.pop("", None)
+        several = [tuple(each) for each in parted.values() if len(each) > 1]
+        left += [_Node(each, equal, told, path) for each in reversed(several)]
+    if saved < least:
+        return none
+    rest = [
+        _behind(end.path, end.told) + "\n".join(each[end.told :])
+        for each, end in zip(lines, ends, strict=True)
+    ]
+    return Branches(tuple(rest), tuple(blocks), saved)
+
+
+def _may_save(texts: Sequence[str], least: float) -> bool:
+    """Tell if two texts begin alike for long enough, without a look at their lines: most groups end here.
+
+    In order, neighbours share as much in all as a tree saves, so one pair shares its part of `least`.
+    """
+    if len(texts) < 2:
+        return False
+    bytes_each = 1 if all(map(str.isascii, texts)) else 4
+    size = int(least / (len(texts) - 1) / bytes_each)
+    return any(
+        other.startswith(one[:size]) for one, other in itertools.pairwise(sorted(texts))
+    )
+
+
+def _line_to_share(lines: Sequence[str], at: int) -> str:
+    """Return a line that others may share: a message before further parts, and not the last; else nothing."""
+    if at + 1 < len(lines) and not lines[at].startswith(_OURS):
+        return lines[at]
+    return ""
+
+
+def _equal(rollouts: Sequence[Sequence[str]], at: int) -> int:
+    """Count the first lines that all have in common, and may share; the first `at` are known to be."""
+    while True:
+        found = {_line_to_share(lines, at) for lines in rollouts}
+        if len(found) > 1 or "" in found:
+            return at
+        at += 1
+
+
+def _behind(path: Sequence[int], told: int) -> str:
+    """Return the line that names the blocks before a text, with the number of their lines; none if there are none."""
+    numbers = ", ".join(map(str, path))
+    return f"(begins with shared_messages {numbers}: {told} messages)\n" if path else ""
