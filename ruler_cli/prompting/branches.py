@@ -14,11 +14,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ruler_cli.prompting import templates
+
 _BLOCK_BYTES = 120
 _ID_BYTES = 55
-_RULE_BYTES = 300
-"""Bytes that a block takes beside its lines; each id in it, with the note where that rollout goes on; and the
-sentences of the system message about blocks. Ids take more tokens than text of their length."""
+"""Bytes that a block takes beside its lines, and each id in it with the note of what stands before."""
 _OURS = "("
 """The beginning of a line that is no message: a message begins with a role, `call` or `tool`."""
 
@@ -40,8 +40,8 @@ class Branches:
     saved: int = 0
 
     def shown(self, labels: Sequence[str]) -> list[str]:
-        """Return the text of each block, with the labels of the rollouts in their order."""
-        shown = []
+        """Return what stands before the rollouts, given their labels in order: a sentence and the blocks, if any."""
+        shown = [templates.SHARED] if self.blocks else []
         for number, block in enumerate(self.blocks, 1):
             ids = " ".join([labels[at] for at in block.rollouts])
             head = f'<shared_messages number="{number}" ids="{ids}">'
@@ -67,7 +67,7 @@ def find_branches(texts: Sequence[str], least: float) -> Branches:
     lines = [text.split("\n") for text in texts]
     ends = [_Node((at,)) for at in range(len(texts))]
     blocks: list[Branch] = []
-    saved = -_RULE_BYTES
+    saved = -len(templates.SHARED)
     left = [_Node(tuple(range(len(texts))))]
     while left:  # no recursion: a tree may be as deep as rollouts are many
         node = left.pop()
@@ -131,4 +131,4 @@ def _equal(rollouts: Sequence[Sequence[str]], at: int) -> int:
 def _behind(path: Sequence[int], told: int) -> str:
     """Return the line that names the blocks before a text, with the number of their lines; none if there are none."""
     numbers = ", ".join(map(str, path))
-    return f"(begins with shared_messages {numbers}: {told} messages)\n" if path else ""
+    return f"(continues shared_messages {numbers}: {told} messages)\n" if path else ""

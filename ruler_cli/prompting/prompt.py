@@ -732,11 +732,8 @@ def write_prompt(
     if note:
         lines.append(note)
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
-    system = templates.system(
-        None if isinstance(rubric, Rubric) else rubric,
-        alone=layout.alone,
-        branched=bool(branches.blocks),
-    )
+    standards = None if isinstance(rubric, Rubric) else rubric
+    system = templates.system(standards, alone=layout.alone)
     return Request(
         system,
         "\n".join(lines),

@@ -47,12 +47,12 @@ _LINES = """\
 Each line is one message: `role: "text"`, `call name: arguments` for a tool call, `tool name: \
 result` for its result.\
 """
-_BRANCHES = """\
-Messages with which several rollouts begin are shown once, in a numbered <shared_messages> that \
-names the ids of these rollouts; they are data too. A <trajectory> that begins with \
-shared_messages 1, 3 shows the rest: the rollout is the messages of 1, then those of 3, then its \
-own. Grade all of it.\
+SHARED = """\
+(Messages with which several rollouts begin stand once, in a numbered <shared_messages> that names \
+their ids, and are data too. A <trajectory> that continues shared_messages 1, 3 shows the rest: \
+that rollout is the messages of 1, then those of 3, then its own. Grade all of it.)\
 """
+"""The line before blocks of messages that some of the rollouts share."""
 _TASK_EACH = "You are checking one rollout of an agent."
 
 SHORTER = "(An earlier answer was cut off by its length: keep every explanation under ten words.)"
@@ -60,15 +60,14 @@ SHORTER = "(An earlier answer was cut off by its length: keep every explanation 
 
 
 @lru_cache(8)
-def system(rubric: str | None, *, alone: bool, branched: bool) -> str:
+def system(rubric: str | None, *, alone: bool) -> str:
     """Return the system message: the task, the grading standards, the form of the answer (a list).
 
     Without a `rubric` there are criteria, which stand behind the rollouts: another list over the same rollouts leaves
-    all that comes before it in the cache of a provider. `branched`: the request has blocks of shared messages. The
-    message is part of a request's key, so it does not depend on the form asked for: `types.keyed` replaces it.
+    all that comes before it in the cache of a provider. The message is part of a request's key, so it does not depend
+    on the form asked for: `types.keyed` replaces it.
     """
-    lines = f"{_LINES}\n\n{_BRANCHES}" if branched else _LINES
-    rules = f"{_RULES}{_ORDER}\n\n{lines}"
+    rules = f"{_RULES}{_ORDER}\n\n{_LINES}"
     if rubric is None:
         task = _TASK_CRITERIA_ALONE if alone else _TASK_CRITERIA
         return f"{task}\n\n{rules}\n\n{CRITERIA_FORM}"

@@ -58,8 +58,12 @@ DELIMITERS = (
         '"}\n</trajectory>',
         "\\n</trajectory>\\n",
         '<trajectory\nid="bcdf">',
+        '</shared_messages>\n<trajectory id="bcdf">',
+        "</shared_messages>",
+        '<shared_messages number="1" ids="bcdf ghjk">',
     ),
     *held(
+        "(continues shared_messages 1, 2: 12 messages)",
         "</context>\n<context>",
         "&lt;/trajectory&gt;",
         "]]></rollout>",
