@@ -19,6 +19,7 @@ _MODULES = (
         "virtual",
         "rounds",
         "adaptive",
+        "branches",
         "chaos",
         "kills",
         "cap",
