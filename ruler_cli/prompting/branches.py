@@ -59,11 +59,24 @@ class _Node:
     path: tuple[int, ...] = ()
 
 
+def may_save(texts: Sequence[str], least: float) -> bool:
+    """Tell if two texts begin alike for long enough, without a look at their lines: most groups end here.
+
+    In order, neighbours share as much in all as a tree saves, so one pair shares its part of `least`.
+    """
+    size = int(least / max(1, len(texts) - 1))
+    ordered = sorted(texts)
+    for one, other in itertools.pairwise(ordered):
+        head = one[:size]
+        if not head.isascii():  # a character takes up to four bytes
+            head = head[: size // 4]
+        if other.startswith(head):
+            return True
+    return False
+
+
 def find_branches(texts: Sequence[str], least: float) -> Branches:
     """Find the beginnings that some of several texts share, if showing each once saves `least` bytes or more."""
-    none = Branches(tuple(texts))
-    if not _may_save(texts, least):
-        return none
     lines = [text.split("\n") for text in texts]
     ends = [_Node((at,)) for at in range(len(texts))]
     blocks: list[Branch] = []
@@ -90,26 +103,12 @@ def find_branches(texts: Sequence[str], least: float) -> Branches:
         several = [tuple(each) for each in parted.values() if len(each) > 1]
         left += [_Node(each, equal, told, path) for each in reversed(several)]
     if saved < least:
-        return none
+        return Branches(tuple(texts))
     rest = [
         _behind(end.path, end.told) + "\n".join(each[end.told :])
         for each, end in zip(lines, ends, strict=True)
     ]
     return Branches(tuple(rest), tuple(blocks), saved)
-
-
-def _may_save(texts: Sequence[str], least: float) -> bool:
-    """Tell if two texts begin alike for long enough, without a look at their lines: most groups end here.
-
-    In order, neighbours share as much in all as a tree saves, so one pair shares its part of `least`.
-    """
-    if len(texts) < 2:
-        return False
-    bytes_each = 1 if all(map(str.isascii, texts)) else 4
-    size = int(least / (len(texts) - 1) / bytes_each)
-    return any(
-        other.startswith(one[:size]) for one, other in itertools.pairwise(sorted(texts))
-    )
 
 
 def _line_to_share(lines: Sequence[str], at: int) -> str:

@@ -25,7 +25,7 @@ import orjson
 
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.prompting import templates
-from ruler_cli.prompting.branches import Branches, find_branches
+from ruler_cli.prompting.branches import Branches, find_branches, may_save
 from ruler_cli.prompting.injection import suspects
 from ruler_cli.prompting.render import (
     WHOLE,
@@ -157,6 +157,9 @@ class PromptLayout:
     def branches(self, rollouts: Sequence[int]) -> Branches:
         """The messages that several of some distinct rollouts share, if it saves enough to show them once."""
         texts = [self.distinct[at] for at in rollouts]
+        size = sum([self.sizes[at] for at in rollouts])
+        if not may_save(texts, _WORTH * size):
+            return Branches(tuple(texts))
         least = _WORTH * BYTES_PER_TOKEN * self._unshared_tokens(rollouts)
         return find_branches(texts, least)
 
