@@ -114,7 +114,7 @@ def requests(layout: PromptLayout, ask: AskSettings) -> list[tuple[Request, Requ
     made = []
     for part in parts:
         labels = write_prompt(layout, ask, part).labels
-        stand = dict.fromkeys(labels[1:], (0.5, "fine"))
+        stand = dict.fromkeys(labels[1:], ((0.5,), "fine"))
         for state, given_before in (
             (None, None),
             (ExchangeState(1, "Again."), None),
