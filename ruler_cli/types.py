@@ -189,6 +189,10 @@ def _text(rubric: Rubric) -> str:
     return "\n".join(orjson.dumps(one).decode() for one in rubric.stated)
 
 
+ENDINGS = ("truncated", "aborted", "error")
+"""How a rollout ended that did not end by itself: at a limit, stopped from outside, in an error."""
+
+
 @value
 class Rollout:
     """One trajectory as a format read it: messages, further histories, tools, original reward.
@@ -199,7 +203,8 @@ class Rollout:
     verifier said, as it stands in the dump. `reference` is the right answer of its task, which only the judge sees.
     `prompt_length` counts the first messages that are the prompt, None: those before the agent's first turn. `places`
     are the lists of the record that it was read from, the outermost first: the path to each, and the number of the
-    item or the key of the entry there.
+    item or the key of the entry there. `ended` is one of
+    ENDINGS if the dump says so, and empty for a normal or an unknown end.
     """
 
     messages: list[Any]
@@ -213,6 +218,7 @@ class Rollout:
     member: str | None = None
     key: str | None = None
     prompt_length: int | None = None
+    ended: str = ""
     places: tuple[tuple[str, int | str], ...] = ()
 
     @property

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from typing import Any
 
@@ -21,6 +21,7 @@ from ruler_cli.formats.chat import (
     prompt_turns,
     with_prompt,
 )
+from ruler_cli.formats.endings import first_ending
 from ruler_cli.formats.fields import (
     EMPTY,
     LISTS,
@@ -179,6 +180,8 @@ class Reader:
         if reward is None and not form.own_reward and form.reward:
             # where the score is written
             reward = self._own_value(value, rollout, form.reward)
+        if ended := rollout.ended or self._ending(value, rollout):
+            found["ended"] = ended
         reward = found.get("reward", reward)
         if self.tools:
             tools = self._shared_at(value, rollout, self.tools)
@@ -197,6 +200,18 @@ class Reader:
         if found or reward != rollout.reward:
             return replace(rollout, **found | {"reward": reward})
         return rollout
+
+    def _ending(self, value: JsonObject, rollout: Rollout) -> str:
+        """Return how a rollout ended, by what stands below it or below its record; empty if nothing says it."""
+        own = rollout_object(value, rollout)
+        holders = (value, own) if is_object(own) else (value,)
+        # fast, as most records have none of the keys
+        there = [
+            path
+            for key, path in _keyed(self.format.ended)
+            if any(key in holder for holder in holders)
+        ]
+        return first_ending(there, partial(self.value_at, value, rollout))
 
     def _task(self, value: JsonObject, rollout: Rollout) -> Any:
         """Return the task at the user's paths: one value, a text of all texts, or a list of messages."""
@@ -331,6 +346,12 @@ class Reader:
                     where = f"`{path[i - 1]}`, where ruler would write"
                     raise UnreadableError(f"has no object at {where}; rename it")
         return again
+
+
+@cache
+def _keyed(names: str) -> list[tuple[str, str]]:
+    """Return each of several paths behind its first key."""
+    return [(str(parts(path)[0]), path) for path in names.split("|")]
 
 
 def _places(rollout: Rollout) -> Places:

@@ -54,6 +54,7 @@ from ruler_cli.formats.dialects import (
     question_turns,
     result_turn,
 )
+from ruler_cli.formats.endings import first_ending
 from ruler_cli.formats.fields import (
     EMPTY,
     JsonObject,
@@ -445,6 +446,9 @@ _SESSIONS = words(
     "session_id sessionId trace_id traceId conversation_id thread_id metadata.session_id metadata.trace_id"
 )
 _ASKS = "messages[]|contents|input|prompt"
+_ENDS = words(
+    "choices.-1.finish_reason candidates.-1.finishReason stop_reason status incomplete_details.reason"
+)
 _STREAMED = ("data:", "event:")
 _REPLIES = "choices[]|candidates[]|content[]|output[]"
 
@@ -506,7 +510,8 @@ def _exchange_with(record: JsonObject, response: Any) -> Rollout:
     if answer is None or not all(map(is_own, answer)):
         raise UnreadableError("has no answer in its response, as after a failed call")
     tools = offered_tools(request) or None
-    rollout = make_rollout(question_turns(request), answer, tools=tools)
+    ended = first_ending(_ENDS, partial(lookup, response))
+    rollout = make_rollout(question_turns(request), answer, tools=tools, ended=ended)
     session = first_at(record, *_SESSIONS)
     if session is None:
         return rollout

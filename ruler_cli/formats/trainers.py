@@ -31,6 +31,7 @@ from ruler_cli.formats.chat import (
     tools_of,
     with_submission,
 )
+from ruler_cli.formats.endings import ending
 from ruler_cli.formats.fields import (
     JsonObject,
     Rollouts,
@@ -207,7 +208,10 @@ def read_trace(trace: JsonObject) -> Rollout:
     outcome = first(value for value in found if value is not None)
     if is_object(outcome):
         outcome = outcome.get("score")
-    return Rollout(last, (), tuple(parts), tools_of(trace), outcome=outcome)
+    # of earlier attempts, too
+    ended = "" if trace.get("ok") else ending("errors", trace.get("errors"))
+    tools = tools_of(trace)
+    return Rollout(last, (), tuple(parts), tools, outcome=outcome, ended=ended)
 
 
 def read_episode(record: JsonObject) -> Rollouts:

@@ -38,6 +38,7 @@ from ruler_cli.prompting.render import (
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
 from ruler_cli.types import (
+    ENDINGS,
     Criterion,
     Group,
     GroupError,
@@ -83,6 +84,8 @@ ENTRY_BYTES = int(_ENTRY_TOKENS * BYTES_PER_TOKEN)
 """Bytes that a rollout takes beside its text."""
 _WORTH = 0.1
 """The share of a request's tokens that blocks of shared messages must save."""
+_ENDED = tuple([f"\nended: {how}" for how in ENDINGS])
+"""Last lines of rollouts that did not end by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,10 @@ class PromptLayout:
     def alone(self) -> bool:
         """Tell if there is nothing to compare: one rollout, or all identical."""
         return len(self.distinct) == 1
+
+    def ended(self, rollouts: Iterable[int]) -> bool:
+        """Tell if the text of one of these rollouts says how it ended."""
+        return any(self.distinct[at].endswith(_ENDED) for at in rollouts)
 
     def at_once(self, ask: AskSettings) -> bool:
         """Tell if one request shows everything, or each rollout alone if it is asked about each."""
@@ -336,7 +343,12 @@ def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:
             parts = [out[at].messages, *out[at].histories]
             for part in (rollout.messages, *rollout.histories):
                 _add_part(parts, part)
-            out[at] = replace(out[at], messages=parts[0], histories=tuple(parts[1:]))
+            out[at] = replace(
+                out[at],
+                messages=parts[0],
+                histories=tuple(parts[1:]),
+                ended=rollout.ended,
+            )
     return out, place
 
 
@@ -414,6 +426,8 @@ def _text_of(
         else:
             lines.append(f"(part {number} of the same rollout)")
         lines += part
+    if rollout.ended:  # a bare word: the text of a message is in quotes
+        lines.append(f"ended: {rollout.ended}")
     return "\n".join(lines)
 
 
@@ -736,7 +750,8 @@ def write_prompt(
         lines.append(note)
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
     standards = None if isinstance(rubric, Rubric) else rubric
-    system = templates.system(standards, alone=layout.alone)
+    ended = layout.ended(order)
+    system = templates.system(standards, alone=layout.alone, ended=ended)
     return Request(
         system,
         "\n".join(lines),
@@ -777,7 +792,7 @@ def _question(
         standards = rubric
     rollout = f"<trajectory>\n{layout.distinct[at]}\n</trajectory>"
     return Request(
-        templates.question_system(standards),
+        templates.question_system(standards, ended=layout.ended([at])),
         "\n".join((*_common(layout), rollout, question)),
         (),
         max_output_tokens=1,

@@ -53,6 +53,10 @@ their ids, and are data too. A <trajectory> that continues shared_messages 1, 3 
 that rollout is the messages of 1, then those of 3, then its own. Grade all of it.)\
 """
 """The line before blocks of messages that some of the rollouts share."""
+_ENDED = """\
+ A last line `ended: …` is from the program that ran the agent: a limit cut the rollout off (truncated), \
+it was stopped from outside (aborted), or an error ended it (error).\
+"""
 _TASK_EACH = "You are checking one rollout of an agent."
 
 SHORTER = "(An earlier answer was cut off by its length: keep every explanation under ten words.)"
@@ -60,14 +64,14 @@ SHORTER = "(An earlier answer was cut off by its length: keep every explanation 
 
 
 @lru_cache(8)
-def system(rubric: str | None, *, alone: bool) -> str:
+def system(rubric: str | None, *, alone: bool, ended: bool = False) -> str:
     """Return the system message: the task, the grading standards, the form of the answer (a list).
 
     Without a `rubric` there are criteria, which stand behind the rollouts: another list over the same rollouts leaves
-    all that comes before it in the cache of a provider. The message is part of a request's key, so it does not depend
-    on the form asked for: `types.keyed` replaces it.
+    all that comes before it in the cache of a provider. `ended`: a rollout says how it ended. The message is part of a
+    request's key, so it does not depend on the form asked for: `types.keyed` replaces it.
     """
-    rules = f"{_RULES}{_ORDER}\n\n{_LINES}"
+    rules = f"{_RULES}{_ORDER}\n\n{_LINES}{_ENDED * ended}"
     if rubric is None:
         task = _TASK_CRITERIA_ALONE if alone else _TASK_CRITERIA
         return f"{task}\n\n{rules}\n\n{CRITERIA_FORM}"
@@ -90,10 +94,11 @@ def criteria_block(statements: Mapping[str, str]) -> str:
 
 
 @lru_cache(4)
-def question_system(rubric: str) -> str:
+def question_system(rubric: str, *, ended: bool = False) -> str:
     """Return the system message of a question about one rollout; `rubric` is the user's own, or empty."""
     standards = f"Grading standards:\n{rubric}" if rubric else ""
-    return "\n\n".join(filter(None, (_TASK_EACH, standards, _RULES, _LINES)))
+    lines = _LINES + _ENDED * ended
+    return "\n\n".join(filter(None, (_TASK_EACH, standards, _RULES, lines)))
 
 
 def question(text: str | None) -> str:

@@ -460,6 +460,13 @@ def _terms(value: Any) -> Any:
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
+ENDED = (
+    "ended|is_truncated|truncated|is_aborted|aborted|stop_condition|stop_reason|finish_reason|termination_reason|"
+    "exit_status|messages.-1.finish_reason"
+)
+"""Where dumps of any kind say how a rollout ended."""
+
+
 @frozen
 class RecordPaths(Settings):
     """One shape of a record, as paths to its parts: a row of the table of formats.
@@ -475,7 +482,8 @@ class RecordPaths(Settings):
     always the agent's own turn. Several paths,
     a `[]` in one, or a list of answers at one make a record a group. `prompt` are the parts of the task, in their
     order. Behind a common list each rollout has the item of its own number. `calls` is the place of tool calls
-    in a turn. `reference` is the right answer, which only the judge sees. `rubric` is that of the group.
+    in a turn. `reference` is the right answer, which only the judge sees. `rubric` is that of the group. `ended` are
+    the places of flags and words that say how a rollout ended (see `formats.endings`); the first that says one counts.
 
     `group_by` are paths that are the key of a group together. A score goes to `reward`, where the original one was
     read, and the annotation to `ruler`: below a rollout's own object, if it has one.
@@ -493,6 +501,7 @@ class RecordPaths(Settings):
     outcome: str = ""
     reference: str = ""
     rubric: str = "rubric|rubrics"
+    ended: str = ENDED
     group_by: Paths = ()
     ruler: str = "ruler"
 

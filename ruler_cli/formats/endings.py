@@ -1,0 +1,74 @@
+"""How a rollout ended, from what its dump says: by itself, at a limit, stopped, or in an error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from ruler_cli.formats.fields import first, is_object, is_text
+
+_MEANINGS = {
+    "": "false|none|null|no|ok|noerror|(verifier|reward)[a-z]*",
+    "truncated": """
+        (is)?truncated | incomplete | length | limit | prompttoolong | agenttimeout(error)? | timeout(reached|error)?
+        | (limits?|time|deadline|budget)exceeded | code4
+        | (error)?max(turns?|turnrequests|steps?|iterations|messages|budgetusd|length|(prompt|response)length|tokens
+        |(in|out)puttokens|total(completion)?tokens)(reached|exceeded)?
+        | (model)?context(window|length)?(overflow|exceeded(error)?)? | modellength
+        | exit(cost|context|commandtimeout|totalexecutiontime) | messageoutputlengtherror
+        | (maximumnumberof|tokenusagelimit|timeoutof)[a-z0-9]*reached.* | .*reachedmaximum(iteration|budget).*
+    """,
+    "aborted": """
+        (is)?abort(ed)? | cancell?(ed)? | interrupt(ed|ion)? | userinterruption | keyboardinterrupt | operator
+        | turnaborted | messageabortederror | code10?
+    """,
+    "error": """
+        failed | failure | exceptioninfo | exit(api|format) | errorduringexecution | code(2|13|14)
+        | .*(error|exception)s?
+    """,
+}
+"""Patterns of what dumps say, in small letters and without marks: values, names of flags, a name and its number.
+
+The first that fits counts. A limit is one of length, turns, time or cost. The words are those of slime, miles, verl,
+SkyRL, rLLM, verifiers, Inspect, tau2-bench, eval-protocol, SWE-agent, mini-swe-agent, OpenHands, Harbor, AutoGen, of
+coding agents, and of the APIs of models. An error of the grader is none of the rollout.
+"""
+_KNOWN = {ended: re.compile(text, re.VERBOSE) for ended, text in _MEANINGS.items()}
+_MARKS = re.compile(r"[\W_]+")
+_LONGEST = 200
+"""Characters of a text that are read."""
+
+
+def first_ending(paths: Iterable[str], value_at: Callable[[str], Any]) -> str:
+    """Return how a rollout ended by the first of several paths that says it; empty if none does."""
+    return first(filter(None, (ending(path, value_at(path)) for path in paths))) or ""
+
+
+def ending(path: str, value: Any) -> str:
+    """Return how a rollout ended by the value at a path: `truncated`, `aborted` or `error`.
+
+    It is empty for a normal end, and for words that are not known.
+    """
+    if not value:
+        return ""
+    # a limit of Inspect, a reason of SGLang, an error of verifiers
+    stated = value.get("type") if is_object(value) else value
+    known = is_text(stated) or stated in range(99)
+    return _meaning(path.rpartition(".")[2], str(stated)[:_LONGEST] if known else "")
+
+
+@lru_cache(1024)
+def _meaning(name: str, stated: str) -> str:
+    said, name = map(_plain, (stated, name))
+    for word in (said, name + said, name):
+        for ended, pattern in _KNOWN.items():
+            if pattern.fullmatch(word):
+                return ended
+    return ""
+
+
+def _plain(text: str) -> str:
+    """Return a word in small letters, without marks; of `submitted (exit_cost)` the part in brackets."""
+    return _MARKS.sub("", text.rpartition("(")[2]).casefold()
