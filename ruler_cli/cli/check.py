@@ -88,7 +88,7 @@ from ruler_cli.settings.models import (
     paths,
 )
 from ruler_cli.settings.options import Options
-from ruler_cli.types import Problem, printable
+from ruler_cli.types import ENDINGS, Problem, printable
 
 _HOURS = 24
 """Hours in which OpenAI and Anthropic finish a batch; requests that are left by then expire."""
@@ -115,6 +115,7 @@ group sizes: {about!s}min {group_sizes[min]}, median {group_sizes[median]}, max 
 rollouts: {rollouts} in {records:{unit}}
 no task: {rollouts_without_task:rollout}
 several tasks: {groups_of_several_tasks:group}
+ended early: {endings}
 identical: {about!s}{identical_rollouts:rollout}, shown once
 tied groups: {about!s}{tied_groups:group} (one rollout, or all identical): nothing to compare
 
@@ -337,6 +338,7 @@ def _figures(
         "rollouts_without_task": source.openings.taskless,
         "groups_of_several_tasks": source.openings.mixed,
         "shared_prefix": estimate.shared / estimate.bytes if estimate.bytes else 0.0,
+        "ended": {how: notes.ended[how] for how in ENDINGS},
         "identical_rollouts": estimate.identical_rollouts,
         "tied_groups": estimate.tied_groups,
         "equal_reward_groups": estimate.equal_reward_groups,
@@ -594,6 +596,9 @@ def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
         "found": source.found(),
         "shown": shown,
         "sizes": common,
+        "endings": [
+            f"{number:,} {how}" for how, number in facts["ended"].items() if number
+        ],
         "shared": round(facts["shared_prefix"], 2) or None,
         "sampled": not facts["exact"] and facts["laid_out"],
         "asked": [judge["model"] + _ROLES[judge["asked"]] for judge in judges],

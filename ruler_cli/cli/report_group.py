@@ -111,6 +111,7 @@ def _table(
         apart = None if score is None or b.score is None else score - b.score
         notes = {
             "suspect": a.suspect,
+            a.ended: a.ended,
             f"failed ({a.kind})": a.status == "failed",
             "not annotated": a.status == "unmarked",
         }

@@ -20,6 +20,7 @@ from ruler_cli.results.fields import INSTANT, usage_fields
 from ruler_cli.scoring.rewards import number, passed
 from ruler_cli.scoring.statistics import Concordance, Moments, concordance, one_score
 from ruler_cli.types import (
+    ENDINGS,
     MOST_CRITERIA,
     CriterionScore,
     Group,
@@ -69,6 +70,7 @@ _ROLLOUT_JSON = (
     "pass_scores",
     "judges",
     "suspect",
+    "ended",
     "kind",
     "reason",
 )
@@ -86,7 +88,8 @@ class ScoredRollout:
     outcome, as a number. `positions` are those at which the judge saw it, from 0 (first) to 1 (last), one for each
     pass. `pass_scores` are its scores there, empty if the file has none. `judges` holds the scores of a panel,
     `criteria` the values of the criteria of the rubric. `spread` is the standard deviation of its score over passes.
-    `size` is the number of bytes that the agent wrote. A rollout without a score has a `kind` and a `reason`.
+    `size` is the number of bytes that the agent wrote, `ended` one of ENDINGS or empty. A
+    rollout without a score has a `kind` and a `reason`.
 
     `odd_score`: annotated as scored, but the score is no finite number. `more_judges` counts scores of a
     panel beyond the first few. `label_source` is set also if the label is no number.
@@ -104,6 +107,7 @@ class ScoredRollout:
     judges: Mapping[str, float] = field(default_factory=dict)
     criteria: tuple[CriterionScore, ...] = ()
     suspect: bool = False
+    ended: str = ""
     size: int = 0
     kind: str = ""
     reason: str = ""
@@ -358,6 +362,7 @@ class AnnotationReader:
             pass_scores=pass_scores,
             judges=judges if is_scored else {},
             criteria=_criteria(annotation) if is_scored else (),
+            ended=_ending(parts[-1][2].get("ended")),
             size=sum([_size(part) for _, part, _ in parts]) if self._sized else 0,
             label_source=label_source,
             odd_score=odd_score,
@@ -446,6 +451,10 @@ def _object(value: Any) -> Json:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _ending(value: Any) -> str:
+    return value if value in ENDINGS else ""
 
 
 def _digest(value: Any) -> str:

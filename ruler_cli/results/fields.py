@@ -16,6 +16,7 @@ from ruler_cli.types import (
     GroupResult,
     GroupScores,
     Kind,
+    Rollout,
     RolloutScore,
     Usage,
 )
@@ -25,7 +26,7 @@ _FINE = 6
 _COARSE = 3
 """Decimals of a judge's score in one pass, and of the position of the rollout there."""
 SCHEMA = 3
-"""Version of both objects: since 2 every key stands in every record, with one type; since 3 with criteria."""
+"""Version of both objects: since 2 every key stands in every record, with one type; since 3 criteria and `ended`."""
 _NO_SCORES = GroupScores((), passes=0, weight=0.0)
 _NO_REPLIES = GroupResult((), (), ())
 """Quality and counts of a group that failed."""
@@ -74,6 +75,7 @@ class AnnotationFields(_SharedKeys):
     criteria: list[CriterionValue]
     criteria_passes: list[list[float]]
     suspect: bool
+    ended: str
 
 
 class TrajectoryFields(AnnotationFields):
@@ -137,7 +139,7 @@ def annotations_of(
         rollouts = scores.rollouts
     kind = shared["kind"] or "input"
 
-    def fields(rollout: RolloutScore) -> AnnotationFields:
+    def fields(rollout: RolloutScore, given: Rollout) -> AnnotationFields:
         score = rollout.score
         failed = score is None
         reason = rollout.explanation if failed else ""
@@ -166,10 +168,11 @@ def annotations_of(
                 for one in rollout.criteria
             ],
             "suspect": rollout.suspect,
+            "ended": given.ended,
             "schema": SCHEMA,
         }
 
-    return [*map(fields, rollouts)]
+    return [*map(fields, rollouts, group.rollouts)]
 
 
 def group_fields(

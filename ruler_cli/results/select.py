@@ -158,13 +158,14 @@ class _Selector:
             for r in scored.rollouts
             if all(one.holds_for_rollout(r) for one in self.conditions)
         ]
-        if keep or any(one.about_rollouts for one in self.conditions):
+        if keep or any(one.name == "score" for one in self.conditions):
             counts["unscored"] += not scored.scores
             rollouts = [r for r in rollouts if r.score is not None]
-            if keep and rollouts:
-                rollouts = [rollouts[i] for i in self._best(group, keep, rollouts)]
-            if not rollouts:
-                return None
+        if keep and rollouts:
+            rollouts = [rollouts[i] for i in self._best(group, keep, rollouts)]
+        some = keep or any(one.about_rollouts for one in self.conditions)
+        if some and not rollouts:
+            return None
         counts["kept groups"] += 1
         counts["kept rollouts"] += len(rollouts)
         return {index for rollout in rollouts for index in rollout.indices}

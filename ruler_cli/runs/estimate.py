@@ -414,7 +414,7 @@ class ValueCounts:
 class InputCounts:
     """Counts of records, bytes and rollouts, statistics of rewards and outcomes, and the first records.
 
-    `on_problem` gets each record or rollout that cannot be judged.
+    `ended` counts rollouts by how they ended. `on_problem` gets each record or rollout that cannot be judged.
     """
 
     on_problem: Callable[[Problem], object]
@@ -423,6 +423,7 @@ class InputCounts:
     rollouts: int = 0
     rewards: ValueCounts = field(default_factory=ValueCounts)
     outcomes: ValueCounts = field(default_factory=ValueCounts)
+    ended: Counter[str] = field(default_factory=Counter)
     first: list[Record] = field(default_factory=list)
 
     def again(self) -> None:
@@ -449,6 +450,7 @@ class InputCounts:
                 self.rollouts += 1
                 self.rewards.add(rollout.reward)
                 self.outcomes.add(rollout.outcome)
+                self.ended[rollout.ended] += 1
             rollouts -= 1
 
 

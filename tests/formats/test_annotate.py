@@ -407,7 +407,7 @@ DIGESTS: Digests = {"rubric": "0123456789abcdef", "params": "fedcba9876543210"}
 ROLLOUT: dict[str, Any] = {
     "status": "scored", "score": 0.1, "judge_score": 0.1, "explanation": "judge 0 turn 0 body 0", "kind": "",
     "reason": "", "judge": "one", "judges": [], "passes": 1, "spread": None, "slots": [0.0],
-    "pass_scores": [0.1], "criteria": [], "criteria_passes": [], "suspect": False, "schema": 3,
+    "pass_scores": [0.1], "criteria": [], "criteria_passes": [], "suspect": False, "ended": "", "schema": 3,
 }  # fmt: skip
 FAILED = ROLLOUT | {
     "status": "failed", "score": None, "judge_score": None, "explanation": "", "passes": 0, "slots": [],

@@ -51,6 +51,10 @@ WHERE = {
     "disagreement=..0": "a0 a1 a2",
     "score=0.5..0.8": "a2 b0 b1 d0 e1",
     "score=0.5.. score=..0.8 live": "a2 d0",
+    "mean=..0.5": "a0 a1 a2 b0 b1 d0 d1 d2",
+    "mean=0.5..0.5": "a0 a1 a2 b0 b1 d0 d1 d2",
+    "mean=0.51..": "e0 e1",
+    "mean=..0.3": "",
     "live tied": "",
 }
 """Conditions, and the rollouts of GROUPS for which all of them hold."""
@@ -69,6 +73,44 @@ def test_conditions(tmp_path: Path) -> None:
                 len(kept.split()),
             )
             assert tally["kept groups"] == len({name[0] for name in kept.split()})
+
+
+ENDED = {
+    "truncated": "a1 b0",
+    "aborted": "b1",
+    "error": "c1",
+    "finished": "a0 c0 d0",
+    "truncated score=0.8..": "a1",
+    "truncated live": "a1",
+    "truncated aborted": "",
+    "error failed": "c1",
+    "finished mean=..0.6": "a0",
+}
+
+
+def test_endings(tmp_path: Path) -> None:
+    """Rollouts are selected by how they ended, also those that have no score."""
+    groups = [
+        grouped("a", 0.1, 0.9),
+        grouped("b", 0.7, None),
+        grouped("c", None, None),
+        grouped("d", 0.8),
+    ]
+    ends = iter(["", "truncated", "truncated", "aborted", "", "error", "odd"])
+    for group in groups:
+        for one in group["trajectories"]:
+            one["ruler"]["ended"] = next(ends)
+    # of an older version
+    del groups[0]["trajectories"][0]["ruler"]["ended"]
+    for records in (groups, lines(*groups)):
+        source = dump(tmp_path / "in.jsonl", records)
+        for where, kept in ENDED.items():
+            tally = selected(source, tmp_path / "out.jsonl", *where.split())
+            assert ids(tmp_path / "out.jsonl") == kept.split(), where
+            assert tally["kept rollouts"] == len(kept.split())
+    keep = Keep(1, "score")
+    selected(source, tmp_path / "out.jsonl", "aborted", keep=keep)
+    assert ids(tmp_path / "out.jsonl") == []
 
 
 def test_bare_disagreement(tmp_path: Path) -> None:
@@ -99,7 +141,7 @@ def test_bare_disagreement(tmp_path: Path) -> None:
 
 WAYS = {
     "relability": "is not a condition; the conditions are live",
-    "kettle": "the conditions are live, tied, failed, scored, reliability, disagreement, score",
+    "kettle": "the conditions are live, tied, failed, scored, disagreement, mean, reliability, score, truncated",
     "": "where: is not a condition; the conditions are",
     "score > 0.8": "is not a condition; the conditions are live",
     "live=1..": "is not a range; write e.g. live",

@@ -23,7 +23,7 @@ const rolloutViews = (() => {
         label: rows.labels[row][i], bytes: rows.bytes[row][i],
         place: rows.places[row][i], spread: rows.spreads[row][i],
         judged: one.judged ?? null, slots: one.slots ?? [], passes: one.pass_scores ?? [], judges: Object.entries(one.judges ?? {}), criteria: new Map(Object.entries(one.criteria ?? {})),
-        suspect: Boolean(one.suspect || one.second?.suspect), why: one.reason ?? "", said: one.explanation ?? said?.[i] ?? "",
+        suspect: Boolean(one.suspect || one.second?.suspect), ended: one.ended ?? "", why: one.reason ?? "", said: one.explanation ?? said?.[i] ?? "",
         lines: one.lines ?? [], second: rows.b_scores ? secondOf(rows, row, i, one.second, said) : null,
       };
     });
@@ -97,6 +97,7 @@ const rolloutViews = (() => {
   function notesOf(e) {
     const notes = [];
     if (e.suspect) notes.push("addresses the judge");
+    if (e.ended) notes.push(`ended: ${e.ended}`);
     if (e.alike !== e.at) notes.push(`same text as #${e.alike + 1}`);
     if (e.score === null && !e.second) notes.push("no score");
     return notes.join("; ");
@@ -132,6 +133,7 @@ const rolloutViews = (() => {
       e.place !== null && (e.passes.length > 1 && e.slots.length > 1 ? placeOf(e) : `position ${placeOf(e)}`),
       e.lines.length > 0 && many(e.lines.length, "turn"),
       bytes(e.bytes),
+      e.ended && `ended: ${e.ended}`,
     ];
     return html`<div class="g-about">
       <p>${facts.filter(Boolean).join(" · ")}</p>

@@ -1,0 +1,72 @@
+"""How rollouts ended, from a dump to `check`, OUTPUT, the report and a selection."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.types import ENDINGS
+from tests.conftest import SHARED, Ruler, read, write
+from tests.formats.changes import sample
+
+SLIME = SHARED / "formats" / "slime_samples_from_pt.jsonl"
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> list[str]:
+    """Write slime's samples, of which some ended early; return how each ended."""
+    records = sample("slime")
+    status = ["truncated", "completed", "aborted", "truncated", "failed"]
+    ended = ["truncated", "", "aborted", "truncated", "error"]
+    assert len(records) == len(status)
+    for record, one in zip(records, status, strict=True):
+        record["status"] = one
+    write(tmp_path / "in.jsonl", records)
+    return ended
+
+
+def test_output(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
+    """Each record of OUTPUT says how its rollout ended, as text, empty for a normal end."""
+    ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
+    assert [
+        record["metadata"]["ruler"]["ended"] for record in read(tmp_path / "out.jsonl")
+    ] == dump
+
+
+def test_check(ruler: Ruler, dump: list[str]) -> None:
+    """`check` counts the rollouts that ended early, in one line; without any it has none."""
+    page = ruler("check", "in.jsonl", "-m", "offline").stdout
+    assert "ended early        2 truncated, 1 aborted, 1 error\n" in page
+    facts = json.loads(ruler("check", "in.jsonl", "-m", "offline", "--json").stdout)
+    assert facts["ended"] == {how: dump.count(how) for how in ENDINGS}
+    write(Path("none.jsonl"), sample("slime"))
+    assert "ended early" not in ruler("check", "none.jsonl", "-m", "offline").stdout
+
+
+def test_report_and_select(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
+    """The report marks each rollout that ended early, and `select` finds it."""
+    ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
+    keys = {str(record["group_index"]) for record in read(tmp_path / "out.jsonl")}
+    pages = [ruler("report", "out.jsonl", "--group", key).stdout for key in keys]
+    shown = "".join(page.partition("explanations")[0] for page in pages)
+    assert {how: shown.count(how) for how in ENDINGS} == {how: dump.count(how) for how in ENDINGS}  # fmt: skip
+    for how in ENDINGS:
+        ruler("select", "out.jsonl", "some.jsonl", "--where", how)
+        found = read(tmp_path / "some.jsonl")
+        assert [one["metadata"]["ruler"]["ended"] for one in found] == [
+            how
+        ] * dump.count(how)
+
+
+@pytest.mark.skipif(not SLIME.exists(), reason="the dumps of frameworks are not here")
+def test_real_dump(ruler: Ruler, tmp_path: Path) -> None:
+    """The truncated samples of a dump by slime itself are told to the judge, and found again."""
+    status = {one["index"]: one["status"] for one in read(SLIME)}
+    ruler("score", SLIME, "out.jsonl", "-m", "offline")
+    ruler("select", "out.jsonl", "some.jsonl", "--where", "truncated")
+    found = {one["index"] for one in read(tmp_path / "some.jsonl")}
+    assert found == {i for i, one in status.items() if one == "truncated"} != set()
+    prompt = ruler("prompt", SLIME).stdout
+    assert prompt.count("\nended: truncated\n") == 1
