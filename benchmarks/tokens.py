@@ -2,8 +2,9 @@
 
     python -m benchmarks.tokens INPUT
 
-It prints `{"unit", "ours", "dumped", "bytes"}`: both counts, and the bytes of ours. System message,
-labels and the shared prefix are the same on both sides; only the rendering of messages differs.
+It prints `{"unit", "ours", "dumped", "bytes", "shared"}`: both counts, the bytes of ours, and the share of a second
+pass's prompt that the first pass begins with, at the median over groups. System message, labels and the shared
+prefix are the same on both sides; only the rendering of messages differs.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hashlib import sha1
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
+from statistics import median
 
 from ruler_cli.prompting.prompt import build_layout, write_prompt
 from ruler_cli.runs.input import open_input
@@ -57,6 +59,13 @@ def ours(group: Group) -> list[str]:
     return [request.system, request.user]
 
 
+def begun(group: Group) -> list[str]:
+    """Return the part of them with which every pass begins."""
+    ask = AskSettings(passes=2)
+    request = write_prompt(build_layout(group, ask), ask)
+    return [request.system, request.user[: request.shared]]
+
+
 def dumped(group: Group) -> list[str]:
     """Return the same request with messages as json.dumps writes them, the shared ones once."""
     prompt = write_prompt(build_layout(group, AskSettings()), AskSettings())
@@ -78,12 +87,16 @@ def dumped(group: Group) -> list[str]:
 def _main(source: str) -> None:
     unit, count = counter()
     totals = {"ours": 0, "dumped": 0, "bytes": 0}
+    shares = []
     with ExitStack() as stack:
         for group in open_input(InputSettings(source), stack, lambda _: None).groups:
-            totals["ours"] += sum(map(count, ours(group)))
+            size = sum(map(count, ours(group)))
+            totals["ours"] += size
+            shares.append(sum(map(count, begun(group))) / size)
             totals["dumped"] += sum(map(count, dumped(group)))
             totals["bytes"] += sum(len(text.encode()) for text in ours(group))
-    print(json.dumps({"unit": unit, **totals}))
+    shared = round(median(shares), 3)
+    print(json.dumps({"unit": unit, **totals, "shared": shared}))
 
 
 if __name__ == "__main__":

@@ -298,12 +298,16 @@ class Group:
 
 @value
 class Usage:
-    """Tokens of one or more calls, as the judge reported them."""
+    """Tokens of one or more calls, as the judge reported them.
+
+    Of the prompt, `cached` tokens were read from the provider's cache and `written` ones put there.
+    """
 
     prompt: int = 0
     completion: int = 0
     cached: int = 0
     calls: int = 0
+    written: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         """Sum, field by field."""
@@ -314,6 +318,7 @@ class Usage:
             self.completion + other.completion,
             self.cached + other.cached,
             self.calls + other.calls,
+            self.written + other.written,
         )
 
 
@@ -327,7 +332,8 @@ class Request:
     `each`: it is about one rollout, has no labels, and the probability of the answer's first word is read.
     `pass_index` is the number of the pass, from 0: two passes may ask the same and are two calls.
     `criteria` are those that each rollout is judged by, by their labels; without any it gets a score.
-    `fitted`: `max_output_tokens` is all that the judge's context leaves. `shown` maps the label of each
+    `fitted`: `max_output_tokens` is all that the judge's context leaves. `shared` characters at the begin of `user`
+    come again, behind the same system message, in a later request; 0: none do. `shown` maps the label of each
     rollout in the request, in order, to the number of the distinct rollout.
     """
 
@@ -339,6 +345,7 @@ class Request:
     fitted: bool = field(default=False, compare=False)
     each: bool = False
     criteria: Mapping[str, Criterion] = field(default_factory=dict, compare=False)
+    shared: int = field(default=0, compare=False)
     shown: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -349,6 +356,11 @@ class Request:
     def answer_tokens(self, frame: float, rollout: float, value: float) -> float:
         """Return the tokens of an answer from those of its frame, of a rollout and of a criterion's value."""
         return frame + len(self.labels) * (rollout + value * len(self.criteria))
+
+    @property
+    def common(self) -> int:
+        """Characters with which a later prompt begins too."""
+        return len(self.system) + self.shared if self.shared else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1203,6 +1215,7 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
         _count(usage, "completion_tokens"),
         _count(_object(usage, "prompt_tokens_details"), "cached_tokens"),
         1,
+        _count(usage, "cache_creation_input_tokens"),
     )
 
 

@@ -39,7 +39,14 @@ from ruler_cli.judges.providers import (
     variables,
 )
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import CallError, Reply, Request, clean, reply_of
+from ruler_cli.types import (
+    CHARACTERS_PER_TOKEN,
+    CallError,
+    Reply,
+    Request,
+    clean,
+    reply_of,
+)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -141,6 +148,7 @@ class LitellmJudge(ChatJudge):
 
     _litellm: Any = None
     _finds: bool = False
+    _marks: bool = False
 
     async def _post(
         self, request: Request, how: AnswerFormat
@@ -162,7 +170,10 @@ class LitellmJudge(ChatJudge):
             "api_key": self.key or hidden,
             "api_base": self.base,
         }
-        return own | chat_arguments(self.model, self.params, request, how)
+        arguments = own | chat_arguments(self.model, self.params, request, how)
+        if self._marks and request.common >= _LEAST_CACHED * CHARACTERS_PER_TOKEN:
+            arguments["messages"][-1]["content"] = _marked(request)
+        return arguments
 
     def check(self) -> None:
         """Raise UsageError if no provider has the name, or if the provider has unmet needs.
@@ -199,7 +210,19 @@ class LitellmJudge(ChatJudge):
         # a key that litellm finds by itself is removed from messages, too
         self.secret = self.key or next(filter(None, keys), found)
         self._finds = self._credentials(provider).finds_itself()
+        self._marks = provider == "anthropic"
         return self
+
+
+_LEAST_CACHED = 1024
+"""Tokens of the shortest prompt that Anthropic's models cache; some take 2,048 or 4,096, and ignore a shorter one."""
+
+
+def _marked(request: Request) -> list[dict[str, Any]]:
+    """The user message in two parts, of which Anthropic caches the first, and the system message before it."""
+    texts = request.user[: request.shared], request.user[request.shared :]
+    shared, own = ({"type": "text", "text": text} for text in texts)
+    return [{**shared, "cache_control": {"type": "ephemeral"}}, own]
 
 
 def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:

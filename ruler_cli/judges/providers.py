@@ -308,11 +308,15 @@ _PRICES = "model_prices_and_context_window_backup.json"
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """USD per token: of the prompt, of the completion, and of the cached part of the prompt."""
+    """USD per token: of the prompt, of the completion, and of the cached part of the prompt.
+
+    `writing` is what a token of the prompt costs more if it is put into the cache.
+    """
 
     prompt: float
     completion: float
     cached: float
+    writing: float = 0.0
 
     def of(self, usage: Usage) -> float:
         """USD for tokens; cached ones are part of the prompt and are billed once."""
@@ -321,6 +325,7 @@ class Price:
             fresh * self.prompt
             + usage.cached * self.cached
             + usage.completion * self.completion
+            + usage.written * self.writing
         )
 
     @property
@@ -365,6 +370,9 @@ def listed_batch_price(name: str) -> Price | None:
     return _price(_entry(name), "_batches")
 
 
+_WRITTEN = "cache_creation_input_token_cost"
+
+
 def _price(entry: Mapping[str, Any], ending: str, cached: str = "") -> Price | None:
     """The price in an entry's fields with that ending; None if it has none."""
     prompt, completion = (
@@ -372,7 +380,8 @@ def _price(entry: Mapping[str, Any], ending: str, cached: str = "") -> Price | N
     )
     if prompt is None or completion is None:
         return None
-    return Price(prompt, completion, entry.get(cached, prompt))
+    written = entry.get(_WRITTEN, prompt) if cached else prompt
+    return Price(prompt, completion, entry.get(cached, prompt), written - prompt)
 
 
 def _entry(name: str) -> dict[str, Any]:

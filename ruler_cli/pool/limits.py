@@ -622,7 +622,9 @@ class Estimates:
         for bound in (request.max_output_tokens, self._most):
             if bound and bound < answer:
                 answer = bound
-        return Usage(int(prompt * prompt_ratio) + 1, answer)
+        tokens = int(prompt * prompt_ratio) + 1
+        written = tokens * request.common // max(1, request.size)
+        return Usage(tokens, answer, written=written)
 
 
 def _guess(request: Request) -> tuple[int, int]:

@@ -733,8 +733,12 @@ def write_prompt(
     if state.attempt and ask.order == "random":
         order = layout.drawn(order, key)
     shown = _labels(layout, key, order)
+    lines = _common(layout)
+    # as many requests begin so as there are passes and windows
+    again = pass_count(layout, ask, 1) > 1 or len(order) < len(layout.distinct)
+    shared = len("\n".join(lines)) * again
     branches = layout.branches(order)
-    lines = _common(layout) + branches.shown(list(shown))
+    lines += branches.shown(list(shown))
     lines += [
         f'<trajectory id="{label}">\n{text}\n</trajectory>'
         for label, text in zip(shown, branches.rest, strict=True)
@@ -760,6 +764,7 @@ def write_prompt(
         part.pass_index,
         state.fitted,
         criteria=asked,
+        shared=shared,
         shown=shown,
     )
 

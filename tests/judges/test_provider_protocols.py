@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 import ruler_cli
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import Reply, Request
+from ruler_cli.types import Reply, Request, Usage
 from tests.conftest import group
 from tests.judges.raw_server import answer, serving
 from tests.values import opened
@@ -238,3 +238,52 @@ async def test_azure_from_python() -> None:
     path, headers = read(server.heads[0])
     assert path == WIRES[0].path
     assert headers["api-key"] == KEY
+
+
+LONG = "x" * 4000
+MARKED = Request("Grade.", f"<context>\n{LONG}\n</context>\nrest", ("a",), shared=4021)
+WRITTEN = MESSAGE | {
+    "usage": {
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 1200,
+        "cache_read_input_tokens": 300,
+        "output_tokens": 5,
+    }
+}
+
+
+async def test_marked_for_the_cache() -> None:
+    """Anthropic is told where the part ends that comes again, if it is long enough; other providers are not.
+
+    The texts are the same with and without the mark, and tokens that are written to the cache are counted.
+    """
+    requests = {
+        MARKED.shared: MARKED,
+        0: replace(MARKED, shared=0),
+        2000: replace(MARKED, shared=2000),
+    }
+    for shared, request in requests.items():
+        async with serving(answer(200, json.dumps(WRITTEN).encode())) as server:
+            base = f"http://127.0.0.1:{server.port}"
+            settings = JudgeSettings("anthropic/m", base, api_key=KEY, timeout=30)
+            async with opened(resolve(settings)) as judge:
+                reply = await judge.ask(request)
+        assert isinstance(reply, Reply)
+        assert reply.usage == Usage(1510, 5, 300, 1, 1200)
+        body = json.loads(server.requests[0])
+        (message,) = body["messages"]
+        texts = [part["text"] for part in message["content"]]
+        marks = [part.get("cache_control") for part in message["content"]]
+        assert "".join(texts) == MARKED.user
+        assert marks == (
+            [{"type": "ephemeral"}, None] if shared == MARKED.shared else [None]
+        )
+        assert "cache_control" not in json.dumps(body["system"])
+        if shared == MARKED.shared:
+            assert texts[1] == "\nrest"
+    async with serving(answer(200, json.dumps(CANDIDATES).encode())) as server:
+        base = f"http://127.0.0.1:{server.port}/v1beta"
+        settings = JudgeSettings("gemini/gemini-x", base, api_key=KEY, timeout=30)
+        async with opened(resolve(settings)) as judge:
+            await judge.ask(MARKED)
+    assert b"cache" not in server.requests[0]

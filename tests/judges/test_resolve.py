@@ -184,3 +184,17 @@ def test_cached_tokens() -> None:
         == 6 * 2.0 + 4 * 0.5 + 3.0
     )
     assert Price(4.0, 2.0, 1.0).of(Usage(prompt=1, cached=6)) == 6
+
+
+def test_writing_price() -> None:
+    """Tokens that are put into a cache cost what the list says, as a part of the prompt."""
+    model = "anthropic/claude-sonnet-4-5"
+    price = model_of(JudgeSettings(model)).price
+    assert price
+    plain = price.of(Usage(1000))
+    assert price.of(Usage(1000, written=1000)) == pytest.approx(1.25 * plain)
+    assert price.of(Usage(1000, cached=1000)) == pytest.approx(0.1 * plain)
+    stated = JudgeSettings(model, price=(1.0, 2.0))
+    for other in (price.halved, model_of(stated).price):
+        assert other
+        assert other.of(Usage(1000, written=1000)) == other.of(Usage(1000))
