@@ -305,7 +305,8 @@ class _FileRun(GroupStream):
             opened.cancel()
             return
         source = self._input = opened.result()
-        source.report(session.observer, alone=settings.absolute)
+        models = [judge.model for judge in settings.judges]
+        source.report(session.observer, models, alone=settings.absolute)
         session.begin(source.total)
         session.stop_if_too_many()
         if source.reader is None:

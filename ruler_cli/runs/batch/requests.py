@@ -241,7 +241,7 @@ async def render_missing(
         source = await in_thread(reading)
         if error := nothing_to_compare(settings, source):
             raise error
-        source.report(observer)
+        source.report(observer, [judge.model for judge in settings.judges])
         groups = held_groups(settings, source, observer)
         pull = (threaded if source.waits else inline)(groups)
 
