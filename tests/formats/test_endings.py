@@ -106,6 +106,12 @@ ENDED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("bfcl", {"error": ["Wrong number of functions."]}, ""),
     ("api_logs", {"response.choices.-1.finish_reason": "length"}, "truncated"),
     ("trl", {"finish_reason": "length"}, "truncated"),
+    (
+        "prompt_completion",
+        {"response": {"choices": [{"finish_reason": "length"}]}},
+        "truncated",
+    ),
+    ("nemo_gym", {"result": {"termination_reason": "max_steps"}}, "truncated"),
     ("promptfoo", {"error": "Expected output to contain 4", "success": False}, ""),
 )
 """The format, what differs in its first record, and how the rollout ended."""
