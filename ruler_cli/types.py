@@ -190,7 +190,7 @@ def _text(rubric: Rubric) -> str:
 
 
 ENDINGS = ("truncated", "aborted", "error")
-"""How a rollout ended that did not end by itself: at a limit, stopped from outside, in an error."""
+"""Ends of rollouts that did not end by themselves: at a limit, stopped from outside, in an error."""
 
 
 @value

@@ -14,7 +14,7 @@ agent_info.llm request.model request.body.model request_body.model body.model re
 output.model messages[].model messages[].info.modelID messages[].extra.response.model events[].message.model
 trajectories[].model trajectories[].metadata.model traces[].agent.config.model completions[].model
 """)
-"""Where records name the model that acted in them."""
+"""Paths of the model that acted in a record."""
 _FAMILY = re.compile(
     r"(claude|deepseek|gemini)|(?:meta-)?([a-z]+-?(?:\d+(?:\.\d+)?o?(?![\d.]*b))?)"
 )

@@ -1,4 +1,4 @@
-"""How a rollout ended, from what its dump says: by itself, at a limit, stopped, or in an error."""
+"""Endings of rollouts, from what dumps say: by itself, at a limit, stopped, or in an error."""
 
 from __future__ import annotations
 

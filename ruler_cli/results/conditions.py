@@ -27,7 +27,7 @@ FIGURES: dict[str, Callable[[ScoredGroup], float | None]] = {
 }
 """The figures of a group that a range can name; a group may have none."""
 _ENDS = {**dict(zip(ENDINGS, ENDINGS, strict=True)), "finished": ""}
-"""How a rollout ended, by the names of conditions."""
+"""Endings of a rollout, by the names of conditions."""
 _SHARES = ("reliability", "disagreement")
 """Figures that lie from 0 to 1."""
 CRITERIA = "criteria."

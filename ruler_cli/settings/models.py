@@ -465,7 +465,7 @@ ENDED = (
     "exit_status|info.exit_status|messages.-1.finish_reason|choices.-1.finish_reason|"
     "response.choices.-1.finish_reason"
 )
-"""Where dumps of any kind say how a rollout ended."""
+"""Paths at which dumps of any kind say how a rollout ended."""
 
 
 @frozen

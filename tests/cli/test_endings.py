@@ -1,4 +1,4 @@
-"""How rollouts ended, from a dump to `check`, OUTPUT, the report and a selection."""
+"""Endings of rollouts, from a dump to `check`, OUTPUT, the report and a selection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How rollouts ended, as each framework writes it."""
+"""Endings of rollouts, as each framework writes them."""
 
 from __future__ import annotations
 
