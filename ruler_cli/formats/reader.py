@@ -203,15 +203,15 @@ class Reader:
 
     def _ending(self, value: JsonObject, rollout: Rollout) -> str:
         """Return how a rollout ended, by what stands below it or below its record; empty if nothing says it."""
+        names = self.format.ended
         own = rollout_object(value, rollout)
-        holders = (value, own) if is_object(own) else (value,)
+        holder = {**value, **own} if is_object(own) else value
         # fast, as most records have none of the keys
-        there = [
-            path
-            for key, path in _keyed(self.format.ended)
-            if any(key in holder for holder in holders)
-        ]
-        return first_ending(there, partial(self.value_at, value, rollout))
+        there = [path for key, path in _keyed(names) if key in holder]
+        at = partial(lookup, holder)
+        if self.format.listed or LISTS.search(names):
+            at = partial(self.value_at, value, rollout)
+        return first_ending(there, at)
 
     def _task(self, value: JsonObject, rollout: Rollout) -> Any:
         """Return the task at the user's paths: one value, a text of all texts, or a list of messages."""
