@@ -90,13 +90,17 @@ async def score_groups(
 
 
 class TrajectoryScore(BaseModel):
-    """A judge's score in [0, 1] of one trajectory; the id is its position in the input, from 1."""
+    """A judge's score in [0, 1] of one trajectory; the id is its position in the input, from 1.
+
+    `criteria` are the values of the criteria of a `Rubric`, by their names.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     trajectory_id: str
     explanation: str
     score: float
+    criteria: dict[str, float] = {}
 
 
 class NotScoredError(RulerError):
@@ -142,7 +146,10 @@ async def ruler(
             raise NotScoredError("input", f"conversation {number} {fields['reason']}")
         out.append(
             TrajectoryScore(
-                trajectory_id=str(number), explanation=explanation, score=own
+                trajectory_id=str(number),
+                explanation=explanation,
+                score=own,
+                criteria={one["name"]: one["value"] for one in fields["criteria"]},
             )
         )
     return out

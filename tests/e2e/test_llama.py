@@ -72,6 +72,24 @@ def test_asked_about_each(score: Score, judge: Recorder, tmp_path: Path) -> None
     assert len(judge.seen) == 6
 
 
+def test_criteria(score: Score, judge: Recorder, tmp_path: Path) -> None:
+    """A real model gives every rollout a value for each criterion, in form at the first try in 95 % of its replies."""
+    source = runs.orders(tmp_path, 4)
+    rubric = f"@{SAMPLES / 'rubric.toml'}"
+    run = score("by criteria", source, *COLD, *ONE, "--rubric", rubric)
+    holds(run, source)
+    assert sum(each.corrective for each in judge.seen) <= 0.05 * len(judge.seen)
+    names = ["done", "told", "asks again", "allowed"]
+    for rollout in runs.rollouts(run.out):
+        annotation = rollout["ruler"]
+        values = [one["value"] for one in annotation["criteria"]]
+        assert [one["name"] for one in annotation["criteria"]] == names
+        assert all(0 <= value <= 1 for value in values)
+        weighted = (5 * values[0] + 2 * values[1] - values[2] + 1) / 8
+        wanted = weighted if values[3] >= 0.5 else 0.0
+        assert annotation["score"] == pytest.approx(wanted, abs=1e-6)
+
+
 def reported(ruler: Ruler, run: Run, folder: Path) -> None:
     """Every command that reads a scored file reads this one."""
     agreed = ruler("agree", run.out)
