@@ -292,6 +292,9 @@ def _of_body(status: int | None, body: Any) -> _Parsed:
     return answer, "" if isinstance(answer, Reply) else "no chat completion"
 
 
+_WRITTEN = "cache_creation_input_tokens"
+
+
 def _of_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a message of Anthropic's API to a chat completion.
 
@@ -305,7 +308,7 @@ def _of_message(message: Mapping[str, Any]) -> dict[str, Any]:
         content = json.dumps(tools[0].get("input"))  # as litellm writes it
     usage = _mapping(message.get("usage"))
     cached = _tokens(usage, "cache_read_input_tokens")
-    written = _tokens(usage, "cache_creation_input_tokens")
+    written = _tokens(usage, _WRITTEN)
     prompt = _tokens(usage, "input_tokens") + cached + written
     row = {
         **usage,
@@ -347,6 +350,7 @@ def _completion(row: Mapping[str, Any], content: str, finish: Any) -> dict[str, 
             "prompt_tokens": _tokens(row, *_PROMPT_TOKENS),
             "completion_tokens": _tokens(row, *_COMPLETION_TOKENS),
             "prompt_tokens_details": {"cached_tokens": cached},
+            _WRITTEN: _tokens(row, _WRITTEN),
         },
     }
 
